@@ -171,6 +171,16 @@ class BitstreamRefused(FpgapoolException):
     msg_fmt = "The bitstream cannot be changed: {reason}"
 
 
+class GroupRefused(FpgapoolException):
+    """This change of a group or its clients is not allowed.
+
+    The code says why.
+    """
+
+    code = codes.GROUP_NOT_FOUND
+    msg_fmt = "The group cannot be changed: {reason}"
+
+
 class InstanceNotFound(FpgapoolException):
     """There is no such instance, or it is deleted."""
 

@@ -36,6 +36,7 @@ from fpgapool.conductor.runtime import pump
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.objects import finding as findings
+from fpgapool.objects import group
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import codes
 
@@ -384,6 +385,31 @@ class ConductorManager(rpc.Endpoint):
         )
 
     @messaging.expected_exceptions(exception.FpgapoolException)
+    def change_group(self, ctxt: Any, change: Any) -> None:
+        """Change a group or its clients; answers when that is durable."""
+        parsed = checks.checked(group.change_from_primitive, change)
+        try:
+            self._change(
+                inputs.ChangeGroup(parsed, concurrent.futures.Future())
+            )
+        except admission.Rejected as error:
+            raise exception.GroupRefused(
+                str(error), code=error.code
+            ) from error
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def get_groups(self, ctxt: Any, group_ids: Any) -> list[dict[str, Any]]:
+        """Return the groups that exist."""
+        if not isinstance(group_ids, list) or len(group_ids) > checks.MAX_IDS:
+            raise exception.InvalidRequest(
+                reason=f"group_ids must be a list of at most {checks.MAX_IDS}"
+            )
+        for group_id in group_ids:
+            checks.require(str, group_id=group_id)
+        views = self._ask(lambda asked: asked.groups(group_ids))
+        return [view.to_primitive() for view in views]
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
     def pool_summary(self, ctxt: Any) -> dict[str, Any]:
         """Return figures about the pool."""
         summary: dict[str, Any] = self._ask(lambda asked: asked.summary())
@@ -534,8 +560,10 @@ class ConductorManager(rpc.Endpoint):
             return False
         return True
 
-    def _change(self, wish: inputs.SetReservable | inputs.TestNow) -> None:
-        """Carry out an operator's request; returns when that is durable.
+    def _change(
+        self, wish: inputs.SetReservable | inputs.TestNow | inputs.ChangeGroup
+    ) -> None:
+        """Carry out a request; returns when that is durable.
 
         :raises: the reason of a refusal.
         """

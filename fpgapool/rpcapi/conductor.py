@@ -17,6 +17,7 @@ from fpgapool.common import rpc
 from fpgapool.common import signing
 from fpgapool.objects import bitstream
 from fpgapool.objects import finding
+from fpgapool.objects import group
 
 TOPIC = "fpgapool-conductor"
 
@@ -296,6 +297,20 @@ class ConductorAPI:
         :raises BitstreamRefused: with a code, if the change is refused.
         """
         self._call("change_bitstream", change=change.to_primitive())
+
+    def change_group(self, change: group.GroupChange) -> None:
+        """Change a group or its clients (call); returns when that is durable.
+
+        A repeat of a :class:`~fpgapool.objects.CreateGroup` is the same.
+
+        :raises GroupRefused: with a code, if the change is refused.
+        """
+        self._call("change_group", change=change.to_primitive())
+
+    def get_groups(self, group_ids: Iterable[str]) -> list[objects.GroupView]:
+        """Return the groups that exist (call)."""
+        views = self._ask("get_groups", group_ids=list(group_ids))
+        return [objects.GroupView.from_primitive(view) for view in views]
 
     def admit_instance(
         self, entry: objects.InstanceEntry, *, lost_hash: str = ""

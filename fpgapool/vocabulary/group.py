@@ -201,3 +201,13 @@ CLIENT_SORT_KEYS = ("created_at", "project_id")
 def charged_slots(size: int, max_size: int, *, elastic: bool) -> int:
     """Return the slots of a group that count against its project's quota."""
     return max_size if elastic else size
+
+
+def is_open_to(group: Any, project_id: str | None) -> bool:
+    """Whether a project may see and use a group.
+
+    :param group: its row or view.
+    """
+    return project_id == group.project_id or (
+        group.shared and (not group.projects or project_id in group.projects)
+    )

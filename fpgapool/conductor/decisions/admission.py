@@ -68,6 +68,10 @@ class ProjectQuota:
     :ivar queued: waiting requests. More requests are refused.
     :ivar queued_bytes: the bytes that waiting requests claim.
     :ivar bitstream_bytes: the size of its bitstreams. More are refused.
+    :ivar groups: its groups. More are refused.
+    :ivar group_slots: the slots that its groups may grow to. More are refused.
+    :ivar group_clients: the clients that it has attached to groups. More are
+        refused.
     :ivar sources: the sources of limits that are not FROM_DEFAULT.
     """
 
@@ -75,6 +79,9 @@ class ProjectQuota:
     queued: int | None = None
     queued_bytes: int | None = None
     bitstream_bytes: int | None = None
+    groups: int | None = None
+    group_slots: int | None = None
+    group_clients: int | None = None
     sources: Mapping[str, str] = dataclasses.field(
         default_factory=dict, compare=False
     )
@@ -214,7 +221,7 @@ def check(
         raise Rejected(
             codes.UNKNOWN_HOST, f"host {request.host_uuid} is unknown"
         )
-    _check_accelerator(request.accelerator, pool, profiles)
+    check_accelerator(request.accelerator, pool, profiles)
     _check_size(request, limits)
     _check_room(request, limits, quota, queue)
 
@@ -223,11 +230,18 @@ def _unless_negative(limit: int) -> int | None:
     return None if limit < 0 else limit
 
 
-def _check_accelerator(
+def check_accelerator(
     name: str,
     pool: registry.Registry,
     profiles: Mapping[str, objects.AcceleratorProfile],
 ) -> None:
+    """Check that the pool can run an accelerator.
+
+    :param name: its key.
+    :param pool: the known slots.
+    :param profiles: the library.
+    :raises Rejected: if it cannot.
+    """
     profile = profiles.get(name)
     if profile is None:
         raise Rejected(
@@ -263,8 +277,8 @@ def _check_room(
 ) -> None:
     if queue.total >= limits.max_queued_sessions:
         raise Rejected(codes.QUEUE_FULL, "the queue is full, try later")
-    _check_quota("queued requests", quota.queued, queue.of_project, 1)
-    _check_quota(
+    check_quota("queued requests", quota.queued, queue.of_project, 1)
+    check_quota(
         "queued bytes",
         quota.queued_bytes,
         queue.bytes_of_project,
@@ -272,7 +286,13 @@ def _check_room(
     )
 
 
-def _check_quota(what: str, limit: int | None, used: int, wanted: int) -> None:
+def check_quota(what: str, limit: int | None, used: int, wanted: int) -> None:
+    """Check that a project may have more of a resource.
+
+    :param what: the resource, for people.
+    :param limit: None: no limit.
+    :raises Rejected: if it may not.
+    """
     if limit is not None and used + wanted > limit:
         raise Rejected(
             codes.QUOTA_EXCEEDED,

@@ -10,6 +10,7 @@ import re
 import uuid
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Mapping
 
 from packaging import version as versions
 
@@ -20,15 +21,13 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.objects import declaration
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
 
 _MAX_NAME_LENGTH = 255
 _MAX_VERSION_LENGTH = 64
 _UUID_LENGTH = 36
 _CHECKSUM = re.compile(r"[0-9a-f]{64}")
 _ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-
-#: The most projects with which one bitstream can be shared.
-MAX_PROJECTS = 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +111,19 @@ class Catalogue:
             return False
         chosen = self.library.choose(programmed, shape)
         return bitstream_id != (chosen.bitstream_id if chosen else None)
+
+    def resolve(
+        self, name: str, project_id: str
+    ) -> tuple[Mapping[str, objects.AcceleratorProfile], str]:
+        """Find the accelerator that a project means.
+
+        :returns: profiles, and the key of the accelerator among them. If there
+            is none, those that the project may use, and the unknown name.
+        """
+        key = self.library.resolve(name, project_id)
+        if key is None:
+            return self.library.visible(project_id), name
+        return self.library.profiles, key
 
     def project_of(self, change: bitstream.BitstreamChange) -> str:
         """Return the project that owns the bitstream of a change.
@@ -387,10 +399,10 @@ def _shared(
     projects = {*old.projects} - {change.project_id}
     if change.shared and change.project_id != old.project_id:
         projects.add(change.project_id)
-    if len(projects) > MAX_PROJECTS:
+    if len(projects) > rules.MAX_PROJECTS:
         raise admission.Rejected(
             codes.QUOTA_EXCEEDED,
-            f"a bitstream can be shared with {MAX_PROJECTS} projects",
+            f"a bitstream can be shared with {rules.MAX_PROJECTS} projects",
         )
     return dataclasses.replace(old, projects=sorted(projects))
 

@@ -18,6 +18,7 @@ from fpgapool.conductor.decisions import accelerators
 from fpgapool.conductor.decisions import administration
 from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import groups
 from fpgapool.conductor.decisions import hosts
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import opening
@@ -81,6 +82,7 @@ class Engine:
         self._opening = opening.Opening(self.pool, self._serving)
         self._accelerators = accelerators.Accelerators(self.pool)
         self._operators = operators.Operators(self.pool)
+        self._groups = groups.Groups(self.pool)
         self.questions = questions.Questions(
             self.pool, self._serving, strategy_name
         )
@@ -90,6 +92,7 @@ class Engine:
             **self._accelerators.handled,
             **self._operators.handled,
             **self._hosts.handled,
+            **self._groups.handled,
         }
         self.pool.instructed.update(
             {
@@ -142,6 +145,7 @@ class Engine:
         pool.tell(*reservations.core_events(pool.registry))
         pool.probation.start(now)
         restoring.restore_sessions(pool, self._serving, snapshot)
+        self._groups.restore()
         pool.decide()
         pool.outbox.send(*map(effects.AskReport, pool.registry.hosts))
         return pool.take_effects()

@@ -16,6 +16,7 @@ from fpgapool.conductor.decisions import effects
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
+from fpgapool.objects import group
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,6 +117,17 @@ class ChangeBitstream:
     """
 
     change: bitstream.BitstreamChange
+    future: concurrent.futures.Future[Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChangeGroup:
+    """A request to change a group or its clients.
+
+    :param future: as that of :class:`ChangeBitstream`.
+    """
+
+    change: group.GroupChange
     future: concurrent.futures.Future[Any]
 
 
@@ -284,6 +296,7 @@ Input = (
     | RenewSecret
     | Library
     | ChangeBitstream
+    | ChangeGroup
     | NewQuotas
     | SetQuota
     | Administer

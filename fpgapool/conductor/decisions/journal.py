@@ -12,9 +12,11 @@ import collections
 import dataclasses
 import datetime
 import uuid
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
+from typing import Any
 
 from fpgapool.core import health
 from fpgapool.core import model
@@ -22,6 +24,7 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import base
 from fpgapool.objects import notification
 from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import group
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
@@ -39,6 +42,11 @@ SLOT_FAULT = "slot.fault"
 HOST_UPDATE = "host.update"
 HOST_DRAIN = "host.drain"
 HOST_DOWN = "host.down"
+GROUP_CREATE = "group.create"
+GROUP_UPDATE = "group.update"
+GROUP_DELETE = "group.delete"
+GROUP_CLIENT_ATTACH = "group.client.attach"
+GROUP_CLIENT_REVOKE = "group.client.revoke"
 
 #: Every event with the class of its payload.
 EVENTS: dict[str, type[base.Payload]] = {
@@ -56,6 +64,11 @@ EVENTS: dict[str, type[base.Payload]] = {
     HOST_UPDATE: notification.HostPayload,
     HOST_DRAIN: notification.HostPayload,
     HOST_DOWN: notification.HostPayload,
+    GROUP_CREATE: notification.GroupPayload,
+    GROUP_UPDATE: notification.GroupPayload,
+    GROUP_DELETE: notification.GroupPayload,
+    GROUP_CLIENT_ATTACH: notification.GroupClientPayload,
+    GROUP_CLIENT_REVOKE: notification.GroupClientPayload,
 }
 
 _STEPS = {
@@ -65,16 +78,28 @@ _STEPS = {
     states.ACTIVE: SESSION_ACTIVE,
     states.DETACHED: SESSION_DETACHED,
 }
-_noted = fields.copier(
-    one.name for one in description.FIELDS.noted if one.kept
-)
-_TIMES = [
-    one.name for one in description.FIELDS.noted if one.kind is fields.TIME
-]
 # Ended sessions to remember: the last row of a session may come twice.
 _MAX_ENDED = 10_000
 _FAULTS = frozenset({DEVICE_FAULT, SLOT_FAULT, HOST_DOWN})
 _ILL_ENDS = frozenset({states.FAILED, states.LOST})
+
+
+def _noting(described: fields.Fields) -> Callable[[Any], dict[str, Any]]:
+    """Return a function that returns the noted members of a row, by name."""
+    noted = [one for one in described.noted if one.kept]
+    copy = fields.copier(one.name for one in noted)
+    times = [one.name for one in noted if one.kind is fields.TIME]
+
+    def members(row: Any) -> dict[str, Any]:
+        found = copy(row)
+        return found | {name: _text(found[name]) for name in times}
+
+    return members
+
+
+_noted = _noting(description.FIELDS)
+_noted_group = _noting(group.GROUP)
+_noted_client = _noting(group.CLIENT)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,12 +140,14 @@ class Journal:
         # By device that failures took out of use: the reason. The driver may
         # still report it as healthy.
         self._faults: dict[int, str] = {}
+        self._groups = {one.id: one for one in snapshot.groups}
+        self._clients = {one.id for one in snapshot.group_clients}
         self._note_faults(snapshot.faults)
 
     def events(
         self, changes: db_api.Changes, withdrawn: Collection[int] = ()
     ) -> list[Event]:
-        """Return the notifications: hosts, devices, slots, sessions.
+        """Return the notifications: hosts, devices, slots, groups, sessions.
 
         :param changes: durable rows.
         :param withdrawn: ids of sessions that were not recorded.
@@ -129,6 +156,8 @@ class Journal:
             *self._of_hosts(changes),
             *self._of_devices(changes),
             *self._of_slots(changes),
+            *self._of_groups(changes),
+            *self._of_clients(changes),
         ]
         for record in changes.rows(db_api.SessionRecord):
             if record.id not in withdrawn:
@@ -193,6 +222,26 @@ class Journal:
             broken = new.faulty and (old is None or not old.faulty)
             yield Event(SLOT_FAULT if broken else SLOT_UPDATE, self._slot(new))
 
+    def _of_groups(self, changes: db_api.Changes) -> Iterator[Event]:
+        for new in changes.rows(db_api.GroupRecord):
+            type_ = GROUP_UPDATE if new.id in self._groups else GROUP_CREATE
+            if self._groups.get(new.id) != new:
+                self._groups[new.id] = new
+                yield _group(type_, new)
+        for gone in changes.deleted(db_api.GroupRecord):
+            if self._groups.pop(gone.id, None) is not None:
+                yield _group(GROUP_DELETE, gone)
+
+    def _of_clients(self, changes: db_api.Changes) -> Iterator[Event]:
+        for new in changes.rows(db_api.GroupClientRecord):
+            if new.id not in self._clients:
+                self._clients.add(new.id)
+                yield _client(GROUP_CLIENT_ATTACH, new)
+        for gone in changes.deleted(db_api.GroupClientRecord):
+            if gone.id in self._clients:
+                self._clients.remove(gone.id)
+                yield _client(GROUP_CLIENT_REVOKE, gone)
+
     def _of_session(self, new: db_api.SessionRecord) -> Iterator[Event]:
         last_state = self._states.get(new.id) or self._ended.get(new.id)
         if last_state == new.state:
@@ -239,9 +288,8 @@ class Journal:
     ) -> notification.SessionPayload:
         host = self._hosts.get(record.host_id or 0)
         slot = self._slots.get(record.slot_id or 0)
-        told = _noted(record)
         return notification.SessionPayload(
-            **told | {name: _text(told[name]) for name in _TIMES},
+            **_noted(record),
             host_uuid=host.uuid if host else None,
             place=self._place(slot) if slot else None,
         )
@@ -320,6 +368,16 @@ def _device(
         admin_reason=device.admin_reason,
         drain_deadline_at=_text(device.drain_deadline_at),
     )
+
+
+def _group(type_: str, record: db_api.GroupRecord) -> Event:
+    payload = notification.GroupPayload(**_noted_group(record))
+    return Event(type_, payload)
+
+
+def _client(type_: str, record: db_api.GroupClientRecord) -> Event:
+    payload = notification.GroupClientPayload(**_noted_client(record))
+    return Event(type_, payload)
 
 
 def _named(parent: str, name: str) -> str:

@@ -101,7 +101,9 @@ class Opening:
     def _admit(self, wish: inputs.Open) -> None:
         pool, limits = self._pool, self._pool.settings
         request = wish.request
-        known, accelerator = self._resolve(request)
+        known, accelerator = pool.catalogue.resolve(
+            request.accelerator, request.project_id
+        )
         if accelerator != request.accelerator:
             request = dataclasses.replace(request, accelerator=accelerator)
         book, project_id = pool.sessions, request.project_id
@@ -142,20 +144,6 @@ class Opening:
         )
         pool.outbox.admit(new)
         self._unrecorded.append(new)
-
-    def _resolve(
-        self, request: objects.OpenRequest
-    ) -> tuple[Mapping[str, objects.AcceleratorProfile], str]:
-        """Find the accelerator that a project means.
-
-        :returns: profiles, and the key of the accelerator among them. If there
-            is none, those that the project may use, and the unknown name.
-        """
-        library = self._pool.catalogue.library
-        key = library.resolve(request.accelerator, request.project_id)
-        if key is None:
-            return library.visible(request.project_id), request.accelerator
-        return library.profiles, key
 
     def _origin(self, request: objects.OpenRequest) -> str | None:
         """Return the host that holds a request's data.

@@ -24,6 +24,7 @@ from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import bitstreams
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import expected_waits
+from fpgapool.conductor.decisions import group_book
 from fpgapool.conductor.decisions import instances
 from fpgapool.conductor.decisions import probation
 from fpgapool.conductor.decisions import quotas
@@ -100,6 +101,7 @@ class Pool:
     :ivar now: the time of the batch, in seconds; never less than before.
     :ivar core: the scheduling core.
     :ivar sessions: all sessions in memory.
+    :ivar groups: all groups and their clients.
     :ivar holds: the slots of sessions, by id.
     :ivar deaf_until: up to then the conductor could not receive reports, so
         that silence of a host proves nothing.
@@ -150,6 +152,12 @@ class Pool:
             snapshot.instances, snapshot.max_ids.instance
         )
         self.sessions = sessions.Book(thresholds_bytes)
+        self.groups = group_book.Book(
+            snapshot.groups,
+            snapshot.group_clients,
+            snapshot.max_ids.group,
+            snapshot.max_ids.group_client,
+        )
         self.holds: dict[int, sessions.Hold] = {}
         self.outbox = Outbox()
         self.probation = probation.Probation(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
@@ -97,7 +98,17 @@ class Questions:
                 for one in pool.catalogue.bitstreams
                 if one.project_id == project_id
             ),
+            **pool.groups.in_use(project_id),
         }
+
+    def groups(self, group_ids: Iterable[str]) -> list[objects.GroupView]:
+        """Return the groups that exist."""
+        known = self.pool.groups.groups
+        return [
+            objects.GroupView.of(known[group_id])
+            for group_id in group_ids
+            if group_id in known
+        ]
 
     def reservable_slots(self, device_id: str) -> int:
         """Return the number of slots of a device that instances can reserve.
