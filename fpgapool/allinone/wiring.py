@@ -132,7 +132,14 @@ def _set_defaults(conf: cfg.ConfigOpts, rate_scale: float) -> None:
     }.items():
         conf.set_default(name, value, group="agent")
     # The pool has one user.
-    for resource in ("sessions", "queued_bytes", "bitstream_bytes"):
+    for resource in (
+        "sessions",
+        "queued_bytes",
+        "bitstream_bytes",
+        "groups",
+        "group_slots",
+        "group_clients",
+    ):
         conf.set_default(resource, -1, group="quota")
     # The API of this pool, if any, keeps its files here.
     conf.set_default("source", "file", group="bitstream_cache")

@@ -75,18 +75,23 @@ def document(
     members: Sequence[Mapping[str, Any]],
     *,
     key: str = "id",
+    path: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return a page of a list with the address of the next one.
 
-    :param name: of the list, also in the path.
+    :param name: of the list.
     :param members: of this page.
     :param key: the member that a marker names.
+    :param path: of the list; empty: its name.
     """
     found: dict[str, Any] = {name: list(members)}
     if members and len(members) == limit(call):
         query = {**call.query, "marker": members[-1][key]}
         found[f"{name}_links"] = [
-            {"rel": "next", "href": call.url(name, **_plain(query))}
+            {
+                "rel": "next",
+                "href": call.url(*(path or [name]), **_plain(query)),
+            }
         ]
     return found
 
@@ -105,13 +110,15 @@ def listing(
     *,
     sort_key: str,
     key: str = "id",
+    path: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the requested page of a short list.
 
-    :param name: of the list, also in the path.
+    :param name: of the list.
     :param members: of the whole list, filtered.
     :param sort_key: the default sort key.
     :param key: the member that a marker names; it is unique.
+    :param path: of the list; empty: its name.
     :raises ApiError: if the marker is not in the list.
     """
     by = order(call, sort_key)
@@ -125,7 +132,8 @@ def listing(
         if marker not in keys:
             raise bad_marker(marker)
         start = keys.index(marker) + 1
-    return document(call, name, ordered[start : start + limit(call)], key=key)
+    page = ordered[start : start + limit(call)]
+    return document(call, name, page, key=key, path=path)
 
 
 def matching(

@@ -21,6 +21,7 @@ from fpgapool.api import inventory as inventories
 from fpgapool.api.schemas import quotas as quota_schemas
 from fpgapool.bitstreams import library as libraries
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import group
 from fpgapool.vocabulary import states
 
 _FROM_KEYSTONE = "keystone"
@@ -65,6 +66,13 @@ class Recorded:
         return [
             _view(record, hosts.get(record.host_id or 0), slots)
             for record in records
+        ]
+
+    def get_groups(self, group_ids: Iterable[str]) -> list[objects.GroupView]:
+        """Return the groups that exist."""
+        return [
+            objects.GroupView.of(record)
+            for record in self._database.groups(*group_ids)
         ]
 
     def session_secret(
@@ -120,6 +128,11 @@ class Recorded:
     def _in_use(self, project_id: str) -> dict[str, int]:
         counts = self._database.count_sessions(project_id)
         queued = [one for one in counts if one.state == states.QUEUED]
+        groups = [
+            one
+            for one in self._database.groups()
+            if one.project_id == project_id
+        ]
         return {
             "sessions": sum(
                 one.sessions for one in counts if one.state != states.QUEUED
@@ -128,6 +141,16 @@ class Recorded:
             "queued_bytes": sum(one.claimed_bytes for one in queued),
             "bitstream_bytes": sum(
                 one.size_bytes for one in self._database.bitstreams(project_id)
+            ),
+            "groups": len(groups),
+            "group_slots": sum(
+                group.charged_slots(
+                    one.size, one.max_size, elastic=one.elastic
+                )
+                for one in groups
+            ),
+            "group_clients": len(
+                self._database.group_clients(project_id=project_id)
             ),
         }
 

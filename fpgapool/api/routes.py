@@ -15,6 +15,7 @@ from fpgapool.api import openapi
 from fpgapool.api.handlers import accelerators
 from fpgapool.api.handlers import bitstreams
 from fpgapool.api.handlers import devices
+from fpgapool.api.handlers import groups
 from fpgapool.api.handlers import hosts
 from fpgapool.api.handlers import instances
 from fpgapool.api.handlers import pool
@@ -29,6 +30,7 @@ from fpgapool.api.schemas import accelerators as accelerator_schemas
 from fpgapool.api.schemas import bitstreams as bitstream_schemas
 from fpgapool.api.schemas import common
 from fpgapool.api.schemas import devices as device_schemas
+from fpgapool.api.schemas import groups as group_schemas
 from fpgapool.api.schemas import hosts as host_schemas
 from fpgapool.api.schemas import instances as instance_schemas
 from fpgapool.api.schemas import pool as pool_schemas
@@ -42,6 +44,7 @@ from fpgapool.api.schemas import versions as version_schemas
 from fpgapool.policies import accelerators as accelerator_policies
 from fpgapool.policies import bitstreams as bitstream_policies
 from fpgapool.policies import devices as device_policies
+from fpgapool.policies import groups as group_policies
 from fpgapool.policies import hosts as host_policies
 from fpgapool.policies import instances as instance_policies
 from fpgapool.policies import pool as pool_policies
@@ -384,6 +387,104 @@ ROUTES: tuple[Route, ...] = (
         response=session_schemas.SHOW,
         status=202,
         summary="Request a new secret for a session",
+    ),
+    Route(
+        method="POST",
+        path="/v1/groups",
+        handler=groups.create,
+        policy=group_policies.CREATE,
+        body=group_schemas.CREATE,
+        response=group_schemas.SHOW,
+        status=202,
+        since="1.1",
+        summary="Create a group",
+    ),
+    Route(
+        method="GET",
+        path="/v1/groups",
+        handler=groups.index,
+        policy=group_policies.LIST,
+        query=group_schemas.LIST_QUERY,
+        response=group_schemas.LIST,
+        since="1.1",
+        summary="List groups",
+    ),
+    Route(
+        method="GET",
+        path="/v1/groups/{group_id}",
+        handler=groups.show,
+        policy=group_policies.GET,
+        response=group_schemas.SHOW,
+        since="1.1",
+        summary="Show a group",
+    ),
+    Route(
+        method="PATCH",
+        path="/v1/groups/{group_id}",
+        handler=groups.update,
+        policy=group_policies.UPDATE,
+        body=group_schemas.UPDATE,
+        response=group_schemas.SHOW,
+        since="1.1",
+        summary="Rename, resize or share a group",
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/groups/{group_id}",
+        handler=groups.delete,
+        policy=group_policies.DELETE,
+        status=204,
+        since="1.1",
+        summary="Delete a group, and revoke its clients",
+    ),
+    Route(
+        method="PUT",
+        path="/v1/groups/{group_id}/goal",
+        handler=groups.set_goal,
+        policy=group_policies.GOAL,
+        body=group_schemas.SET_GOAL,
+        response=group_schemas.SHOW,
+        since="1.1",
+        summary="Set the goal of a group",
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/groups/{group_id}/goal",
+        handler=groups.delete_goal,
+        policy=group_policies.GOAL,
+        status=204,
+        since="1.1",
+        summary="Remove the goal of a group",
+    ),
+    Route(
+        method="POST",
+        path="/v1/groups/{group_id}/clients",
+        handler=groups.attach,
+        policy=group_policies.ATTACH,
+        bodyless=True,
+        response=group_schemas.ATTACHED,
+        status=202,
+        since="1.1",
+        summary="Attach a client to a group",
+    ),
+    Route(
+        method="GET",
+        path="/v1/groups/{group_id}/clients",
+        handler=groups.index_clients,
+        policy=group_policies.LIST_CLIENTS,
+        query=group_schemas.LIST_CLIENTS_QUERY,
+        response=group_schemas.LIST_CLIENTS,
+        since="1.1",
+        summary="List the clients of a group",
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/groups/{group_id}/clients/{client_id}",
+        handler=groups.revoke,
+        policy=group_policies.REVOKE,
+        status=204,
+        since="1.1",
+        summary="Revoke a client of a group",
     ),
     Route(
         method="POST",

@@ -4,17 +4,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import operator
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 
+from fpgapool import objects
 from fpgapool.api import errors
 from fpgapool.api import microversion
 from fpgapool.api import times
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
+
+_LOCAL_NETWORK = "local"
 
 
 def members(
@@ -53,6 +58,17 @@ def _plan(
     values = operator.attrgetter(*(field.name for field in found.values()))
     are_times = [k for k, f in found.items() if f.kind is fields.TIME]
     return list(found), values, are_times
+
+
+def endpoints(
+    found: Iterable[objects.Endpoint],
+) -> list[dict[str, Any]]:
+    """Return the endpoints of other hosts; a front door has the local ones."""
+    return [
+        dataclasses.asdict(one)
+        for one in found
+        if one.network != _LOCAL_NETWORK
+    ]
 
 
 def check_options(

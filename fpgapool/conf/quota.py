@@ -92,6 +92,38 @@ refused with ``QUOTA_EXCEEDED``. The default, 10 GiB, is enough for some
 hundreds.
 """,
     ),
+    cfg.IntOpt(
+        "groups",
+        default=16,
+        min=-1,
+        max=2**31 - 1,
+        help="""
+Largest number of groups of a project. Further ones are refused with
+``QUOTA_EXCEEDED``.
+""",
+    ),
+    cfg.IntOpt(
+        "group_slots",
+        default=64,
+        min=-1,
+        max=2**31 - 1,
+        help="""
+Largest number of slots that the groups of a project may grow to together: the
+``max_size`` of elastic groups, and the ``size`` of others. Requests for more
+are refused with ``QUOTA_EXCEEDED``. The default is that of ``sessions``.
+""",
+    ),
+    cfg.IntOpt(
+        "group_clients",
+        default=1000,
+        min=-1,
+        max=2**31 - 1,
+        help="""
+Largest number of clients that a project has attached to groups, its own ones
+and those that other projects share with it. Further ones are refused with
+``QUOTA_EXCEEDED``.
+""",
+    ),
     cfg.FloatOpt(
         "refresh_interval_s",
         default=60,

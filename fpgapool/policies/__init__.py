@@ -13,6 +13,7 @@ from fpgapool.policies import accelerators
 from fpgapool.policies import base
 from fpgapool.policies import bitstreams
 from fpgapool.policies import devices
+from fpgapool.policies import groups
 from fpgapool.policies import hosts
 from fpgapool.policies import instances
 from fpgapool.policies import pool
@@ -30,6 +31,7 @@ _MODULES = (
     accelerators,
     bitstreams,
     devices,
+    groups,
     hosts,
     instances,
     pool,

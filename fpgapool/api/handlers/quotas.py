@@ -9,6 +9,7 @@ from typing import Any
 
 from fpgapool.api import call as calls
 from fpgapool.api import errors
+from fpgapool.api import microversion
 from fpgapool.api.schemas import quotas as schemas
 from fpgapool.policies import quotas as policies
 from fpgapool.vocabulary import codes
@@ -23,7 +24,7 @@ def show_defaults(call: calls.Call) -> calls.Answer:
     """Show the limits of projects without limits of their own."""
     told = call.ask(lambda source: source.get_quota())
     return calls.Answer(
-        document={"quota": _resources(told, ("limit", "source"))}
+        document={"quota": _resources(call, told, ("limit", "source"))}
     )
 
 
@@ -41,6 +42,13 @@ def update(call: calls.Call) -> calls.Answer:
     """Limit the use of a project; missing limits stay as they are."""
     project_id = call.path["project_id"]
     call.require(policies.UPDATE, project_id)
+    for resource in call.body["quota"]:
+        if not _is_known(call, resource):
+            raise errors.ApiError(
+                codes.INVALID_REQUEST,
+                f"body.quota.{resource} needs version"
+                f" {microversion.Version(*schemas.SINCE[resource])}",
+            )
     limits = {
         # JSON allows 1e9, too.
         resource: None if limit is None else int(limit)
@@ -84,19 +92,26 @@ def _answer(
         document={
             "quota": {
                 "project_id": project_id,
-                **_resources(told, ("limit", "in_use", "source")),
+                **_resources(call, told, ("limit", "in_use", "source")),
                 "links": calls.self_link(call.url("quotas", project_id)),
             }
         }
     )
 
 
+def _is_known(call: calls.Call, resource: str) -> bool:
+    """Whether the version of a request has a resource."""
+    return schemas.SINCE.get(resource, microversion.OLDEST) <= call.version
+
+
 def _resources(
-    told: Mapping[str, Mapping[str, Any]], members: tuple[str, ...]
+    call: calls.Call,
+    told: Mapping[str, Mapping[str, Any]],
+    members: tuple[str, ...],
 ) -> dict[str, dict[str, Any]]:
     # An older or newer conductor may know other resources.
     return {
         resource: {name: told[resource][name] for name in members}
         for resource in schemas.RESOURCES
-        if resource in told
+        if resource in told and _is_known(call, resource)
     }

@@ -27,8 +27,6 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
-_LOCAL_NETWORK = "local"
-
 # How often a cast is repeated until it takes effect: it may get lost, or
 # come too early.
 _TRIES = 10
@@ -384,12 +382,7 @@ def _connection(
     if call.origin.recorded:
         return None
     return {
-        # The front door of a host hands out the other ones.
-        "endpoints": [
-            dataclasses.asdict(endpoint)
-            for endpoint in view.endpoints
-            if endpoint.network != _LOCAL_NETWORK
-        ],
+        "endpoints": shown.endpoints(view.endpoints),
         "secret": secret or None,
         "certificate_sha256": view.certificate_sha256,
     }

@@ -107,12 +107,19 @@ def record(optional: Sequence[str] = (), **members: Schema) -> Schema:
     }
 
 
+ENDPOINT = record(
+    network=described(TEXT, "The operator's name of a network."),
+    address=TEXT,
+    port=COUNT,
+)
+
 _KINDS: Mapping[fields.Kind, Schema] = {
     fields.UUID: UUID,
     fields.NAME: NAME,
     fields.NAMES: {"type": "array", "items": NAME},
     fields.TEXT: TEXT,
     fields.COUNT: COUNT,
+    fields.INTEGER: {"type": "integer"},
     fields.NUMBER: NUMBER,
     fields.SECONDS: NUMBER,
     fields.TIME: TIME,

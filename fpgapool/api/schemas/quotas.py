@@ -10,8 +10,13 @@ _MEANINGS = {
     "queued": "Requests that wait. Further ones are refused.",
     "queued_bytes": "Total bytes that these requests claim.",
     "bitstream_bytes": "Total bytes of the project's bitstreams.",
+    "groups": "Groups. Further ones are refused.",
+    "group_slots": "Slots that these groups may grow to.",
+    "group_clients": "Clients that the project has attached to groups.",
 }
 RESOURCES = tuple(_MEANINGS)
+#: The microversions of resources that are not as old as the API.
+SINCE = dict.fromkeys(("groups", "group_slots", "group_clients"), (1, 1))
 
 _LIMIT: common.Schema = {
     "type": "integer",
@@ -41,6 +46,7 @@ def _described(schema: common.Schema) -> dict[str, common.Schema]:
 
 SHOW = common.record(
     quota=common.record(
+        optional=list(SINCE),
         project_id=common.NAME,
         **_described(
             common.record(
@@ -53,7 +59,8 @@ SHOW = common.record(
 
 DEFAULTS = common.record(
     quota=common.record(
-        **_described(common.record(limit=_SHOWN_LIMIT, source=_SOURCE))
+        optional=list(SINCE),
+        **_described(common.record(limit=_SHOWN_LIMIT, source=_SOURCE)),
     )
 )
 

@@ -32,15 +32,9 @@ _PLACEMENT = common.record(
     ),
 )
 
-_ENDPOINT = common.record(
-    network=common.described(common.TEXT, "The operator's name of a network."),
-    address=common.TEXT,
-    port=common.COUNT,
-)
-
 _CONNECTION = common.record(
     endpoints=common.described(
-        {"type": "array", "items": _ENDPOINT},
+        {"type": "array", "items": common.ENDPOINT},
         "Where the slot's worker listens.",
     ),
     secret=common.described(

@@ -10,11 +10,11 @@ from typing import IO
 from typing import Any
 
 from openstack import exceptions
-from openstack import proxy
 
 from fpgapool.osc.sdk import accelerator as _accelerator
 from fpgapool.osc.sdk import bitstream as _bitstream
 from fpgapool.osc.sdk import device as _device
+from fpgapool.osc.sdk import group as _group
 from fpgapool.osc.sdk import host as _host
 from fpgapool.osc.sdk import instance as _instance
 from fpgapool.osc.sdk import pool as _pool
@@ -25,7 +25,7 @@ from fpgapool.osc.sdk import slot as _slot
 from fpgapool.osc.sdk import usage as _usage
 
 
-class Proxy(proxy.Proxy):
+class Proxy(_group.GroupProxy):
     """The pool's REST API.
 
     Errors of the API are raised as ``openstack.exceptions``, with their text
@@ -38,8 +38,8 @@ class Proxy(proxy.Proxy):
 
     def request(self, url: str, method: str, *args: Any, **kwargs: Any) -> Any:
         """Send a request; see :meth:`openstack.proxy.Proxy.request`."""
-        if "sessions" in url:
-            # A log of a session's body would contain its secret.
+        if "sessions" in url or "clients" in url:
+            # A log of the body would contain a secret.
             kwargs.setdefault("log", False)
         response = super().request(url, method, *args, **kwargs)
         self.log.debug("%s %s: %s", method, url, response.status_code)

@@ -14,7 +14,15 @@ from openstack import utils
 from fpgapool.osc.sdk import base
 
 #: The limited resources.
-RESOURCES = ("sessions", "queued", "queued_bytes", "bitstream_bytes")
+RESOURCES = (
+    "sessions",
+    "queued",
+    "queued_bytes",
+    "bitstream_bytes",
+    "groups",
+    "group_slots",
+    "group_clients",
+)
 
 
 class Quota(base.Resource):
@@ -37,6 +45,11 @@ class Quota(base.Resource):
     #: Bytes that these requests claim.
     queued_bytes = resource.Body("queued_bytes", type=dict)
     bitstream_bytes = resource.Body("bitstream_bytes", type=dict)
+    groups = resource.Body("groups", type=dict)
+    #: Slots that its groups may grow to.
+    group_slots = resource.Body("group_slots", type=dict)
+    #: Clients that it has attached to groups.
+    group_clients = resource.Body("group_clients", type=dict)
 
     def set_limits(
         self, session: adapter.Adapter, limits: Mapping[str, int | None]

@@ -13,6 +13,7 @@ from fpgapool.osc.sdk import proxy
 _LISTS = {
     "ACCELERATOR_NOT_FOUND": "accelerator list",
     "DEVICE_NOT_FOUND": "device list",
+    "GROUP_NOT_FOUND": "group list",
     "HOST_NOT_FOUND": "host list",
     "SESSION_NOT_FOUND": "session list",
     "SLOT_NOT_FOUND": "slot list",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Identifiers of hosts, devices, slots and bitstreams, by their names.
+"""Identifiers of hosts, devices, slots and other things, by their names.
 
 Each function takes an identifier or a name and returns the identifier. It does
 not look an identifier up. Each raises a CommandError if no object, or more
@@ -55,21 +55,36 @@ def bitstream(client: proxy.Proxy, text: str) -> str:
     administrators, all others.
     """
 
-    def members() -> list[Any]:
-        own = list(client.bitstreams(name=text))
-        if own:
-            return own
-        try:
-            return list(client.bitstreams(name=text, all_projects=True))
-        except sdk_exceptions.ForbiddenException:
-            return []
-
     return _find(
         text,
-        members,
+        lambda: _own_first(client.bitstreams, text),
         lambda one: one.name,
         lambda one: f"version {one.version}, {one.state}, {one.project_id}",
     )
+
+
+def group(client: proxy.Proxy, text: str) -> str:
+    """Return the identifier of a group; see :func:`bitstream`."""
+    return _find(
+        text,
+        lambda: _own_first(client.groups, text),
+        lambda one: one.name,
+        lambda one: f"{one.accelerator}, {one.state}, {one.project_id}",
+    )
+
+
+def _own_first(members: Callable[..., Iterable[Any]], text: str) -> list[Any]:
+    """Return what the own project may see, or else what others have.
+
+    :param members: lists all with a name.
+    """
+    own = list(members(name=text))
+    if own:
+        return own
+    try:
+        return list(members(name=text, all_projects=True))
+    except sdk_exceptions.ForbiddenException:
+        return []
 
 
 def _find(

@@ -23,6 +23,9 @@ _MEANINGS = {
     "queued": "requests that wait; further ones are refused",
     "queued_bytes": "total bytes that these requests claim",
     "bitstream_bytes": "total bytes of the project's bitstreams",
+    "groups": "groups; further ones are refused",
+    "group_slots": "slots that these groups may grow to",
+    "group_clients": "clients that the project has attached to groups",
 }
 
 

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Groups: create, show, change, delete; attach and revoke clients."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import secrets
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from fpgapool import objects
+from fpgapool.api import call as calls
+from fpgapool.api import errors
+from fpgapool.api import instances
+from fpgapool.api import paging
+from fpgapool.api import shown
+from fpgapool.api import times
+from fpgapool.common import audit
+from fpgapool.db import api as db_api
+from fpgapool.objects import group as group_objects
+from fpgapool.policies import groups as policies
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import group as description
+
+_SECRET_BYTES = 32
+_SHARING = frozenset({"shared", "projects"})
+
+
+def index(call: calls.Call) -> calls.Answer:
+    """List the groups that the caller's project may use."""
+    wants_all = bool(call.query.get("all_projects"))
+    if wants_all:
+        call.require(policies.LIST_ALL)
+    members = [
+        _document(call, record)
+        for record in call.backends.database.groups()
+        if wants_all or description.is_open_to(record, call.project_id)
+    ]
+    filters = ("name", "accelerator", "state", "shared", "project_id")
+    found = paging.matching(call, members, {name: name for name in filters})
+    return calls.Answer(
+        document=paging.listing(
+            call, "groups", found, sort_key=description.SORT_KEYS[0]
+        )
+    )
+
+
+def show(call: calls.Call) -> calls.Answer:
+    """Show a group."""
+    return _answer(call, _find(call))
+
+
+def create(call: calls.Call) -> calls.Answer:
+    """Create a group; it gets its slots from the queue."""
+    wanted = _wanted(call)
+    if wanted.get("shared") or wanted.get("projects"):
+        call.require(policies.SHARE)
+    goal = wanted.pop("goal", None)
+    group_id = str(uuid.uuid4())
+    _change(
+        call,
+        objects.CreateGroup(
+            group_id=group_id,
+            project_id=call.project_id,
+            goal=None if goal is None else _goal(goal),
+            **wanted,
+        ),
+    )
+    answer = _answer(call, _reread(call, group_id), status=202)
+    headers = {"Location": call.url("groups", group_id), **_later(call)}
+    return dataclasses.replace(answer, headers=headers)
+
+
+def update(call: calls.Call) -> calls.Answer:
+    """Change the name, the sizes or the projects of a group."""
+    view = _find(call)
+    wanted = _wanted(call)
+    call.require(policies.UPDATE, view.project_id)
+    if wanted.keys() & _SHARING:
+        call.require(policies.SHARE, view.project_id)
+    call.trail.before = {name: getattr(view, name) for name in wanted}
+    _change(call, objects.UpdateGroup(group_id=view.group_id, **wanted))
+    return _answer(call, _reread(call, view.group_id))
+
+
+def delete(call: calls.Call) -> calls.Answer:
+    """Delete a group, and revoke its clients."""
+    view = _find(call)
+    call.require(policies.DELETE, view.project_id)
+    call.trail.before = {"name": view.name, "state": view.state}
+    _change(call, objects.DeleteGroup(group_id=view.group_id))
+    return calls.Answer(document=None, status=204)
+
+
+def set_goal(call: calls.Call) -> calls.Answer:
+    """Set the goal of a group."""
+    return _answer(call, _with_goal(call, _goal(call.body["goal"])))
+
+
+def delete_goal(call: calls.Call) -> calls.Answer:
+    """Remove the goal of a group, if it has one."""
+    _with_goal(call, None)
+    return calls.Answer(document=None, status=204)
+
+
+def index_clients(call: calls.Call) -> calls.Answer:
+    """List the clients of a group that the caller may see."""
+    view = _find(call)
+    members = [
+        _client(call, record, view)
+        for record in call.backends.database.group_clients(
+            group_id=view.group_id
+        )
+        if _sees_client(call, view, record)
+    ]
+    return calls.Answer(
+        document=paging.listing(
+            call,
+            "clients",
+            members,
+            sort_key=description.CLIENT_SORT_KEYS[0],
+            path=("groups", view.group_id, "clients"),
+        )
+    )
+
+
+def attach(call: calls.Call) -> calls.Answer:
+    """Attach a client to a group; only this answer has its secret."""
+    view = _find(call)
+    secret = secrets.token_hex(_SECRET_BYTES)
+    client_id = str(uuid.uuid4())
+    _change(
+        call,
+        objects.AttachClient(
+            client_id=client_id,
+            group_id=view.group_id,
+            project_id=call.project_id,
+            user_id=call.caller.user_id or "",
+            secret_hash=hashlib.sha256(bytes.fromhex(secret)).hexdigest(),
+        ),
+    )
+    record = _find_client(call, view, client_id)
+    return calls.Answer(
+        document={"client": {**_client(call, record, view), "secret": secret}},
+        status=202,
+        headers=_later(call),
+    )
+
+
+def revoke(call: calls.Call) -> calls.Answer:
+    """Revoke a client: its waiting tasks end, and it cannot connect again."""
+    view = _find(call)
+    record = _find_client(call, view, call.path["client_id"])
+    if record.project_id != call.caller.project_id:
+        call.require(policies.REVOKE, view.project_id)
+    call.trail.before = {"project_id": record.project_id}
+    _change(
+        call,
+        objects.RevokeClient(
+            group_id=view.group_id, client_id=record.client_id
+        ),
+    )
+    _record_revocation(call, view, record)
+    return calls.Answer(document=None, status=204)
+
+
+# Finding.
+
+
+def _find(call: calls.Call) -> objects.GroupView:
+    """Return the group of the path.
+
+    :raises ApiError: if there is none that the caller may see.
+    """
+    wanted = call.path["group_id"]
+    for view in call.ask(
+        lambda source: source.get_groups([wanted[:64].lower()])
+    ):
+        if description.is_open_to(view, call.caller.project_id) or call.may(
+            policies.ALL_PROJECTS
+        ):
+            return view
+    raise errors.ApiError(
+        codes.GROUP_NOT_FOUND, f"there is no group {wanted!r:.80}"
+    )
+
+
+def _reread(call: calls.Call, group_id: str) -> objects.GroupView:
+    for view in call.ask(lambda source: source.get_groups([group_id])):
+        return view
+    raise errors.ApiError(
+        codes.GROUP_NOT_FOUND, "the group has just been deleted"
+    )
+
+
+def _find_client(
+    call: calls.Call, view: objects.GroupView, client_id: str
+) -> db_api.GroupClientRecord:
+    """Return a client of a group.
+
+    :raises ApiError: if there is none that the caller may see.
+    """
+    for record in call.backends.database.group_clients(group_id=view.group_id):
+        if record.client_id == client_id and _sees_client(call, view, record):
+            return record
+    raise errors.ApiError(
+        codes.GROUP_CLIENT_NOT_FOUND,
+        f"the group has no client {client_id!r:.80}, or it was revoked",
+    )
+
+
+def _owns(
+    call: calls.Call, view: objects.GroupView | db_api.GroupRecord
+) -> bool:
+    """Whether the caller may see what concerns only a group's owner."""
+    return view.project_id == call.caller.project_id or (
+        call.backends.enforcer.allows(
+            call.caller, policies.UPDATE, {"project_id": view.project_id}
+        )
+    )
+
+
+def _sees_client(
+    call: calls.Call,
+    view: objects.GroupView,
+    record: db_api.GroupClientRecord,
+) -> bool:
+    """Whether the caller may see a client.
+
+    The client's own project may, and the group's owner. An instance only sees
+    the clients that it has attached.
+    """
+    own = instances.owner(call.caller)
+    if own is not None:
+        return record.user_id == own
+    return record.project_id == call.caller.project_id or _owns(call, view)
+
+
+# Changing.
+
+
+def _change(call: calls.Call, change: group_objects.GroupChange) -> None:
+    call.backends.conductor.change_group(change)
+
+
+def _wanted(call: calls.Call) -> dict[str, Any]:
+    """Return the members of the body, with whole numbers as such."""
+    wanted = dict(call.body["group"])
+    shown.check_options(description.GROUP, wanted, call.version, "group")
+    for option in description.GROUP.options:
+        if option.name in wanted:
+            if option.kind is fields.INTEGER:
+                # JSON allows 1e9, too.
+                wanted[option.name] = int(wanted[option.name])
+            elif option.kind is fields.NAMES:
+                wanted[option.name] = tuple(wanted[option.name])
+    return wanted
+
+
+def _goal(wanted: Mapping[str, Any]) -> objects.Goal:
+    deadline_at = wanted.get("deadline_at")
+    if deadline_at is not None:
+        try:
+            deadline_at = times.seconds(deadline_at)
+        except ValueError as error:
+            raise errors.ApiError(
+                codes.INVALID_GOAL,
+                f"deadline_at: {deadline_at!r:.80} is no time in ISO 8601",
+            ) from error
+    actions = wanted.get("actions")
+    return objects.Goal(
+        deadline_at=deadline_at,
+        rate_per_s=wanted.get("rate_per_s"),
+        actions=None if actions is None else int(actions),
+    )
+
+
+def _with_goal(
+    call: calls.Call, goal: objects.Goal | None
+) -> objects.GroupView:
+    view = _find(call)
+    call.require(policies.GOAL, view.project_id)
+    call.trail.before = {"goal": _goal_document(call, view, recorded=True)}
+    _change(call, objects.SetGoal(group_id=view.group_id, goal=goal))
+    return _reread(call, view.group_id)
+
+
+def _record_revocation(
+    call: calls.Call,
+    view: objects.GroupView,
+    record: db_api.GroupClientRecord,
+) -> None:
+    """Write to the audit log that an owner has revoked another project."""
+    if call.trail.is_noted or record.project_id == call.caller.project_id:
+        return
+    audit.record(
+        action="group client revoke",
+        outcome=audit.DONE,
+        user=call.caller.user_id,
+        project=call.caller.project_id,
+        target={"group_id": view.group_id, "client_id": record.client_id},
+        target_projects=[record.project_id],
+        request_id=call.caller.request_id,
+    )
+
+
+# Showing.
+
+
+def _later(call: calls.Call) -> dict[str, str]:
+    """Return the header that says when to look again."""
+    return {"Retry-After": str(call.backends.limits.retry_after_s)}
+
+
+def _answer(
+    call: calls.Call, view: objects.GroupView, *, status: int = 200
+) -> calls.Answer:
+    return calls.Answer(
+        document={"group": _document(call, view)}, status=status
+    )
+
+
+def _document(
+    call: calls.Call, one: objects.GroupView | db_api.GroupRecord
+) -> dict[str, Any]:
+    recorded = isinstance(one, db_api.GroupRecord)
+    found = shown.members(
+        description.GROUP, one, call.version, recorded=recorded
+    )
+    owns = _owns(call, one)
+    found["projects"] = list(one.projects) if owns else []
+    found["goal"] = _goal_document(call, one, recorded=recorded)
+    if not recorded:
+        found["members"] = [
+            {
+                "host_uuid": member.host_uuid,
+                "host_name": member.host_name,
+                "device": member.device,
+                "slot": member.slot,
+                "state": member.phase,
+            }
+            for member in (one.members if owns else ())
+        ]
+    found["links"] = calls.self_link(call.url("groups", one.group_id))
+    return found
+
+
+def _goal_document(
+    call: calls.Call,
+    one: objects.GroupView | db_api.GroupRecord,
+    *,
+    recorded: bool,
+) -> dict[str, Any] | None:
+    if not one.goal_kind:
+        return None
+    return shown.members(
+        description.GROUP,
+        one,
+        call.version,
+        recorded=recorded,
+        part=description.GOAL,
+    )
+
+
+def _client(
+    call: calls.Call,
+    record: db_api.GroupClientRecord,
+    view: objects.GroupView,
+) -> dict[str, Any]:
+    return {
+        **shown.members(
+            description.CLIENT, record, call.version, recorded=True
+        ),
+        "endpoints": shown.endpoints(view.endpoints),
+    }

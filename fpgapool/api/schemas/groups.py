@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Groups, their goals and their clients."""
+
+from fpgapool.api.schemas import common
+from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import group as description
+from fpgapool.vocabulary import states
+
+_STATE = common.one_of(*states.GROUP_STATES)
+_SHOWN = description.GROUP.shown
+_GOAL = description.GROUP.part(description.GOAL)
+_OPTIONS = common.of_options(description.GROUP.options)
+
+#: Without what only the conductor knows.
+_RECORDED_GOAL = common.record(
+    **common.of_fields((one for one in _GOAL if one.kept), {})
+)
+_SHOWN_GOAL = common.record(**common.of_fields(_GOAL, {}))
+
+_MEMBER = common.record(
+    host_uuid=common.UUID,
+    host_name=common.TEXT,
+    device=common.TEXT,
+    slot=common.COUNT,
+    state=common.TEXT,
+)
+
+_NO_GOAL = {"type": "null"}
+_GROUP = common.of_fields(_SHOWN, {fields.STATE: _STATE})
+
+#: As a list shows it.
+LISTED = common.record(
+    **_GROUP, goal={"oneOf": [_RECORDED_GOAL, _NO_GOAL]}, links=common.LINKS
+)
+GROUP = common.record(
+    **_GROUP,
+    goal=common.described(
+        {"oneOf": [_SHOWN_GOAL, _NO_GOAL]}, "What it shall reach."
+    ),
+    members=common.described(
+        {"type": "array", "items": _MEMBER},
+        "The slots that it has; only its owner sees them.",
+    ),
+    links=common.LINKS,
+)
+
+_WANTED_GOAL = common.record(
+    optional=["deadline_at", "rate_per_s", "actions"],
+    deadline_at=common.described(
+        common.TIME,
+        "When all `actions` shall have ended (ISO 8601; UTC, unless it says).",
+    ),
+    rate_per_s=common.described(
+        common.NUMBER,
+        "The tasks that shall end in each second; not with `deadline_at`.",
+    ),
+    actions=common.described(
+        {"type": "integer"},
+        "The number of tasks after which the goal ends; `deadline_at` needs"
+        " it.",
+    ),
+)
+
+CREATE = common.record(
+    group=common.record(
+        optional=[
+            "goal",
+            *(name for name in _OPTIONS if name not in ("name", "size")),
+        ],
+        accelerator=common.NAME,
+        **_OPTIONS,
+        goal=_WANTED_GOAL,
+    )
+)
+UPDATE = common.record(
+    group={
+        **common.record(optional=list(_OPTIONS), **_OPTIONS),
+        "minProperties": 1,
+        "description": "Missing members stay as they are.",
+    }
+)
+SET_GOAL = common.record(goal=_WANTED_GOAL)
+
+LIST_QUERY = common.list_query(
+    description.SORT_KEYS,
+    name=common.NAME,
+    accelerator=common.NAME,
+    state=_STATE,
+    shared=common.FLAG,
+    all_projects=common.described(
+        common.FLAG, "Also show those of other projects."
+    ),
+    project_id=common.described(
+        common.NAME,
+        "Only those of this project; another project needs `all_projects`.",
+    ),
+)
+LIST = common.page_of("groups", LISTED)
+SHOW = common.record(group=GROUP)
+
+_ENDPOINTS = common.described(
+    {"type": "array", "items": common.ENDPOINT},
+    "Where the client connects, on any of the group's hosts; empty until the"
+    " group has a slot.",
+)
+CLIENT = common.record(
+    **common.of_fields(
+        description.CLIENT.shown,
+        {fields.STATE: common.one_of(*states.CLIENT_STATES)},
+    ),
+    endpoints=_ENDPOINTS,
+)
+LIST_CLIENTS_QUERY = common.list_query(description.CLIENT_SORT_KEYS)
+LIST_CLIENTS = common.page_of("clients", CLIENT)
+ATTACHED = common.record(
+    client=common.record(
+        **CLIENT["properties"],
+        secret=common.described(
+            common.TEXT,
+            "For one connection, hexadecimal. The service keeps only its"
+            " hash, so that no other answer has it.",
+        ),
+    )
+)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Groups and their clients, and the methods of the API about them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+from typing import Self
+
+from keystoneauth1 import adapter
+from openstack import proxy
+from openstack import resource
+from openstack import utils
+
+from fpgapool.osc.sdk import base
+from fpgapool.vocabulary import group as description
+
+
+@base.described(description.GROUP)
+class Group(base.Resource):
+    """Slots with one accelerator that clients use as one device.
+
+    Its fields are those of :data:`fpgapool.vocabulary.group.GROUP`.
+    """
+
+    resource_key = "group"
+    resources_key = "groups"
+    base_path = "/groups"
+    allow_create = True
+    allow_fetch = True
+    allow_commit = True
+    allow_delete = True
+    allow_list = True
+    commit_method = "PATCH"
+
+    _query_mapping = base.query(
+        "name",
+        "accelerator",
+        "state",
+        "shared",
+        "all_projects",
+        "project_id",
+    )
+
+    #: What it shall reach, and how far it is; None: it has no goal.
+    goal = resource.Body("goal", type=dict)
+    #: The slots that it has.
+    members = resource.Body("members", type=list, list_type=dict)
+
+    def set_goal(self, session: adapter.Adapter, **goal: Any) -> Self:
+        """Set its goal.
+
+        :param session: the proxy.
+        :param goal: ``deadline_at`` with ``actions``, or ``rate_per_s``.
+        :returns: the changed group.
+        """
+        response = session.put(
+            utils.urljoin(self.base_path, self.id, "goal"),
+            json={"goal": goal},
+            microversion=self._get_microversion(session),
+        )
+        self._translate_response(response)
+        return self
+
+    def delete_goal(self, session: adapter.Adapter) -> None:
+        """Remove its goal."""
+        session.delete(
+            utils.urljoin(self.base_path, self.id, "goal"),
+            microversion=self._get_microversion(session),
+        )
+
+
+@base.described(description.CLIENT)
+class GroupClient(base.Resource):
+    """A program that is attached to a group.
+
+    Its fields are those of :data:`fpgapool.vocabulary.group.CLIENT`.
+    """
+
+    resource_key = "client"
+    resources_key = "clients"
+    base_path = "/groups/%(group)s/clients"
+    allow_create = True
+    allow_delete = True
+    allow_list = True
+
+    _query_mapping = base.query()
+
+    #: Identifier of its group.
+    group = resource.URI("group")
+    #: Where it connects.
+    endpoints = resource.Body("endpoints", type=list, list_type=dict)
+    #: For one connection; only in the answer that attaches it.
+    secret = resource.Body("secret")
+
+
+class GroupProxy(proxy.Proxy):
+    """The part of the pool's API that is about groups."""
+
+    def groups(self, **query: Any) -> Generator[Group, None, None]:
+        """Return the groups that your own project may use.
+
+        :param query: ``name``, ``accelerator``, ``state``, ``shared``,
+            ``all_projects``, ``project_id``.
+        """
+        return self._list(Group, **query)
+
+    def get_group(self, group_id: str) -> Group:
+        """Return a group."""
+        return self._get(Group, group_id)
+
+    def create_group(self, **attributes: Any) -> Group:
+        """Create a group; it gets its slots from the queue.
+
+        :param attributes: ``name``, ``accelerator``, ``size`` and perhaps
+            ``goal`` and other options of
+            :data:`fpgapool.vocabulary.group.GROUP`.
+        """
+        return self._create(Group, **attributes)
+
+    def update_group(self, group: str | Group, **attributes: Any) -> Group:
+        """Change a group.
+
+        :param group: its identifier, or itself.
+        :param attributes: options of
+            :data:`fpgapool.vocabulary.group.GROUP`.
+        """
+        return self._update(Group, group, **attributes)
+
+    def delete_group(
+        self, group: str | Group, ignore_missing: bool = True
+    ) -> None:
+        """Delete a group, and revoke its clients.
+
+        :param group: its identifier, or itself.
+        :param ignore_missing: do not raise an error if it does not exist.
+        """
+        self._delete(Group, group, ignore_missing=ignore_missing)
+
+    def set_group_goal(self, group: str | Group, **goal: Any) -> Group:
+        """Set the goal of a group.
+
+        :param group: its identifier, or itself.
+        :param goal: ``deadline_at`` with ``actions``, or ``rate_per_s``.
+        """
+        return self._get_resource(Group, group).set_goal(self, **goal)
+
+    def delete_group_goal(self, group: str | Group) -> None:
+        """Remove the goal of a group."""
+        self._get_resource(Group, group).delete_goal(self)
+
+    def group_clients(
+        self, group: str | Group, **query: Any
+    ) -> Generator[GroupClient, None, None]:
+        """Return the clients of a group that you may see."""
+        group_id = resource.Resource._get_id(group)
+        return self._list(GroupClient, group=group_id, **query)
+
+    def attach_group_client(self, group: str | Group) -> GroupClient:
+        """Attach a client to a group; the answer has its secret."""
+        group_id = resource.Resource._get_id(group)
+        return self._create(GroupClient, group=group_id)
+
+    def revoke_group_client(
+        self,
+        group: str | Group,
+        client: str | GroupClient,
+        ignore_missing: bool = True,
+    ) -> None:
+        """Revoke a client of a group.
+
+        :param group: identifier of the group, or itself.
+        :param client: its identifier, or itself.
+        :param ignore_missing: do not raise an error if it does not exist.
+        """
+        self._delete(
+            GroupClient,
+            client,
+            group=resource.Resource._get_id(group),
+            ignore_missing=ignore_missing,
+        )
