@@ -34,6 +34,7 @@ def test_each_input_is_handled_by_one_room(single):
         single.engine._accelerators,
         single.engine._operators,
         single.engine._hosts,
+        single.engine._groups,
     )
     kinds = [kind for room in rooms for kind in room.handled]
     assert len(kinds) == len(set(kinds))

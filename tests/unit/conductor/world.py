@@ -57,6 +57,8 @@ _RECORDS = {
     "quotas": db_api.QuotaRecord,
     "reservations": db_api.ReservationRecord,
     "faults": db_api.FaultRecord,
+    "groups": db_api.GroupRecord,
+    "group_clients": db_api.GroupClientRecord,
 }
 
 
@@ -289,17 +291,7 @@ class World:
         self.epoch = 0
         self.counts = counts.Counts()
         self.rows: dict[str, dict[object, object]] = {
-            "hosts": {},
-            "devices": {},
-            "slots": {},
-            "bitstreams": {},
-            "sessions": {},
-            "assignments": {},
-            "usage": {},
-            "quotas": {},
-            "instances": {},
-            "reservations": {},
-            "faults": {},
+            name: {} for name in _RECORDS
         }
         self.wire: list[effects.Message] = []
         # While it is away, new sessions are not recorded.
@@ -394,6 +386,8 @@ class World:
                 max(self.rows["quotas"], default=0),
                 bitstream=max(self.rows["bitstreams"], default=0),
                 instance=max(self.rows["instances"], default=0),
+                group=max(self.rows["groups"], default=0),
+                group_client=max(self.rows["group_clients"], default=0),
             ),
         )
 
@@ -418,10 +412,9 @@ class World:
         for name, table in self.rows.items():
             for row in changes.rows(_RECORDS[name]):
                 table[records.record_key(row)] = row
-        for row_id in changes.deleted_hosts:
-            self.rows["hosts"].pop(row_id, None)
-        for row_id in changes.deleted_bitstreams:
-            self.rows["bitstreams"].pop(row_id, None)
+        for name, table in self.rows.items():
+            for row in changes.deleted(_RECORDS[name]):
+                table.pop(row.id, None)
         for slot_id in changes.released_slots:
             self.rows["assignments"].pop(slot_id, None)
         unknown = {new.session_id for new, _ in self.unrecorded.values()}

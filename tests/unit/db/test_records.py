@@ -21,6 +21,8 @@ TABLES = {
     api.AcceleratorRecord: models.accelerators,
     api.BitstreamRecord: models.bitstreams,
     api.SessionRecord: models.sessions,
+    api.GroupRecord: models.groups,
+    api.GroupClientRecord: models.group_clients,
     api.AssignmentRecord: models.assignments,
     api.UsageRecord: models.usage,
     api.QuotaRecord: models.quotas,
@@ -101,6 +103,10 @@ def test_every_table_has_a_record():
 def test_columns_hold_all_states():
     length = models.sessions.c.state.type.length
     assert max(len(state) for state in states.ALL) <= length
+    length = models.groups.c.state.type.length
+    assert max(len(state) for state in states.GROUP_STATES) <= length
+    length = models.group_clients.c.state.type.length
+    assert max(len(state) for state in states.CLIENT_STATES) <= length
 
 
 @pytest.mark.parametrize(

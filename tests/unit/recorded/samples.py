@@ -32,6 +32,7 @@ _FIXED: dict[str, Any] = {
     "admin_state": "draining",
     "code": "OK",
     "faults.level": "slot",
+    "groups.projects": ["project"],
     "generation": (LEADER_EPOCH << 32) + 5,
     "host_uuid": HOST_UUID,
     "instance_id": str(uuid.UUID(int=8)),
