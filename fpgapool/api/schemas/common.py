@@ -20,6 +20,8 @@ UUID: Schema = {
 }
 TEXT: Schema = {"type": "string"}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
+#: A name that a database takes, on one line.
+LINE: Schema = {**NAME, "pattern": r"^[^\x00-\x1f\x7f\ud800-\udfff]+$"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 FLAG: Schema = {"type": "boolean"}
 NUMBER: Schema = {"type": "number"}
@@ -116,7 +118,7 @@ ENDPOINT = record(
 _KINDS: Mapping[fields.Kind, Schema] = {
     fields.UUID: UUID,
     fields.NAME: NAME,
-    fields.NAMES: {"type": "array", "items": NAME},
+    fields.NAMES: {"type": "array", "items": LINE},
     fields.TEXT: TEXT,
     fields.COUNT: COUNT,
     fields.INTEGER: {"type": "integer"},

@@ -68,7 +68,7 @@ CREATE = common.record(
             "goal",
             *(name for name in _OPTIONS if name not in ("name", "size")),
         ],
-        accelerator=common.NAME,
+        accelerator=common.LINE,
         **_OPTIONS,
         goal=_WANTED_GOAL,
     )

@@ -18,6 +18,7 @@ from fpgapool import conf as fpgapool_conf
 from fpgapool import objects
 from fpgapool.api import app
 from fpgapool.api import call as calls
+from fpgapool.api import microversion
 from fpgapool.api import policy
 from fpgapool.api import routes
 from fpgapool.api import waiters
@@ -25,13 +26,16 @@ from fpgapool.api.schemas import quotas as schemas
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import bitstreams
+from fpgapool.conductor.decisions import group_book
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
+from fpgapool.objects import group as group_objects
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.api import answers
 
 SECRET = "5ec7e7" * 8
+NOW = 1.7e9
 HOST = str(uuid.UUID(int=7))
 
 MEMBER = "eve:p1:member,reader"
@@ -42,6 +46,31 @@ SERVICE = "glance:p8:service"
 AGENT = "agent1:p8:fpgapool:agent"
 NOVA = "nova:p8:fpgapool:vendordata,service"
 NOBODY = "nobody:p1:none"
+
+
+#: Of the group and the client that tests make.
+GROUP = str(uuid.UUID(int=0x60))
+CLIENT = str(uuid.UUID(int=0x61))
+
+
+def path_of(route: routes.Route, **names: str) -> str:
+    """Return a path of a route.
+
+    :param names: in the place of those that mean nothing in particular.
+    """
+    known = {
+        "name": "copy",
+        "host_uuid": HOST,
+        "device_id": "d",
+        "slot_id": "s",
+        "project_id": "p1",
+        "bitstream_id": HOST,
+        "session_id": view().session_id,
+        "instance_id": HOST,
+        "group_id": GROUP,
+        "client_id": CLIENT,
+    }
+    return route.path.format(**known | names)
 
 
 def view(number: int = 1, **members: Any) -> objects.SessionView:
@@ -114,6 +143,8 @@ class FakeConductor:
         )
         self.running: set[str] = set()
         self.quotas: dict[str, dict[str, int]] = {}
+        self.groups = group_book.Book()
+        self.quota = admission.ProjectQuota()
 
     def _fail(self) -> None:
         if self.failure is not None:
@@ -253,6 +284,33 @@ class FakeConductor:
                 str(error), code=error.code
             ) from error
 
+    def change_group(self, change: group_objects.GroupChange) -> None:
+        self._fail()
+        around = group_book.Surroundings(
+            now=NOW,
+            quota_of=lambda _project_id: self.quota,
+            find_accelerator=lambda name, _project_id: name,
+            is_stateless=lambda key: key == "copy",
+        )
+        try:
+            for row in self.groups.planned(change, around):
+                if row.state == states.GROUP_DRAINING:
+                    row = dataclasses.replace(row, state=states.GROUP_DELETED)
+                self.groups.put([row])
+        except admission.Rejected as error:
+            raise exception.GroupRefused(
+                str(error), code=error.code
+            ) from error
+
+    def get_groups(self, group_ids: Any) -> list[objects.GroupView]:
+        self._fail()
+        known = self.groups.groups
+        return [
+            objects.GroupView.of(known[id_])
+            for id_ in group_ids
+            if id_ in known
+        ]
+
     def pool_summary(self) -> dict[str, Any]:
         self._fail()
         slot = {
@@ -300,6 +358,7 @@ class FakeDatabase:
         self.instances: dict[str, db_api.InstanceRecord] = {}
         # The conductor writes what is read here.
         self.catalogue = bitstreams.Catalogue(())
+        self.book = group_book.Book()
         self.usage: list[db_api.UsageSum] = []
         self.limits: list[db_api.QuotaRecord] = []
         self.reservations: list[db_api.ReservationRecord] = []
@@ -320,6 +379,26 @@ class FakeDatabase:
             one
             for one in self.catalogue.bitstreams
             if project_id in (None, one.project_id)
+        ]
+
+    def groups(self, *group_ids: str) -> list[db_api.GroupRecord]:
+        self._fail()
+        return [
+            one
+            for one in self.book.groups.values()
+            if not group_ids or one.group_id in group_ids
+        ]
+
+    def group_clients(
+        self, *, group_id: str | None = None, project_id: str | None = None
+    ) -> list[db_api.GroupClientRecord]:
+        self._fail()
+        return [
+            client
+            for one in self.book.groups
+            for client in self.book.clients_of(one)
+            if group_id in (None, one)
+            and project_id in (None, client.project_id)
         ]
 
     def sessions_by_ids(self, session_ids: Any) -> list[db_api.SessionRecord]:
@@ -564,6 +643,7 @@ class World:
         self.conductor = FakeConductor(*views)
         self.database = FakeDatabase()
         self.database.catalogue = self.conductor.catalogue
+        self.database.book = self.conductor.groups
         self.conf = configuration(**options)
         self._options = ("auth_strategy", *options)
         self.waiting = waiters.Waiters(
@@ -589,7 +669,11 @@ class World:
         )
         self.app = app.build(self.conf, self.backends, table)
         self.client = falcon.testing.TestClient(
-            self.app, headers={"Host": "localhost"}
+            self.app,
+            headers={
+                "Host": "localhost",
+                microversion.HEADER: f"{microversion.SERVICE_TYPE} latest",
+            },
         )
 
     def ask(

@@ -13,24 +13,11 @@ import pytest
 
 from fpgapool.api import app
 from fpgapool.api import errors
+from fpgapool.api import microversion
 from fpgapool.api import routes
 from fpgapool.common import exception
 from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
-
-
-def _path(route: routes.Route) -> str:
-    return route.path.format(
-        name="copy",
-        host_uuid=fakes.HOST,
-        device_id="d",
-        slot_id="s",
-        project_id="p1",
-        bitstream_id=fakes.HOST,
-        session_id=fakes.view().session_id,
-        instance_id=fakes.HOST,
-    )
-
 
 ROUTES = [
     pytest.param(route, id=f"{route.method} {route.path}")
@@ -44,7 +31,8 @@ def test_version_documents_need_no_token(world):
         assert answer.status_code == 200
     (version,) = world.ask("GET", "/").json["versions"]
     assert version["id"] == "v1"
-    assert version["min_version"] == version["max_version"] == "1.0"
+    assert version["min_version"] == str(microversion.OLDEST)
+    assert version["max_version"] == str(microversion.NEWEST)
     (link,) = version["links"]
     assert link["href"] == "http://localhost/v1"
 
@@ -86,7 +74,9 @@ def test_this_machine_is_served(world, address):
 def test_what_is_not_public_needs_a_token_where_there_is_keystone(make_world):
     world = make_world(auth_strategy="keystone")
     for route in routes.ROUTES:
-        answer = world.client.simulate_request(route.method, _path(route))
+        answer = world.client.simulate_request(
+            route.method, fakes.path_of(route)
+        )
         if route.public:
             assert answer.status_code == 200
             continue
@@ -102,7 +92,11 @@ def test_what_is_not_public_fails_closed(world, route):
     """Whatever is wrong around it, Falcon serves nobody unknown."""
     bare = app.make_handlers(world.backends, routes.ROUTES)
     client = type(world.client)(bare)
-    answer = client.simulate_request(route.method, _path(route))
+    answer = client.simulate_request(
+        route.method,
+        fakes.path_of(route),
+        headers={"OpenStack-API-Version": f"fpgapool {route.since}"},
+    )
     assert answer.status_code == (200 if route.public else 401)
 
 
@@ -119,12 +113,19 @@ def test_methods_that_are_not_there(world):
 
 
 def test_versions_are_named_and_checked(world):
-    for wanted in ("", "fpgapool 1.0", "fpgapool latest", "compute 2.1"):
+    newest = str(microversion.NEWEST)
+    for wanted, version in (
+        ("", "1.0"),
+        ("fpgapool 1.0", "1.0"),
+        ("compute 2.1", "1.0"),
+        (f"fpgapool {newest}", newest),
+        ("fpgapool latest", newest),
+    ):
         answer = world.ask(
             "GET", "/v1/pool", headers={"OpenStack-API-Version": wanted}
         )
-        assert answer.headers["openstack-api-version"] == "fpgapool 1.0"
-    for wanted in ("fpgapool 1.1", "fpgapool", "fpgapool 1.0 1.0"):
+        assert answer.headers["openstack-api-version"] == f"fpgapool {version}"
+    for wanted in ("fpgapool 1.999", "fpgapool", "fpgapool 1.0 1.0"):
         assert world.error(
             "GET", "/v1/pool", headers={"OpenStack-API-Version": wanted}
         ) == (406, codes.VERSION_NOT_ACCEPTABLE)
@@ -242,17 +243,19 @@ def test_a_remote_error_does_not_bring_its_traceback():
 
 
 def test_a_route_of_a_later_version_is_not_in_an_earlier_one(
-    make_world, monkeypatch
+    make_world,
 ):
-    monkeypatch.setattr(
-        app.microversion, "VERSIONS", ("1.0", "1.1"), raising=True
-    )
     pool = next(r for r in routes.ROUTES if r.path == "/v1/pool")
     world = make_world(table=[dataclasses.replace(pool, since="1.1")])
-    assert world.error("GET", "/v1/pool") == (404, codes.PATH_NOT_FOUND)
-    answer = world.ask(
-        "GET", "/v1/pool", headers={"OpenStack-API-Version": "fpgapool 1.1"}
+    old, new = (
+        {"OpenStack-API-Version": f"fpgapool {version}"}
+        for version in ("1.0", "1.1")
     )
+    assert world.error("GET", "/v1/pool", headers=old) == (
+        404,
+        codes.PATH_NOT_FOUND,
+    )
+    answer = world.ask("GET", "/v1/pool", headers=new)
     assert answer.headers["openstack-api-version"] == "fpgapool 1.1"
 
 
@@ -306,7 +309,7 @@ def test_no_query_makes_the_service_fail(world):
             for value in rng.sample(values, k=4):
                 query = f"{name}={value}&{name}={rng.choice(values)}"
                 answer = world.ask(
-                    "GET", f"{_path(route)}?{query}", fakes.ADMIN
+                    "GET", f"{fakes.path_of(route)}?{query}", fakes.ADMIN
                 )
                 assert answer.status_code in (200, 400, 404), query
 

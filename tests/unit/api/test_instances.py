@@ -36,6 +36,11 @@ OPEN = {
     "DELETE /v1/sessions/{session_id}",
     "POST /v1/sessions/{session_id}/reopen",
     "POST /v1/sessions/{session_id}/renew-secret",
+    "GET /v1/groups",
+    "GET /v1/groups/{group_id}",
+    "GET /v1/groups/{group_id}/clients",
+    "POST /v1/groups/{group_id}/clients",
+    "DELETE /v1/groups/{group_id}/clients/{client_id}",
 }
 
 
@@ -58,19 +63,6 @@ def know(world: fakes.World, **members) -> None:
     for number, name in enumerate((VM, OTHER)):
         one = record(name, **{"id": number + 1, **members})
         world.database.instances[name] = one
-
-
-def path_of(route: routes.Route) -> str:
-    return route.path.format(
-        name="copy",
-        host_uuid=fakes.HOST,
-        device_id="d",
-        slot_id="s",
-        project_id="p1",
-        bitstream_id=fakes.HOST,
-        session_id=fakes.view().session_id,
-        instance_id=VM,
-    )
 
 
 # -- tokens ------------------------------------------------------------------
@@ -201,7 +193,7 @@ def test_wrong_tokens_open_nothing(make_world, strategy, kind):
             continue
         answer = world.client.simulate_request(
             route.method,
-            path_of(route),
+            fakes.path_of(route, instance_id=VM),
             headers=headers,
             remote_addr="127.0.0.1",
         )
@@ -223,7 +215,7 @@ def test_tokens_of_deleted_instances_and_revoked_ones_open_nothing(
         assert world.error(method, path, TOKEN) == (401, codes.UNAUTHORIZED)
 
 
-def test_an_instance_gets_at_sessions_and_nothing_else(make_world):
+def test_an_instance_gets_at_sessions_and_groups_alone(make_world):
     world = make_world(fakes.view(user_id=USER), auth_strategy="keystone")
     know(world)
     found = set()
@@ -232,7 +224,11 @@ def test_an_instance_gets_at_sessions_and_nothing_else(make_world):
             continue
         # What is sent is not looked at before it is clear who may send it.
         answer = world.ask(
-            route.method, path_of(route), TOKEN, check=False, body=b"nonsense"
+            route.method,
+            fakes.path_of(route, instance_id=VM),
+            TOKEN,
+            check=False,
+            body=b"nonsense",
         )
         assert answer.status_code != 401
         if answer.status_code != 403:

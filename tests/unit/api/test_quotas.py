@@ -13,7 +13,9 @@ from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
 FOREIGN = "/v1/quotas/p2"
-RESOURCES = ("sessions", "queued", "queued_bytes", "bitstream_bytes")
+OLD = ("sessions", "queued", "queued_bytes", "bitstream_bytes")
+RESOURCES = (*OLD, "groups", "group_slots", "group_clients")
+V1_0 = {"OpenStack-API-Version": "fpgapool 1.0"}
 
 
 def quota_of(answer):
@@ -55,6 +57,18 @@ def test_defaults_say_nothing_of_use(world):
     quota = quota_of(world.ask("GET", "/v1/quotas/defaults"))
     assert quota["sessions"] == {"limit": 10, "source": "default"}
     assert set(quota) == set(RESOURCES)
+
+
+def test_an_older_version_has_the_resources_that_it_had(world):
+    for path in ("/v1/quotas", "/v1/quotas/defaults"):
+        quota = quota_of(world.ask("GET", path, headers=V1_0))
+        assert set(quota) - {"project_id", "links"} == set(OLD)
+    body = {"quota": {"sessions": 1, "groups": 1}}
+    answer = world.ask("PUT", FOREIGN, fakes.ADMIN, body=body, headers=V1_0)
+    assert answer.status_code == 400
+    (error,) = answer.json["errors"]
+    assert error["detail"] == "body.quota.groups needs version 1.1"
+    assert world.conductor.quotas == {}
 
 
 def test_limits_are_set_one_by_one_and_taken_back(world):

@@ -71,6 +71,11 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/sessions/{session_id}/reopen"): {
         "reopen": {"generation": 1}
     },
+    ("POST", "/v1/groups"): {
+        "group": {"name": "b", "accelerator": "copy", "size": 1}
+    },
+    ("PATCH", "/v1/groups/{group_id}"): {"group": {"name": "b"}},
+    ("PUT", "/v1/groups/{group_id}/goal"): {"goal": {"rate_per_s": 5}},
     ("POST", "/v1/vendordata"): {"instance-id": OWNER},
     ("PUT", "/v1/quotas/{project_id}"): {"quota": {"queued_sessions": 1}},
 }
@@ -88,6 +93,7 @@ ANYBODYS = {
     "GET /v1/accelerators/{name}",
     "GET /v1/bitstreams",
     "GET /v1/devices",
+    "GET /v1/groups",
     "GET /v1/slots",
     "GET /v1/sessions",
     "GET /v1/instances",
@@ -96,12 +102,21 @@ ANYBODYS = {
     "GET /v1/quotas/defaults",
     "GET /v1/usage",
 }
-MEMBERS = ANYBODYS | {"POST /v1/bitstreams", "POST /v1/sessions"}
+_CREATED = {"POST /v1/bitstreams", "POST /v1/groups", "POST /v1/sessions"}
+MEMBERS = ANYBODYS | _CREATED
 INSTANCES = {
     "GET /v1/accelerators",
     "GET /v1/accelerators/{name}",
+    "GET /v1/groups",
     "POST /v1/sessions",
     "GET /v1/sessions",
+}
+#: What else an instance may do in its own project: groups are its project's.
+_ATTACHES = "POST /v1/groups/{group_id}/clients"
+NEIGHBOURS = INSTANCES | {
+    "GET /v1/groups/{group_id}",
+    "GET /v1/groups/{group_id}/clients",
+    _ATTACHES,
 }
 
 
@@ -172,6 +187,23 @@ class Scene:
                 profile={"peak_bytes_per_s": 1e8},
             )
         )
+        for change in (
+            objects.CreateGroup(
+                group_id=fakes.GROUP,
+                project_id="p1",
+                accelerator="copy",
+                name="mine",
+                size=1,
+            ),
+            objects.AttachClient(
+                client_id=fakes.CLIENT,
+                group_id=fakes.GROUP,
+                project_id="p1",
+                user_id=user_id,
+                secret_hash="ab" * 32,
+            ),
+        ):
+            self.world.conductor.change_group(change)
         database = self.world.database
         database.records.append(fakes.record(500, user_id=user_id))
         for number, (name, project_id, members) in enumerate(
@@ -196,12 +228,10 @@ class Scene:
 
     def paths(self, route: routes.Route) -> str:
         """Return the path of what belongs to project p1."""
-        return route.path.format(
-            name="copy",
-            host_uuid=fakes.HOST,
+        return fakes.path_of(
+            route,
             device_id=f"{fakes.HOST}-board0",
             slot_id=f"{fakes.HOST}-board0-0",
-            project_id="p1",
             bitstream_id=BITSTREAM,
             session_id=self.session.session_id,
             instance_id=OWNER,
@@ -218,6 +248,8 @@ class Scene:
                 conductor.renewed,
                 conductor.quotas,
                 list(conductor.catalogue.bitstreams),
+                list(conductor.groups.groups.values()),
+                conductor.groups.clients_of(fakes.GROUP),
             )
         )
 
@@ -284,7 +316,7 @@ def _refused(scene: Scene, headers: dict[str, str], but: set[str]) -> None:
         ):
             if answer.status_code < 400:
                 assert secret not in told, operation
-        if operation not in ("POST /v1/sessions", "POST /v1/bitstreams"):
+        if operation not in (*_CREATED, _ATTACHES):
             assert scene.state() == old, operation
     assert answered == but
     # What came to it is the caller's own.
@@ -305,7 +337,7 @@ def test_instances_of_another_project(make_world, tmp_path):
 def test_other_instances_of_the_project(make_world, tmp_path):
     """The token of an instance is for its own sessions."""
     scene = Scene(make_world, tmp_path, "keystone")
-    _refused(scene, {"X-Auth-Token": token_of(NEIGHBOUR)}, INSTANCES)
+    _refused(scene, {"X-Auth-Token": token_of(NEIGHBOUR)}, NEIGHBOURS)
     assert {one.user_id for one in scene.world.conductor.requests} == {
         instance.user_of(NEIGHBOUR)
     }
@@ -544,6 +576,22 @@ FULL_BODIES = BODIES | {
             "request_id": "r",
             "host_uuid": fakes.HOST,
         }
+    },
+    ("POST", "/v1/groups"): {
+        "group": {
+            "name": "b",
+            "accelerator": "copy",
+            "size": 1,
+            "shared": True,
+            "projects": ["p2"],
+            "goal": {"deadline_at": "2030-01-01", "actions": 5},
+        }
+    },
+    ("PATCH", "/v1/groups/{group_id}"): {
+        "group": {"name": "b", "projects": ["p2"]}
+    },
+    ("PUT", "/v1/groups/{group_id}/goal"): {
+        "goal": {"deadline_at": "2030-01-01", "actions": 5}
     },
     ("POST", "/v1/vendordata"): {
         "instance-id": OWNER,

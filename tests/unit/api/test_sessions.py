@@ -196,7 +196,9 @@ def test_an_older_version_knows_no_new_options(world, monkeypatch):
         *(newer if one is first else one for one in description.FIELDS)
     )
     monkeypatch.setattr(description, "FIELDS", described)
-    answer = _open(world, **{first.name: 1})
+    body = {"session": {**WANTED, first.name: 1}}
+    old = {"OpenStack-API-Version": "fpgapool 1.0"}
+    answer = world.ask("POST", PATH, body=body, headers=old)
     assert answer.status_code == 400
     (error,) = answer.json["errors"]
     assert error["detail"] == f"body.session.{first.name} needs version 1.1"

@@ -57,6 +57,21 @@ EXPECTED = {
     "fpgapool:bitstreams:delete": _MEMBERS,
     "fpgapool:devices:list": _ANY,
     "fpgapool:devices:get": _ANY,
+    "fpgapool:groups:list": _AND_INSTANCES,
+    "fpgapool:groups:list:all_projects": ("admin", "admin"),
+    "fpgapool:groups:get": _AND_INSTANCES,
+    "fpgapool:groups:all_projects": ("admin", "admin"),
+    "fpgapool:groups:create": ("member manager admin", ""),
+    "fpgapool:groups:update": _MEMBERS,
+    "fpgapool:groups:share": ("admin", "admin"),
+    "fpgapool:groups:goal": _MEMBERS,
+    "fpgapool:groups:delete": _MEMBERS,
+    "fpgapool:groups:clients:list": _AND_INSTANCES,
+    "fpgapool:groups:clients:attach": _USERS,
+    "fpgapool:groups:clients:revoke": (
+        f"{_MEMBERS[0]} instance",
+        _MEMBERS[1],
+    ),
     "fpgapool:hosts:list": _OPERATORS,
     "fpgapool:hosts:get": _OPERATORS,
     "fpgapool:slots:list": _ANY,
@@ -120,16 +135,7 @@ def test_every_route_has_a_policy_and_only_public_ones_are_open():
     "route", routes.ROUTES, ids=lambda r: f"{r.method} {r.path}"
 )
 def test_who_has_no_role_is_refused_everywhere(make_world, route):
-    path = route.path.format(
-        name="copy",
-        host_uuid=fakes.HOST,
-        device_id="d",
-        slot_id="s",
-        project_id="p1",
-        bitstream_id=fakes.HOST,
-        session_id=fakes.view().session_id,
-        instance_id=fakes.HOST,
-    )
+    path = fakes.path_of(route)
     # Even before anybody looks at what was sent.
     answer = make_world(fakes.view()).ask(
         route.method, path, fakes.NOBODY, body=b"nonsense", check=False
