@@ -106,7 +106,7 @@ def test_whole_numbers_may_have_a_point(world):
 def test_a_list_shows_the_own_projects_groups(world, group):
     create(world, OTHER, name="theirs")
     second = create(world, name="second")
-    listed = world.ask("GET", PATH).json["groups"]
+    listed = world.ask("GET", f"{PATH}?sort_key=name").json["groups"]
     assert [one["name"] for one in listed] == ["render", "second"]
     assert "members" not in listed[0]
     found = world.ask("GET", f"{PATH}?name=second&shared=false").json["groups"]
