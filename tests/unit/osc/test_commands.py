@@ -40,12 +40,16 @@ def test_every_class_is_a_command() -> None:
 
 @every_command
 def test_names(entry_point: metadata.EntryPoint) -> None:
-    """fpga, the resource, as its module is called, and what is done."""
-    group, resource, action = entry_point.name.split("_")
+    """fpga, the resource, as its module is called, and what is done.
+
+    A part of the resource may come between these.
+    """
+    group, resource, *part, action = entry_point.name.split("_")
     assert group == "fpga"
     class_ = entry_point.load()
     assert class_.__module__ == f"{v1.__name__}.{resource}"
-    assert class_.__name__.lower().startswith(action + resource)
+    wanted = "".join((action, resource, *part))
+    assert class_.__name__.lower().startswith(wanted)
 
 
 @every_command

@@ -11,6 +11,7 @@ from openstack.test import fakes as sdk_fakes
 
 from fpgapool.api.schemas import accelerators as accelerator_schemas
 from fpgapool.api.schemas import devices as device_schemas
+from fpgapool.api.schemas import groups as group_schemas
 from fpgapool.api.schemas import hosts as host_schemas
 from fpgapool.api.schemas import instances as instance_schemas
 from fpgapool.api.schemas import services as service_schemas
@@ -18,6 +19,7 @@ from fpgapool.api.schemas import sessions as session_schemas
 from fpgapool.api.schemas import slots as slot_schemas
 from fpgapool.osc.sdk import accelerator as accelerator_sdk
 from fpgapool.osc.sdk import device as device_sdk
+from fpgapool.osc.sdk import group as group_sdk
 from fpgapool.osc.sdk import host as host_sdk
 from fpgapool.osc.sdk import instance as instance_sdk
 from fpgapool.osc.sdk import service as service_sdk
@@ -26,6 +28,7 @@ from fpgapool.osc.sdk import slot as slot_sdk
 from fpgapool.osc.v1 import accelerator
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import device
+from fpgapool.osc.v1 import group
 from fpgapool.osc.v1 import host
 from fpgapool.osc.v1 import instance
 from fpgapool.osc.v1 import service
@@ -54,6 +57,12 @@ LISTS = {
         "instances",
         instance_sdk.Instance,
         instance_schemas.LIST_QUERY,
+    ),
+    "group": (
+        group.ListGroups,
+        "groups",
+        group_sdk.Group,
+        group_schemas.LIST_QUERY,
     ),
     "host": (host.ListHosts, "hosts", host_sdk.Host, host_schemas.LIST_QUERY),
     "service": (

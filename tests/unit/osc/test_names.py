@@ -14,9 +14,11 @@ from osc_lib import exceptions
 
 from fpgapool.osc.sdk import bitstream as bitstream_sdk
 from fpgapool.osc.sdk import device as device_sdk
+from fpgapool.osc.sdk import group as group_sdk
 from fpgapool.osc.sdk import slot as slot_sdk
 from fpgapool.osc.v1 import bitstream
 from fpgapool.osc.v1 import device
+from fpgapool.osc.v1 import group
 from fpgapool.osc.v1 import slot
 from tests.unit.osc import fakes
 
@@ -65,6 +67,11 @@ COMMANDS: dict[str, tuple[Any, list[str], str]] = {
         "unshare_bitstream",
     ),
     "bitstream delete": (bitstream.DeleteBitstream, [], "delete_bitstream"),
+    "group show": (group.ShowGroup, [], "get_group"),
+    "group set": (group.SetGroup, ["--rate=5"], "set_group_goal"),
+    "group unset": (group.UnsetGroup, ["--goal"], "delete_group_goal"),
+    "group delete": (group.DeleteGroup, [], "delete_group"),
+    "group client list": (group.ListGroupClients, [], "group_clients"),
     "bitstream save": (
         bitstream.SaveBitstream,
         ["--file=mine.bit"],
@@ -77,6 +84,7 @@ NAMES = {
     "device": ("board1", "board2"),
     "slot": ("board0.1", "board0.2"),
     "bitstream": ("second", "third"),
+    "group": ("second", "third"),
 }
 
 
@@ -101,7 +109,13 @@ def app(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> fakes.App:
         for one in _named(bitstream_sdk.Bitstream, "first", "second")
         if one.name == query["name"]
     )
+    client.groups.side_effect = lambda **query: iter(
+        one
+        for one in _named(group_sdk.Group, "first", "second")
+        if one.name == query["name"]
+    )
     for name, resource in (
+        ("get_group", group_sdk.Group),
         ("get_device", device_sdk.Device),
         ("administer_device", device_sdk.Device),
         ("get_slot", slot_sdk.Slot),
@@ -109,6 +123,7 @@ def app(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> fakes.App:
     ):
         shown = sdk_fakes.generate_fake_resource(resource)
         getattr(client, name).side_effect = lambda *_, shown=shown, **__: shown
+    client.group_clients.side_effect = lambda *_, **__: iter([])
     client.download_bitstream.side_effect = lambda *_: iter([b"data"])
     return made
 
@@ -133,7 +148,10 @@ def test_what_nothing_is_called(
         app.run(class_, *options, text)
     said = f"{caught.value} {caplog.text}"
     assert f"nothing has the name {text!r}" in said
-    if name not in ("slot list", "slot show", "slot test"):
+    if name not in (
+        *("slot list", "slot show", "slot test"),
+        "group client list",
+    ):
         getattr(app.client, method).assert_not_called()
 
 

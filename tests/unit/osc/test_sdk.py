@@ -67,8 +67,8 @@ _VERSIONS = {
             "id": "v1",
             "status": "CURRENT",
             "min_version": "1.0",
-            "version": "1.0",
-            "max_version": "1.0",
+            "version": "1.1",
+            "max_version": "1.1",
             "links": [{"rel": "self", "href": f"{URL}/v1"}],
         }
     ]
@@ -125,8 +125,8 @@ def test_plugin(connect: Callable[[], connections.Connection]) -> None:
     manager = types.SimpleNamespace(sdk_connection=cloud)
     assert plugin.make_client(manager) is fpgapool_service.proxy_of(cloud)
     parser = plugin.build_option_parser(argparse.ArgumentParser())
-    given = parser.parse_args(["--os-fpgapool-api-version", "1.0"])
-    assert getattr(given, plugin.API_VERSION_OPTION) == "1.0"
+    given = parser.parse_args(["--os-fpgapool-api-version", "1.1"])
+    assert getattr(given, plugin.API_VERSION_OPTION) == "1.1"
     assert base.MICROVERSION in plugin.API_VERSIONS
     assert plugin.DEFAULT_API_VERSION in plugin.API_VERSIONS
 
@@ -189,6 +189,45 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     "unshare_bitstream": (
         lambda pool: pool.unshare_bitstream(ID, "p2"),
         "DELETE /v1/bitstreams/{bitstream_id}/projects/{project_id}",
+    ),
+    "groups": (lambda pool: list(pool.groups()), "GET /v1/groups"),
+    "create_group": (
+        lambda pool: pool.create_group(
+            name="render", accelerator="aes", size=2, goal={"rate_per_s": 5}
+        ),
+        "POST /v1/groups",
+    ),
+    "get_group": (
+        lambda pool: pool.get_group(ID),
+        "GET /v1/groups/{group_id}",
+    ),
+    "update_group": (
+        lambda pool: pool.update_group(ID, size=3, elastic=True),
+        "PATCH /v1/groups/{group_id}",
+    ),
+    "delete_group": (
+        lambda pool: pool.delete_group(ID),
+        "DELETE /v1/groups/{group_id}",
+    ),
+    "set_group_goal": (
+        lambda pool: pool.set_group_goal(ID, rate_per_s=2.5),
+        "PUT /v1/groups/{group_id}/goal",
+    ),
+    "delete_group_goal": (
+        lambda pool: pool.delete_group_goal(ID),
+        "DELETE /v1/groups/{group_id}/goal",
+    ),
+    "group_clients": (
+        lambda pool: list(pool.group_clients(ID)),
+        "GET /v1/groups/{group_id}/clients",
+    ),
+    "attach_group_client": (
+        lambda pool: pool.attach_group_client(ID),
+        "POST /v1/groups/{group_id}/clients",
+    ),
+    "revoke_group_client": (
+        lambda pool: pool.revoke_group_client(ID, ID),
+        "DELETE /v1/groups/{group_id}/clients/{client_id}",
     ),
     "hosts": (lambda pool: list(pool.hosts()), "GET /v1/hosts"),
     "get_host": (
@@ -268,6 +307,17 @@ _BODIES = {
     "update_bitstream": {"bitstream": {"description": "new"}},
     "approve_bitstream": {"approve": {"force": True, "reason": "good"}},
     "reject_bitstream": {"reject": {"reason": "bad"}},
+    "create_group": {
+        "group": {
+            "name": "render",
+            "accelerator": "aes",
+            "size": 2,
+            "goal": {"rate_per_s": 5},
+        }
+    },
+    "update_group": {"group": {"size": 3, "elastic": True}},
+    "set_group_goal": {"goal": {"rate_per_s": 2.5}},
+    "attach_group_client": {"client": {}},
     "set_quota": {"quota": {"sessions": 3}},
     "create_session": {"session": {"accelerator": "aes", "claimed_bytes": 1}},
     "reopen_session": {"reopen": {"generation": 4}},
@@ -295,15 +345,16 @@ def test_call(pool: Any, service: Service, name: str) -> None:
     words = dict.fromkeys(
         (
             *("host_uuid", "device_id", "slot_id", "session_id"),
-            *("bitstream_id", "instance_id"),
+            *("bitstream_id", "instance_id", "group_id", "client_id"),
         ),
         ID,
     )
     words.setdefault("project_id", "p2")
     path = template.format(**words, name="aes")
-    kind = template.split("/")[2]
+    kind = "clients" if "clients" in template else template.split("/")[2]
     document: Any = {kind: []}
-    if "{" in template or method == "POST" or kind == "pool":
+    is_list = method == "GET" and template.endswith("s")
+    if not is_list and ("{" in template or method == "POST" or kind == "pool"):
         document = {kind.removesuffix("s"): {}}
     service.answers = [(200, document)]
     call(pool)
@@ -385,11 +436,14 @@ def test_secrets_are_not_logged(pool: Any, service: Service) -> None:
     """keystoneauth logs bodies unless it is told not to."""
     service.answers = [
         (200, {"session": {}}),
+        (202, {"client": {"id": ID, "secret": "s"}}),
         (200, {"pool": {}}),
     ]
     pool.get_session(ID)
+    assert pool.attach_group_client(ID).secret == "s"
     pool.get_pool()
     assert [options.get("log", True) for options in service.options] == [
+        False,
         False,
         True,
     ]

@@ -11,15 +11,18 @@ from openstack.test import fakes as sdk_fakes
 
 from fpgapool.api.schemas import accelerators as accelerator_schemas
 from fpgapool.api.schemas import devices as device_schemas
+from fpgapool.api.schemas import groups as group_schemas
 from fpgapool.api.schemas import hosts as host_schemas
 from fpgapool.api.schemas import slots as slot_schemas
 from fpgapool.osc.sdk import accelerator as accelerator_sdk
 from fpgapool.osc.sdk import device as device_sdk
+from fpgapool.osc.sdk import group as group_sdk
 from fpgapool.osc.sdk import host as host_sdk
 from fpgapool.osc.sdk import pool as pool_sdk
 from fpgapool.osc.sdk import slot as slot_sdk
 from fpgapool.osc.v1 import accelerator
 from fpgapool.osc.v1 import device
+from fpgapool.osc.v1 import group
 from fpgapool.osc.v1 import host
 from fpgapool.osc.v1 import pool
 from fpgapool.osc.v1 import session
@@ -41,6 +44,12 @@ from tests.unit.osc import fakes
             "get_device",
             device_sdk.Device,
             device_schemas.DEVICE,
+        ),
+        (
+            group.ShowGroup,
+            "get_group",
+            group_sdk.Group,
+            group_schemas.GROUP,
         ),
         (host.ShowHost, "get_host", host_sdk.Host, host_schemas.HOST),
         (slot.ShowSlot, "get_slot", slot_sdk.Slot, slot_schemas.SLOT),
