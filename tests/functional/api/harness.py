@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from fpgapool.api import app
 from fpgapool.api import call as calls
+from fpgapool.api import microversion
 from tests.functional.worker import harness as wire
 from tests.harness import cloud as clouds
 from tests.harness import processes
@@ -69,7 +70,10 @@ def ask(
     :param body: bytes, or what JSON is made of.
     :param content_type: of the body.
     """
-    headers = {"X-Auth-Token": token}
+    headers = {
+        "X-Auth-Token": token,
+        microversion.HEADER: f"{microversion.SERVICE_TYPE} latest",
+    }
     if body is not None:
         headers["Content-Type"] = content_type
     if not isinstance(body, bytes | None):

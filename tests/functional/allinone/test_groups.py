@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Groups in a pool, through its REST API, the SDK and the commands."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import openstack
+import pytest
+from openstack import exceptions
+
+from fpgapool.osc.sdk import fpgapool_service
+from fpgapool.osc.sdk import group as sdk
+from tests.functional.allinone import harness
+
+ELASTIC = {"min_size": 1, "max_size": 4, "elastic": True}
+_END = "-- end --"
+_SHELL = f"""
+import json, sys
+from openstackclient import shell
+for arguments in json.loads(sys.argv[1]):
+    if shell.main(arguments):
+        sys.exit(f"{{arguments}} failed")
+    print({_END!r})
+"""
+
+
+class Site:
+    """A pool with an API, and two projects that use it.
+
+    :param pool: the pool.
+    :param url: of the API.
+    :param state_dir: with the database.
+    """
+
+    def __init__(
+        self, pool: harness.Pool, url: str, state_dir: pathlib.Path
+    ) -> None:
+        self.url = url
+        self._pool = pool
+        self._state_dir = state_dir
+        self.mine = self._connect("eve:p1:member,reader")
+        self.theirs = self._connect("mallory:p2:member,reader")
+        self.admin = self._connect("root:p9:admin,manager,member,reader")
+
+    def _connect(self, token: str) -> Any:
+        cloud = openstack.connect(
+            load_yaml_config=False,
+            load_envvars=False,
+            auth_type="admin_token",
+            auth={"endpoint": f"{self.url}/v1", "token": token},
+        )
+        return fpgapool_service.proxy_of(cloud)
+
+    def commands(self, *lines: str) -> list[Any]:
+        """Run ``openstack fpga group`` with these; return what they print.
+
+        One process runs them all: most of their time is imports.
+        """
+        options = [
+            *("--os-auth-type", "admin_token"),
+            *("--os-endpoint", f"{self.url}/v1"),
+            *("--os-token", "eve:p1:member,reader"),
+        ]
+        asked = [[*options, "fpga", "group", *one.split()] for one in lines]
+        done = subprocess.run(
+            [sys.executable, "-c", _SHELL, json.dumps(asked)],
+            capture_output=True,
+            text=True,
+            timeout=harness.LIMIT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        printed = done.stdout.split(_END)
+        return [json.loads(one) for one in printed if one.strip()]
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """Return the rows of a table, as a new leader would find them."""
+        (path,) = self._state_dir.rglob("*.sqlite")
+        with sqlite3.connect(path) as connection:
+            connection.row_factory = sqlite3.Row
+            query = f'SELECT * FROM "{table}" ORDER BY id'
+            return [dict(row) for row in connection.execute(query)]
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """Give a pool of two slots."""
+    with harness.short_directory() as run_dir:
+        state_dir = pathlib.Path(run_dir)
+        pool = harness.Pool(run_dir, *harness.SMALL, "--api-port=0")
+        try:
+            url = pool.wait_until_ready()["api_url"]
+            yield Site(pool, url, state_dir)
+        finally:
+            pool.close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(site: Site) -> Iterator[None]:
+    """Delete the groups of a test that has failed."""
+    yield
+    for group in site.admin.groups(all_projects=True):
+        site.admin.delete_group(group.id)
+
+
+def refused(code: str, act: Any, *arguments: Any, **options: Any) -> None:
+    """Check that a request is refused with a code."""
+    with pytest.raises(exceptions.HttpException, match=rf"\({code}\)"):
+        act(*arguments, **options)
+
+
+def test_the_life_of_a_group(site: Site) -> None:
+    mine = site.mine
+    group: sdk.Group = mine.create_group(
+        name="render", accelerator="aes", size=2, **ELASTIC
+    )
+    assert (group.state, group.size, group.members) == ("CREATING", 2, [])
+    assert [one.id for one in mine.groups(name="render")] == [group.id]
+    assert mine.update_group(group.id, size=3).size == 3
+    goal = mine.set_group_goal(group.id, rate_per_s=2.5).goal
+    assert (goal["kind"], goal["rate_per_s"]) == ("rate", 2.5)
+    (row,) = site.rows("groups")
+    assert (row["size"], row["goal_kind"]) == (3, "rate")
+
+    first = mine.attach_group_client(group.id)
+    second = mine.attach_group_client(group.id)
+    assert len(first.secret) == 64
+    rows = site.rows("group_clients")
+    assert {row["client_id"] for row in rows} == {first.id, second.id}
+    assert first.secret not in repr(rows)
+    quota = mine.get_quota()
+    used = [
+        getattr(quota, name)["in_use"]
+        for name in ("groups", "group_slots", "group_clients")
+    ]
+    assert used == [1, 4, 2]
+
+    mine.revoke_group_client(group.id, first.id, ignore_missing=False)
+    refused(
+        "GROUP_CLIENT_NOT_FOUND",
+        mine.revoke_group_client,
+        group.id,
+        first.id,
+        ignore_missing=False,
+    )
+    assert [one.id for one in mine.group_clients(group.id)] == [second.id]
+    mine.delete_group_goal(group.id)
+    assert mine.get_group(group.id).goal is None
+    mine.delete_group(group.id, ignore_missing=False)
+    refused("GROUP_NOT_FOUND", mine.get_group, group.id)
+    assert site.rows("groups") == site.rows("group_clients") == []
+
+
+def test_what_is_refused_changes_nothing(site: Site) -> None:
+    mine = site.mine
+    group = mine.create_group(name="render", accelerator="aes", size=1)
+    before = site.rows("groups")
+    wanted = {"name": "other", "accelerator": "aes", "size": 1}
+    for code, members in (
+        ("INVALID_GROUP_SIZE", {"size": 0}),
+        ("INVALID_GROUP_SIZE", {"min_size": 3, "max_size": 2}),
+        ("UNKNOWN_ACCELERATOR", {"accelerator": "nothing"}),
+        ("GROUP_NAME_TAKEN", {"name": "render"}),
+        ("FORBIDDEN", {"shared": True}),
+        ("INVALID_GOAL", {**ELASTIC, "goal": {"rate_per_s": 0}}),
+    ):
+        refused(code, mine.create_group, **{**wanted, **members})
+    refused("GROUP_NOT_ELASTIC", mine.set_group_goal, group.id, rate_per_s=1)
+    refused("GROUP_NOT_FOUND", site.theirs.get_group, group.id)
+    refused("GROUP_NOT_FOUND", site.theirs.attach_group_client, group.id)
+    assert site.rows("groups") == before
+    assert site.rows("group_clients") == []
+    mine.delete_group(group.id)
+
+
+def test_a_group_that_is_shared(site: Site) -> None:
+    group = site.mine.create_group(name="render", accelerator="aes", size=1)
+    site.admin.update_group(group.id, shared=True, projects=["p2"])
+    client = site.theirs.attach_group_client(group.id)
+    assert [one.id for one in site.mine.group_clients(group.id)] == [client.id]
+    site.admin.update_group(group.id, shared=False)
+    refused("GROUP_NOT_FOUND", site.theirs.get_group, group.id)
+    assert site.rows("group_clients") == []
+    site.mine.delete_group(group.id)
+
+
+def test_commands(site: Site) -> None:
+    options = "--accelerator aes --size 2 --max-size 3 --elastic"
+    created, (listed,) = site.commands(
+        f"create render {options} -f json",
+        "set render --size 3 --rate 5",
+        "list --long -f json",
+    )
+    assert (created["state"], created["max_size"]) == ("CREATING", 3)
+    assert (listed["Name"], listed["Size"]) == ("render", 3)
+    assert listed["Goal"]["rate_per_s"] == 5
+    client = site.mine.attach_group_client(created["id"])
+    shown, (listed,), none = site.commands(
+        "unset render --goal",
+        "show render -f json",
+        "client list render -f json",
+        f"client revoke render {client.id}",
+        "delete render",
+        "list -f json",
+    )
+    assert (shown["goal"], listed["ID"], none) == ({}, client.id, [])
