@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the queues of a group are made of, and what they decide."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import typing
+
+
+class Task:
+    """One call, from its arrival to its result.
+
+    :ivar client: who sent it.
+    :ivar task_id: the client's number of it.
+    :ivar payload: belongs to the caller.
+    :ivar lock_id: the lock that it runs under; 0: none.
+    :ivar queue: the queue that it joined; unset if it was refused.
+    :ivar dropped: its client does not wait for the result any more.
+    """
+
+    queue: Queue
+
+    __slots__ = (
+        "client",
+        "dropped",
+        "lock_id",
+        "losses",
+        "payload",
+        "queue",
+        "task_id",
+    )
+
+    def __init__(
+        self, client: Client, task_id: int, payload: typing.Any, lock_id: int
+    ) -> None:
+        self.client = client
+        self.task_id = task_id
+        self.payload = payload
+        self.lock_id = lock_id
+        self.losses = 0
+        self.dropped = False
+
+
+class Queue:
+    """One sequential queue of a client.
+
+    :ivar waiting: tasks, and locks that are not granted yet.
+    :ivar asking: the head asks for a member.
+    :ivar asked_s: when it began to.
+    :ivar busy: its task runs, or its lock is held.
+    """
+
+    __slots__ = ("asked_s", "asking", "busy", "client", "number", "waiting")
+
+    def __init__(self, client: Client, number: int) -> None:
+        self.client = client
+        self.number = number
+        self.waiting: collections.deque[Task | Lock] = collections.deque()
+        self.asked_s = 0.0
+        self.asking = False
+        self.busy = False
+
+
+class Lock:
+    """A pseudo-task; while it runs, queue and member are the client's."""
+
+    __slots__ = (
+        "closing",
+        "granted_s",
+        "idle_since_s",
+        "lock_id",
+        "member",
+        "queue",
+        "tasks",
+    )
+
+    def __init__(self, lock_id: int, queue: Queue) -> None:
+        self.lock_id = lock_id
+        self.queue = queue
+        self.member: Member | None = None
+        self.tasks: collections.deque[Task] = collections.deque()
+        self.granted_s = 0.0
+        self.idle_since_s = 0.0
+        self.closing = False
+
+
+@dataclasses.dataclass(slots=True)
+class Counts:
+    """What a client did in one period.
+
+    :ivar arrived: accepted tasks.
+    :ivar ended: tasks that a member has ended, well or not.
+    :ivar busy_s: slot-seconds of those.
+    :ivar waiting: tasks in its queues now, without running ones.
+    :ivar running: tasks that run now.
+    """
+
+    arrived: int = 0
+    ended: int = 0
+    busy_s: float = 0.0
+    waiting: int = 0
+    running: int = 0
+
+
+class Client:
+    """A program attached to the group; made by :meth:`Queues.attach`.
+
+    :ivar client_id: its name.
+    :ivar counts: of the present period.
+    :ivar paused: it has no room for results, so that no head is served.
+    :ivar served_s: slot-seconds that it is charged with, for
+        ``arbitration=time``.
+    """
+
+    __slots__ = (
+        "attached",
+        "client_id",
+        "counts",
+        "grace_due_s",
+        "idle_since_s",
+        "lengths",
+        "locks",
+        "paused",
+        "queues",
+        "served_s",
+    )
+
+    def __init__(
+        self, client_id: str, queues: int, served_s: float, now: float
+    ) -> None:
+        self.client_id = client_id
+        self.queues = [Queue(self, number) for number in range(queues)]
+        #: Waiting and running, by queue.
+        self.lengths = [0] * queues
+        self.locks: dict[int, Lock] = {}
+        self.attached = True
+        self.paused = False
+        self.grace_due_s = 0.0
+        self.served_s = served_s
+        self.idle_since_s = now
+        self.counts = Counts()
+
+
+class Member:
+    """A slot of the group on this host."""
+
+    __slots__ = ("leaving", "lock", "number", "served", "task")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.task: Task | None = None
+        self.lock: Lock | None = None
+        self.leaving = False
+        #: The client whose data it may hold; None: it was just programmed.
+        self.served: str | None = None
+
+
+class Start(typing.NamedTuple):
+    """Run a task on a member, which is cleared first if that is necessary."""
+
+    member: int
+    task: Task
+    clear: bool
+
+
+class Locked(typing.NamedTuple):
+    """A lock has its member: tell the client, and the member to keep state."""
+
+    client: Client
+    lock_id: int
+    member: int
+    clear: bool
+
+
+class Unlocked(typing.NamedTuple):
+    """A lock has ended; the code is ``OK`` if its client wanted that."""
+
+    client: Client
+    lock_id: int
+    code: str
+
+
+class Answer(typing.NamedTuple):
+    """A task ends without a member, with a code."""
+
+    task: Task
+    code: str
+
+
+class LockRefused(typing.NamedTuple):
+    """A client cannot have a lock."""
+
+    client: Client
+    lock_id: int
+    code: str
+
+
+class Left(typing.NamedTuple):
+    """A member serves the group no more: it can be programmed anew."""
+
+    member: int
+
+
+Decision: typing.TypeAlias = (
+    Start | Locked | Unlocked | Answer | LockRefused | Left
+)

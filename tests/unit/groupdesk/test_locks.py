@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Locks of members, on virtual time."""
+
+import pytest
+
+from fpgapool.vocabulary import codes
+from tests.unit.groupdesk import driver
+
+
+def _locked(slots=2, members=2, **options):
+    """Return a desk with a client that holds lock 7."""
+    desk = driver.Driver(slots, members, **options)
+    client = desk.client("a")
+    desk.queues.lock(client, 7, desk.now)
+    desk.run()
+    assert desk.locked == [("a", 7, 0)]
+    return desk, client
+
+
+def test_a_lock_waits_in_its_queue_like_a_task():
+    desk = driver.Driver(slots=1, members=1)
+    client = desk.client("a")
+    desk.submit(client, 1.0)
+    desk.queues.lock(client, 7, desk.now)
+    desk.run(until_s=0.5)
+    assert desk.locked == []
+    desk.run(until_s=1.5)
+    assert desk.locked == [("a", 7, 0)]
+
+
+def test_tasks_of_a_lock_run_on_its_member_only():
+    desk, client = _locked()
+    desk.submit(client, 1.0, 1.0, lock_id=7)
+    desk.submit(client, 1.0, 1.0)
+    desk.run()
+    assert [(run.task_id, run.member) for run in desk.runs] == [
+        *((1, 0), (3, 1), (2, 0), (4, 1))
+    ]
+
+
+def test_other_clients_never_use_a_locked_member():
+    desk, client = _locked()
+    desk.submit(desk.client("b"), *[1.0] * 5)
+    desk.run()
+    assert {run.member for run in desk.runs} == {1}
+    desk.queues.unlock(client, 7, desk.now)
+    desk.submit(client, 1.0)
+    desk.run()
+    # The core may have kept state: it is cleared even for the same client.
+    assert desk.runs[-1][1:] == (0, "a", 1, True)
+
+
+def test_a_lock_ends_after_the_tasks_before_unlock():
+    desk, client = _locked()
+    desk.submit(client, 1.0, 1.0, lock_id=7)
+    desk.queues.unlock(client, 7, desk.now)
+    desk.submit(client, 1.0, lock_id=7)
+    desk.run()
+    assert desk.codes("a") == {codes.OK: 2, codes.LOCK_LOST: 1}
+    assert desk.unlocked == [("a", 7, codes.OK)]
+
+
+def test_a_lock_that_waits_can_be_withdrawn():
+    desk = driver.Driver(slots=1, members=1)
+    client = desk.client("a")
+    desk.submit(client, 1.0)
+    desk.queues.lock(client, 7, desk.now)
+    desk.queues.unlock(client, 7, desk.now)
+    desk.queues.unlock(client, 8, desk.now)
+    desk.submit(client, 1.0)
+    desk.run()
+    assert (desk.locked, desk.unlocked) == ([], [])
+    assert desk.codes("a") == {codes.OK: 2}
+    assert client.lengths == [0]
+
+
+def test_there_are_at_most_as_many_locks_as_members():
+    desk = driver.Driver(slots=4, members=3)
+    client = desk.client("a")
+    for lock_id in (1, 2, 3, 4):
+        desk.queues.lock(client, lock_id, desk.now)
+    desk.run()
+    assert [lock_id for _, lock_id, _ in desk.locked] == [1, 2, 3]
+    assert desk.refused == [("a", 4, codes.LOCK_LIMIT)]
+
+
+def test_a_lock_number_in_use_is_refused():
+    desk, client = _locked()
+    desk.queues.lock(client, 7, desk.now)
+    desk.run()
+    assert desk.refused == [("a", 7, codes.LOCK_LIMIT)]
+    assert len(desk.locked) == 1
+
+
+def test_one_member_stays_for_the_others_and_they_progress():
+    desk = driver.Driver(slots=4, members=4)
+    client, others = desk.client("a"), [desk.client(n) for n in "bc"]
+    for lock_id in (1, 2, 3, 4):
+        desk.queues.lock(client, lock_id, desk.now)
+    for other in others:
+        desk.submit(other, *[1.0] * 4)
+    desk.run()
+    assert len(desk.locked) == 3
+    assert desk.refused == [("a", 4, codes.LOCK_LIMIT)]
+    assert [desk.codes(name)[codes.OK] for name in "bc"] == [4, 4]
+    assert desk.now == 8.0
+
+
+def test_a_lock_above_a_limit_that_came_later_waits_and_blocks_no_one():
+    desk = driver.Driver(slots=2, members=2)
+    client = desk.client("a")
+    desk.submit(client, 1.0, 1.0)
+    desk.run(until_s=0.5)
+    desk.queues.lock(client, 1, desk.now)
+    desk.queues.lock(client, 2, desk.now)
+    other = desk.client("b")
+    desk.submit(other, 1.0, 1.0, 1.0)
+    desk.run()
+    assert desk.locked == [("a", 1, 0)]
+    assert desk.codes("b") == {codes.OK: 3}
+    desk.queues.close(other, desk.now)
+    desk.run()
+    assert desk.locked == [("a", 1, 0), ("a", 2, 1)]
+
+
+def test_a_lock_without_tasks_ends():
+    desk, client = _locked(lock_idle_s=60.0)
+    desk.submit(client, 10.0, lock_id=7)
+    desk.run(until_s=10.0)
+    assert desk.queues.deadline_s == 70.0
+    desk.run(until_s=69.9)
+    assert desk.unlocked == []
+    desk.run(until_s=70.0)
+    assert desk.unlocked == [("a", 7, codes.LOCK_LOST)]
+    assert desk.queues.deadline_s is None
+    desk.submit(client, 1.0, lock_id=7)
+    desk.run()
+    assert desk.codes("a") == {codes.OK: 1, codes.LOCK_LOST: 1}
+
+
+def test_a_long_task_keeps_its_lock():
+    desk, client = _locked(lock_idle_s=60.0)
+    desk.submit(client, 100.0, lock_id=7)
+    desk.run(until_s=90.0)
+    assert (desk.queues.deadline_s, desk.unlocked) == (None, [])
+
+
+def test_a_lost_client_finds_its_lock_again():
+    desk, client = _locked(resume_grace_s=5.0)
+    desk.queues.detach(client, desk.now)
+    desk.run(until_s=4.9)
+    again = desk.client("a")
+    desk.submit(again, 1.0, lock_id=7)
+    desk.run()
+    assert desk.codes("a") == {codes.OK: 1}
+    assert desk.unlocked == []
+
+
+def test_its_lock_ends_after_the_grace():
+    desk, client = _locked(resume_grace_s=5.0)
+    desk.submit(client, 1.0, 1.0, lock_id=7)
+    desk.run(until_s=0.5)
+    desk.queues.detach(client, desk.now)
+    assert desk.queues.deadline_s == 5.5
+    desk.run(until_s=5.5)
+    assert desk.unlocked == [("a", 7, codes.LOCK_LOST)]
+    assert "a" not in desk.queues.clients
+    desk.submit(desk.client("b"), 1.0, 1.0)
+    desk.run()
+    assert {run.member for run in desk.runs[1:]} == {0, 1}
+
+
+def test_a_grace_that_ends_during_a_locked_task_frees_its_member():
+    desk, client = _locked(slots=1, members=1, resume_grace_s=5.0)
+    desk.submit(client, 9.0, lock_id=7)
+    desk.run(until_s=1.0)
+    desk.queues.detach(client, desk.now)
+    desk.run(until_s=6.0)
+    desk.submit(desk.client("b"), 1.0)
+    desk.run()
+    assert desk.ends("b") == [10.0]
+    assert desk.codes("a") == {}
+
+
+def test_revocation_ends_a_lock():
+    desk, client = _locked(slots=1, members=1)
+    desk.submit(client, 1.0, 1.0, lock_id=7)
+    desk.submit(desk.client("b"), 1.0)
+    desk.run(until_s=0.5)
+    desk.queues.revoke("a", desk.now)
+    desk.run()
+    assert desk.unlocked == [("a", 7, codes.ACCESS_REVOKED)]
+    assert desk.codes("a") == {codes.ACCESS_REVOKED: 1}
+    assert desk.ends("b") == [2.0]
+    assert desk.runs[-1].clear
+
+
+def test_a_locked_member_leaves_when_the_lock_ends():
+    desk, client = _locked()
+    desk.queues.leave(0)
+    desk.submit(client, 1.0, lock_id=7)
+    desk.run(until_s=5.0)
+    assert desk.left == []
+    desk.queues.unlock(client, 7, desk.now)
+    desk.run()
+    assert desk.left == [0]
+
+
+def test_shrinking_never_takes_a_locked_member():
+    desk, client = _locked()
+    desk.queues.shrink(2)
+    desk.submit(client, 1.0, lock_id=7)
+    desk.run(until_s=5.0)
+    assert desk.left == [1]
+    desk.queues.unlock(client, 7, desk.now)
+    desk.run()
+    assert desk.left == [1, 0]
+
+
+@pytest.mark.parametrize("waiting", [0, 2])
+def test_a_lost_member_ends_its_lock(waiting):
+    desk, client = _locked()
+    desk.submit(client, *[1.0] * (1 + waiting), lock_id=7)
+    desk.run(until_s=0.5)
+    desk.lose(0)
+    desk.run()
+    # What the core kept is gone, so that no task may run elsewhere.
+    assert desk.codes("a") == {codes.LOCK_LOST: 1 + waiting}
+    assert desk.unlocked == [("a", 7, codes.LOCK_LOST)]
+    desk.submit(client, 1.0)
+    desk.run()
+    assert desk.codes("a")[codes.OK] == 1
+    assert client.lengths == [0, 0]
+
+
+def test_if_all_queues_are_locked_other_tasks_wait_for_an_unlock():
+    desk, client = _locked(slots=1, members=1)
+    desk.submit(client, 1.0)
+    desk.run()
+    assert desk.results == []
+    desk.queues.unlock(client, 7, desk.now)
+    desk.run()
+    assert desk.codes("a") == {codes.OK: 1}
+
+
+def test_a_lock_waits_for_the_first_member():
+    desk = driver.Driver(slots=2, members=0)
+    client = desk.client("a")
+    desk.queues.lock(client, 1, desk.now)
+    desk.queues.lock(client, 2, desk.now)
+    desk.run()
+    assert desk.refused == [("a", 2, codes.LOCK_LIMIT)]
+    desk.queues.join(0)
+    desk.run()
+    assert desk.locked == [("a", 1, 0)]

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The rules of a group's queues, on virtual time."""
+
+import pytest
+
+from fpgapool.agent.groupdesk import queues
+from fpgapool.vocabulary import codes
+from tests.unit.groupdesk import driver
+
+
+def test_three_tasks_on_two_members_end_at_1_1_and_2():
+    desk = driver.Driver()
+    desk.submit(desk.client("a"), 1.0, 1.0, 1.0)
+    desk.run()
+    assert desk.ends("a") == [1.0, 1.0, 2.0]
+
+
+def test_a_task_joins_the_shortest_queue_and_the_lowest_of_equals():
+    desk = driver.Driver(slots=3, members=0)
+    client = desk.client("a")
+    desk.submit(client, *[1.0] * 7)
+    assert client.lengths == [3, 2, 2]
+    waiting = [
+        [task.task_id for task in queue.waiting] for queue in client.queues
+    ]
+    assert waiting == [[1, 4, 7], [2, 5], [3, 6]]
+
+
+def test_a_running_task_counts_in_the_length_of_its_queue():
+    desk = driver.Driver(slots=2, members=2)
+    client = desk.client("a")
+    desk.submit(client, 9.0, 1.0)
+    desk.run(until_s=2.0)
+    assert client.lengths == [1, 0]
+    desk.submit(client, 1.0)
+    desk.run(until_s=2.0)
+    assert client.lengths == [1, 1]
+
+
+def test_short_tasks_avoid_the_queue_of_a_long_one():
+    # Round-robin would put every other short task behind a long one.
+    desk = driver.Driver(slots=2, members=2)
+    client = desk.client("a")
+    desk.submit(client, 0.1)
+    for _ in range(20):
+        desk.submit(client, 0.001)
+        desk.run(until_s=desk.now + 0.001)
+    desk.run()
+    assert desk.ends("a")[:20] == pytest.approx(
+        [0.001 * (number + 1) for number in range(20)]
+    )
+
+
+def test_a_queue_runs_one_task_at_a_time():
+    desk = driver.Driver(slots=1, members=2)
+    desk.submit(desk.client("a"), 1.0, 1.0)
+    desk.run()
+    assert desk.ends("a") == [1.0, 2.0]
+
+
+def test_heads_are_served_in_the_order_in_which_they_asked():
+    desk = driver.Driver(slots=1, members=1)
+    late, early = desk.client("a"), desk.client("b")
+    desk.submit(early, 1.0)
+    desk.run(until_s=0.5)
+    desk.submit(early, 1.0)
+    desk.submit(late, 1.0)
+    desk.run(until_s=0.75)
+    third = desk.client("c")
+    desk.submit(third, 1.0)
+    desk.run()
+    # The second task of b asked when the first had ended, behind the others.
+    assert [run.client_id for run in desk.runs] == ["b", "a", "c", "b"]
+
+
+def test_ties_go_to_the_client_then_to_the_queue():
+    desk = driver.Driver(slots=2, members=0)
+    second, first = desk.client("b"), desk.client("a")
+    desk.submit(second, 1.0, 1.0)
+    desk.submit(first, 1.0, 1.0)
+    desk.queues.join(0)
+    desk.run()
+    order = [(run.client_id, run.task_id) for run in desk.runs]
+    assert order == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+
+
+def test_the_lowest_free_member_is_first():
+    desk = driver.Driver(slots=3, members=3)
+    client = desk.client("a")
+    desk.submit(client, 3.0, 1.0, 2.0)
+    desk.run(until_s=2.5)
+    desk.submit(client, 1.0)
+    desk.run()
+    assert [run.member for run in desk.runs] == [0, 1, 2, 1]
+
+
+def test_backlogged_clients_get_equal_counts():
+    desk = driver.Driver(slots=2, members=2)
+    desk.submit(desk.client("a"), *[0.1] * 60)
+    desk.submit(desk.client("b"), *[0.3] * 60)
+    desk.run(until_s=6.0)
+    ended = [len(desk.ends(name)) for name in "ab"]
+    assert abs(ended[0] - ended[1]) <= 2
+
+
+def test_with_time_backlogged_clients_get_equal_busy_time():
+    desk = driver.Driver(slots=2, members=2, arbitration="time")
+    desk.submit(desk.client("a"), *[0.1] * 200)
+    desk.submit(desk.client("b"), *[0.3] * 200)
+    desk.run(until_s=12.0)
+    busy_s = [0.1 * len(desk.ends("a")), 0.3 * len(desk.ends("b"))]
+    assert busy_s[0] == pytest.approx(busy_s[1], abs=0.7)
+
+
+def test_with_time_a_newcomer_starts_at_the_minimum():
+    desk = driver.Driver(slots=1, members=1, arbitration="time")
+    desk.submit(desk.client("a"), *[1.0] * 20)
+    desk.run(until_s=8.0)
+    newcomer = desk.client("b")
+    assert newcomer.served_s == pytest.approx(8.0)
+    desk.submit(newcomer, *[1.0] * 20)
+    before = len(desk.runs)
+    desk.run(until_s=16.0)
+    ended = [run.client_id for run in desk.runs[before:]]
+    # It does not make up for the time before it came.
+    assert abs(ended.count("a") - ended.count("b")) <= 1
+
+
+def test_with_time_a_client_saves_nothing_while_it_is_idle():
+    desk = driver.Driver(slots=1, members=1, arbitration="time")
+    idle = desk.client("idle")
+    desk.submit(desk.client("busy"), *[1.0] * 40)
+    desk.run(until_s=15.5)
+    desk.submit(idle, *[1.0] * 20)
+    before = len(desk.runs)
+    desk.run(until_s=25.5)
+    served = [run.client_id for run in desk.runs[before:]]
+    assert abs(served.count("busy") - served.count("idle")) <= 1
+
+
+def test_an_unknown_arbitration_is_refused():
+    with pytest.raises(ValueError, match="fifo or time"):
+        queues.Queues(1, arbitration="chance")
+
+
+# Clearing.
+
+
+def test_a_member_is_cleared_between_clients_only():
+    desk = driver.Driver(slots=1, members=1)
+    first, second = desk.client("a"), desk.client("b")
+    for client in (first, first, second, second, first):
+        desk.submit(client, 1.0)
+        desk.run()
+    assert [run.clear for run in desk.runs] == [
+        *(False, False, True, False, True)
+    ]
+
+
+def test_a_member_that_was_just_programmed_is_clean():
+    desk = driver.Driver(slots=1, members=1)
+    desk.submit(desk.client("a"), 1.0)
+    desk.run()
+    desk.queues.leave(0)
+    desk.run()
+    desk.queues.join(0)
+    desk.submit(desk.client("b"), 1.0)
+    desk.run()
+    assert [run.clear for run in desk.runs] == [False, False]
+
+
+# Revocation, and clients that are lost.
+
+
+def test_revoking_a_backlogged_client_leaves_the_other_its_results():
+    desk = driver.Driver(slots=2, members=2)
+    revoked, other = desk.client("a"), desk.client("b")
+    desk.submit(revoked, *[1.0] * 10)
+    desk.submit(other, *[1.0] * 10)
+    desk.run(until_s=2.5)
+    got = desk.codes("a")[codes.OK]
+    running = sum(task.client is revoked for task in _running(desk))
+    desk.queues.revoke("a", desk.now)
+    desk.run()
+    # The results of running tasks are dropped, so those have no answer.
+    assert desk.codes("a") == {
+        codes.OK: got,
+        codes.ACCESS_REVOKED: 10 - got - running,
+    }
+    assert desk.codes("b") == {codes.OK: 10}
+    assert "a" not in desk.queues.clients
+    # Nothing of the other client went to a member that was not cleared.
+    last = {}
+    for run in desk.runs:
+        if last.get(run.member, run.client_id) != run.client_id:
+            assert run.clear
+        last[run.member] = run.client_id
+
+
+def _running(desk):
+    return [task for _, task in desk._current.values()]
+
+
+def test_a_lost_client_sends_its_tasks_again():
+    desk = driver.Driver(slots=1, members=1)
+    client = desk.client("a")
+    desk.submit(client, 1.0, 1.0)
+    desk.run(until_s=0.5)
+    desk.queues.detach(client, desk.now)
+    desk.run()
+    assert not desk.results
+    again = desk.client("a")
+    desk.submit(again, 1.0, 1.0)
+    desk.run()
+    assert desk.codes("a") == {codes.OK: 2}
+
+
+# Bounds.
+
+
+def test_a_flood_is_refused_and_the_others_are_served():
+    desk = driver.Driver(slots=2, members=2, max_waiting_tasks=256)
+    flood, other = desk.client("a"), desk.client("b")
+    desk.submit(other, *[0.01] * 50)
+    desk.submit(flood, *[0.01] * 100_000)
+    assert flood.counts.waiting == 256
+    desk.run()
+    assert desk.codes("a") == {codes.OK: 256, codes.QUEUE_FULL: 99_744}
+    assert desk.codes("b") == {codes.OK: 50}
+    assert desk.queues.take_counts()["a"].arrived == 256
+
+
+def test_a_task_that_is_too_large_changes_nothing():
+    desk = driver.Driver(max_task_bytes=100)
+    client = desk.client("a")
+    desk.queues.submit(client, 1, 1.0, 101, 0.0)
+    desk.queues.submit(client, 2, 1.0, 100, 0.0)
+    desk.run()
+    assert desk.codes("a") == {codes.TASK_TOO_LARGE: 1, codes.OK: 1}
+    assert desk.queues.take_counts()["a"].arrived == 1
+
+
+def test_a_paused_client_waits_and_the_others_go_on():
+    desk = driver.Driver(slots=2, members=1)
+    slow, other = desk.client("a"), desk.client("b")
+    desk.submit(slow, 1.0, 1.0, 1.0)
+    desk.submit(other, 1.0, 1.0)
+    desk.queues.pause(slow)
+    desk.run()
+    assert (desk.codes("a"), desk.codes("b")) == ({}, {codes.OK: 2})
+    desk.queues.resume(slow)
+    desk.run()
+    assert desk.codes("a") == {codes.OK: 3}
+
+
+# Statistics.
+
+
+def test_counts_of_a_period():
+    desk = driver.Driver(slots=2, members=1)
+    client = desk.client("a")
+    desk.submit(client, 1.0, 2.0, 3.0, 4.0)
+    desk.run(until_s=3.5)
+    counts = desk.queues.take_counts()["a"]
+    assert (counts.arrived, counts.ended) == (4, 2)
+    assert (counts.waiting, counts.running) == (1, 1)
+    assert counts.busy_s == pytest.approx(3.0)
+    desk.run()
+    counts = desk.queues.take_counts()["a"]
+    assert (counts.arrived, counts.ended) == (0, 2)
+    assert (counts.waiting, counts.running) == (0, 0)
+    assert counts.busy_s == pytest.approx(7.0)
+
+
+def test_counts_of_a_client_that_left_stay_for_the_period():
+    desk = driver.Driver(slots=1, members=1)
+    client = desk.client("a")
+    desk.submit(client, 1.0, 1.0)
+    desk.run(until_s=0.5)
+    desk.queues.close(client, desk.now)
+    desk.run()
+    counts = desk.queues.take_counts()["a"]
+    assert (counts.arrived, counts.ended, counts.busy_s) == (2, 1, 1.0)
+    assert (counts.waiting, counts.running) == (0, 0)
+    assert desk.queues.take_counts() == {}
+
+
+def test_counts_after_a_client_came_back():
+    desk = driver.Driver(slots=1, members=1)
+    client = desk.client("a")
+    desk.submit(client, 1.0)
+    desk.run(until_s=0.5)
+    desk.queues.detach(client, desk.now)
+    desk.queues.take_counts()
+    desk.submit(desk.client("a"), 1.0)
+    desk.run()
+    counts = desk.queues.take_counts()["a"]
+    assert (counts.ended, counts.waiting, counts.running) == (2, 0, 0)
