@@ -30,11 +30,14 @@ MAX_DATA_BYTES = 256 * 1024 * 1024
 FIRST_OPTIONAL_TYPE = 128
 #: Name of the feature that CHECKSUM frames belong to.
 CHECKSUM_FEATURE = "checksum"
+#: Name of the feature of connections to the desk of a group.
+GROUPS_FEATURE = "groups"
 
 # Flags. Plain integers: they are tested once for every frame.
 END = 0x0001
 SHM = 0x0002
 TASK_END = 0x0004
+TASK_MORE = 0x0008
 
 # Codes of protocol violations. Do not change the string values. Once set,
 # they are set.
@@ -60,6 +63,11 @@ class FrameType(enum.IntEnum):
     PING = 9
     PONG = 10
     CHECKSUM = 128
+    TASK_PARAMS = 129
+    LOCK = 130
+    LOCKED = 131
+    UNLOCK = 132
+    MEMBERS = 133
 
 
 HELLO = int(FrameType.HELLO)
@@ -73,10 +81,17 @@ ERROR = int(FrameType.ERROR)
 PING = int(FrameType.PING)
 PONG = int(FrameType.PONG)
 CHECKSUM = int(FrameType.CHECKSUM)
+TASK_PARAMS = int(FrameType.TASK_PARAMS)
+LOCK = int(FrameType.LOCK)
+LOCKED = int(FrameType.LOCKED)
+UNLOCK = int(FrameType.UNLOCK)
+MEMBERS = int(FrameType.MEMBERS)
 
 DATA_TYPES = frozenset({INPUT, OUTPUT})
-JSON_TYPES = frozenset({HELLO, OPENED, CLOSED, ERROR})
-EMPTY_TYPES = frozenset({ACK, CLOSE, PING, PONG})
+JSON_TYPES = frozenset(
+    {HELLO, OPENED, CLOSED, ERROR, TASK_PARAMS, UNLOCK, MEMBERS}
+)
+EMPTY_TYPES = frozenset({ACK, CLOSE, PING, PONG, LOCK, LOCKED})
 
 
 class ProtocolError(exceptions.CodedError):
@@ -87,13 +102,14 @@ class FrameHeader(typing.NamedTuple):
     """The header of one frame, without magic, version and reserved bits.
 
     :ivar type: frame type, see :class:`FrameType`.
-    :ivar flags: bit set of ``END``, ``SHM`` and ``TASK_END``.
+    :ivar flags: bit set of ``END``, ``SHM``, ``TASK_END``, ``TASK_MORE``.
     :ivar stream_id: stream within the connection.
     :ivar task_id: number of the task that the frame belongs to.
     :ivar offset_bytes: position in the input or the output of the session.
     :ivar payload_length_bytes: length of the payload, on the wire or, with
         ``SHM``, in the shared buffer.
-    :ivar aux: number of the shared buffer with ``SHM``, else 0.
+    :ivar aux: number of the shared buffer with ``SHM``, of the lock of a
+        group's task, else 0.
     """
 
     type: int
@@ -194,12 +210,12 @@ class FrameHeader(typing.NamedTuple):
 
     def _check(self, max_data_bytes: int) -> None:
         length_bytes = self.payload_length_bytes
-        if self.type in DATA_TYPES or self.optional:
-            limit_bytes = max_data_bytes
-        elif self.type in JSON_TYPES:
+        if self.type in JSON_TYPES:
             limit_bytes = MAX_JSON_BYTES
         elif self.type in EMPTY_TYPES:
             limit_bytes = 0
+        elif self.type in DATA_TYPES or self.optional:
+            limit_bytes = max_data_bytes
         else:
             raise ProtocolError(
                 PROTOCOL_ERROR, f"unknown frame type {self.type}"
@@ -357,7 +373,11 @@ def encode_frame(
 
 
 def error_frame(
-    code: str, message: str, offset_bytes: int = 0, stream_id: int = 0
+    code: str,
+    message: str,
+    offset_bytes: int = 0,
+    stream_id: int = 0,
+    task_id: int = 0,
 ) -> bytes:
     """Encode an ERROR frame.
 
@@ -365,10 +385,16 @@ def error_frame(
     :param message: explanation for people, shortened if it is long.
     :param offset_bytes: input offset of the error.
     :param stream_id: its stream.
+    :param task_id: of a group's task, the only one that has failed.
     :returns: the bytes of the frame.
     """
     return encode_frame(
-        FrameHeader(ERROR, stream_id=stream_id, offset_bytes=offset_bytes),
+        FrameHeader(
+            ERROR,
+            stream_id=stream_id,
+            task_id=task_id,
+            offset_bytes=offset_bytes,
+        ),
         {"code": code, "message": message[:1024], "offset": offset_bytes},
     )
 

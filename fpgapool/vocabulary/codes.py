@@ -229,6 +229,8 @@ HOST_DOWN = "HOST_DOWN"
 ACCESS_REVOKED = "ACCESS_REVOKED"
 LOCK_LIMIT = "LOCK_LIMIT"
 LOCK_LOST = "LOCK_LOST"
+# The desk has lost the task's input with a member: it must be sent again.
+TASK_LOST = "TASK_LOST"
 TASK_TOO_LARGE = "TASK_TOO_LARGE"
 
 # The data plane.

@@ -14,7 +14,8 @@ class Task:
 
     :ivar client: who sent it.
     :ivar task_id: the client's number of it.
-    :ivar payload: belongs to the caller.
+    :ivar payload: belongs to the caller. One that sets it to None cannot run
+        the task again: if its member dies, the client must send it again.
     :ivar lock_id: the lock that it runs under; 0: none.
     :ivar queue: the queue that it joined; unset if it was refused.
     :ivar dropped: its client does not wait for the result any more.

@@ -477,10 +477,12 @@ class Queues:
         queue, client = task.queue, task.client
         queue.busy = False
         task.losses += 1
-        if task.dropped or task.losses > MAX_LOSSES:
+        if task.dropped or task.losses > MAX_LOSSES or task.payload is None:
             client.lengths[queue.number] -= 1
             if not task.dropped:
-                self._out.append(model.Answer(task, codes.WORKER_DIED))
+                fatal = task.losses > MAX_LOSSES
+                code = codes.WORKER_DIED if fatal else codes.TASK_LOST
+                self._out.append(model.Answer(task, code))
         else:
             client.counts.waiting += 1
             queue.waiting.appendleft(task)

@@ -4,18 +4,18 @@
 
 from __future__ import annotations
 
+import collections.abc
 import contextlib
 import os
 import selectors
 import socket
+import typing
 
 from fpgapool.agent.worker import certificate as certificates
 from fpgapool.agent.worker import crew
-from fpgapool.agent.worker import desk as desks
 from fpgapool.agent.worker import goodbye
 from fpgapool.agent.worker import hello as hellos
 from fpgapool.agent.worker import session as sessions
-from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.common import channel as channels
 from fpgapool.common import ratelimit
 from fpgapool.common import strangers
@@ -86,25 +86,66 @@ def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
     )
 
 
+class Settings(typing.Protocol):
+    """What the port needs to know.
+
+    :ivar data_socket: path where clients of this host connect.
+    :ivar data_address: address where other clients connect; None for none.
+    :ivar data_ports: first and last port to try there; 0 for any.
+    :ivar hello_timeout_s: how long a connection may take to identify itself.
+    """
+
+    @property
+    def data_socket(self) -> str: ...
+    @property
+    def data_address(self) -> str | None: ...
+    @property
+    def data_ports(self) -> tuple[int, int]: ...
+    @property
+    def hello_timeout_s(self) -> float: ...
+
+
+class Desk(typing.Protocol):
+    """What serves clients that have sent a HELLO."""
+
+    def serve(
+        self, hello: typing.Any, channel: channels.Channel, local: bool
+    ) -> None:
+        """Serve a client's connection to its end, then close it.
+
+        :param hello: of the client, as the port's parser returned it.
+        :param channel: the client's channel.
+        :param local: whether it can pass descriptors.
+        :raises sessions.Refused: if the client is turned away; the channel is
+            left open.
+        :raises ConnectionError: if the connection is lost meanwhile.
+        """
+
+
 class DataPort:
     """Accepts clients, on a Unix socket and perhaps on TCP.
 
     :param settings: of the worker.
     :param desk: serves those that identify themselves.
     :param certificate: for TLS, None without it.
+    :param parse: checks a HELLO.
     :raises OSError: if the Unix socket cannot be made.
     :raises PortUnavailable: if there is no TCP port.
     """
 
     def __init__(
         self,
-        settings: worker_settings.Settings,
-        desk: desks.Desk,
+        settings: Settings,
+        desk: Desk,
         certificate: certificates.Certificate | None,
+        parse: collections.abc.Callable[
+            [dict[str, typing.Any]], typing.Any
+        ] = hellos.parse,
     ) -> None:
         self._settings = settings
         self._desk = desk
         self._certificate = certificate
+        self._parse = parse
         self._log = ratelimit.RateLimitedLog(__name__)
         self._strangers = strangers.Strangers(MAX_STRANGERS)
         self._local = listen_unix(settings.data_socket)
@@ -212,7 +253,7 @@ class DataPort:
             sock.close()
             raise
 
-    def _recv_hello(self, channel: channels.Channel) -> hellos.Hello:
+    def _recv_hello(self, channel: channels.Channel) -> typing.Any:
         deadline_s = self._deadline_s()
         header = channels.recv_header(
             channel,
@@ -229,7 +270,7 @@ class DataPort:
                 codes.STREAM_LIMIT, "there is one stream, number 0"
             )
         payload = channels.recv_payload(channel, header, deadline_s)
-        return hellos.parse(frames.decode_json(payload))
+        return self._parse(frames.decode_json(payload))
 
     def _deadline_s(self) -> float | None:
         return channels.deadline_after(self._settings.hello_timeout_s)

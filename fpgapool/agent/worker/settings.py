@@ -152,7 +152,7 @@ def _check_members(members: dict[str, typing.Any]) -> None:
             raise InvalidSettings(f"{name}: is not a valid value")
     for name, (lowest, highest) in _INTEGERS.items():
         value = members.get(name, lowest)
-        if not _is_integer(value) or not lowest <= value <= highest:
+        if not is_integer(value) or not lowest <= value <= highest:
             raise InvalidSettings(
                 f"{name}: must be an integer from {lowest} to {highest}"
             )
@@ -170,14 +170,14 @@ def _check_members(members: dict[str, typing.Any]) -> None:
                 f"{name}: longer than {_MAX_SOCKET_PATH_BYTES} bytes"
             )
     if "data_ports" in members:
-        members["data_ports"] = _ports(members["data_ports"])
+        members["data_ports"] = ports(members["data_ports"])
 
 
-def _is_integer(value: object) -> typing.TypeGuard[int]:
+def is_integer(value: object) -> typing.TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _ports(value: object) -> tuple[int, int]:
+def ports(value: object) -> tuple[int, int]:
     """Read ``0``, a port, ``"first-last"`` or ``[first, last]``."""
     ends: list[object]
     if isinstance(value, str):
@@ -190,8 +190,8 @@ def _ports(value: object) -> tuple[int, int]:
     if 1 <= len(ends) <= 2:
         first, last = ends[0], ends[-1]
         if (
-            _is_integer(first)
-            and _is_integer(last)
+            is_integer(first)
+            and is_integer(last)
             and (first > 0 or last == 0)
             and 0 <= first <= last <= 65535
         ):

@@ -113,6 +113,21 @@ def test_a_task_that_kills_every_member_fails():
     ]
 
 
+def test_a_task_without_payload_must_be_sent_again():
+    desk = driver.Driver(slots=1, members=1)
+    desk.submit(desk.client("a"), 1.0, 1.0)
+    desk.run(until_s=0.5)
+    (task,) = (task for _, task in desk._current.values())
+    task.payload = None
+    desk.lose(0)
+    desk.queues.join(0)
+    desk.run()
+    assert [(one.task_id, one.code) for one in desk.results] == [
+        (1, codes.TASK_LOST),
+        (2, codes.OK),
+    ]
+
+
 def test_a_lost_member_is_no_member():
     desk = driver.Driver(members=2)
     desk.lose(0)

@@ -1,0 +1,489 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the clients of a group and its desk exchange.
+
+On one host, records go through rings of shared memory. They have the header
+of those between desk and members (:mod:`fpgapool.protocol.records`), so that
+the desk passes them on as they are, and more kinds. Across hosts the same
+records go as frames: :class:`TaskReader` and :class:`ResultReader` turn frames
+into records, :func:`task_frames` and :func:`result_frames` do the opposite.
+
+Bytes in and bytes out.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import typing
+
+from fpgapool.protocol import frames
+from fpgapool.protocol import records
+from fpgapool.vocabulary import codes
+
+#: Transports of a connection.
+SHM = "shm"
+STREAM = "stream"
+
+#: Default and limit of a client's unanswered tasks at one desk.
+WINDOW_TASKS = 256
+MAX_WINDOW_TASKS = 4096
+#: Longest piece of a task's input or output in one frame.
+CHUNK_BYTES = 256 * 1024
+
+# Kinds of records beyond those of members; a task's kind has the number of its
+# lock in the upper 24 bits.
+LOCK = frames.LOCK
+LOCKED = frames.LOCKED
+UNLOCK = frames.UNLOCK
+MEMBERS = frames.MEMBERS
+#: Stands for a task of which the input was too long to keep.
+TOO_LARGE = 6
+
+KIND_BITS = 8
+KIND_MASK = (1 << KIND_BITS) - 1
+MAX_LOCK_ID = (1 << 24) - 1
+
+_MAX_HOSTS = 1024
+
+
+class Hello(typing.NamedTuple):
+    """The first message of a client to a desk.
+
+    :ivar window_tasks: how many unanswered tasks it wants to have.
+    """
+
+    group_id: str
+    client_id: str
+    secret: str
+    transport: str
+    window_tasks: int
+
+    def __repr__(self) -> str:
+        # The secret must not get into a log.
+        return f"Hello(client_id={self.client_id!r})"
+
+    def document(self) -> dict[str, object]:
+        """Return the payload of a HELLO frame."""
+        return {"features": [frames.GROUPS_FEATURE], **self._asdict()}
+
+    @classmethod
+    def parse(
+        cls, document: collections.abc.Mapping[str, typing.Any]
+    ) -> Hello:
+        """Check the payload of a HELLO frame.
+
+        :raises frames.ProtocolError: if a member is missing or wrong.
+        """
+        if frames.GROUPS_FEATURE not in frames.features(document):
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "this is the desk of a group"
+            )
+        hello = cls(
+            **{
+                name: frames.require(document, name, str)
+                for name in ("group_id", "client_id", "secret", "transport")
+            },
+            window_tasks=frames.require(document, "window_tasks", int),
+        )
+        if hello.transport not in (SHM, STREAM):
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "transport is neither stream nor shm"
+            )
+        if not 1 <= hello.window_tasks <= MAX_WINDOW_TASKS:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR,
+                f"window_tasks must be from 1 to {MAX_WINDOW_TASKS}",
+            )
+        return hello
+
+
+class Opened(typing.NamedTuple):
+    """The desk's answer.
+
+    :ivar window_tasks: how many unanswered tasks the client may have.
+    :ivar max_task_bytes: longest input, and longest output, of a task.
+    :ivar chunk_bytes: longest piece in one frame.
+    :ivar resume_grace_s: how long locks survive without a connection.
+    """
+
+    window_tasks: int
+    max_task_bytes: int
+    chunk_bytes: int
+    resume_grace_s: float
+
+    def document(self) -> dict[str, object]:
+        """Return the payload of an OPENED frame."""
+        return {"features": [frames.GROUPS_FEATURE], **self._asdict()}
+
+    @classmethod
+    def parse(
+        cls, document: collections.abc.Mapping[str, typing.Any]
+    ) -> Opened:
+        """Check the payload of an OPENED frame.
+
+        :raises frames.ProtocolError: if a member is missing or wrong.
+        """
+        window_tasks, max_task_bytes, chunk_bytes = (
+            frames.require(document, name, int)
+            for name in ("window_tasks", "max_task_bytes", "chunk_bytes")
+        )
+        grace_s = frames.require(document, "resume_grace_s", (int, float))
+        opened = cls(window_tasks, max_task_bytes, chunk_bytes, grace_s)
+        if (
+            not 1 <= opened.window_tasks <= MAX_WINDOW_TASKS
+            or not 1 <= opened.max_task_bytes < 2**31
+            or not 1 <= opened.chunk_bytes <= frames.MAX_DATA_BYTES
+            or not 0 <= opened.resume_grace_s < 1e9
+        ):
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "a member of OPENED is out of range"
+            )
+        return opened
+
+
+class Host(typing.NamedTuple):
+    """A host with members of a group.
+
+    :ivar host_id: sorts the hosts if they are equally good.
+    :ivar members: how many there are now.
+    :ivar endpoints: where its desk listens, as in a session's view.
+    :ivar certificate_sha256: of its desk, if TLS is on.
+    """
+
+    host_id: str
+    members: int
+    endpoints: tuple[tuple[str, str, int], ...]
+    certificate_sha256: str | None = None
+
+    def document(self) -> dict[str, object]:
+        """Return a member of ``hosts`` of a MEMBERS frame."""
+        return {
+            "host_id": self.host_id,
+            "members": self.members,
+            "endpoints": [
+                {"network": network, "address": address, "port": port}
+                for network, address, port in self.endpoints
+            ],
+            "certificate_sha256": self.certificate_sha256,
+        }
+
+    @classmethod
+    def parse(cls, document: object) -> Host:
+        """Check a member of ``hosts``.
+
+        :raises frames.ProtocolError: if a member is missing or wrong.
+        """
+        if not isinstance(document, dict):
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "a host is not an object"
+            )
+        members = frames.require(document, "members", int)
+        if not 0 <= members < 2**31:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "member 'members' out of range"
+            )
+        certificate = document.get("certificate_sha256")
+        if certificate is not None:
+            frames.require(document, "certificate_sha256", str)
+        return cls(
+            frames.require(document, "host_id", str),
+            members,
+            tuple(
+                _endpoint(one)
+                for one in frames.require(document, "endpoints", list)
+            ),
+            certificate,
+        )
+
+
+def _endpoint(document: object) -> tuple[str, str, int]:
+    if not isinstance(document, dict):
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR, "an endpoint is not an object"
+        )
+    port = frames.require(document, "port", int)
+    if not 0 <= port < 2**16:
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR, "member 'port' out of range"
+        )
+    return (
+        frames.require(document, "network", str),
+        frames.require(document, "address", str),
+        port,
+    )
+
+
+class MemberList(typing.NamedTuple):
+    """The hosts of a group.
+
+    :ivar revision: grows with every change.
+    """
+
+    revision: int
+    hosts: tuple[Host, ...]
+
+    def document(self) -> dict[str, object]:
+        """Return the payload of a MEMBERS frame."""
+        return {
+            "revision": self.revision,
+            "hosts": [host.document() for host in self.hosts],
+        }
+
+    @classmethod
+    def parse(
+        cls, document: collections.abc.Mapping[str, typing.Any]
+    ) -> MemberList:
+        """Check the payload of a MEMBERS frame.
+
+        :raises frames.ProtocolError: if a member is missing or wrong.
+        """
+        hosts = frames.require(document, "hosts", list)
+        if len(hosts) > _MAX_HOSTS:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, f"{len(hosts)} hosts are too many"
+            )
+        return cls(
+            frames.require_offset(document, "revision"),
+            tuple(Host.parse(host) for host in hosts),
+        )
+
+
+class TaskReader:
+    """Turns the frames of a client into records.
+
+    :param max_task_bytes: longest input of a task.
+    """
+
+    def __init__(self, max_task_bytes: int) -> None:
+        self._max_task_bytes = max_task_bytes
+        # The task that is incomplete.
+        self._task_id: int | None = None
+        self._params: frames.Buffer = b""
+        self._lock_id = 0
+        self._start = 0
+        self._pieces: list[frames.Buffer] = []
+        self._input_bytes = 0
+        self._has_input = False
+
+    def feed(
+        self, header: frames.FrameHeader, payload: frames.Buffer
+    ) -> bytes | None:
+        """Take a frame.
+
+        :param header: its header.
+        :param payload: kept until its task is complete.
+        :returns: a record, or None if its task is not complete.
+        :raises frames.ProtocolError: if the frame has no place here.
+        """
+        kind = header.type
+        if header.stream_id:
+            raise frames.ProtocolError(
+                codes.STREAM_LIMIT, "there is one stream, number 0"
+            )
+        if kind == frames.INPUT:
+            return self._input(header, payload)
+        if self._task_id is not None:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "the input of a task is incomplete"
+            )
+        if kind == frames.TASK_PARAMS:
+            self._task_id = header.task_id
+            self._params = payload
+            return None
+        if kind in (frames.LOCK, frames.UNLOCK):
+            if not 0 < header.task_id <= MAX_LOCK_ID:
+                raise frames.ProtocolError(
+                    frames.PROTOCOL_ERROR, "the lock's number is out of range"
+                )
+            return records.header(kind, header.task_id)
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR, f"a frame of type {kind} has no place here"
+        )
+
+    def _input(
+        self, header: frames.FrameHeader, payload: frames.Buffer
+    ) -> bytes | None:
+        if header.flags & frames.SHM:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "there are no shared buffers here"
+            )
+        if self._task_id not in (None, header.task_id):
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "the input of a task is incomplete"
+            )
+        if not self._has_input:
+            self._has_input = True
+            self._task_id = header.task_id
+            self._start = header.offset_bytes
+            self._lock_id = header.aux
+        if (
+            header.offset_bytes != self._start + self._input_bytes
+            or header.aux != self._lock_id
+            or header.aux > MAX_LOCK_ID
+        ):
+            raise frames.ProtocolError(
+                codes.BAD_OFFSET,
+                "a piece of input does not follow the one before",
+            )
+        self._input_bytes += len(payload)
+        if self._input_bytes + len(self._params) <= self._max_task_bytes:
+            self._pieces.append(payload)
+        else:
+            self._pieces.clear()
+        if header.flags & frames.TASK_MORE:
+            return None
+        return self._complete()
+
+    def _complete(self) -> bytes:
+        task_id, params = self._task_id or 0, self._params
+        if self._input_bytes + len(params) > self._max_task_bytes:
+            record = records.header(TOO_LARGE, task_id)
+        else:
+            kind = records.TASK | self._lock_id << KIND_BITS
+            record = b"".join(
+                (
+                    records.header(kind, task_id, len(params), self._start),
+                    params,
+                    *self._pieces,
+                )
+            )
+        self._task_id = None
+        self._params = b""
+        self._pieces = []
+        self._input_bytes = 0
+        self._has_input = False
+        return record
+
+
+class ResultReader:
+    """Turns the frames of a desk into records.
+
+    :param max_task_bytes: longest output of a task.
+    """
+
+    def __init__(self, max_task_bytes: int) -> None:
+        self._max_task_bytes = max_task_bytes
+        self._task_id: int | None = None
+        self._pieces: list[frames.Buffer] = []
+        self._output_bytes = 0
+
+    def feed(
+        self, header: frames.FrameHeader, payload: frames.Buffer
+    ) -> bytes | None:
+        """Take a frame.
+
+        :param header: its header; not an ERROR of the connection.
+        :param payload: kept until its task is complete.
+        :returns: a record, or None if its task is not complete.
+        :raises frames.ProtocolError: if the frame has no place here.
+        """
+        kind = header.type
+        if kind == frames.OUTPUT:
+            return self._output(header, payload)
+        if kind == frames.ERROR:
+            return (
+                records.header(records.FAILED, header.task_id, len(payload))
+                + payload
+            )
+        if kind in (frames.LOCKED, frames.UNLOCK, frames.MEMBERS):
+            return records.header(kind, header.task_id, len(payload)) + payload
+        if header.optional:
+            return None
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR, f"a frame of type {kind} has no place here"
+        )
+
+    def _output(
+        self, header: frames.FrameHeader, payload: frames.Buffer
+    ) -> bytes | None:
+        if (
+            header.flags & frames.SHM
+            or self._task_id not in (None, header.task_id)
+            or header.offset_bytes != self._output_bytes
+        ):
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR,
+                "a piece of output does not follow the one before",
+            )
+        self._task_id = header.task_id
+        self._output_bytes += len(payload)
+        if self._output_bytes > self._max_task_bytes:
+            raise frames.ProtocolError(
+                frames.FRAME_TOO_LARGE, "the output of a task is too long"
+            )
+        self._pieces.append(payload)
+        if not header.flags & frames.TASK_END:
+            return None
+        record = b"".join(
+            (records.header(records.DONE, header.task_id), *self._pieces)
+        )
+        self._task_id = None
+        self._pieces = []
+        self._output_bytes = 0
+        return record
+
+
+def task_frames(
+    record: memoryview, chunk_bytes: int
+) -> collections.abc.Iterator[frames.Buffer]:
+    """Return a client's record as frames.
+
+    :param record: of a task or a lock.
+    :param chunk_bytes: longest piece.
+    :returns: pieces to send one after the other.
+    """
+    task_id, kind, offset, params, data = records.split(record)
+    if kind & KIND_MASK != records.TASK:
+        yield frames.pack_header(kind, task_id=task_id)
+        return
+    if params:
+        yield frames.pack_header(
+            frames.TASK_PARAMS,
+            task_id=task_id,
+            payload_length_bytes=len(params),
+        )
+        yield params
+    # Also without any input there is a piece.
+    for start in range(0, max(1, len(data)), chunk_bytes):
+        piece = data[start : start + chunk_bytes]
+        more = start + chunk_bytes < len(data)
+        yield frames.pack_header(
+            frames.INPUT,
+            frames.TASK_MORE if more else 0,
+            task_id=task_id,
+            offset_bytes=offset + start,
+            payload_length_bytes=len(piece),
+            aux=kind >> KIND_BITS,
+        )
+        yield piece
+
+
+def result_frames(
+    record: memoryview, chunk_bytes: int
+) -> collections.abc.Iterator[frames.Buffer]:
+    """Return a desk's record as frames.
+
+    :param record: of a result, a lock, or the list of members.
+    :param chunk_bytes: longest piece.
+    :returns: pieces to send one after the other.
+    """
+    task_id, kind, _, detail, data = records.split(record)
+    if kind == records.DONE:
+        for start in range(0, max(1, len(data)), chunk_bytes):
+            piece = data[start : start + chunk_bytes]
+            last = start + chunk_bytes >= len(data)
+            yield frames.pack_header(
+                frames.OUTPUT,
+                frames.TASK_END if last else 0,
+                task_id=task_id,
+                offset_bytes=start,
+                payload_length_bytes=len(piece),
+            )
+            yield piece
+        return
+    yield frames.pack_header(
+        frames.ERROR if kind == records.FAILED else kind,
+        task_id=task_id,
+        payload_length_bytes=len(detail),
+    )
+    yield detail
