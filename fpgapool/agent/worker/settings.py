@@ -106,7 +106,7 @@ _SECONDS = (
     "clear_timeout_s",
     "orphan_s",
 )
-_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def parse(text: str | bytes) -> Settings:
@@ -145,7 +145,7 @@ def _check_members(members: dict[str, typing.Any]) -> None:
         "log_file": lambda value: isinstance(value, str | None),
         "tls": lambda value: isinstance(value, bool),
         "exit_with_agent": lambda value: isinstance(value, bool),
-        "log_level": lambda value: value in _LEVELS,
+        "log_level": lambda value: value in LEVELS,
     }
     for name, check in checks.items():
         if name in members and not check(members[name]):

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Admits clients and serves their connections, each in its own thread.
+
+The thread of a local client only waits for the end of the connection: tasks
+and results go through rings that the loop reads. A client on another host has
+one thread that turns its frames into records, and one for the way back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import hmac
+import logging
+import threading
+import typing
+from collections.abc import Callable
+
+from fpgapool.agent.groupdesk import ports
+from fpgapool.agent.groupdesk import settings as desk_settings
+from fpgapool.agent.worker import crew
+from fpgapool.agent.worker import goodbye
+from fpgapool.agent.worker import session as sessions
+from fpgapool.common import channel as channels
+from fpgapool.common import rings
+from fpgapool.protocol import frames
+from fpgapool.protocol import groups
+from fpgapool.protocol import records
+from fpgapool.vocabulary import codes
+
+LOG = logging.getLogger(__name__)
+
+#: A client that accepts no frame for this long is dropped.
+_SEND_TIMEOUT_S = 60.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Access:
+    """A client that may attach.
+
+    :ivar secret_sha256: SHA-256 of its secret, hexadecimal.
+    """
+
+    client_id: str
+    secret_sha256: str = dataclasses.field(repr=False)
+
+
+class Desk(typing.Protocol):
+    """What connections tell the loop."""
+
+    def attach(
+        self,
+        client_id: str,
+        channel: ports.Channel,
+        shutdown: Callable[[], None],
+    ) -> ports.ClientPort:
+        """Let a client send records; a former connection of it ends."""
+
+    def detach(self, port: ports.ClientPort, for_good: bool) -> None:
+        """The connection of a client is over."""
+
+
+class Connections:
+    """The desk of the data port.
+
+    :param settings: of the desk.
+    :param desk: the loop's side.
+    """
+
+    def __init__(self, settings: desk_settings.Settings, desk: Desk) -> None:
+        self._settings = settings
+        self._desk = desk
+        self._lock = threading.Lock()
+        self._access: dict[str, Access] = {}
+        self._revoked: set[str] = set()
+
+    def admit(self, clients: list[Access]) -> None:
+        """Let clients attach, from now on."""
+        with self._lock:
+            for client in clients:
+                self._access[client.client_id] = client
+                self._revoked.discard(client.client_id)
+
+    def revoke(self, client_id: str) -> None:
+        """Let a client attach no more."""
+        with self._lock:
+            if self._access.pop(client_id, None) is not None:
+                self._revoked.add(client_id)
+
+    def is_admitted(self, client_id: str) -> bool:
+        """Whether a client may be attached."""
+        with self._lock:
+            return client_id in self._access
+
+    @property
+    def client_ids(self) -> list[str]:
+        """The clients that may attach."""
+        with self._lock:
+            return sorted(self._access)
+
+    def serve(
+        self, hello: groups.Hello, channel: channels.Channel, local: bool
+    ) -> None:
+        """Serve a client's connection to its end, then close it.
+
+        :param hello: of the client.
+        :param channel: the client's channel.
+        :param local: whether it can pass descriptors.
+        :raises sessions.Refused: if it may not attach.
+        :raises ConnectionError: if the connection is lost meanwhile.
+        """
+        if (hello.transport == groups.SHM) != local:
+            raise sessions.Refused(
+                codes.PROTOCOL_ERROR, "shm is for Unix sockets, and only shm"
+            )
+        self._check(hello)
+        if isinstance(channel, channels.PlainChannel) and local:
+            self._serve_local(hello, channel)
+        else:
+            self._serve_remote(hello, channel)
+
+    def _check(self, hello: groups.Hello) -> None:
+        digest = hashlib.sha256(hello.secret.encode(errors="replace"))
+        with self._lock:
+            access = self._access.get(hello.client_id)
+            revoked = hello.client_id in self._revoked
+        expected = "" if access is None else access.secret_sha256
+        known = hmac.compare_digest(
+            digest.hexdigest().encode(), expected.encode()
+        )
+        if revoked:
+            raise sessions.Refused(
+                codes.ACCESS_REVOKED, ports.text_of(codes.ACCESS_REVOKED)
+            )
+        if not known or hello.group_id != self._settings.group_id:
+            # One answer for every cause: an attacker learns nothing from it.
+            raise sessions.Refused(
+                codes.UNAUTHORIZED, "group, client or secret are wrong"
+            )
+
+    def _opened(self, hello: groups.Hello) -> bytes:
+        settings = self._settings
+        opened = groups.Opened(
+            min(hello.window_tasks, settings.window_tasks),
+            settings.max_task_bytes,
+            groups.CHUNK_BYTES,
+            settings.resume_grace_s,
+        )
+        return frames.encode_frame(
+            frames.FrameHeader(frames.OPENED), opened.document()
+        )
+
+    def _serve_local(
+        self, hello: groups.Hello, sock: channels.PlainChannel
+    ) -> None:
+        channel = rings.Channel.create(records.RING_BYTES, stranger=True)
+        try:
+            sock.send_with_fds(
+                self._opened(hello),
+                channel.fds,
+                deadline_s=self._deadline_s(),
+            )
+            channel.forget_fds()
+        except BaseException:
+            channel.close()
+            raise
+        port = self._desk.attach(hello.client_id, channel, sock.shutdown)
+        for_good = False
+        try:
+            scratch = bytearray(frames.HEADER_BYTES)
+            header = channels.recv_header(sock, scratch, max_data_bytes=0)
+            for_good = header.type == frames.CLOSE
+        finally:
+            self._desk.detach(port, for_good)
+            sock.close()
+
+    def _serve_remote(
+        self, hello: groups.Hello, channel: channels.Channel
+    ) -> None:
+        channel.send(self._opened(hello), deadline_s=self._deadline_s())
+        mailbox = ports.Mailbox()
+        port = self._desk.attach(hello.client_id, mailbox, channel.shutdown)
+        sending = crew.CREW.start("send", self._send, channel, mailbox)
+        for_good = False
+        try:
+            for_good = self._receive(channel, mailbox)
+        except frames.ProtocolError as exc:
+            LOG.warning("client dropped: %s: %s", exc.code, exc.message)
+            goodbye.say(channel, exc.code, exc.message)
+            goodbye.drop_rest(channel)
+        finally:
+            self._desk.detach(port, for_good)
+            channel.shutdown()
+            sending.wait()
+            channel.close()
+
+    def _receive(
+        self, channel: channels.Channel, mailbox: ports.Mailbox
+    ) -> bool:
+        """Turn frames into records until the connection ends.
+
+        :returns: whether the client has said so.
+        """
+        reader = groups.TaskReader(self._settings.max_task_bytes)
+        scratch = bytearray(frames.HEADER_BYTES)
+        while True:
+            header = channels.recv_header(
+                channel, scratch, max_data_bytes=groups.CHUNK_BYTES
+            )
+            if header.type == frames.CLOSE:
+                return True
+            payload = channels.recv_payload(channel, header)
+            if header.type == frames.PING:
+                channel.send(
+                    frames.pack_header(
+                        frames.PONG,
+                        task_id=header.task_id,
+                        offset_bytes=header.offset_bytes,
+                    ),
+                    deadline_s=channels.deadline_after(_SEND_TIMEOUT_S),
+                )
+                continue
+            record = reader.feed(header, payload)
+            if record is not None:
+                mailbox.deliver(record)
+
+    @staticmethod
+    def _send(channel: channels.Channel, mailbox: ports.Mailbox) -> None:
+        try:
+            while True:
+                record = memoryview(mailbox.next())
+                channel.send(
+                    *groups.result_frames(record, groups.CHUNK_BYTES),
+                    deadline_s=channels.deadline_after(_SEND_TIMEOUT_S),
+                )
+        except (ConnectionError, TimeoutError):
+            channel.shutdown()
+
+    def _deadline_s(self) -> float | None:
+        return channels.deadline_after(self._settings.hello_timeout_s)

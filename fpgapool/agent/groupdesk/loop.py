@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""One thread that waits for many rings, and for calls of other threads.
+
+While there is work, all rings that had some lately are looked at in turn,
+without a system call. When none has any, their peers are asked to ring, and
+the thread sleeps.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import os
+import select
+import time
+import typing
+from collections.abc import Callable
+
+LOG = logging.getLogger(__name__)
+
+_LONGEST_SLEEP_S = 3600.0
+
+
+class Port(typing.Protocol):
+    """A ring, or another source of work, that the loop looks at."""
+
+    def fileno(self) -> int:
+        """Descriptor that is readable when the peer has rung."""
+
+    def work(self, now: float) -> bool:
+        """Do some of the work that is there.
+
+        :returns: whether there was any.
+        """
+
+    def arm(self) -> bool:
+        """Ask the peer to ring.
+
+        :returns: False if there is work already.
+        """
+
+    def disarm(self) -> None:
+        """Silence the doorbell, after :meth:`arm` and perhaps a wait."""
+
+
+class Loop:
+    """Serves ports until it is stopped.
+
+    :param after_work: called after each round with work, and after a call,
+        with the time.
+    :param deadline_s: returns when ``after_work`` has to be called even
+        without work; None: never.
+    """
+
+    def __init__(
+        self,
+        after_work: Callable[[float], None],
+        deadline_s: Callable[[], float | None],
+    ) -> None:
+        self._after_work = after_work
+        self._deadline_s = deadline_s
+        self._epoll = select.epoll()
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll.register(self._bell, select.EPOLLIN)
+        self._calls: collections.deque[Callable[[], None]] = (
+            collections.deque()
+        )
+        # By descriptor: ports, or what to call when it is readable.
+        self._ports: dict[int, Port] = {}
+        self._watched: dict[int, Callable[[], None]] = {}
+        # Those whose peers do not ring.
+        self._awake: list[Port] = []
+        self._running = True
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call a function in the loop's thread, from any thread."""
+        self._calls.append(function)
+        os.eventfd_write(self._bell, 1)
+
+    def stop(self) -> None:
+        """End :meth:`run`; in the loop's thread."""
+        self._running = False
+
+    def add(self, port: Port) -> None:
+        """Serve a port."""
+        fd = port.fileno()
+        self._ports[fd] = port
+        self._epoll.register(fd, select.EPOLLIN)
+        self._awake.append(port)
+
+    def remove(self, port: Port) -> None:
+        """Serve a port no longer; it is not closed yet."""
+        del self._ports[port.fileno()]
+        self._epoll.unregister(port.fileno())
+        # The list may be in use.
+        self._awake = [one for one in self._awake if one is not port]
+
+    def watch(self, fd: int, function: Callable[[], None]) -> None:
+        """Call a function whenever a descriptor is readable."""
+        self._watched[fd] = function
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def unwatch(self, fd: int) -> None:
+        """End :meth:`watch`."""
+        del self._watched[fd]
+        self._epoll.unregister(fd)
+
+    def close(self) -> None:
+        """Close the loop's own descriptors."""
+        self._epoll.close()
+        os.close(self._bell)
+
+    def run(self) -> None:
+        """Serve until :meth:`stop`."""
+        monotonic = time.monotonic
+        while self._running:
+            now = monotonic()
+            worked = False
+            for port in self._awake:
+                if port.work(now):
+                    worked = True
+            if self._calls:
+                self._call_all()
+                worked = True
+            if worked:
+                self._after_work(now)
+                continue
+            self._sleep(now)
+
+    def _call_all(self) -> None:
+        while self._calls:
+            function = self._calls.popleft()
+            try:
+                function()
+            except Exception:
+                LOG.exception("a call failed")
+
+    def _sleep(self, now: float) -> None:
+        awake = []
+        for port in self._awake:
+            if not port.arm():
+                port.disarm()
+                awake.append(port)
+        self._awake = awake
+        if awake:
+            return
+        due_s = self._deadline_s()
+        timeout_s = _LONGEST_SLEEP_S
+        if due_s is not None:
+            timeout_s = min(max(0.0, due_s - now), _LONGEST_SLEEP_S)
+        for fd, _ in self._epoll.poll(timeout_s):
+            port_here = self._ports.get(fd)
+            if port_here is not None:
+                port_here.disarm()
+                self._awake.append(port_here)
+            elif fd == self._bell:
+                os.eventfd_read(fd)
+            elif (function := self._watched.get(fd)) is not None:
+                self.call_now(function)
+        if due_s is not None and time.monotonic() >= due_s:
+            self._after_work(time.monotonic())
+
+    def call_now(self, function: Callable[[], None]) -> None:
+        """Call a function before the next round; in the loop's thread."""
+        self._calls.append(function)

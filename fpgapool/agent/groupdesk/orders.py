@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the agent asks of a desk, checked."""
+
+from __future__ import annotations
+
+import typing
+
+from fpgapool.agent.groupdesk import connections
+from fpgapool.protocol import frames
+from fpgapool.protocol import groups
+from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
+
+_SHA256_DIGITS = 64
+
+
+class Status(typing.NamedTuple):
+    """Say what there is."""
+
+
+class Members(typing.NamedTuple):
+    """Make these slots the members, when they are ready; let others leave.
+
+    :ivar wanted: the generation of each, by device and number.
+    :ivar surplus: how many of them shall leave: idle ones first.
+    """
+
+    wanted: dict[tuple[str, int], int]
+    surplus: int
+
+
+class Admit(typing.NamedTuple):
+    """Let clients attach, besides those that may already."""
+
+    clients: list[connections.Access]
+
+
+class Revoke(typing.NamedTuple):
+    """Let clients attach no more, and end what they do."""
+
+    client_ids: list[str]
+
+
+class Hosts(typing.NamedTuple):
+    """Tell clients where the group has members."""
+
+    members: groups.MemberList
+
+
+class Counts(typing.NamedTuple):
+    """End a period and say what clients did in it.
+
+    If there are many clients, ``more`` in the reply says that the rest of the
+    same period comes with the next question.
+    """
+
+
+class Exit(typing.NamedTuple):
+    """End the process."""
+
+
+Order: typing.TypeAlias = (
+    Status | Members | Admit | Revoke | Hosts | Counts | Exit
+)
+
+
+def parse(message: messages.Message) -> Order:
+    """Check a request.
+
+    :param message: the request; members of later versions are ignored.
+    :raises frames.ProtocolError: if it is not one, or wrong.
+    """
+    operation = frames.require(message, "op", str)
+    match operation:
+        case "status":
+            return Status()
+        case "members":
+            return Members(_wanted(message), _natural(message, "surplus"))
+        case "admit":
+            return Admit(
+                [
+                    _access(one)
+                    for one in frames.require(message, "clients", list)
+                ]
+            )
+        case "revoke":
+            client_ids = frames.require(message, "client_ids", list)
+            if not all(isinstance(one, str) for one in client_ids):
+                raise _wrong("client_ids must be texts")
+            return Revoke(client_ids)
+        case "hosts":
+            return Hosts(groups.MemberList.parse(message))
+        case "counts":
+            return Counts()
+        case "exit":
+            return Exit()
+    raise frames.ProtocolError(
+        codes.UNKNOWN_OPERATION, f"no operation {operation[:64]!r}"
+    )
+
+
+def _wanted(message: messages.Message) -> dict[tuple[str, int], int]:
+    wanted = {}
+    for one in frames.require(message, "members", list):
+        if not isinstance(one, dict):
+            raise _wrong("a member is not an object")
+        place = (
+            frames.require(one, "device", str),
+            frames.require(one, "slot", int),
+        )
+        wanted[place] = _natural(one, "generation")
+    return wanted
+
+
+def _access(one: object) -> connections.Access:
+    if not isinstance(one, dict):
+        raise _wrong("a client is not an object")
+    digest = frames.require(one, "secret_sha256", str)
+    if len(digest) != _SHA256_DIGITS or not all(
+        digit in "0123456789abcdef" for digit in digest
+    ):
+        raise _wrong("secret_sha256 must be 64 hexadecimal digits")
+    return connections.Access(frames.require(one, "client_id", str), digest)
+
+
+def _natural(document: messages.Message, name: str) -> int:
+    value = document.get(name, 0)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise _wrong(f"{name} must be a whole number from 0")
+    return value
+
+
+def _wrong(text: str) -> frames.ProtocolError:
+    return frames.ProtocolError(frames.PROTOCOL_ERROR, text)

@@ -1,0 +1,463 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The ends of the desk: its clients' channels, and its members'.
+
+All of it runs in the loop's thread, except :class:`Mailbox`, the channel of a
+client on another host, whose threads send and receive frames.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import os
+import threading
+import typing
+from collections.abc import Callable
+
+from fpgapool.agent.groupdesk import model
+from fpgapool.agent.groupdesk import queues
+from fpgapool.common import channel as channels
+from fpgapool.common import rings
+from fpgapool.protocol import frames
+from fpgapool.protocol import groups
+from fpgapool.protocol import records
+from fpgapool.vocabulary import codes
+
+LOG = logging.getLogger(__name__)
+
+# A port gives way to the others after so many records.
+_BATCH = 64
+#: Longer tasks are copied only once, and not kept while they run.
+KEPT_BYTES = 64 * 1024
+#: A client that has so much waiting at the desk is not read from.
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+#: Results that a client does not receive; no task of it starts meanwhile.
+_MAX_MAIL_BYTES = 32 * 1024 * 1024
+
+_LONG_BYTES = KEPT_BYTES + records.HEADER_BYTES
+_unpack = groups.HEAD.unpack_from
+
+_CLEAR = records.header(records.CLEAR)
+_KEEP = records.header(records.KEEP)
+_STOP = records.header(records.STOP)
+
+
+class Channel(typing.Protocol):
+    """What a client's port needs of :class:`rings.Channel`."""
+
+    def fileno(self) -> int: ...
+    def put(self, *parts: rings.Buffer) -> bool: ...
+    def get(self) -> memoryview | None: ...
+    def free(self) -> None: ...
+    def arm(self, room_bytes: int | None = None) -> bool: ...
+    def disarm(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class ClientPort:
+    """A connected client.
+
+    :param channel: to the client.
+    :param shutdown: ends its connection, from any thread.
+    :param desk_queues: of the desk.
+    :param decide: carries out the decisions of the queues.
+    :param failed: takes this port and the reason when it must end.
+    :ivar client: in the queues; set when it is attached.
+    """
+
+    client: model.Client
+
+    def __init__(
+        self,
+        client_id: str,
+        channel: Channel,
+        shutdown: Callable[[], None],
+        desk_queues: queues.Queues,
+        decide: Callable[[float], None],
+        failed: Callable[[ClientPort, str], None],
+    ) -> None:
+        self.client_id = client_id
+        self.shutdown = shutdown
+        self.closed = False
+        self._channel = channel
+        self._queues = desk_queues
+        self._decide = decide
+        self._failed = failed
+        # Results that had no room; meanwhile no task of the client starts.
+        self._outbox: collections.deque[bytes] = collections.deque()
+        self._waiting_bytes = 0
+
+    def fileno(self) -> int:
+        return self._channel.fileno()
+
+    def arm(self) -> bool:
+        if self._outbox:
+            return self._channel.arm(len(self._outbox[0]))
+        if self._waiting_bytes > MAX_WAITING_BYTES:
+            # The end of a task wakes the loop.
+            return True
+        return self._channel.arm()
+
+    def disarm(self) -> None:
+        try:
+            self._channel.disarm()
+        except rings.PeerGone:
+            self.shutdown()
+
+    def close(self) -> None:
+        self.closed = True
+        self._channel.close()
+
+    def work(self, now: float) -> bool:
+        if self.closed:
+            return False
+        try:
+            return self._work(now)
+        except (frames.ProtocolError, rings.RingDamaged) as exc:
+            LOG.warning("client dropped: %s", exc)
+            self._failed(self, str(exc))
+            return True
+
+    def _work(self, now: float) -> bool:
+        channel = self._channel
+        if self._outbox:
+            if not self._flush():
+                return False
+        elif self._waiting_bytes > MAX_WAITING_BYTES:
+            return False
+        record = channel.get()
+        if record is None:
+            return False
+        left = _BATCH
+        submit, client, unpack = self._queues.submit, self.client, _unpack
+        while record is not None:
+            length_bytes = len(record) - records.HEADER_BYTES
+            if length_bytes < 0:
+                raise frames.ProtocolError(
+                    frames.PROTOCOL_ERROR, "a record without a header"
+                )
+            task_id, kind, params_bytes, _ = unpack(record)
+            if params_bytes > length_bytes:
+                raise frames.ProtocolError(
+                    frames.PROTOCOL_ERROR, "parameters exceed their record"
+                )
+            if kind == records.TASK and length_bytes <= KEPT_BYTES:
+                submit(client, task_id, bytes(record), length_bytes, now)
+            else:
+                self._take(record, task_id, kind, now)
+                if self.closed:
+                    break
+            channel.free()
+            left -= 1
+            if not left:
+                break
+            record = channel.get()
+        return True
+
+    def _take(
+        self, record: memoryview, task_id: int, kind: int, now: float
+    ) -> None:
+        lock_id = kind >> groups.KIND_BITS
+        kind &= groups.KIND_MASK
+        if kind == groups.LOCK:
+            self._queues.lock(self.client, task_id, now)
+        elif kind == groups.UNLOCK:
+            self._queues.unlock(self.client, task_id, now)
+        elif kind == groups.TOO_LARGE:
+            self.fail_task(task_id, codes.TASK_TOO_LARGE)
+        elif kind == records.TASK:
+            self._take_task(record, task_id, lock_id, now)
+        else:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, f"no record of kind {kind}"
+            )
+
+    def _take_task(
+        self, record: memoryview, task_id: int, lock_id: int, now: float
+    ) -> None:
+        size_bytes = len(record) - records.HEADER_BYTES
+        if size_bytes <= KEPT_BYTES:
+            self._queues.submit(
+                self.client, task_id, bytes(record), size_bytes, now, lock_id
+            )
+            return
+        # In place, should a member be free.
+        task = self._queues.submit(
+            self.client, task_id, record, size_bytes, now, lock_id
+        )
+        self._decide(now)
+        if task.payload is record:
+            task.payload = bytes(record)
+            self._waiting_bytes += len(record)
+
+    def answered(self, task: model.Task) -> None:
+        """Forget a task that has ended."""
+        payload, task.payload = task.payload, None
+        if payload is not None and len(payload) > _LONG_BYTES:
+            self._waiting_bytes -= len(payload)
+
+    def fail_task(self, task_id: int, code: str) -> None:
+        """Answer a task with a code."""
+        detail = frames.encode_json({"code": code, "message": _TEXTS[code]})
+        self.send(
+            records.header(records.FAILED, task_id, len(detail)) + detail
+        )
+
+    def tell(
+        self, kind: int, number: int, document: dict[str, object] | None = None
+    ) -> None:
+        """Send a record that is about no task."""
+        detail = b"" if document is None else frames.encode_json(document)
+        self.send(records.header(kind, number, len(detail)) + detail)
+
+    def send(self, record: rings.Buffer) -> None:
+        """Send a record, later if there is no room."""
+        try:
+            if not self._outbox and self._channel.put(record):
+                return
+        except rings.RingDamaged as exc:
+            self._failed(self, str(exc))
+            return
+        self._outbox.append(bytes(record))
+        self._queues.pause(self.client)
+
+    def _flush(self) -> bool:
+        while self._outbox:
+            if not self._channel.put(self._outbox[0]):
+                return False
+            self._outbox.popleft()
+        self._queues.resume(self.client)
+        return True
+
+
+_TEXTS = {
+    codes.ACCESS_REVOKED: "the client may not use the group any more",
+    codes.LOCK_LOST: "the lock has ended",
+    codes.LOCK_LIMIT: "there are as many locks as there can be",
+    codes.QUEUE_FULL: "too many tasks of the client wait at the desk",
+    codes.TASK_LOST: "a member died with the task: send it again",
+    codes.TASK_TOO_LARGE: "the parameters and input of the task are too long",
+    codes.WORKER_DIED: "several members died with the task",
+    codes.OK: "",
+}
+
+
+def text_of(code: str) -> str:
+    """Return the explanation of a code for people."""
+    return _TEXTS[code]
+
+
+class MemberPort:
+    """A connected member.
+
+    :param sock: its connection, which carries no data.
+    :param ready: takes this port and what READY says.
+    :param ended: takes the number, the task's id and busy time in ns, its
+        result in place, and the time.
+    :param left: takes this port when the member has left.
+    :ivar place: device, slot and generation, once READY has come.
+    :ivar number: in the queues while it is a member, else None.
+    """
+
+    def __init__(
+        self,
+        sock: channels.PlainChannel,
+        channel: rings.Channel,
+        ready: Callable[[MemberPort, dict[str, typing.Any]], None],
+        ended: Callable[[int, int, int, memoryview, float], None],
+        left: Callable[[MemberPort], None],
+    ) -> None:
+        self.sock = sock
+        self.place: tuple[str, int, int] | None = None
+        self.number: int | None = None
+        self.closed = False
+        self._channel = channel
+        self._ready = ready
+        self._ended = ended
+        self._left = left
+
+    def fileno(self) -> int:
+        return self._channel.fileno()
+
+    def arm(self) -> bool:
+        return self._channel.arm()
+
+    def disarm(self) -> None:
+        self._channel.disarm()
+
+    def close(self) -> None:
+        self.closed = True
+        self._channel.close()
+        self.sock.close()
+
+    def work(self, now: float) -> bool:
+        if self.closed:
+            return False
+        channel = self._channel
+        try:
+            record = channel.get()
+            if record is None:
+                return False
+            while record is not None:
+                self._take(record, now)
+                if self.closed:
+                    break
+                channel.free()
+                record = channel.get()
+        except (frames.ProtocolError, rings.RingDamaged) as exc:
+            LOG.error("member dropped: %s", exc)
+            self._left(self)
+        return True
+
+    def _take(self, record: memoryview, now: float) -> None:
+        if len(record) < records.HEADER_BYTES:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "a record without a header"
+            )
+        task_id, kind, _, busy_ns = _unpack(record)
+        if kind <= records.FAILED:
+            if self.number is not None:
+                self._ended(self.number, task_id, busy_ns, record, now)
+        elif kind == records.READY:
+            self._ready(self, frames.decode_json(records.split(record).middle))
+        elif kind == records.LEFT:
+            self._left(self)
+        elif kind != records.CLEARED:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, f"no record of kind {kind}"
+            )
+
+    def start(self, record: rings.Buffer, lock_id: int, clear: bool) -> bool:
+        """Send a task.
+
+        :param record: of the client.
+        :param lock_id: of the lock that it runs under; 0: none.
+        :param clear: whether another client was served before.
+        :returns: False if there is no room: the member does not work.
+        """
+        channel = self._channel
+        if clear and not channel.put(_CLEAR):
+            return False
+        if not lock_id:
+            return channel.put(record)
+        task = records.split(memoryview(record))
+        head = records.header(
+            records.TASK, task.task_id, len(task.middle), task.number
+        )
+        return channel.put(head, memoryview(record)[records.HEADER_BYTES :])
+
+    def keep(self, clear: bool) -> bool:
+        """Let the core keep its state until the next CLEAR."""
+        if clear and not self._channel.put(_CLEAR):
+            return False
+        return self._channel.put(_KEEP)
+
+    def stop(self) -> None:
+        """Let the member leave, cleared, which LEFT confirms."""
+        if not self._channel.put(_STOP):
+            self.sock.shutdown()
+
+
+class Mailbox:
+    """The channel of a client on another host.
+
+    Records go through the memory of this process. The loop uses it as the
+    channel of rings that local clients have; two threads send and receive.
+    """
+
+    def __init__(self) -> None:
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._condition = threading.Condition()
+        self._incoming: collections.deque[bytes] = collections.deque()
+        self._outgoing: collections.deque[bytes] = collections.deque()
+        self._incoming_bytes = 0
+        self._outgoing_bytes = 0
+        self._sleeps = False
+        self._closed = False
+
+    # The loop's side.
+
+    def fileno(self) -> int:
+        return self._bell
+
+    def put(self, *parts: rings.Buffer) -> bool:
+        with self._condition:
+            if self._outgoing_bytes > _MAX_MAIL_BYTES:
+                return False
+            record = b"".join(parts)
+            self._outgoing.append(record)
+            self._outgoing_bytes += len(record)
+            self._condition.notify_all()
+        return True
+
+    def get(self) -> memoryview | None:
+        with self._condition:
+            if not self._incoming:
+                return None
+            return memoryview(self._incoming[0])
+
+    def free(self) -> None:
+        with self._condition:
+            self._incoming_bytes -= len(self._incoming.popleft())
+            self._condition.notify_all()
+
+    def arm(self, room_bytes: int | None = None) -> bool:
+        with self._condition:
+            self._sleeps = True
+            if room_bytes is not None:
+                return self._outgoing_bytes > _MAX_MAIL_BYTES
+            return not self._incoming
+
+    def disarm(self) -> None:
+        with self._condition:
+            self._sleeps = False
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._bell)
+
+    def close(self) -> None:
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+            os.close(self._bell)
+            self._bell = -1
+
+    # The side of the threads.
+
+    def deliver(self, record: bytes) -> None:
+        """Hand a record to the loop; waits while it has too many.
+
+        :raises channels.ChannelClosed: if the loop has closed the mailbox.
+        """
+        with self._condition:
+            while self._incoming_bytes > _MAX_MAIL_BYTES and not self._closed:
+                self._condition.wait()
+            self._check()
+            self._incoming.append(record)
+            self._incoming_bytes += len(record)
+            self._ring()
+
+    def next(self) -> bytes:
+        """Wait for the next record to send.
+
+        :raises channels.ChannelClosed: if the loop has closed the mailbox and
+            nothing is left.
+        """
+        with self._condition:
+            while not self._outgoing:
+                self._check()
+                self._condition.wait()
+            record = self._outgoing.popleft()
+            self._outgoing_bytes -= len(record)
+            self._ring()
+            return record
+
+    def _ring(self) -> None:
+        if self._sleeps and not self._closed:
+            self._sleeps = False
+            os.eventfd_write(self._bell, 1)
+
+    def _check(self) -> None:
+        if self._closed:
+            raise channels.ChannelClosed("the desk has closed the connection")

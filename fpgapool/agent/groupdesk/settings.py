@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The settings of a desk: one JSON document from its agent."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import typing
+
+from fpgapool.agent.groupdesk import heads
+from fpgapool.agent.groupdesk import queues
+from fpgapool.agent.worker import settings as worker_settings
+from fpgapool.protocol import groups
+from fpgapool.protocol import records
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of a desk.
+
+    :ivar group_id: its group.
+    :ivar slots: device and number of each slot of this host, also of those
+        that are not members.
+    :ivar control_socket: path where the agent connects.
+    :ivar data_socket: path where clients of the host connect.
+    :ivar member_socket: path where members connect.
+    :ivar data_address: address where other clients connect; None for none.
+    :ivar data_ports: first and last port to try there; 0 for any.
+    :ivar tls: whether connections to ``data_address`` are encrypted.
+    :ivar arbitration: ``fifo`` or ``time``.
+    :ivar window_tasks: most unanswered tasks of a client; it may have fewer.
+    :ivar max_task_bytes: longest input, and longest output, of a task.
+    :ivar resume_grace_s: how long the locks of a lost client last.
+    :ivar lock_idle_s: how long a lock lasts without a task.
+    :ivar hello_timeout_s: how long a connection may take to identify itself.
+    :ivar orphan_s: how long to live with neither agent nor client.
+    :ivar exit_with_agent: whether to end when the agent's connection does.
+    :ivar log_file: path of the log; None for standard error.
+    :ivar log_level: name of the lowest level that is logged.
+    """
+
+    group_id: str
+    slots: tuple[tuple[str, int], ...]
+    control_socket: str
+    data_socket: str
+    member_socket: str
+    data_address: str | None = None
+    data_ports: tuple[int, int] = (0, 0)
+    tls: bool = True
+    arbitration: str = heads.FIFO
+    window_tasks: int = groups.MAX_WINDOW_TASKS
+    max_task_bytes: int = records.MAX_TASK_BYTES
+    resume_grace_s: float = 10.0
+    lock_idle_s: float = queues.LOCK_IDLE_S
+    hello_timeout_s: float = 5.0
+    orphan_s: float = 600.0
+    exit_with_agent: bool = False
+    log_file: str | None = None
+    log_level: str = "INFO"
+
+
+_TEXTS = ("group_id", "control_socket", "data_socket", "member_socket")
+_INTEGERS = {
+    "window_tasks": (1, groups.MAX_WINDOW_TASKS),
+    # The rings have room for the default.
+    "max_task_bytes": (1, records.MAX_TASK_BYTES),
+}
+_SECONDS = ("resume_grace_s", "lock_idle_s", "hello_timeout_s", "orphan_s")
+_CHECKS: dict[str, typing.Callable[[typing.Any], bool]] = {
+    "data_address": lambda value: isinstance(value, str | None),
+    "log_file": lambda value: isinstance(value, str | None),
+    "tls": lambda value: isinstance(value, bool),
+    "exit_with_agent": lambda value: isinstance(value, bool),
+    "arbitration": lambda value: value in (heads.FIFO, heads.TIME),
+    "log_level": lambda value: value in worker_settings.LEVELS,
+}
+
+
+def parse(text: str | bytes) -> Settings:
+    """Parse and check a settings document.
+
+    Members that this version does not know are ignored, so that an agent may
+    be newer than its desks.
+
+    :param text: JSON.
+    :returns: the settings.
+    :raises worker_settings.InvalidSettings: with the member and the fault.
+    """
+    invalid = worker_settings.InvalidSettings
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise invalid(f"not JSON: {exc}") from exc
+    if not isinstance(document, dict):
+        raise invalid("not a JSON object")
+    known = {field.name for field in dataclasses.fields(Settings)}
+    members = {
+        name: value for name, value in document.items() if name in known
+    }
+    for name in _TEXTS:
+        if not isinstance(members.get(name), str) or not members[name]:
+            raise invalid(f"{name}: must be a text")
+    for name, check in _CHECKS.items():
+        if name in members and not check(members[name]):
+            raise invalid(f"{name}: is not a valid value")
+    for name, (lowest, highest) in _INTEGERS.items():
+        value = members.get(name, lowest)
+        if (
+            not worker_settings.is_integer(value)
+            or not lowest <= value <= highest
+        ):
+            raise invalid(
+                f"{name}: must be an integer from {lowest} to {highest}"
+            )
+    for name in _SECONDS:
+        value = members.get(name, 1.0)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not (math.isfinite(value) and value > 0)
+        ):
+            raise invalid(f"{name}: must be a number above 0")
+    if "data_ports" in members:
+        members["data_ports"] = worker_settings.ports(members["data_ports"])
+    members["slots"] = _slots(members.get("slots"))
+    return Settings(**members)
+
+
+def _slots(value: object) -> tuple[tuple[str, int], ...]:
+    if isinstance(value, list) and value:
+        slots = [
+            (str(one[0]), one[1])
+            for one in value
+            if isinstance(one, list)
+            and len(one) == 2
+            and isinstance(one[0], str)
+            and worker_settings.is_integer(one[1])
+        ]
+        if len(slots) == len(value) == len(set(slots)):
+            return tuple(slots)
+    raise worker_settings.InvalidSettings(
+        "slots: must be a list of different pairs of device and number"
+    )
