@@ -39,10 +39,12 @@ _SEND_TIMEOUT_S = 60.0
 class Access:
     """A client that may attach.
 
+    :ivar project_id: its project.
     :ivar secret_sha256: SHA-256 of its secret, hexadecimal.
     """
 
     client_id: str
+    project_id: str
     secret_sha256: str = dataclasses.field(repr=False)
 
 
@@ -88,10 +90,10 @@ class Connections:
             if self._access.pop(client_id, None) is not None:
                 self._revoked.add(client_id)
 
-    def is_admitted(self, client_id: str) -> bool:
-        """Whether a client may be attached."""
+    def access(self, client_id: str) -> Access | None:
+        """Return what is known of a client, None if it may not attach."""
         with self._lock:
-            return client_id in self._access
+            return self._access.get(client_id)
 
     @property
     def client_ids(self) -> list[str]:

@@ -47,8 +47,8 @@ class Port(typing.Protocol):
 class Loop:
     """Serves ports until it is stopped.
 
-    :param after_work: called after each round with work, and after a call,
-        with the time.
+    :param after_work: called after each work of a port, and after calls, with
+        the time.
     :param deadline_s: returns when ``after_work`` has to be called even
         without work; None: never.
     """
@@ -113,18 +113,19 @@ class Loop:
 
     def run(self) -> None:
         """Serve until :meth:`stop`."""
-        monotonic = time.monotonic
+        monotonic, after_work = time.monotonic, self._after_work
         while self._running:
             now = monotonic()
             worked = False
             for port in self._awake:
                 if port.work(now):
                     worked = True
+                    after_work(now)
             if self._calls:
                 self._call_all()
-                worked = True
+                after_work(now)
+                continue
             if worked:
-                self._after_work(now)
                 continue
             self._sleep(now)
 

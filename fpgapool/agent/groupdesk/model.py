@@ -109,6 +109,7 @@ class Client:
     """A program attached to the group; made by :meth:`Queues.attach`.
 
     :ivar client_id: its name.
+    :ivar owner: members are cleared when they serve another owner.
     :ivar counts: of the present period.
     :ivar paused: it has no room for results, so that no head is served.
     :ivar served_s: slot-seconds that it is charged with, for
@@ -123,15 +124,22 @@ class Client:
         "idle_since_s",
         "lengths",
         "locks",
+        "owner",
         "paused",
         "queues",
         "served_s",
     )
 
     def __init__(
-        self, client_id: str, queues: int, served_s: float, now: float
+        self,
+        client_id: str,
+        owner: str,
+        queues: int,
+        served_s: float,
+        now: float,
     ) -> None:
         self.client_id = client_id
+        self.owner = owner
         self.queues = [Queue(self, number) for number in range(queues)]
         #: Waiting and running, by queue.
         self.lengths = [0] * queues
@@ -154,7 +162,7 @@ class Member:
         self.task: Task | None = None
         self.lock: Lock | None = None
         self.leaving = False
-        #: The client whose data it may hold; None: it was just programmed.
+        #: Whose data it may hold; None: it was just programmed.
         self.served: str | None = None
 
 

@@ -121,7 +121,11 @@ def _access(one: object) -> connections.Access:
         digit in "0123456789abcdef" for digit in digest
     ):
         raise _wrong("secret_sha256 must be 64 hexadecimal digits")
-    return connections.Access(frames.require(one, "client_id", str), digest)
+    return connections.Access(
+        frames.require(one, "client_id", str),
+        frames.require(one, "project_id", str),
+        digest,
+    )
 
 
 def _natural(document: messages.Message, name: str) -> int:

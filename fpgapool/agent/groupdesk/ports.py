@@ -28,7 +28,7 @@ from fpgapool.vocabulary import codes
 LOG = logging.getLogger(__name__)
 
 # A port gives way to the others after so many records.
-_BATCH = 64
+_BATCH = 8
 #: Longer tasks are copied only once, and not kept while they run.
 KEPT_BYTES = 64 * 1024
 #: A client that has so much waiting at the desk is not read from.

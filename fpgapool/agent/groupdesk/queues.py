@@ -83,16 +83,22 @@ class Queues:
 
     # Clients.
 
-    def attach(self, client_id: str, now: float) -> model.Client:
+    def attach(
+        self, client_id: str, now: float, owner: str | None = None
+    ) -> model.Client:
         """Let a client send tasks; one that was lost finds its locks again.
 
         :param client_id: of a client that is not attached.
+        :param owner: members are cleared when they serve another owner; None:
+            each client is its own.
         :returns: the client, for the other methods.
         """
         client = self.clients.get(client_id)
         if client is None:
             served_s = heads.least_served_s(self.clients.values())
-            client = model.Client(client_id, self._slots, served_s, now)
+            client = model.Client(
+                client_id, owner or client_id, self._slots, served_s, now
+            )
             self.clients[client_id] = client
             counts = self._gone.pop(client_id, None)
             if counts is not None:
@@ -351,8 +357,8 @@ class Queues:
         lock.granted_s = lock.idle_since_s = now
         member.lock = lock
         self._held += 1
-        clear = member.served not in (None, client.client_id)
-        member.served = client.client_id
+        clear = member.served not in (None, client.owner)
+        member.served = client.owner
         self._out.append(
             model.Locked(client, lock.lock_id, member.number, clear)
         )
@@ -538,13 +544,13 @@ class Queues:
             member = self._members[number]
             member.task = item
             served = member.served
-            member.served = client_id = client.client_id
+            member.served = owner = client.owner
             counts = client.counts
             counts.waiting -= 1
             counts.running += 1
             self._out.append(
                 model.Start(
-                    number, item, served is not None and served != client_id
+                    number, item, served is not None and served != owner
                 )
             )
         out = self._out

@@ -179,12 +179,16 @@ class Desk:
             self._remove(former)
             self._queues.detach(former.client, now)
             former.shutdown()
-        if not self._connections.is_admitted(port.client_id):
+        access = self._connections.access(port.client_id)
+        if access is None:
             port.close()
             port.shutdown()
             return
         self._orphan_since_s = None
-        port.client = self._queues.attach(port.client_id, now)
+        by_project = self._settings.clear_between == desk_settings.PROJECTS
+        port.client = self._queues.attach(
+            port.client_id, now, access.project_id if by_project else None
+        )
         self._clients[port.client_id] = port
         self._loop.add(port)
         if self._hosts is not None:

@@ -15,6 +15,9 @@ from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
 
+CLIENTS = "clients"
+PROJECTS = "projects"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -30,6 +33,8 @@ class Settings:
     :ivar data_ports: first and last port to try there; 0 for any.
     :ivar tls: whether connections to ``data_address`` are encrypted.
     :ivar arbitration: ``fifo`` or ``time``.
+    :ivar clear_between: ``clients`` or ``projects``: when a member is cleared
+        that served another one.
     :ivar window_tasks: most unanswered tasks of a client; it may have fewer.
     :ivar max_task_bytes: longest input, and longest output, of a task.
     :ivar resume_grace_s: how long the locks of a lost client last.
@@ -50,6 +55,7 @@ class Settings:
     data_ports: tuple[int, int] = (0, 0)
     tls: bool = True
     arbitration: str = heads.FIFO
+    clear_between: str = CLIENTS
     window_tasks: int = groups.MAX_WINDOW_TASKS
     max_task_bytes: int = records.MAX_TASK_BYTES
     resume_grace_s: float = 10.0
@@ -74,6 +80,7 @@ _CHECKS: dict[str, typing.Callable[[typing.Any], bool]] = {
     "tls": lambda value: isinstance(value, bool),
     "exit_with_agent": lambda value: isinstance(value, bool),
     "arbitration": lambda value: value in (heads.FIFO, heads.TIME),
+    "clear_between": lambda value: value in (CLIENTS, PROJECTS),
     "log_level": lambda value: value in worker_settings.LEVELS,
 }
 

@@ -297,3 +297,12 @@ def test_counts_after_a_client_came_back():
     desk.run()
     counts = desk.queues.take_counts()["a"]
     assert (counts.ended, counts.waiting, counts.running) == (2, 0, 0)
+
+
+def test_clients_of_one_owner_share_a_member_without_clearing():
+    desk = driver.Driver(slots=1, members=1)
+    for name, owner in (("a", "p"), ("b", "p"), ("c", "q")):
+        client = desk.queues.attach(name, desk.now, owner)
+        desk.submit(client, 1.0)
+        desk.run()
+    assert [run.clear for run in desk.runs] == [False, False, True]
