@@ -20,6 +20,8 @@ from collections.abc import Callable
 LOG = logging.getLogger(__name__)
 
 _LONGEST_SLEEP_S = 3600.0
+# While the first ports have work, the others are looked at this often.
+_SKIPPED_ROUNDS = 4
 
 
 class Port(typing.Protocol):
@@ -49,6 +51,10 @@ class Loop:
 
     :param after_work: called after each work of a port, and after calls, with
         the time.
+    :param after_round: called when all ports were looked at, with whether any
+        of them had work.
+    :param is_hungry: whether other ports than the first ones must be looked
+        at, although the first ones have work.
     :param deadline_s: returns when ``after_work`` has to be called even
         without work; None: never.
     """
@@ -56,9 +62,13 @@ class Loop:
     def __init__(
         self,
         after_work: Callable[[float], None],
+        after_round: Callable[[bool], None],
+        is_hungry: Callable[[], bool],
         deadline_s: Callable[[], float | None],
     ) -> None:
         self._after_work = after_work
+        self._after_round = after_round
+        self._is_hungry = is_hungry
         self._deadline_s = deadline_s
         self._epoll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -71,6 +81,8 @@ class Loop:
         self._watched: dict[int, Callable[[], None]] = {}
         # Those whose peers do not ring.
         self._awake: list[Port] = []
+        self._first: frozenset[Port] = frozenset()
+        self._first_awake: list[Port] = []
         self._running = True
 
     def call(self, function: Callable[[], None]) -> None:
@@ -82,19 +94,35 @@ class Loop:
         """End :meth:`run`; in the loop's thread."""
         self._running = False
 
-    def add(self, port: Port) -> None:
-        """Serve a port."""
+    def add(self, port: Port, first: bool = False) -> None:
+        """Serve a port.
+
+        :param port: not served yet.
+        :param first: whether it is looked at before the others.
+        """
         fd = port.fileno()
         self._ports[fd] = port
         self._epoll.register(fd, select.EPOLLIN)
-        self._awake.append(port)
+        if first:
+            self._first |= {port}
+        self._wake(port)
+
+    def _wake(self, port: Port) -> None:
+        if port in self._first:
+            self._first_awake.append(port)
+        else:
+            self._awake.append(port)
 
     def remove(self, port: Port) -> None:
         """Serve a port no longer; it is not closed yet."""
         del self._ports[port.fileno()]
         self._epoll.unregister(port.fileno())
-        # The list may be in use.
+        self._first -= {port}
+        # The lists may be in use.
         self._awake = [one for one in self._awake if one is not port]
+        self._first_awake = [
+            one for one in self._first_awake if one is not port
+        ]
 
     def watch(self, fd: int, function: Callable[[], None]) -> None:
         """Call a function whenever a descriptor is readable."""
@@ -114,13 +142,21 @@ class Loop:
     def run(self) -> None:
         """Serve until :meth:`stop`."""
         monotonic, after_work = time.monotonic, self._after_work
+        rounds = 0
         while self._running:
             now = monotonic()
+            rounds += 1
             worked = False
-            for port in self._awake:
+            for port in self._first_awake:
                 if port.work(now):
                     worked = True
                     after_work(now)
+            if not (worked and rounds % _SKIPPED_ROUNDS) or self._is_hungry():
+                for port in self._awake:
+                    if port.work(now):
+                        worked = True
+                        after_work(now)
+            self._after_round(worked)
             if self._calls:
                 self._call_all()
                 after_work(now)
@@ -138,13 +174,13 @@ class Loop:
                 LOG.exception("a call failed")
 
     def _sleep(self, now: float) -> None:
-        awake = []
-        for port in self._awake:
+        ports = self._first_awake + self._awake
+        self._first_awake, self._awake = [], []
+        for port in ports:
             if not port.arm():
                 port.disarm()
-                awake.append(port)
-        self._awake = awake
-        if awake:
+                self._wake(port)
+        if self._first_awake or self._awake:
             return
         due_s = self._deadline_s()
         timeout_s = _LONGEST_SLEEP_S
@@ -154,7 +190,7 @@ class Loop:
             port_here = self._ports.get(fd)
             if port_here is not None:
                 port_here.disarm()
-                self._awake.append(port_here)
+                self._wake(port_here)
             elif fd == self._bell:
                 os.eventfd_read(fd)
             elif (function := self._watched.get(fd)) is not None:

@@ -29,6 +29,9 @@ LOG = logging.getLogger(__name__)
 
 # A port gives way to the others after so many records.
 _BATCH = 8
+# Results that are sent together, and the longest of them.
+_LATE_RESULTS = 8
+_LATE_BYTES = 4096
 #: Longer tasks are copied only once, and not kept while they run.
 KEPT_BYTES = 64 * 1024
 #: A client that has so much waiting at the desk is not read from.
@@ -87,6 +90,7 @@ class ClientPort:
         self._failed = failed
         # Results that had no room; meanwhile no task of the client starts.
         self._outbox: collections.deque[bytes] = collections.deque()
+        self._late: list[bytes] = []
         self._waiting_bytes = 0
 
     def fileno(self) -> int:
@@ -211,6 +215,47 @@ class ClientPort:
         """Send a record that is about no task."""
         detail = b"" if document is None else frames.encode_json(document)
         self.send(records.header(kind, number, len(detail)) + detail)
+
+    def send_result(self, record: memoryview) -> bool:
+        """Send a result, in place, at once or with some others.
+
+        A client that has much waiting needs no result at once, and is not
+        woken for each of them.
+
+        :returns: whether :meth:`send_late` must be called from now on.
+        """
+        late = self._late
+        if late:
+            late.append(bytes(record))
+            return False
+        if (
+            self.client.counts.waiting >= len(self.client.queues)
+            and len(record) <= _LATE_BYTES
+        ):
+            late.append(bytes(record))
+            return True
+        self.send(record)
+        return False
+
+    def send_late(self, at_once: bool) -> bool:
+        """Send the results that were kept back, if it is time.
+
+        :param at_once: send them in any case.
+        :returns: whether nothing is kept back any more.
+        """
+        late = self._late
+        if self.closed:
+            return True
+        if (
+            at_once
+            or len(late) >= _LATE_RESULTS
+            or self.client.counts.waiting < len(self.client.queues)
+        ):
+            self._late = []
+            for record in late:
+                self.send(record)
+            return True
+        return False
 
     def send(self, record: rings.Buffer) -> None:
         """Send a record, later if there is no room."""

@@ -600,6 +600,10 @@ class Queues:
 
     # Statistics.
 
+    def has_free_member(self) -> bool:
+        """Whether a member has no task."""
+        return bool(self._free)
+
     @property
     def members(self) -> dict[int, bool]:
         """The members, by number, and whether each is leaving."""

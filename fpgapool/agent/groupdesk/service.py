@@ -83,12 +83,19 @@ class Desk:
             max_waiting_tasks=settings.window_tasks,
             max_task_bytes=settings.max_task_bytes,
         )
-        self._loop = loops.Loop(self._decide, self._deadline_s)
+        self._loop = loops.Loop(
+            self._decide,
+            self._after_round,
+            self._queues.has_free_member,
+            self._deadline_s,
+        )
         self._clients: dict[str, ports.ClientPort] = {}
         # All connected members; those that joined, by number; the slots that
         # shall be members, with their generations; those that have left.
         self._connected: set[ports.MemberPort] = set()
         self._members: dict[int, ports.MemberPort] = {}
+        # Clients with results that were not sent at once.
+        self._late: list[ports.ClientPort] = []
         self._wanted: dict[Place, int] = {}
         self._left: dict[Place, int] = {}
         self._hosts: groups.MemberList | None = None
@@ -261,7 +268,7 @@ class Desk:
             self._member_left,
         )
         self._connected.add(port)
-        self._loop.add(port)
+        self._loop.add(port, first=True)
         self._loop.watch(connection.fileno(), lambda: self._hang_up(port))
 
     def _hang_up(self, port: ports.MemberPort) -> None:
@@ -365,7 +372,14 @@ class Desk:
         port = self._clients.get(task.client.client_id)
         if port is not None:
             port.answered(task)
-            port.send(record)
+            if port.send_result(record):
+                self._late.append(port)
+
+    def _after_round(self, worked: bool) -> None:
+        if self._late:
+            self._late = [
+                port for port in self._late if not port.send_late(not worked)
+            ]
 
     def _decide(self, now: float) -> None:
         """Carry out what the queues decide; again if a member fails."""
