@@ -85,6 +85,10 @@ class SessionFailed(FpgapoolError):
         self.offset_bytes = offset_bytes
 
 
+class TaskFailed(FpgapoolError):
+    """A task of a group has no result; the others are not affected."""
+
+
 class ChecksumMismatch(SessionFailed):
     """The accelerator saw other data than the client.
 

@@ -1,0 +1,482 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Connections of a program to the desks of a group."""
+
+from __future__ import annotations
+
+import collections
+import queue
+import select
+import threading
+import typing
+
+from fpgapool.client import errors
+from fpgapool.client import groupdoor
+from fpgapool.client import view as views
+from fpgapool.common import channel
+from fpgapool.common import rings
+from fpgapool.common import tls_channel
+from fpgapool.protocol import frames
+from fpgapool.protocol import groups
+from fpgapool.protocol import records
+
+#: How long one attempt to connect may take.
+ATTEMPT_S = 10.0
+
+_CLOSE = frames.pack_header(frames.CLOSE)
+
+
+class Refused(Exception):
+    """The desk does not admit this client.
+
+    :ivar code: stable code.
+    :ivar message: explanation for people.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+class Wire(typing.Protocol):
+    """A connection to a desk that transports records.
+
+    :ivar opened: what the desk said.
+    :ivar leads: whether any thread may receive, one at a time; else only that
+        of the connection.
+    """
+
+    opened: groups.Opened
+    leads: bool
+
+    def put(self, *parts: rings.Buffer) -> bool:
+        """Send a record; never waits.
+
+        :returns: False if there is no room now.
+        :raises channel.ChannelClosed: if the connection is lost.
+        """
+
+    def receive(self, deadline_s: float | None = None) -> memoryview:
+        """Wait for a record, which is valid until :meth:`free`.
+
+        :raises channel.ChannelClosed: if the connection is lost.
+        :raises channel.DeadlineExceeded: if none comes in time.
+        """
+
+    def free(self) -> None:
+        """Give back the room of the record."""
+
+    def say_goodbye(self) -> None:
+        """Tell the desk that this client leaves for good."""
+
+    def shutdown(self) -> None:
+        """Wake the thread that receives, for good; from any thread."""
+
+    def close(self) -> None:
+        """Close the connection; no thread may be using it."""
+
+
+def connect(
+    host: groups.Host,
+    access: groupdoor.Access,
+    door: groupdoor.GroupDoor,
+    window_tasks: int,
+) -> Wire:
+    """Connect to the desk of a host.
+
+    :param host: with its endpoints.
+    :param access: of this client.
+    :param door: connects to the desk of this host.
+    :param window_tasks: how many unanswered tasks the client wants to have.
+    :returns: the connection.
+    :raises Refused: if the desk does not admit this client.
+    :raises OSError: if no endpoint can be reached.
+    :raises frames.ProtocolError: if something else than a desk answers.
+    """
+    failure: OSError = channel.ChannelClosed("the desk has no endpoint")
+    # Shared memory is faster than every network.
+    for network, address, port in sorted(
+        host.endpoints, key=lambda one: one[0] != views.LOCAL_NETWORK
+    ):
+        deadline_s = channel.deadline_after(ATTEMPT_S)
+        hello = groups.Hello(
+            access.group_id,
+            access.client_id,
+            access.secret,
+            groups.SHM if network == views.LOCAL_NETWORK else groups.STREAM,
+            window_tasks,
+        )
+        try:
+            if network == views.LOCAL_NETWORK:
+                sock = door.connect_local(access, host.host_id)
+                return _open_local(
+                    channel.PlainChannel(sock), hello, deadline_s
+                )
+            sock = channel.connect_tcp(address, port, deadline_s)
+            if host.certificate_sha256 is None:
+                return _open_remote(
+                    channel.PlainChannel(sock), hello, deadline_s
+                )
+            return _open_remote(
+                tls_channel.TlsChannel.connect(
+                    sock, host.certificate_sha256, deadline_s
+                ),
+                hello,
+                deadline_s,
+            )
+        except OSError as exc:
+            failure = exc
+    raise failure
+
+
+def _open_local(
+    sock: channel.PlainChannel, hello: groups.Hello, deadline_s: float | None
+) -> Wire:
+    fds: list[int] = []
+    try:
+        _say_hello(sock, hello, deadline_s)
+        scratch = bytearray(frames.HEADER_BYTES)
+        fds = sock.recv_exact_with_fds(
+            memoryview(scratch), rings.CHANNEL_FDS, deadline_s
+        )
+        opened = _read_opened(sock, scratch, deadline_s)
+        try:
+            shared = rings.Channel.attach(fds)
+        except rings.RingDamaged as exc:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, f"OPENED without rings: {exc}"
+            ) from exc
+        finally:
+            fds = []
+        return LocalWire(sock, shared, opened)
+    except BaseException:
+        channel.close_fds(fds)
+        sock.close()
+        raise
+
+
+def _open_remote(
+    stream: channel.Channel, hello: groups.Hello, deadline_s: float | None
+) -> Wire:
+    try:
+        _say_hello(stream, hello, deadline_s)
+        scratch = bytearray(frames.HEADER_BYTES)
+        stream.recv_small_into(memoryview(scratch), deadline_s)
+        return RemoteWire(stream, _read_opened(stream, scratch, deadline_s))
+    except BaseException:
+        stream.close()
+        raise
+
+
+def _say_hello(
+    stream: channel.Channel, hello: groups.Hello, deadline_s: float | None
+) -> None:
+    stream.send(
+        frames.encode_frame(
+            frames.FrameHeader(frames.HELLO), hello.document()
+        ),
+        deadline_s=deadline_s,
+    )
+
+
+def _read_opened(
+    stream: channel.Channel, scratch: bytearray, deadline_s: float | None
+) -> groups.Opened:
+    header = frames.FrameHeader.unpack_from(
+        scratch, max_data_bytes=frames.MAX_JSON_BYTES
+    )
+    document = frames.decode_json(
+        channel.recv_payload(stream, header, deadline_s)
+    )
+    if header.type == frames.ERROR:
+        raise Refused(
+            str(document.get("code", frames.PROTOCOL_ERROR)),
+            str(document.get("message", "")),
+        )
+    if header.type != frames.OPENED:
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR, "the desk did not answer OPENED"
+        )
+    return groups.Opened.parse(document)
+
+
+class LocalWire:
+    """Rings that this process shares with the desk of its host."""
+
+    leads = True
+
+    def __init__(
+        self,
+        sock: channel.PlainChannel,
+        shared: rings.Channel,
+        opened: groups.Opened,
+    ) -> None:
+        self.opened = opened
+        self._sock = sock
+        self._shared = shared
+        self._poller = select.poll()
+        self._poller.register(shared.fileno(), select.POLLIN)
+        self._poller.register(sock.fileno(), select.POLLIN)
+        self.free = shared.free
+
+    def put(self, *parts: rings.Buffer) -> bool:
+        try:
+            return self._shared.put(*parts)
+        except rings.RingDamaged as exc:
+            raise channel.ChannelClosed(str(exc)) from exc
+
+    def receive(self, deadline_s: float | None = None) -> memoryview:
+        try:
+            record = self._shared.get()
+            while record is None:
+                ready: list[tuple[int, int]] = []
+                if self._shared.arm():
+                    left_s = channel.remaining_s(deadline_s)
+                    if left_s == 0:
+                        self._shared.disarm()
+                        raise channel.DeadlineExceeded("deadline passed")
+                    # Rounded up, so that the last millisecond is no busy loop.
+                    ready = self._poller.poll(
+                        None if left_s is None else int(left_s * 1000) + 1
+                    )
+                self._shared.disarm()
+                record = self._shared.get()
+                if record is None and any(
+                    fd == self._sock.fileno() for fd, _ in ready
+                ):
+                    raise channel.ChannelClosed("the desk is gone")
+            return record
+        except (rings.RingDamaged, rings.PeerGone) as exc:
+            raise channel.ChannelClosed(str(exc)) from exc
+
+    def say_goodbye(self) -> None:
+        self._sock.send(_CLOSE, deadline_s=channel.deadline_after(ATTEMPT_S))
+
+    def shutdown(self) -> None:
+        self._sock.shutdown()
+
+    def close(self) -> None:
+        self._shared.close()
+        self._sock.close()
+
+
+class RemoteWire:
+    """Frames to and from a desk on another host.
+
+    A thread of its own sends, so that putting a record never waits.
+    """
+
+    leads = False
+
+    def __init__(self, stream: channel.Channel, opened: groups.Opened) -> None:
+        self.opened = opened
+        self._stream = stream
+        self._reader = groups.ResultReader(opened.max_task_bytes)
+        self._scratch = bytearray(frames.HEADER_BYTES)
+        self._unsent: queue.SimpleQueue[tuple[rings.Buffer, ...] | None] = (
+            queue.SimpleQueue()
+        )
+        self._sender = threading.Thread(
+            target=self._send, name="fpgapool-group-send", daemon=True
+        )
+        self._sender.start()
+
+    def put(self, *parts: rings.Buffer) -> bool:
+        self._unsent.put(parts)
+        return True
+
+    def receive(self, deadline_s: float | None = None) -> memoryview:
+        try:
+            while True:
+                header = channel.recv_header(
+                    self._stream,
+                    self._scratch,
+                    max_data_bytes=self.opened.chunk_bytes,
+                )
+                payload = channel.recv_payload(self._stream, header)
+                record = self._reader.feed(header, payload)
+                if record is not None:
+                    return memoryview(record)
+        except frames.ProtocolError as exc:
+            raise channel.ChannelClosed(
+                f"the desk sent nonsense: {exc.message}"
+            ) from exc
+
+    def free(self) -> None:
+        return
+
+    def say_goodbye(self) -> None:
+        self._unsent.put((_CLOSE,))
+        self._unsent.put(None)
+        self._sender.join(ATTEMPT_S)
+
+    def shutdown(self) -> None:
+        self._stream.shutdown()
+
+    def close(self) -> None:
+        self._stream.shutdown()
+        self._unsent.put(None)
+        self._sender.join()
+        self._stream.close()
+
+    def _send(self) -> None:
+        try:
+            while (parts := self._unsent.get()) is not None:
+                if parts[0] is _CLOSE:
+                    self._stream.send(_CLOSE)
+                    continue
+                record = memoryview(b"".join(parts))
+                self._stream.send(
+                    *groups.task_frames(record, self.opened.chunk_bytes)
+                )
+        except channel.ChannelClosed:
+            # The receiving thread notices it, too.
+            self._stream.shutdown()
+
+
+class Task:
+    """A task, or a lock, that waits for its answer.
+
+    :ivar kind: ``records.TASK`` or ``groups.LOCK``.
+    :ivar number: of the task or the lock, different from all unanswered ones.
+    :ivar lock: that it runs under, or that it asks for.
+    """
+
+    __slots__ = (
+        "data",
+        "done",
+        "error",
+        "finished",
+        "kind",
+        "lock",
+        "notify",
+        "number",
+        "offset",
+        "out",
+        "params",
+        "result",
+    )
+
+    def __init__(
+        self,
+        kind: int,
+        params: bytes = b"",
+        data: rings.Buffer = b"",
+        offset: int = 0,
+        lock: typing.Any = None,
+        out: typing.Callable[[memoryview], typing.Any] = bytes,
+    ) -> None:
+        self.kind = kind
+        self.number = 0
+        self.params = params
+        self.data = data
+        self.offset = offset
+        self.lock = lock
+        self.out = out
+        self.done = False
+        self.result: typing.Any = None
+        self.error: errors.FpgapoolError | None = None
+        #: Set by a thread that waits for the end.
+        self.finished: threading.Event | None = None
+        #: Called at the end with this task.
+        self.notify: typing.Callable[[Task], None] | None = None
+
+    def parts(self) -> tuple[rings.Buffer, ...]:
+        """Return the record."""
+        if self.kind == groups.LOCK:
+            return (records.header(groups.LOCK, self.number),)
+        kind = records.TASK
+        if self.lock is not None:
+            kind |= self.lock.number << groups.KIND_BITS
+        return (
+            records.header(kind, self.number, len(self.params), self.offset),
+            self.params,
+            self.data,
+        )
+
+    def finish(
+        self, result: typing.Any, error: errors.FpgapoolError | None = None
+    ) -> None:
+        """End it, once; not while a lock is held that its callbacks need."""
+        self.result = result
+        self.error = error
+        self.done = True
+        if self.finished is not None:
+            self.finished.set()
+        if self.notify is not None:
+            self.notify(self)
+
+
+class Link:
+    """One host of a group, with its connection if there is one.
+
+    The group's lock guards all members.
+
+    :ivar host: with its number of members.
+    :ivar wire: None while there is no connection.
+    :ivar unanswered: sent tasks, by kind and number.
+    :ivar unsent: tasks for which the rings had no room yet.
+    :ivar led: whether a thread receives.
+    :ivar broken: whether the connection was lost.
+    :ivar wanted: whether the group still has this host.
+    :ivar stale_locks: numbers of locks that the desk still has to hear are
+        over.
+    """
+
+    def __init__(self, host: groups.Host, lock: threading.Lock) -> None:
+        self.host = host
+        self.wire: Wire | None = None
+        self.unanswered: dict[tuple[int, int], Task] = {}
+        self.unsent: collections.deque[tuple[rings.Buffer, ...]] = (
+            collections.deque()
+        )
+        self.led = False
+        self.broken = False
+        self.wanted = True
+        self.stale_locks: set[int] = set()
+        self.changed = threading.Condition(lock)
+        self.thread: threading.Thread | None = None
+
+    @property
+    def load(self) -> tuple[float, str]:
+        """Sort key: the best host for one more task is first."""
+        return (
+            (len(self.unanswered) + 1) / self.host.members,
+            self.host.host_id,
+        )
+
+    def has_room(self) -> bool:
+        """Whether one more task may be sent."""
+        return (
+            self.wire is not None
+            and not self.broken
+            and self.host.members > 0
+            and len(self.unanswered) < self.wire.opened.window_tasks
+        )
+
+    def give_up(self) -> None:
+        """Lose the connection, so that its tasks go elsewhere."""
+        if self.wire is not None:
+            self.broken = True
+            self.wire.shutdown()
+
+    def send(self, *parts: rings.Buffer) -> None:
+        """Send a record, later if there is no room."""
+        if self.unsent or not self._put(parts):
+            self.unsent.append(parts)
+
+    def flush(self) -> None:
+        """Send what had no room."""
+        while self.unsent and self._put(self.unsent[0]):
+            self.unsent.popleft()
+
+    def _put(self, parts: tuple[rings.Buffer, ...]) -> bool:
+        if self.wire is None or self.broken:
+            return False
+        try:
+            return self.wire.put(*parts)
+        except channel.ChannelClosed:
+            self.broken = True
+            self.changed.notify_all()
+            return False

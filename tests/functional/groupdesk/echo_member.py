@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A member of a group that echoes: ``echo_member.py SOCKET SLOT GENERATION``.
+
+The input says what else it does: ``die`` ends the process, ``sleep X`` takes X
+seconds, ``fail`` fails, ``count`` returns the number of tasks since the last
+CLEAR, ``params`` returns the parameters.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+
+from fpgapool.common import channel as channels
+from fpgapool.common import rings
+from fpgapool.protocol import frames
+from fpgapool.protocol import records
+
+
+def main(path: str, slot: int, generation: int) -> None:
+    """Serve the desk until it, or the connection, ends."""
+    sock = channels.PlainChannel(channels.connect_unix(path))
+    fds = sock.recv_exact_with_fds(memoryview(bytearray(1)), rings.CHANNEL_FDS)
+    channel = rings.Channel.attach(fds)
+    who = {"device": "board0", "slot": slot, "generation": generation}
+    detail = frames.encode_json(who)
+    channel.put(records.header(records.READY, 0, len(detail)), detail)
+    poller = select.poll()
+    poller.register(channel.fileno(), select.POLLIN)
+    poller.register(sock.fileno(), select.POLLIN)
+    served = 0
+    while True:
+        record = channel.get()
+        if record is None:
+            ready = poller.poll() if channel.arm() else []
+            channel.disarm()
+            if any(fd == sock.fileno() for fd, _ in ready):
+                return
+            continue
+        task = records.split(record)
+        if task.kind == records.TASK:
+            served += 1
+            channel.put(*_work(task, served))
+        elif task.kind == records.CLEAR:
+            served = 0
+            channel.put(records.header(records.CLEARED))
+        elif task.kind == records.STOP:
+            channel.put(records.header(records.LEFT))
+            return
+        channel.free()
+
+
+def _work(task: records.Record, served: int) -> tuple[rings.Buffer, ...]:
+    words = bytes(task.rest[:32]).split()
+    output: rings.Buffer = task.rest
+    match words:
+        case [b"die", *_]:
+            os._exit(1)
+        case [b"sleep", seconds, *_]:
+            time.sleep(float(seconds))
+        case [b"count"]:
+            output = str(served).encode()
+        case [b"params"]:
+            output = task.middle
+        case [b"fail"]:
+            detail = frames.encode_json(
+                {"code": "CORE_FAILED", "message": "x"}
+            )
+            return (
+                records.header(records.FAILED, task.task_id, len(detail), 1),
+                detail,
+            )
+    return records.header(records.DONE, task.task_id, 0, 1_000_000), output
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A desk's process, as clients and its agent see it."""
+
+import concurrent.futures
+import socket
+import threading
+
+import numpy
+import pytest
+
+from fpgapool.client import errors
+from fpgapool.client import group
+from fpgapool.protocol import frames
+from fpgapool.protocol import groups
+from fpgapool.vocabulary import codes
+from tests.functional.groupdesk import harness
+
+
+@pytest.fixture
+def desk(tmp_path):
+    made = harness.DeskProcess(
+        tmp_path / "h", data_address="127.0.0.1", resume_grace_s=5.0
+    )
+    made.admit("c", "d", "e")
+    made.join(0, 1)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=[False, True], ids=["rings", "tls"])
+def tcp(request):
+    return request.param
+
+
+def test_results_are_those_of_the_tasks(desk, tcp):
+    with harness.open_group(desk, tcp=tcp) as opened:
+        assert opened.run(b"hello", timeout_s=30) == b"hello"
+        assert opened.run(b"") == b""
+        assert opened.run(b"params", params={"a": 1}) == b'{"a":1}'
+        pieces = [b"%d" % number for number in range(500)]
+        assert list(opened.map(pieces)) == pieces
+        futures = [opened.submit(piece) for piece in pieces]
+        assert [one.result(30) for one in futures] == pieces
+        assert opened.members == 2
+
+
+@pytest.mark.parametrize("size_bytes", [65_537, 1_000_001, 4 << 20])
+def test_long_tasks(desk, tcp, size_bytes):
+    data = numpy.random.default_rng(1).bytes(size_bytes)
+    with harness.open_group(desk, tcp=tcp) as opened:
+        futures = [opened.submit(data) for _ in range(6)]
+        assert all(one.result(60) == data for one in futures)
+
+
+def test_arrays_and_buffers(desk):
+    with harness.open_group(desk) as opened:
+        array = numpy.arange(12, dtype=numpy.int32).reshape(3, 4)
+        result = opened.run(array)
+        assert result.dtype == numpy.int32
+        assert result.tolist() == array.tolist()
+        result += 1
+        assert opened.run(array.T).tolist() == array.T.tolist()
+        assert opened.run(array[::2, ::3]).tolist() == [[0, 3], [8, 11]]
+        assert opened.run(numpy.zeros(0)).size == 0
+        assert opened.run(memoryview(b"abcdef")[::2]) == b"ace"
+        assert opened.run(bytearray(b"xyz")) == b"xyz"
+        with pytest.raises(errors.InvalidRequest) as caught:
+            opened.run("text")
+        assert caught.value.code == codes.INVALID_INPUT
+
+
+def test_many_threads(desk):
+    def work(number: int) -> bool:
+        data = b"%d " % number
+        return all(
+            opened.run(data * size) == data * size for size in range(60)
+        )
+
+    with (
+        harness.open_group(desk) as opened,
+        concurrent.futures.ThreadPoolExecutor(8) as pool,
+    ):
+        assert all(pool.map(work, range(8)))
+
+
+def test_a_short_task_passes_a_long_one_of_another_thread(desk):
+    with harness.open_group(desk) as opened:
+        started = threading.Event()
+
+        def long() -> bytes:
+            started.set()
+            return opened.run(b"sleep 1.5")
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            slow = pool.submit(long)
+            started.wait()
+            for _ in range(20):
+                assert opened.run(b"x", timeout_s=30) == b"x"
+            assert not slow.done()
+            assert slow.result(30) == b"sleep 1.5"
+
+
+def test_a_failed_task_fails_alone(desk, tcp):
+    with harness.open_group(desk, tcp=tcp) as opened:
+        with pytest.raises(errors.TaskFailed) as caught:
+            opened.run(b"fail")
+        assert caught.value.code == "CORE_FAILED"
+        assert opened.run(b"x") == b"x"
+
+
+def test_a_task_that_is_too_large_is_not_sent(desk):
+    with harness.open_group(desk) as opened:
+        with pytest.raises(errors.InvalidRequest) as caught:
+            opened.run(bytes((4 << 20) + 1))
+        assert caught.value.code == codes.TASK_TOO_LARGE
+        assert opened.run(b"x") == b"x"
+
+
+def test_a_time_limit(desk):
+    with harness.open_group(desk) as opened:
+        with pytest.raises(errors.OperationTimeout):
+            opened.run(b"sleep 0.5", timeout_s=0.05)
+        assert opened.run(b"x") == b"x"
+
+
+def test_a_lock(desk, tcp):
+    with (
+        harness.open_group(desk, tcp=tcp) as opened,
+        harness.open_group(desk, "d") as other,
+    ):
+        assert [opened.run(b"x"), other.run(b"x")] == [b"x", b"x"]
+        with opened.lock(timeout_s=30):
+            first = int(opened.run(b"count"))
+            waiting = [other.submit(b"x") for _ in range(20)]
+            assert [one.result(30) for one in waiting] == [b"x"] * 20
+            counts = [int(opened.run(b"count")) for _ in range(3)]
+            assert counts == [first + 1, first + 2, first + 3]
+            with pytest.raises(errors.TaskFailed) as caught, other.lock():
+                pass
+            assert caught.value.code == codes.LOCK_LIMIT
+            with pytest.raises(errors.InvalidRequest), opened.lock():
+                pass
+        # The desk may not have heard of the end yet.
+        assert harness.until(lambda: _count_in_lock(other), "lock") == b"1"
+
+
+def _count_in_lock(opened):
+    try:
+        with opened.lock(timeout_s=30):
+            return opened.run(b"count")
+    except errors.TaskFailed as error:
+        assert error.code == codes.LOCK_LIMIT
+        return None
+
+
+def test_a_member_that_dies_loses_no_result(desk, tcp):
+    with harness.open_group(desk, tcp=tcp) as opened:
+        futures = [opened.submit(b"sleep 0.3 %d" % n) for n in range(6)]
+        long = opened.submit(b"sleep 0.3 " + bytes(200_000))
+        harness.until(lambda: futures[0].done(), "result")
+        desk.kill_member(0)
+        assert [one.result(30) for one in futures] == [
+            b"sleep 0.3 %d" % number for number in range(6)
+        ]
+        assert len(long.result(30)) == 200_010
+
+
+def test_a_task_that_kills_members_fails(desk):
+    with harness.open_group(desk) as opened:
+        future = opened.submit(b"die")
+        for _ in range(3):
+            slot = next(
+                iter(
+                    harness.until(
+                        lambda: [
+                            slot
+                            for slot, member in desk.members.items()
+                            if member.poll() is not None
+                        ],
+                        "dead member",
+                    )
+                )
+            )
+            desk.start_member(slot)
+        with pytest.raises(errors.TaskFailed) as caught:
+            future.result(30)
+        assert caught.value.code == codes.WORKER_DIED
+        assert opened.run(b"x") == b"x"
+
+
+def test_revocation(desk, tcp):
+    with (
+        harness.open_group(desk, tcp=tcp) as opened,
+        harness.open_group(desk, "d") as other,
+    ):
+        assert opened.run(b"x") == b"x"
+        mine = [opened.submit(b"sleep 0.2") for _ in range(20)]
+        theirs = [other.submit(b"sleep 0.05 %d" % n) for n in range(20)]
+        harness.until(lambda: mine[0].done(), "result")
+        assert desk.agent.ask("revoke", client_ids=["c"])["ok"]
+        refused = [one.exception(30) for one in mine[4:]]
+        assert {error.code for error in refused} == {codes.ACCESS_REVOKED}
+        with pytest.raises(errors.TaskFailed) as caught:
+            opened.run(b"x")
+        assert caught.value.code == codes.ACCESS_REVOKED
+        assert [one.result(30) for one in theirs] == [
+            b"sleep 0.05 %d" % number for number in range(20)
+        ]
+    with harness.open_group(desk) as again:
+        with pytest.raises(errors.TaskFailed) as caught:
+            again.run(b"x", timeout_s=30)
+        assert caught.value.code == codes.ACCESS_REVOKED
+
+
+def test_a_desk_that_is_killed_loses_no_result(desk, tcp):
+    with harness.open_group(desk, tcp=tcp) as opened:
+        futures = [opened.submit(b"sleep 0.05 %d" % n) for n in range(20)]
+        harness.until(lambda: futures[0].done(), "result")
+        desk.restart()
+        for slot in (0, 1):
+            desk.kill_member(slot)
+        desk.admit()
+        desk.join(0, 1)
+        opened._door.members_list = groups.MemberList(2, (desk.host(tcp=tcp),))
+        assert [one.result(30) for one in futures] == [
+            b"sleep 0.05 %d" % number for number in range(20)
+        ]
+
+
+def test_resizing_loses_no_result(desk):
+    with harness.open_group(desk) as opened:
+        futures = [opened.submit(b"sleep 0.02 %d" % n) for n in range(100)]
+        generation = 1
+        for _ in range(5):
+            desk.want(1)
+            desk.await_states({1: "joined"})
+            desk.members.pop(0).wait()
+            generation += 1
+            reply = desk.agent.ask(
+                "members",
+                members=[
+                    {"device": "board0", "slot": 1, "generation": 1},
+                    {
+                        "device": "board0",
+                        "slot": 0,
+                        "generation": generation,
+                    },
+                ],
+            )
+            assert reply["ok"]
+            desk.start_member(0, generation)
+            desk.await_states({0: "joined", 1: "joined"})
+        assert [one.result(30) for one in futures] == [
+            b"sleep 0.02 %d" % number for number in range(100)
+        ]
+        told = [(event["slot"], event["state"]) for event in desk.agent.events]
+        assert told.count((0, "left")) == 5
+        assert (0, "lost") not in told
+
+
+def test_two_hosts_share_the_tasks(desk, tmp_path):
+    second = harness.DeskProcess(tmp_path / "i", slots=1)
+    try:
+        second.admit("c")
+        second.join(0)
+        door = harness.GivenDoor(
+            desk.host("h"), second.host("i"), h=desk, i=second
+        )
+        with group.group_open("c", door=door) as opened:
+            assert opened.run(b"x") == b"x"
+            harness.until(
+                lambda: all(
+                    link.wire is not None for link in opened._links.values()
+                ),
+                "both desks",
+            )
+            futures = [opened.submit(b"sleep 0.05") for _ in range(60)]
+            sent = [len(link.unanswered) for link in opened._links.values()]
+            # By the number of members, 2 and 1.
+            assert sent[0] >= 1.5 * sent[1]
+            second.process.kill()
+            assert {one.result(30) for one in futures} == {b"sleep 0.05"}
+    finally:
+        second.close()
+
+
+def test_counts_of_a_period(desk):
+    with harness.open_group(desk) as opened:
+        for _ in range(5):
+            opened.run(b"x")
+        counts = desk.agent.ask("counts")
+        assert counts["more"] is False
+        mine = counts["clients"]["c"]
+        assert (mine["arrived"], mine["ended"]) == (5, 5)
+        assert mine["busy_s"] == pytest.approx(0.005)
+        assert (mine["waiting"], mine["running"]) == (0, 0)
+        assert desk.agent.ask("counts")["clients"]["c"]["ended"] == 0
+
+
+def test_an_agent_that_comes_back_finds_the_desk_at_work(desk):
+    with harness.open_group(desk) as opened:
+        futures = [opened.submit(b"sleep 0.05") for _ in range(20)]
+        desk.agent.close()
+        desk.agent = harness.Agent(desk.path["control"])
+        assert desk.states() == {0: "joined", 1: "joined"}
+        assert all(one.result(30) for one in futures)
+
+
+def test_wrong_requests_of_an_agent_change_nothing(desk):
+    for request, code in (
+        ({"operation": "nonsense"}, codes.UNKNOWN_OPERATION),
+        ({"operation": "members", "members": 5}, codes.PROTOCOL_ERROR),
+        (
+            {
+                "operation": "members",
+                "members": [{"device": "board7", "slot": 0, "generation": 1}],
+            },
+            codes.SLOT_NOT_FOUND,
+        ),
+        ({"operation": "admit", "clients": [{}]}, codes.PROTOCOL_ERROR),
+        ({"operation": "revoke", "client_ids": [1]}, codes.PROTOCOL_ERROR),
+    ):
+        reply = desk.agent.ask(**request)
+        assert reply["error"]["code"] == code
+    assert desk.states() == {0: "joined", 1: "joined"}
+
+
+@pytest.mark.parametrize(
+    ("members", "code"),
+    [
+        ({"secret": "6" * 64}, codes.UNAUTHORIZED),
+        ({"client_id": "x"}, codes.UNAUTHORIZED),
+        ({"group_id": "group-2"}, codes.UNAUTHORIZED),
+        ({"transport": "stream"}, codes.PROTOCOL_ERROR),
+        ({"window_tasks": 0}, codes.PROTOCOL_ERROR),
+        ({"features": []}, codes.PROTOCOL_ERROR),
+    ],
+)
+def test_clients_that_are_refused(desk, members, code):
+    hello = groups.Hello(
+        harness.GROUP, "c", harness.SECRET, groups.SHM, 10
+    ).document()
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(harness.TIMEOUT_S)
+        sock.connect(desk.path["data"])
+        sock.sendall(
+            frames.encode_frame(
+                frames.FrameHeader(frames.HELLO), {**hello, **members}
+            )
+        )
+        answer = b""
+        while piece := sock.recv(65536):
+            answer += piece
+    assert frames.decode_json(answer[32:])["code"] == code
+
+
+def test_a_second_desk_of_a_group_ends(desk):
+    other = harness._python(*desk.process.args[1:-1], desk.process.args[-1])
+    assert other.wait(harness.TIMEOUT_S) == 3
