@@ -118,7 +118,7 @@ def connect(
     )
 
     waiting = waiters.Waiters(
-        lambda revisions: backends.leader.changed_sessions(revisions),
+        lambda session_ids: backends.leader.revisions(session_ids),
         max_waiters=threads.most_that_wait(
             options.max_waiters, server_threads
         ),

@@ -16,12 +16,11 @@ from typing import TypeVar
 
 from fpgapool.api import crowd
 from fpgapool.api import errors
-from fpgapool.api import inventory as inventories
+from fpgapool.api import inventory
 from fpgapool.api import leader as leaders
 from fpgapool.api import metrics
 from fpgapool.api import microversion
 from fpgapool.api import policy
-from fpgapool.api import recorded
 from fpgapool.api import remembered
 from fpgapool.api import trail as trails
 from fpgapool.api import vendordata as vendordatas
@@ -33,6 +32,7 @@ from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores as upkeep
 from fpgapool.common import context
 from fpgapool.db import api as db_api
+from fpgapool.db import inventory as inventories
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
@@ -48,7 +48,7 @@ _DATABASE = "database"
 class Origin:
     """The source of an answer.
 
-    :ivar recorded: True: the database, because no conductor answered.
+    :ivar recorded: True: the database alone, because no conductor answered.
     """
 
     recorded: bool = False
@@ -147,17 +147,32 @@ class Backends:
             "inventory", lambda: inventories.Inventory.load(self.database)
         )
         remember("library", lambda: libraries.Library.load(self.database))
-        stand_in = recorded.Recorded(
-            self.database, self.inventory.get, self.default_limits
-        )
-        leader = leaders.Leader(self.reader, stand_in, self.database)
+        leader = leaders.Leader(self.reader, self.database)
         object.__setattr__(self, "leader", leader)
+        remember("snapshot", self._snapshot)
 
-        def snapshot() -> tuple[dict[str, Any], bool]:
-            found, is_recorded = leader.ask(lambda one: one.pool_snapshot())
-            return inventories.snapshot(found), is_recorded
+    def pool_now(self) -> tuple[dict[str, Any], bool]:
+        """Return the figures about the pool that its hardware's rows lack.
 
-        remember("snapshot", snapshot)
+        :returns: see
+            :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_now`; and
+            whether they are those of the database alone.
+        """
+        now, answers = self.leader.ask(lambda leader: leader.pool_now())
+        if now is None:
+            now = inventory.figures(self.database, self.inventory.get())
+        return now, not answers
+
+    def _snapshot(self) -> tuple[dict[str, Any], bool]:
+        now, is_recorded = self.pool_now()
+        shapes = {
+            profile.name: profile.shapes
+            for profile in self.library.get().profiles.values()
+        }
+        found = inventory.snapshot(
+            self.inventory.get(), shapes, now, time.time()
+        )
+        return found, is_recorded
 
     def close(self) -> None:
         """Stop the thread, and close connections to the database."""
@@ -204,12 +219,16 @@ class Call:
             )
         return project_id
 
-    def ask(self, question: Callable[[leaders.Source], _T]) -> _T:
-        """Ask the conductor, or the database if that does not answer.
+    def ask(
+        self, question: Callable[[conductor_rpcapi.ConductorAPI], _T]
+    ) -> _T | None:
+        """Ask the leading conductor what the database does not have.
 
-        :param question: gets the source to ask.
+        :param question: gets the conductor.
+        :returns: the answer; None if it does not answer.
         """
-        answer, self.origin.recorded = self.backends.leader.ask(question)
+        answer, answers = self.backends.leader.ask(question)
+        self.origin.recorded = not answers
         return answer
 
     def may(self, rule: str, project_id: str | None = None) -> bool:

@@ -1,30 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ask the leading conductor, or read the database if it does not answer."""
+"""Ask the leading conductor what the database does not have."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 from typing import TypeVar
 
 import oslo_messaging as messaging
 from oslo_log import log as logging
 
-from fpgapool import objects
-from fpgapool.api import recorded
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-
-#: Both answer the same questions.
-Source = conductor_rpcapi.ConductorAPI | recorded.Recorded
 
 
 class _Silence(NamedTuple):
@@ -39,78 +35,71 @@ class _Silence(NamedTuple):
 class Leader:
     """Answers questions that change nothing.
 
-    If the conductor does not answer one question, the database answers the
-    next ones at once, until the lease shows that a conductor leads.
-    Thread-safe.
+    If the conductor does not answer one question, it is not asked the next
+    ones, until the lease shows that a conductor leads. Thread-safe.
 
-    :param conductor: is asked first; with a short timeout.
-    :param stand_in: is asked if that does not answer.
+    :param conductor: is asked; with a short timeout.
     :param database: holds the lease.
     """
 
     def __init__(
         self,
         conductor: conductor_rpcapi.ConductorAPI,
-        stand_in: recorded.Recorded,
         database: db_api.Database,
     ) -> None:
         self._conductor = conductor
-        self._stand_in = stand_in
         self._database = database
         self._lock = threading.Lock()
         self._silence: _Silence | None = None
 
-    def ask(self, question: Callable[[Source], _T]) -> tuple[_T, bool]:
+    def ask(
+        self, question: Callable[[conductor_rpcapi.ConductorAPI], _T]
+    ) -> tuple[_T | None, bool]:
         """Ask a question.
 
-        :param question: gets the source to ask.
-        :returns: the answer, and whether it is only the recorded one.
+        :param question: gets the conductor.
+        :returns: the answer, and whether there is one.
         :raises: the conductor's errors, DatabaseError.
         """
-        if self._may_answer():
-            try:
-                answer = question(self._conductor)
-            except messaging.RemoteError:
-                raise
-            except exception.Overloaded:
-                # It still leads.
-                return question(self._stand_in), True
-            except (
-                messaging.MessagingException,
-                exception.NotLeader,
-            ) as error:
-                LOG.warning("No conductor answers: %s", error)
-                self._note_silence()
-            else:
-                with self._lock:
-                    self._silence = None
-                return answer, False
-        return question(self._stand_in), True
+        if not self._may_answer():
+            return None, False
+        try:
+            answer = question(self._conductor)
+        except messaging.RemoteError:
+            raise
+        except exception.Overloaded:
+            # It still leads.
+            return None, False
+        except (
+            messaging.MessagingException,
+            exception.NotLeader,
+        ) as error:
+            LOG.warning("No conductor answers: %s", error)
+            self._note_silence()
+            return None, False
+        with self._lock:
+            self._silence = None
+        return answer, True
 
-    def changed_sessions(
-        self, revisions: Mapping[str, int]
-    ) -> tuple[list[objects.SessionView], list[str]]:
-        """Return the changed sessions, for waiting requests.
+    def revisions(self, session_ids: Iterable[str]) -> dict[str, int]:
+        """Return the revisions of sessions, as clients learn them now.
 
-        :param revisions: the known ones, by session.
-        :returns: the changed sessions, and those to read again: each waiting
-            request reads recorded sessions itself, so that its answer names
-            the source.
+        Sessions that do not exist are left out.
         """
-        (views, unknown), is_recorded = self.ask(
-            lambda source: source.changed_sessions(revisions)
-        )
-        if is_recorded:
-            return [], [*unknown, *(view.session_id for view in views)]
-        return views, unknown
+        found = self._database.session_revisions(session_ids)
+        with self._lock:
+            silence = self._silence
+        if silence is None or self._new_lease(silence):
+            return {name: revision for name, (_, revision) in found.items()}
+        return {name: without_secret(*one) for name, one in found.items()}
 
     def _may_answer(self) -> bool:
         with self._lock:
             silence = self._silence
         if silence is None:
             return True
-        lease = self._database.read_lease()
-        if lease is None or not lease.holder or lease == silence.lease:
+        lease = self._new_lease(silence)
+        if lease is None:
             return False
         # One question is enough to find out.
         with self._lock:
@@ -119,7 +108,25 @@ class Leader:
                 self._silence = _Silence(lease)
         return is_first
 
+    def _new_lease(self, silence: _Silence) -> db_api.Lease | None:
+        """Return the lease that shows that a conductor leads again, if any."""
+        lease = self._database.read_lease()
+        if lease is None or not lease.holder or lease == silence.lease:
+            return None
+        return lease
+
     def _note_silence(self) -> None:
         silence = _Silence(self._database.read_lease())
         with self._lock:
             self._silence = silence
+
+
+def without_secret(state: str, revision: int) -> int:
+    """Return the revision of a session whose secret no leader tells.
+
+    A READY session without its secret gets an older revision than with it: a
+    client that waits for a later one then gets it from the next leader.
+
+    :param revision: of its row.
+    """
+    return max(revision - (state == states.READY), 0)

@@ -8,12 +8,12 @@ import collections
 import dataclasses
 import threading
 from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Mapping
 
-import oslo_messaging as messaging
 from oslo_log import log as logging
 
-from fpgapool import objects
 from fpgapool.common import exception
 
 LOG = logging.getLogger(__name__)
@@ -22,10 +22,8 @@ LOG = logging.getLogger(__name__)
 # comes soon.
 _FIRST_INTERVAL_S = 0.01
 
-#: As :meth:`fpgapool.rpcapi.conductor.ConductorAPI.changed_sessions`.
-Question = Callable[
-    [Mapping[str, int]], tuple[list[objects.SessionView], list[str]]
-]
+#: Returns the revisions of those sessions that exist.
+Question = Callable[[Iterable[str]], Mapping[str, int]]
 
 
 class TooManyWaiters(Exception):
@@ -39,7 +37,7 @@ class _Waiter:
     done: threading.Event
     place: int
     project_id: str
-    view: objects.SessionView | None = None
+    changed: bool = False
     failure: Exception | None = None
 
 
@@ -49,7 +47,7 @@ class Waiters:
     The thread that asks exists only while requests wait. A web server may
     therefore fork after this was made.
 
-    :param ask: which sessions have another revision than the known one.
+    :param ask: returns the present revisions of sessions.
     :param max_waiters: how many may wait at the same time.
     :param interval_s: between questions, some time after the last request has
         begun to wait.
@@ -76,17 +74,17 @@ class Waiters:
         *,
         place: int = 0,
         project_id: str = "",
-    ) -> objects.SessionView | None:
-        """Return a session when it has another revision.
+    ) -> bool:
+        """Wait until a session has a later revision.
 
         :param session_id: the session.
         :param revision: the known one.
         :param limit_s: how long to wait.
-        :param place: how many sessions come before it. Requests for sessions
-            far back make room for those about to be served.
+        :param place: requests for sessions with a higher one make room for
+            others.
         :param project_id: the request's project. The project with the most
             waiting requests makes room for others.
-        :returns: None if it has not changed in time, is gone, or had to make
+        :returns: False if it has not changed in time, is gone, or had to make
             room.
         :raises TooManyWaiters: if enough others wait that come before it, or
             whose projects have no more than its own.
@@ -103,7 +101,7 @@ class Waiters:
                 self._waiters.pop(waiter, None)
         if waiter.failure is not None:
             raise waiter.failure
-        return waiter.view
+        return waiter.changed
 
     @property
     def count(self) -> int:
@@ -162,35 +160,28 @@ class Waiters:
                 self._pause_s = min(2 * pause_s, self._interval_s)
             self._closing.wait(pause_s)
 
-    def _known(self) -> dict[str, int]:
-        """Return the oldest known revision of each session.
+    def _known(self) -> frozenset[str]:
+        """Return the sessions that requests wait for.
 
         Without any, the thread ends.
         """
-        known: dict[str, int] = {}
         with self._lock:
-            for waiter in self._waiters:
-                revision = known.get(waiter.session_id, waiter.revision)
-                known[waiter.session_id] = min(revision, waiter.revision)
-            if not known or self._closing.is_set():
+            if self._closing.is_set() or not self._waiters:
                 self._thread = None
-                return {}
-        return known
+                return frozenset()
+            return frozenset(one.session_id for one in self._waiters)
 
-    def _ask_for(self, known: Mapping[str, int]) -> None:
+    def _ask_for(self, known: Collection[str]) -> None:
         try:
-            changed, unknown = self._ask(known)
-        except (
-            messaging.MessagingException,
-            exception.FpgapoolException,
-        ) as error:
+            revisions = self._ask(known)
+        except exception.FpgapoolException as error:
             LOG.warning("Waiting requests end with an error: %s", error)
             self._fail(error)
         except Exception as error:
             LOG.exception("Waiting requests end with an error")
             self._fail(error)
         else:
-            self._tell({view.session_id: view for view in changed}, unknown)
+            self._tell(known, revisions)
 
     def _fail(self, error: Exception) -> None:
         with self._lock:
@@ -199,14 +190,13 @@ class Waiters:
                 waiter.done.set()
 
     def _tell(
-        self, changed: Mapping[str, objects.SessionView], unknown: list[str]
+        self, known: Collection[str], revisions: Mapping[str, int]
     ) -> None:
-        gone = set(unknown)
         with self._lock:
             for waiter in self._waiters:
-                view = changed.get(waiter.session_id)
-                if view is not None and view.revision != waiter.revision:
-                    waiter.view = view
+                name = waiter.session_id
+                if revisions.get(name, -1) > waiter.revision:
+                    waiter.changed = True
                     waiter.done.set()
-                elif waiter.session_id in gone:
+                elif name in known and name not in revisions:
                     waiter.done.set()

@@ -34,11 +34,13 @@ from fpgapool.conductor.decisions import quotas
 from fpgapool.conductor.decisions import reservations
 from fpgapool.conductor.runtime import pump
 from fpgapool.db import api as db_api
+from fpgapool.db import inventory
 from fpgapool.objects import bitstream
 from fpgapool.objects import finding as findings
 from fpgapool.objects import group
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
@@ -240,16 +242,13 @@ class ConductorManager(rpc.Endpoint):
                     wish.future.cancel()
 
     @messaging.expected_exceptions(exception.FpgapoolException)
-    def session_secret(
-        self, ctxt: Any, session_id: Any, project_id: Any, generation: Any
-    ) -> str:
-        """Return a READY session's secret to a service of its project."""
+    def session_now(
+        self, ctxt: Any, session_id: Any, project_id: Any
+    ) -> dict[str, Any] | None:
+        """Return how a session stands, with its secret for its project."""
         checks.require(str, session_id=session_id, project_id=project_id)
-        checks.require(int, generation=generation)
-        secret: str = self._ask(
-            lambda asked: asked.secret(session_id, project_id, generation)
-        )
-        return secret
+        view = self._ask(lambda asked: asked.session(session_id, project_id))
+        return view and view.to_primitive()
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def changed_sessions(
@@ -411,16 +410,21 @@ class ConductorManager(rpc.Endpoint):
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def pool_summary(self, ctxt: Any) -> dict[str, Any]:
-        """Return figures about the pool."""
-        summary: dict[str, Any] = self._ask(lambda asked: asked.summary())
-        return summary
+        """Return figures about the pool, and its hardware from the rows."""
+        now = self._ask(lambda asked: asked.now())
+        pool = inventory.Inventory.load(self._database)
+        return {
+            "strategy": now["strategy"],
+            "waiting": now["sessions"].get(states.QUEUED, 0),
+            "sessions": now["sessions"],
+            "hosts": pool.summary(frozenset(now["unusable_slots"])),
+        }
 
     @messaging.expected_exceptions(exception.FpgapoolException)
-    def pool_snapshot(self, ctxt: Any) -> dict[str, Any]:
-        """Return the state of the pool for placement."""
-        now = time.time()
+    def pool_now(self, ctxt: Any) -> dict[str, Any]:
+        """Return the figures about the pool that no row has."""
         found: dict[str, Any] = self._ask(
-            lambda asked: asked.snapshot(now), durable=False
+            lambda asked: asked.now(), durable=False
         )
         return found
 
@@ -482,24 +486,16 @@ class ConductorManager(rpc.Endpoint):
     def get_quota(
         self, ctxt: Any, project_id: Any = None
     ) -> dict[str, dict[str, Any]]:
-        """Return the limits and usage of a project, or the default limits."""
-        if project_id is None:
-            default = self._ask(lambda asked: asked.pool.quotas.default)
-            return quotas.document(default)
-        checks.check_project(project_id)
-        quota, used = self._ask(
-            lambda asked: (
-                asked.pool.quotas.of(project_id),
-                asked.in_use(project_id),
-            )
+        """Return the limits in force of a project, or the default ones."""
+        if project_id is not None:
+            checks.check_project(project_id)
+        return quotas.document(
+            self._ask(lambda asked: asked.pool.quotas.of(project_id))
         )
-        return quotas.document(quota, used)
 
     @messaging.expected_exceptions(exception.FpgapoolException)
-    def set_quota(
-        self, ctxt: Any, project_id: Any, limits: Any
-    ) -> dict[str, dict[str, Any]]:
-        """Set a project's limits, and return its quota after that."""
+    def set_quota(self, ctxt: Any, project_id: Any, limits: Any) -> None:
+        """Set a project's limits; answers when that is durable."""
         checks.check_project(project_id)
         try:
             checked = quotas.check_limits(limits)
@@ -510,7 +506,7 @@ class ConductorManager(rpc.Endpoint):
         with self._place():
             self._offer(inputs.SetQuota(project_id, checked))
             # The answer comes when its rows are on the disk.
-            return self.get_quota(ctxt, project_id)
+            self._ask(lambda asked: None)
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def audit(self, ctxt: Any) -> list[dict[str, Any]]:

@@ -375,6 +375,19 @@ class Database:
         """
         return self._fetch(sessions_sql.counts(project_id), SessionCount)
 
+    def session_revisions(
+        self, session_ids: Iterable[str]
+    ) -> dict[str, tuple[str, int]]:
+        """Return the state and revision of the sessions that exist."""
+        with self._transaction() as connection:
+            return sessions_sql.revisions(connection, sorted(set(session_ids)))
+
+    def count_slots(self, project_id: str) -> int:
+        """Count the slots that sessions of a project have."""
+        with self._transaction() as connection:
+            query = sessions_sql.slots_of(project_id)
+            return int(connection.execute(query).scalar_one())
+
     def holdings(self, deleted_before: float) -> Holdings:
         """Return the live sessions and the assignments.
 

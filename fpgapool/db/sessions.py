@@ -115,6 +115,30 @@ def _place_of(
     return found
 
 
+def revisions(
+    connection: sa.Connection, session_ids: Sequence[str]
+) -> dict[str, tuple[str, int]]:
+    """Return the state and revision of sessions that exist."""
+    query = sa.select(_COLUMNS.session_id, _COLUMNS.state, _COLUMNS.revision)
+    return {
+        name: (state, revision)
+        for ids in rows.batches(session_ids)
+        for name, state, revision in connection.execute(
+            query.where(_COLUMNS.session_id.in_(ids))
+        )
+    }
+
+
+def slots_of(project_id: str) -> sa.Select[Any]:
+    """Return the query that counts the slots that a project has."""
+    return (
+        sa.select(sa.func.count())
+        .select_from(models.assignments)
+        .join(models.sessions, models.assignments.c.job_id == _COLUMNS.id)
+        .where(_COLUMNS.project_id == project_id)
+    )
+
+
 def counts(project_id: str | None) -> sa.Select[Any]:
     """Return the query that counts live sessions of each kind."""
     kind = (

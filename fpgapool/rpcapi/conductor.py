@@ -203,24 +203,22 @@ class ConductorAPI:
         views, _unknown = self.changed_sessions(dict.fromkeys(session_ids, -1))
         return views
 
-    def session_secret(
-        self, session_id: str, project_id: str, generation: int
-    ) -> str:
-        """Return the secret for the client of a READY session (call).
+    def session_now(
+        self, session_id: str, project_id: str = ""
+    ) -> objects.SessionView | None:
+        """Return how a session stands, with what only the leader knows (call).
 
-        It is for services that speak for the project; a front door gets the
-        secret with the news of the sessions that were opened there.
-
-        :param project_id: that has the session.
-        :param generation: of the assignment that the secret is for.
-        :returns: empty if there is none, or none yet.
+        :param project_id: of the client that may connect: if the session is
+            that project's and READY, it comes with its secret, unless that is
+            still on its way. A front door gets the secret with the news of
+            the sessions that were opened there.
+        :returns: None if the leader does not know it; if it exists, it has
+            ended.
         """
-        return self._ask(
-            "session_secret",
-            session_id=session_id,
-            project_id=project_id,
-            generation=generation,
+        view = self._ask(
+            "session_now", session_id=session_id, project_id=project_id
         )
+        return view and objects.SessionView.from_primitive(view)
 
     def changed_sessions(
         self, revisions: Mapping[str, int], *, host_uuid: str = ""
@@ -268,26 +266,23 @@ class ConductorAPI:
     def get_quota(
         self, project_id: str | None = None
     ) -> dict[str, dict[str, Any]]:
-        """Return a project's limits and usage (call).
+        """Return a project's limits in force (call).
 
         :param project_id: None: the limits of projects that have none of
-            their own; the usage then has no meaning.
-        :returns: by resource, with ``limit``, ``source`` and ``in_use``.
+            their own.
+        :returns: by resource, with ``limit`` and ``source``.
         """
         return self._ask("get_quota", project_id=project_id)
 
     def set_quota(
         self, project_id: str, limits: Mapping[str, int | None]
-    ) -> dict[str, dict[str, Any]]:
-        """Set a project's limits (call).
+    ) -> None:
+        """Set a project's limits (call); returns when that is durable.
 
         :param limits: by resource; resources that are not named keep theirs,
             and None restores the default.
-        :returns: as :meth:`get_quota`.
         """
-        return self._call(
-            "set_quota", project_id=project_id, limits=dict(limits)
-        )
+        self._call("set_quota", project_id=project_id, limits=dict(limits))
 
     def change_bitstream(self, change: bitstream.BitstreamChange) -> None:
         """Change the library (call); returns when that is durable.
@@ -338,18 +333,22 @@ class ConductorAPI:
         self._call("revoke_instance_token", instance_id=instance_id)
 
     def pool_summary(self) -> dict[str, Any]:
-        """Return figures about the pool (call)."""
+        """Return figures about the pool, and its hardware (call).
+
+        For callers that cannot read the database.
+        """
         return self._ask("pool_summary")
 
-    def pool_snapshot(self) -> dict[str, Any]:
-        """Return the state of the pool for placement (call).
+    def pool_now(self) -> dict[str, Any]:
+        """Return the figures about the pool that no row has (call).
 
-        :returns: ``generated_at`` in seconds of the wall clock; ``hosts``,
-            by UUID, with their usable free slots by shape; ``queued``, by
-            accelerator; ``accelerators``, with their shapes, of which none
-            means all.
+        :returns: the name of the ``strategy``; the numbers of ``sessions`` by
+            state, also of those that ended lately, and of ``queued`` ones by
+            accelerator; ``unusable_slots``, by the ids of their rows; and
+            ``hosts``, by UUID, with ``nic_load``, ``queued``,
+            ``last_report_at`` and ``link_message``.
         """
-        return self._ask("pool_snapshot")
+        return self._ask("pool_now")
 
     def audit(self) -> list[finding.Finding]:
         """Return the present inconsistencies of the pool (call).

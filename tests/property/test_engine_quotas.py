@@ -40,7 +40,7 @@ class Limited(stateful.RuleBasedStateMachine):
     projects = st.sampled_from(PROJECTS)
 
     def _use(self) -> dict[str, dict[str, int]]:
-        return {name: self.pool.ask.in_use(name) for name in PROJECTS}
+        return {name: self.pool.in_use(name) for name in PROJECTS}
 
     def _limit(self, project: str, resource: str) -> float:
         limit = self.own[project].get(resource, self.default.limit(resource))
@@ -70,7 +70,7 @@ class Limited(stateful.RuleBasedStateMachine):
     @stateful.rule(project=projects, count=st.integers(1, 3))
     def open_at_once(self, project: str, count: int) -> None:
         """They come together, and are decided one after the other."""
-        before = self.pool.ask.in_use(project)
+        before = self.pool.in_use(project)
         batch = []
         for _ in range(count):
             self.pool.requests += 1

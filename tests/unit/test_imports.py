@@ -32,7 +32,8 @@ objects: vocabulary # payloads, for both ends of a call
 common: conf protocol version vocabulary # set-up that services share
 clients: conf common version # other services of OpenStack
 rpcapi: objects common version # what can be asked by RPC
-db: common version vocabulary # rows; knows no decisions
+db: common core.health objects version vocabulary # rows, and the pool as
+    # they show it; knows no decisions
 drivers: core.fairness accelerators objects.declaration vocabulary # boards
 bitstreams: objects db conf common clients version vocabulary # the library
 conductor.decisions: bitstreams.library clients.nova common conductor.counts

@@ -11,6 +11,7 @@ from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import inventory
 from fpgapool.api import paging
+from fpgapool.db import inventory as inventories
 from fpgapool.policies import sessions as policies
 from fpgapool.vocabulary import codes
 
@@ -71,7 +72,7 @@ def _documents(call: calls.Call) -> list[dict[str, Any]]:
 
 
 def _document(
-    call: calls.Call, pool: inventory.Inventory, device: inventory.Device
+    call: calls.Call, pool: inventories.Inventory, device: inventories.Device
 ) -> dict[str, Any]:
     record, host = device.record, device.host
     return {

@@ -51,7 +51,7 @@ def index(call: calls.Call) -> calls.Answer:
 
 def show(call: calls.Call) -> calls.Answer:
     """Show a group."""
-    return _answer(call, _find(call))
+    return _answer(call, _now(call, _find(call)))
 
 
 def create(call: calls.Call) -> calls.Answer:
@@ -109,7 +109,7 @@ def delete_goal(call: calls.Call) -> calls.Answer:
 
 def index_clients(call: calls.Call) -> calls.Answer:
     """List the clients of a group that the caller may see."""
-    view = _find(call)
+    view = _now(call, _find(call))
     members = [
         _client(call, record, view)
         for record in call.backends.database.group_clients(
@@ -144,8 +144,9 @@ def attach(call: calls.Call) -> calls.Answer:
         ),
     )
     record = _find_client(call, view, client_id)
+    document = _client(call, record, _now(call, view))
     return calls.Answer(
-        document={"client": {**_client(call, record, view), "secret": secret}},
+        document={"client": {**document, "secret": secret}},
         status=202,
         headers=_later(call),
     )
@@ -172,26 +173,30 @@ def revoke(call: calls.Call) -> calls.Answer:
 
 
 def _find(call: calls.Call) -> objects.GroupView:
-    """Return the group of the path.
+    """Return the group of the path, as its row has it.
 
     :raises ApiError: if there is none that the caller may see.
     """
     wanted = call.path["group_id"]
-    for view in call.ask(
-        lambda source: source.get_groups([wanted[:64].lower()])
-    ):
-        if description.is_open_to(view, call.caller.project_id) or call.may(
+    for record in call.backends.database.groups(wanted[:64].lower()):
+        if description.is_open_to(record, call.caller.project_id) or call.may(
             policies.ALL_PROJECTS
         ):
-            return view
+            return objects.GroupView.of(record)
     raise errors.ApiError(
         codes.GROUP_NOT_FOUND, f"there is no group {wanted!r:.80}"
     )
 
 
+def _now(call: calls.Call, view: objects.GroupView) -> objects.GroupView:
+    """Return a group with what only the leader knows, if it answers."""
+    told = call.ask(lambda leader: leader.get_groups([view.group_id]))
+    return told[0] if told else view
+
+
 def _reread(call: calls.Call, group_id: str) -> objects.GroupView:
-    for view in call.ask(lambda source: source.get_groups([group_id])):
-        return view
+    for record in call.backends.database.groups(group_id):
+        return _now(call, objects.GroupView.of(record))
     raise errors.ApiError(
         codes.GROUP_NOT_FOUND, "the group has just been deleted"
     )

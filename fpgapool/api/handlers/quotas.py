@@ -13,6 +13,12 @@ from fpgapool.api import microversion
 from fpgapool.api.schemas import quotas as schemas
 from fpgapool.policies import quotas as policies
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import group
+from fpgapool.vocabulary import states
+
+_FROM_KEYSTONE = "keystone"
+_FROM_PROJECT = "project"
+_FROM_DEFAULT = "default"
 
 
 def show_own(call: calls.Call) -> calls.Answer:
@@ -22,10 +28,7 @@ def show_own(call: calls.Call) -> calls.Answer:
 
 def show_defaults(call: calls.Call) -> calls.Answer:
     """Show the limits of projects without limits of their own."""
-    told = call.ask(lambda source: source.get_quota())
-    return calls.Answer(
-        document={"quota": _resources(call, told, ("limit", "source"))}
-    )
+    return calls.Answer(document={"quota": _limits(call, None)})
 
 
 def show(call: calls.Call) -> calls.Answer:
@@ -54,7 +57,8 @@ def update(call: calls.Call) -> calls.Answer:
         resource: None if limit is None else int(limit)
         for resource, limit in call.body["quota"].items()
     }
-    return _answer(call, project_id, _set(call, project_id, limits))
+    _set(call, project_id, limits)
+    return _shown(call, project_id)
 
 
 def delete(call: calls.Call) -> calls.Answer:
@@ -67,32 +71,34 @@ def delete(call: calls.Call) -> calls.Answer:
 
 def _set(
     call: calls.Call, project_id: str, limits: Mapping[str, int | None]
-) -> Mapping[str, Mapping[str, Any]]:
-    known = {
-        one.resource: one.hard_limit
-        for one in call.backends.database.quotas(project_id)
-    }
+) -> None:
+    known = _own(call, project_id)
     # None: the default applies.
     call.trail.before = {name: known.get(name) for name in limits}
-    told: Mapping[str, Mapping[str, Any]] = call.backends.conductor.set_quota(
-        project_id, limits
-    )
-    return told
+    call.backends.conductor.set_quota(project_id, limits)
+
+
+def _own(call: calls.Call, project_id: str | None) -> dict[str, int]:
+    """Return the limits that were set for a project."""
+    if project_id is None:
+        return {}
+    return {
+        row.resource: row.hard_limit
+        for row in call.backends.database.quotas(project_id)
+        if row.hard_limit is not None
+    }
 
 
 def _shown(call: calls.Call, project_id: str) -> calls.Answer:
-    told = call.ask(lambda source: source.get_quota(project_id))
-    return _answer(call, project_id, told)
-
-
-def _answer(
-    call: calls.Call, project_id: str, told: Mapping[str, Mapping[str, Any]]
-) -> calls.Answer:
+    used = _in_use(call, project_id)
     return calls.Answer(
         document={
             "quota": {
                 "project_id": project_id,
-                **_resources(call, told, ("limit", "in_use", "source")),
+                **{
+                    resource: {**limit, "in_use": used[resource]}
+                    for resource, limit in _limits(call, project_id).items()
+                },
                 "links": calls.self_link(call.url("quotas", project_id)),
             }
         }
@@ -104,14 +110,49 @@ def _is_known(call: calls.Call, resource: str) -> bool:
     return schemas.SINCE.get(resource, microversion.OLDEST) <= call.version
 
 
-def _resources(
-    call: calls.Call,
-    told: Mapping[str, Mapping[str, Any]],
-    members: tuple[str, ...],
+def _limits(
+    call: calls.Call, project_id: str | None
 ) -> dict[str, dict[str, Any]]:
-    # An older or newer conductor may know other resources.
+    """Return the limits in force, by resource."""
+    resources = [name for name in schemas.RESOURCES if _is_known(call, name)]
+    defaults = call.backends.default_limits
+    if defaults is None:
+        # The leader has them from Keystone.
+        told = call.ask(lambda leader: leader.get_quota(project_id)) or {}
+        unknown = {"limit": None, "source": _FROM_KEYSTONE}
+        return {name: told.get(name, unknown) for name in resources}
+    own = _own(call, project_id)
     return {
-        resource: {name: told[resource][name] for name in members}
-        for resource in schemas.RESOURCES
-        if resource in told and _is_known(call, resource)
+        resource: {
+            "limit": own.get(resource, defaults[resource]),
+            "source": _FROM_PROJECT if resource in own else _FROM_DEFAULT,
+        }
+        for resource in resources
+    }
+
+
+def _in_use(call: calls.Call, project_id: str) -> dict[str, int]:
+    """Return the usage of each limited resource by a project."""
+    database = call.backends.database
+    groups = [
+        one for one in database.groups() if one.project_id == project_id
+    ]
+    queued = [
+        one
+        for one in database.count_sessions(project_id)
+        if one.state == states.QUEUED
+    ]
+    return {
+        "sessions": database.count_slots(project_id),
+        "queued": sum(one.sessions for one in queued),
+        "queued_bytes": sum(one.claimed_bytes for one in queued),
+        "bitstream_bytes": sum(
+            one.size_bytes for one in database.bitstreams(project_id)
+        ),
+        "groups": len(groups),
+        "group_slots": sum(
+            group.charged_slots(one.size, one.max_size, elastic=one.elastic)
+            for one in groups
+        ),
+        "group_clients": len(database.group_clients(project_id=project_id)),
     }

@@ -9,33 +9,20 @@ from typing import Any
 from fpgapool.api import call as calls
 from fpgapool.api import paging
 from fpgapool.api import times
-from fpgapool.common import exception
 
 _CONDUCTOR = "fpgapool-conductor"
 _AGENT = "fpgapool-agent"
+_SILENCE = "no conductor receives its reports"
 
 
 def index(call: calls.Call) -> calls.Answer:
     """List the leading conductor and the agents."""
-    summary = _summary(call)
-    members = [*_conductors(call, summary is not None), *_agents(summary)]
-    if summary is None:
-        # No conductor receives their reports; their hosts are still known.
-        members += _silent_agents(call)
+    now = call.ask(lambda leader: leader.pool_now())
+    members = [*_conductors(call, now is not None), *_agents(call, now)]
     wanted = paging.matching(call, members, {"binary": "binary", "up": "up"})
     return calls.Answer(
         document=paging.listing(call, "services", wanted, sort_key="id")
     )
-
-
-def _summary(call: calls.Call) -> dict[str, Any] | None:
-    """Return the conductor's summary, None if it does not answer."""
-    try:
-        summary = call.ask(lambda source: source.pool_summary())
-    except exception.DatabaseUnavailable:
-        # It answers, but has no durable data.
-        return None
-    return None if call.origin.recorded else summary
 
 
 def _conductors(call: calls.Call, answers: bool) -> list[dict[str, Any]]:
@@ -57,29 +44,28 @@ def _conductors(call: calls.Call, answers: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _agents(summary: dict[str, Any] | None) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": host["uuid"],
-            "binary": _AGENT,
-            "host": host["name"],
-            "up": host["up"],
-            "last_report_at": times.text(host.get("last_report_at")),
-            "message": host.get("link_message") or "",
-        }
-        for host in (summary or {"hosts": []})["hosts"]
-    ]
+def _agents(
+    call: calls.Call, now: dict[str, Any] | None
+) -> list[dict[str, Any]]:
+    """Return the agents of the hosts.
 
-
-def _silent_agents(call: calls.Call) -> list[dict[str, Any]]:
+    :param now: the leader's figures; None: no conductor receives reports.
+    """
+    heard = now["hosts"] if now is not None else {}
     return [
         {
             "id": host.uuid,
             "binary": _AGENT,
             "host": host.name,
-            "up": False,
-            "last_report_at": times.text(host.last_report_at),
-            "message": "no conductor receives its reports",
+            "up": host.up and now is not None,
+            "last_report_at": times.text(
+                heard.get(host.uuid, {}).get(
+                    "last_report_at", host.last_report_at
+                )
+            ),
+            "message": _SILENCE
+            if now is None
+            else heard.get(host.uuid, {}).get("link_message") or "",
         }
-        for host in call.backends.database.inventory().hosts
+        for host in call.backends.inventory.get().hosts
     ]

@@ -4,17 +4,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 import uuid
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
+from typing import NamedTuple
 
 from fpgapool import objects
 from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import instances
+from fpgapool.api import leader as leaders
 from fpgapool.api import paging
 from fpgapool.api import reasons
 from fpgapool.api import shown
@@ -34,6 +37,9 @@ _TRY_S = 0.5
 
 _LONGEST_RETRY_S = 60
 
+#: States in which rows lack the place in the queue, or the present bytes.
+_LEADER_KNOWS_MORE = frozenset({states.QUEUED, states.ACTIVE, states.DETACHED})
+
 
 def create(call: calls.Call) -> calls.Answer:
     """Open a session; the answer comes when it is recorded."""
@@ -41,7 +47,12 @@ def create(call: calls.Call) -> calls.Answer:
     if not view.session_id:
         raise errors.ApiError(view.reason, view.message)
     _check_own(call, view)
-    answer = _answer(call, view, status=202)
+    now = _Now(view)
+    if view.state == states.READY:
+        # The request is a repeat; its client may lack the secret.
+        row = call.backends.database.get_session(view.session_id)
+        now = _now(call, row) if row else now
+    answer = _answer(call, now, status=202)
     location = {"Location": call.url("sessions", view.session_id)}
     return calls.Answer(
         document=answer.document,
@@ -60,27 +71,33 @@ def index(call: calls.Call) -> calls.Answer:
 
 def show(call: calls.Call) -> calls.Answer:
     """Show a session, now or when it has changed."""
-    view = _shown(call)
+    row = _find(call)
     wait_s = min(
         call.query.get("wait_s", 0.0), call.backends.limits.max_wait_s
     )
-    revision = call.query.get("revision", view.revision)
-    if wait_s > 0 and view.revision == revision and _may_change(view):
-        view = _changed(call, view, wait_s)
-    return _answer(call, view)
+    known = call.query.get("revision", row.revision)
+    may_wait = wait_s > 0 and _may_change(row)
+    if row.revision != known or not may_wait:
+        now = _now(call, row)
+        # Without its secret, a READY session may be none that is news.
+        if now.view.revision != known or not may_wait:
+            return _answer(call, now)
+    _wait(call, row, known, wait_s)
+    call.origin.recorded = False
+    return _answer(call, _now(call, _find(call)))
 
 
 def delete(call: calls.Call) -> calls.Answer:
     """Cancel or close a session; one that has ended stays as it is."""
-    view = _find(call)
-    call.require(policies.DELETE, view.project_id)
-    call.trail.before = {"state": view.state}
+    row = _find(call)
+    call.require(policies.DELETE, row.project_id)
+    call.trail.before = {"state": row.state}
     left = _insist(
         call,
-        view,
+        row,
         lambda: call.backends.conductor.cancel_session(
-            view.project_id,
-            session_id=view.session_id,
+            row.project_id,
+            session_id=row.session_id,
             reason=codes.CANCELLED_BY_CLIENT,
         ),
         until=lambda now: now.state not in states.LIVE,
@@ -98,49 +115,54 @@ def reopen(call: calls.Call) -> calls.Answer:
     Only the client knows that its data has stopped.
     """
     lost = call.body["reopen"]["generation"]
-    view = _find(call)
-    call.require(policies.CONNECT, view.project_id)
-    if view.generation < lost:
+    row = _find(call)
+    call.require(policies.CONNECT, row.project_id)
+    if row.generation < lost:
         raise errors.ApiError(
             codes.STALE_GENERATION,
-            f"the session's generation is {view.generation}",
+            f"the session's generation is {row.generation}",
         )
-    now = _insist(
+    left = _insist(
         call,
-        view,
+        row,
         lambda: call.backends.conductor.reopen_session(
-            view.project_id, session_id=view.session_id, generation=lost
+            row.project_id, session_id=row.session_id, generation=lost
         ),
-        until=lambda now: _is_under_way(now, lost) or not _may_change(now),
+        until=lambda row: _is_under_way(row, lost) or not _may_change(row),
     )
-    if not _is_under_way(now, lost):
+    if not _is_under_way(left, lost):
         raise errors.ApiError(
             codes.SESSION_CLOSED,
-            f"the session is {now.state} and cannot move"
-            f" {now.message or now.reason}".rstrip(),
+            f"the session is {left.state} and cannot move"
+            f" {left.message or left.reason}".rstrip(),
         )
-    return _answer(call, now, status=202)
+    return _answer(call, _now(call, left), status=202)
 
 
 def renew_secret(call: calls.Call) -> calls.Answer:
     """Mint a fresh secret for a READY session."""
-    view = _find(call)
-    call.require(policies.CONNECT, view.project_id)
-    if view.state != states.READY:
+    row = _find(call)
+    call.require(policies.CONNECT, row.project_id)
+    if row.state != states.READY:
         raise errors.ApiError(
             codes.SESSION_NOT_READY,
-            f"the session is {view.state}; only one that is READY has a"
-            " secret",
+            f"the session is {row.state}; only one that is READY has a secret",
         )
-    renewed = _insist(
+    left = _insist(
         call,
-        view,
-        lambda: call.backends.conductor.renew_secret(view.session_id),
-        until=lambda now: now.revision != view.revision,
+        row,
+        lambda: call.backends.conductor.renew_secret(row.session_id),
+        until=lambda now: now.revision != row.revision,
     )
-    # The old one may become useless at any moment.
-    is_new = renewed.revision != view.revision
-    return _answer(call, renewed, status=202, connectable=is_new)
+    now = _now(call, left)
+    if call.origin.recorded:
+        raise errors.ApiError(
+            codes.CONDUCTOR_UNAVAILABLE, "no conductor tells the secret"
+        )
+    if left.revision == row.revision:
+        # The old secret may become useless at any moment.
+        now = _Now(now.view)
+    return _answer(call, now, status=202)
 
 
 def _request(call: calls.Call) -> objects.OpenRequest:
@@ -167,124 +189,157 @@ def _check_own(call: calls.Call, view: objects.SessionView) -> None:
         )
 
 
-def _find(call: calls.Call) -> objects.SessionView:
-    """Return the session of the path, for a change.
+class _Now(NamedTuple):
+    """How a session stands.
+
+    :ivar connectable: whether the view has the data to connect with.
+    """
+
+    view: objects.SessionView
+    connectable: bool = False
+
+
+def _find(call: calls.Call) -> db_api.SessionRecord:
+    """Return the session of the path.
 
     :raises ApiError: if there is none that the caller may see.
     """
     session_id = call.path["session_id"]
-    return _one(call, call.backends.conductor.get_sessions([session_id[:64]]))
+    row = call.backends.database.get_session(session_id[:64])
+    own = instances.owner(call.caller)
+    if (
+        row is None
+        or own not in (None, row.user_id)
+        or not (
+            row.project_id == call.caller.project_id
+            or call.may(policies.ALL_PROJECTS)
+        )
+    ):
+        raise errors.ApiError(
+            codes.SESSION_NOT_FOUND, f"there is no session {session_id!r:.80}"
+        )
+    return row
 
 
-def _shown(call: calls.Call) -> objects.SessionView:
-    """Return the session of the path, for reading.
-
-    :raises ApiError: as :func:`_find`.
-    """
-    session_id = call.path["session_id"]
-    return _one(
-        call, call.ask(lambda source: source.get_sessions([session_id[:64]]))
+def _now(call: calls.Call, row: db_api.SessionRecord) -> _Now:
+    """Return how a session stands, with what only the leader knows of it."""
+    is_ready = row.state == states.READY
+    if is_ready and not call.may(policies.CONNECT, row.project_id):
+        return _Now(_recorded(call, row))
+    if not is_ready and row.state not in _LEADER_KNOWS_MORE:
+        return _Now(_recorded(call, row))
+    project_id = row.project_id if is_ready else ""
+    view = call.ask(
+        lambda leader: leader.session_now(row.session_id, project_id)
     )
+    if view is None:
+        recorded = _recorded(call, row)
+        revision = leaders.without_secret(row.state, row.revision)
+        return _Now(dataclasses.replace(recorded, revision=revision))
+    if view.state == states.READY and not is_ready:
+        # The row says so by now. Ask for the secret, too.
+        row = call.backends.database.get_session(row.session_id) or row
+        if row.state == states.READY:
+            return _now(call, row)
+        return _Now(_recorded(call, row))
+    return _Now(view, connectable=is_ready and view.state == states.READY)
 
 
-def _one(
-    call: calls.Call, views: list[objects.SessionView]
+def _recorded(
+    call: calls.Call, row: db_api.SessionRecord
 ) -> objects.SessionView:
-    for view in views:
-        own = instances.owner(call.caller)
-        if own is not None and view.user_id != own:
-            break
-        if view.project_id == call.caller.project_id or call.may(
-            policies.ALL_PROJECTS
-        ):
-            return view
-    session_id = call.path["session_id"]
-    raise errors.ApiError(
-        codes.SESSION_NOT_FOUND, f"there is no session {session_id!r:.80}"
-    )
+    """Return a session without what only the leader knows of it."""
+    pool = call.backends.inventory.get()
+    place: dict[str, Any] = {}
+    slot = pool.slots_by_id.get(row.slot_id or 0)
+    if slot is not None:
+        place = {
+            "slot_host_uuid": slot.device.host.uuid,
+            "slot_host_name": slot.device.host.name,
+            "device": slot.device.record.name,
+            "slot": slot.record.number,
+        }
+    host_uuid = pool.host_uuids.get(row.host_id or 0)
+    return objects.SessionView.of(row, host_uuid=host_uuid, **place)
 
 
 def _insist(
     call: calls.Call,
-    view: objects.SessionView,
+    row: db_api.SessionRecord,
     act: Callable[[], object],
     *,
-    until: Callable[[objects.SessionView], bool],
-) -> objects.SessionView:
+    until: Callable[[db_api.SessionRecord], bool],
+) -> db_api.SessionRecord:
     """Act until the effect shows, or for as long as a client may wait.
 
-    :param view: the present session.
+    :param row: the present session.
     :param act: asks the conductor for it.
     :param until: whether the effect has shown.
     :returns: the session after that.
     """
     for _ in range(_TRIES):
-        if until(view):
+        if until(row):
             break
         act()
         try:
             call.backends.waiting.wait(
-                view.session_id,
-                view.revision,
+                row.session_id,
+                row.revision,
                 _TRY_S,
                 project_id=call.caller.project_id or "",
             )
         except waiters.TooManyWaiters:
             time.sleep(_TRY_S)
-        view = _find(call)
-    return view
+        row = _find(call)
+    return row
 
 
-def _is_under_way(view: objects.SessionView, lost_generation: int) -> bool:
+def _is_under_way(row: db_api.SessionRecord, lost_generation: int) -> bool:
     """Whether a session has, or waits for, a slot after a certain one."""
-    return view.state in states.LIVE and (
-        view.generation > lost_generation or view.state == states.QUEUED
+    return row.state in states.LIVE and (
+        row.generation > lost_generation or row.state == states.QUEUED
     )
 
 
-def _may_change(view: objects.SessionView) -> bool:
-    return view.state in states.LIVE or view.reason in codes.REOPENABLE
+def _may_change(row: db_api.SessionRecord) -> bool:
+    return row.state in states.LIVE or row.reason in codes.REOPENABLE
 
 
-def _changed(
-    call: calls.Call, view: objects.SessionView, wait_s: float
-) -> objects.SessionView:
-    """Wait until a session changes, and return it after that."""
-    try:
-        changed = call.backends.waiting.wait(
-            view.session_id,
-            view.revision,
+def _wait(
+    call: calls.Call, row: db_api.SessionRecord, known: int, wait_s: float
+) -> None:
+    """Wait until a session changes, unless too many others wait.
+
+    :param known: the revision that the client knows.
+    """
+    with contextlib.suppress(waiters.TooManyWaiters):
+        call.backends.waiting.wait(
+            row.session_id,
+            known,
             wait_s,
-            place=view.queue_position or 0,
+            # Sessions that came later are mostly served later.
+            place=row.id if row.state == states.QUEUED else 0,
             project_id=call.caller.project_id or "",
         )
-    except waiters.TooManyWaiters:
-        return view
-    if changed is None:
-        # A place in the queue changes without a new revision.
-        return _shown(call)
-    # Waiting clients hear of a change from conductors only, wherever the
-    # earlier state of the session came from.
-    call.origin.recorded = False
-    return changed
 
 
-def _answer(
-    call: calls.Call,
-    view: objects.SessionView,
-    *,
-    status: int = 200,
-    connectable: bool = True,
-) -> calls.Answer:
-    """Return a session as its caller may see it.
-
-    :param connectable: whether it may hold the data to connect with.
-    """
-    headers = {}
+def _answer(call: calls.Call, now: _Now, *, status: int = 200) -> calls.Answer:
+    """Return a session as its caller may see it."""
+    view, headers = now.view, {}
     if view.state in (states.QUEUED, states.PREPARING) or status == 202:
         headers["Retry-After"] = str(_retry_after_s(call, view))
     return calls.Answer(
-        document={"session": _document(call, view, connectable)},
+        document={
+            "session": {
+                **_members(call, view),
+                "pending_reasons": [
+                    {"code": code, "message": _message(call, view, code)}
+                    for code in view.pending_reasons
+                ],
+                "placement": _placement(view),
+                "connection": _connection(view) if now.connectable else None,
+            }
+        },
         status=status,
         headers=headers,
     )
@@ -295,26 +350,6 @@ def _retry_after_s(call: calls.Call, view: objects.SessionView) -> int:
     shortest_s = call.backends.limits.retry_after_s
     half_s = (view.expected_wait_s or 0.0) / 2
     return max(shortest_s, min(int(half_s), _LONGEST_RETRY_S))
-
-
-def _document(
-    call: calls.Call, view: objects.SessionView, connectable: bool
-) -> dict[str, Any]:
-    asked_leader = not call.origin.recorded
-    connection = _connection(call, view) if connectable else None
-    if asked_leader and call.origin.recorded:
-        # The leader no longer returned the secret. The view without it gets an
-        # older revision than one with it, so that the client asks again.
-        view = dataclasses.replace(view, revision=max(view.revision - 1, 0))
-    return {
-        **_members(call, view),
-        "pending_reasons": [
-            {"code": code, "message": _message(call, view, code)}
-            for code in view.pending_reasons
-        ],
-        "placement": _placement(view),
-        "connection": connection,
-    }
 
 
 def _message(call: calls.Call, view: objects.SessionView, code: str) -> str:
@@ -363,35 +398,18 @@ def _placement(view: objects.SessionView) -> dict[str, Any] | None:
     }
 
 
-def _connection(
-    call: calls.Call, view: objects.SessionView
-) -> dict[str, Any] | None:
-    """Return the data to connect with, if the caller may have it."""
-    if view.state != states.READY or not call.may(
-        policies.CONNECT, view.project_id
-    ):
-        return None
-    if call.origin.recorded:
-        # Secrets are not.
-        return None
-    secret = call.ask(
-        lambda source: source.session_secret(
-            view.session_id, view.project_id, view.generation
-        )
-    )
-    if call.origin.recorded:
-        return None
+def _connection(view: objects.SessionView) -> dict[str, Any]:
+    """Return the data to connect with."""
     return {
         "endpoints": shown.endpoints(view.endpoints),
-        "secret": secret or None,
+        "secret": view.secret or None,
         "certificate_sha256": view.certificate_sha256,
     }
 
 
 def _listed(call: calls.Call, project_id: str | None) -> list[dict[str, Any]]:
     database = call.backends.database
-    known = call.backends.inventory.get().hosts
-    hosts = {host.id: host.uuid for host in known}
+    hosts = call.backends.inventory.get().host_uuids
     own = instances.owner(call.caller)
     filters = _filters(call.query, project_id, hosts, own)
     if filters is None:

@@ -10,6 +10,7 @@ from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import inventory
 from fpgapool.api import paging
+from fpgapool.db import inventory as inventories
 from fpgapool.policies import sessions as policies
 from fpgapool.vocabulary import codes
 
@@ -75,7 +76,7 @@ def _documents(call: calls.Call) -> list[dict[str, Any]]:
 
 
 def _document(
-    call: calls.Call, slot: inventory.Slot, sees_all: bool
+    call: calls.Call, slot: inventories.Slot, sees_all: bool
 ) -> dict[str, Any]:
     record, device, holder = slot.record, slot.device, slot.holder
     accelerator = holder.accelerator if holder else None

@@ -64,42 +64,22 @@ class Questions:
                 changed.append(self.pool.view(session, host_uuid))
         return changed, missing
 
-    def secret(self, session_id: str, project_id: str, generation: int) -> str:
-        """Return the secret with which a READY session's client connects.
+    def session(
+        self, session_id: str, project_id: str
+    ) -> objects.SessionView | None:
+        """Return how a session stands; None if it is not in memory.
 
-        :param project_id: of the caller.
-        :param generation: of the assignment.
-        :returns: empty if there is none, or the session is another project's.
+        :param project_id: of the client that may connect; if the session is
+            that project's and READY, the view has its secret.
         """
         session = self.pool.sessions.by_id.get(session_id)
-        if (
-            session is None
-            or (session.project_id, session.generation)
-            != (project_id, generation)
-            or session.state != states.READY
-        ):
-            return ""
-        return session.secret
+        if session is None:
+            return None
+        if session.state == states.READY and session.project_id == project_id:
+            return session.view(with_secret=True)
+        return self.pool.view(session)
 
     # -- the pool ----------------------------------------------------------
-
-    def in_use(self, project_id: str) -> dict[str, int]:
-        """Return the usage of each limited resource by a project."""
-        pool, book = self.pool, self.pool.sessions
-        return {
-            "sessions": sum(
-                hold.session.project_id == project_id
-                for hold in pool.holds.values()
-            ),
-            "queued": book.queued[project_id],
-            "queued_bytes": book.queued_bytes[project_id],
-            "bitstream_bytes": sum(
-                one.size_bytes
-                for one in pool.catalogue.bitstreams
-                if one.project_id == project_id
-            ),
-            **pool.groups.in_use(project_id),
-        }
 
     def groups(self, group_ids: Iterable[str]) -> list[objects.GroupView]:
         """Return the groups that exist."""
@@ -119,18 +99,34 @@ class Questions:
         device = self.pool.registry.find_device(device_id)
         return device.reservable_slots if device else 0
 
-    def summary(self) -> dict[str, Any]:
-        """Return a summary of the pool, without tenants' data."""
-        pool = self.pool
+    def now(self) -> dict[str, Any]:
+        """Return the figures about the pool that no row has, as JSON."""
+        pool, book = self.pool, self.pool.sessions
+        loads = summary.nic_loads(
+            pool.registry, pool.holds.values(), pool.traffic
+        )
         return {
             "strategy": self._strategy_name,
-            "hosts": summary.hosts(
-                pool.registry,
-                pool.holds,
-                pool.core.view.reservations.pending,
-            ),
-            "waiting": pool.core.waiting_count,
-            "sessions": pool.sessions.count_by_state(self._served()),
+            "sessions": book.count_by_state(self._served()),
+            "queued": {
+                name: count
+                for name, count in book.queued_by_accelerator.items()
+                if count
+            },
+            "unusable_slots": [
+                slot.id
+                for slot in pool.registry.slots.values()
+                if not slot.usable
+            ],
+            "hosts": {
+                host.uuid: {
+                    "nic_load": loads.get(host.id, 0.0),
+                    "queued": book.queued_by_host.get(host.id, 0),
+                    "last_report_at": host.heard_at,
+                    "link_message": host.link_message,
+                }
+                for host in pool.registry.hosts.values()
+            },
         }
 
     def _served(self) -> Iterator[sessions.Session]:
@@ -166,21 +162,6 @@ class Questions:
             reservations=summary.reservations_by_state(
                 pool.registry, pool.core.view.reservations.pending
             ),
-        )
-
-    def snapshot(self, now: float) -> dict[str, Any]:
-        """Return the data for the placement of instances.
-
-        :param now: wall clock.
-        """
-        pool, book = self.pool, self.pool.sessions
-        return summary.snapshot(
-            pool.registry,
-            pool.holds,
-            pool.profiles,
-            pool.traffic,
-            summary.Queued(book.queued_by_host, book.queued_by_accelerator),
-            now,
         )
 
     # -- audits ------------------------------------------------------------

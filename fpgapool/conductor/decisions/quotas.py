@@ -94,13 +94,10 @@ class Current:
         self.kept_here = others is None
         self._quotas = others or book.quotas()
 
-    @property
-    def default(self) -> admission.ProjectQuota:
-        """The limits of projects without limits of their own."""
-        return self._quotas.default
-
-    def of(self, project_id: str) -> admission.ProjectQuota:
-        """Return the limits of a project."""
+    def of(self, project_id: str | None) -> admission.ProjectQuota:
+        """Return the limits of a project; None: of one without its own."""
+        if project_id is None:
+            return self._quotas.default
         return self._quotas.of(project_id)
 
     def session_limits(self) -> events.SessionLimitsChanged:
@@ -149,18 +146,12 @@ def check_limits(limits: Any) -> dict[str, int | None]:
     return limits
 
 
-def document(
-    quota: admission.ProjectQuota, used: Mapping[str, int] | None = None
-) -> dict[str, dict[str, Any]]:
-    """Return a quota as JSON, by resource.
-
-    :param used: the usage by resource; None: leave it out.
-    """
+def document(quota: admission.ProjectQuota) -> dict[str, dict[str, Any]]:
+    """Return a quota as JSON, by resource."""
     return {
         resource: {
             "limit": quota.limit(resource),
             "source": quota.source(resource),
-            **({} if used is None else {"in_use": used[resource]}),
         }
         for resource in admission.RESOURCES
     }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Summaries of the pool, for operators and metrics."""
+"""Figures about the pool, for the API and metrics."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import Any
-from typing import NamedTuple
 from typing import TypeAlias
 
-from fpgapool import objects
 from fpgapool.conductor.decisions import administration
 from fpgapool.conductor.decisions import rates
 from fpgapool.conductor.decisions import registry
@@ -68,68 +65,6 @@ class Figures:
     reservations: Mapping[str, int]
 
 
-class Queued(NamedTuple):
-    """Numbers of waiting sessions.
-
-    :ivar by_host: by the id of the host that they come from.
-    :ivar by_accelerator: by accelerator.
-    """
-
-    by_host: Mapping[int | None, int]
-    by_accelerator: Mapping[str, int]
-
-
-def hosts(
-    pool: registry.Registry, holds: Holds, pending: Callable[[int], int]
-) -> list[dict[str, Any]]:
-    """Return hosts, devices and slots, without tenants' data.
-
-    :param pending: returns the number of a device's reservations without a
-        usable slot.
-    """
-    return [
-        _host(host, holds, pending)
-        for host in sorted(pool.hosts.values(), key=lambda host: host.id)
-    ]
-
-
-def _host(
-    host: registry.HostEntry, holds: Holds, pending: Callable[[int], int]
-) -> dict[str, Any]:
-    return {
-        "uuid": host.uuid,
-        "name": host.name,
-        "up": host.up,
-        "link_message": host.link_message,
-        "last_report_at": host.heard_at,
-        "devices": [
-            {
-                "name": device.name,
-                "healthy": device.healthy,
-                "reservable_slots": device.reservable_slots,
-                "reserved_slots": device.reserved_slots,
-                "pending_reservations": pending(device.id),
-                "slots": [
-                    _slot(device.slots[number], holds)
-                    for number in sorted(device.slots)
-                ],
-            }
-            for device in sorted(host.devices.values(), key=lambda d: d.id)
-        ],
-    }
-
-
-def _slot(slot: registry.SlotEntry, holds: Holds) -> dict[str, Any]:
-    hold = holds.get(slot.id)
-    return {
-        "slot": slot.number,
-        "shape": slot.shape,
-        "state": _slot_state(slot, hold),
-        "accelerator": hold.session.accelerator if hold else None,
-        "programmed": slot.programmed,
-    }
-
-
 def _slot_state(slot: registry.SlotEntry, hold: sessions.Hold | None) -> str:
     if hold is not None:
         return hold.phase.value.lower()
@@ -160,79 +95,23 @@ def reservations_by_state(
 ) -> dict[str, int]:
     """Return the numbers of ready and pending reservations.
 
-    :param pending: as in :func:`hosts`.
+    :param pending: returns the number of a device's reservations without a
+        usable slot.
     """
     waiting = sum(map(pending, pool.devices))
     total = sum(device.reserved_slots for device in pool.devices.values())
     return {"ready": total - waiting, "pending": waiting}
 
 
-def snapshot(
+def nic_loads(
     pool: registry.Registry,
-    holds: Holds,
-    library: Mapping[str, objects.AcceleratorProfile],
+    holds: Iterable[sessions.Hold],
     readings: rates.Traffic,
-    queued: Queued,
-    now: float,
-) -> dict[str, Any]:
-    """Return the data for the placement of instances.
+) -> dict[int, float]:
+    """Return the used share of hosts' network cards, by the hosts' ids.
 
-    Slots are counted by shape, which is shorter than by accelerator; a reader
-    adds up the shapes of an accelerator.
-
-    :param library: the accelerators, by name.
-    :param now: wall clock.
+    It is that of the busier direction; hosts with idle cards are left out.
     """
-    used = _nic_use(holds.values(), readings)
-    return {
-        "generated_at": now,
-        "hosts": {
-            host.uuid: {
-                "name": host.name,
-                "up": host.up,
-                "nic_bytes_per_s": host.nic_bytes_per_s,
-                "nic_load": _nic_load(host, used),
-                "queued": queued.by_host.get(host.id, 0),
-                "slots": sum(len(d.slots) for d in host.devices.values()),
-                "shapes": _shapes(host, holds),
-            }
-            for host in pool.hosts.values()
-        },
-        "queued": {
-            name: count
-            for name, count in queued.by_accelerator.items()
-            if count
-        },
-        "accelerators": {
-            profile.name: sorted(profile.shapes)
-            for profile in library.values()
-        },
-    }
-
-
-def _shapes(host: registry.HostEntry, holds: Holds) -> dict[str, list[int]]:
-    """:returns: the numbers of usable and of free slots, by shape."""
-    counts: dict[str, list[int]] = {}
-    if not host.up:
-        return counts
-    for device in host.devices.values():
-        if (
-            not device.healthy
-            or administration.state(device) is not model.AdminState.ENABLED
-        ):
-            continue
-        for slot in device.slots.values():
-            if slot.usable and not slot.faulty:
-                count = counts.setdefault(slot.shape, [0, 0])
-                count[0] += 1
-                count[1] += slot.id not in holds and not slot.reserved_for
-    return counts
-
-
-def _nic_use(
-    holds: Iterable[sessions.Hold], readings: rates.Traffic
-) -> dict[int, tuple[float, float]]:
-    """:returns: bytes/s that leave and enter each host, by id."""
     used: dict[int, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
     for hold in holds:
         reading = readings.of(hold.slot.id)
@@ -250,16 +129,13 @@ def _nic_use(
         if origin is not None:
             used[origin][0] += sent
             used[origin][1] += returned
-    return {id_: (out, into) for id_, (out, into) in used.items()}
-
-
-def _nic_load(
-    host: registry.HostEntry, used: Mapping[int, tuple[float, float]]
-) -> float:
-    if host.id not in used or host.nic_bytes_per_s <= 0:
-        return 0.0
-    load = max(used[host.id]) / host.nic_bytes_per_s
-    return round(min(load, 1.0), _LOAD_DIGITS)
+    return {
+        host.id: round(
+            min(max(used[host.id]) / host.nic_bytes_per_s, 1.0), _LOAD_DIGITS
+        )
+        for host in pool.hosts.values()
+        if host.id in used and host.nic_bytes_per_s > 0
+    }
 
 
 def largest(counts: Mapping[str, int], most: int) -> dict[str, int]:

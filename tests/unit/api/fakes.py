@@ -31,6 +31,7 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.objects import group as group_objects
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 from tests.unit.api import answers
 
@@ -176,26 +177,14 @@ class FakeConductor:
         self.views[made.session_id] = made
         return made
 
-    def get_sessions(self, session_ids: Any) -> list[objects.SessionView]:
+    def session_now(
+        self, session_id: str, project_id: str
+    ) -> objects.SessionView | None:
         self._fail()
-        return [self.views[id_] for id_ in session_ids if id_ in self.views]
-
-    def session_secret(
-        self, session_id: str, project_id: str, generation: int
-    ) -> str:
-        self._fail()
-        known = self.views[session_id]
-        assert (known.project_id, known.generation) == (project_id, generation)
-        return known.secret
-
-    def changed_sessions(self, revisions: Any) -> Any:
-        self._fail()
-        changed = [
-            self.views[id_]
-            for id_, revision in revisions.items()
-            if id_ in self.views and self.views[id_].revision != revision
-        ]
-        return changed, [id_ for id_ in revisions if id_ not in self.views]
+        known = self.views.get(session_id)
+        if known is None or known.project_id != project_id:
+            return known and known.public()
+        return known
 
     def cancel_session(
         self, project_id: str, *, session_id: str, reason: str
@@ -236,7 +225,7 @@ class FakeConductor:
 
     def renew_secret(self, session_id: str) -> None:
         self.renewed.append(session_id)
-        if not self.deaf:
+        if not self.deaf and session_id in self.views:
             known = self.views[session_id]
             self.views[session_id] = dataclasses.replace(
                 known, secret="a" * 64, revision=known.revision + 1
@@ -244,29 +233,20 @@ class FakeConductor:
 
     def get_quota(self, project_id: str | None = None) -> dict[str, Any]:
         self._fail()
-        own = self.quotas.get(project_id or "", {})
-        told: dict[str, dict[str, Any]] = {
-            resource: {
-                "limit": own.get(resource, 10),
-                "source": "project" if resource in own else "default",
-            }
+        return {
+            resource: {"limit": 10, "source": "keystone"}
             for resource in (*schemas.RESOURCES, "novelty")
         }
-        if project_id is not None:
-            for resource in told.values():
-                resource["in_use"] = 3
-        return told
 
     def set_quota(
         self, project_id: str, limits: Mapping[str, int | None]
-    ) -> dict[str, Any]:
+    ) -> None:
         self._fail()
         own = self.quotas.setdefault(project_id, {})
         for resource, limit in limits.items():
             own.pop(resource, None)
             if limit is not None:
                 own[resource] = limit
-        return self.get_quota(project_id)
 
     def change_bitstream(self, change: bitstream.BitstreamChange) -> None:
         self._fail()
@@ -311,44 +291,34 @@ class FakeConductor:
             if id_ in known
         ]
 
-    def pool_summary(self) -> dict[str, Any]:
+    def pool_now(self) -> dict[str, Any]:
         self._fail()
-        slot = {
-            "slot": 0,
-            "shape": "medium",
-            "state": "idle",
-            "accelerator": None,
-            "programmed": None,
-            "novelty": 1,
-        }
-        device = {
-            "name": "board0",
-            "healthy": True,
-            "reservable_slots": 2,
-            "reserved_slots": 1,
-            "pending_reservations": 0,
-            "slots": [slot],
-        }
-        host = {
-            "uuid": HOST,
-            "name": "compute1",
-            "up": True,
-            "link_message": "not capped",
-            "last_report_at": 1.7e9,
-            "devices": [device],
-        }
         return {
             "strategy": "wra",
-            "hosts": [host],
-            "waiting": 3,
-            "sessions": {"QUEUED": 3},
+            "sessions": {"QUEUED": 3, "CLOSED": 2},
+            "queued": {"copy": 1},
+            "unusable_slots": [3],
+            "hosts": {
+                HOST: {
+                    "nic_load": 0.5,
+                    "queued": 1,
+                    "link_message": "not capped",
+                    "last_report_at": 1.7e9,
+                    "novelty": 1,
+                }
+            },
+            "novelty": 1,
         }
 
 
 class FakeDatabase:
-    """Holds two hosts, of which one has a board with four slots."""
+    """Holds two hosts, of which one has a board with four slots.
 
-    def __init__(self) -> None:
+    :param conductor: has written its sessions and quotas.
+    """
+
+    def __init__(self, conductor: FakeConductor) -> None:
+        self._conductor = conductor
         self.failure: Exception | None = None
         self.records = [
             record(number, project_id=f"p{number % 2 + 1}")
@@ -356,9 +326,8 @@ class FakeDatabase:
         ]
         self.asked: list[dict[str, Any]] = []
         self.instances: dict[str, db_api.InstanceRecord] = {}
-        # The conductor writes what is read here.
-        self.catalogue = bitstreams.Catalogue(())
-        self.book = group_book.Book()
+        self.catalogue = conductor.catalogue
+        self.book = conductor.groups
         self.usage: list[db_api.UsageSum] = []
         self.limits: list[db_api.QuotaRecord] = []
         self.reservations: list[db_api.ReservationRecord] = []
@@ -401,10 +370,17 @@ class FakeDatabase:
             and project_id in (None, client.project_id)
         ]
 
-    def sessions_by_ids(self, session_ids: Any) -> list[db_api.SessionRecord]:
-        self._fail()
-        wanted = set(session_ids)
-        return [one for one in self.records if one.session_id in wanted]
+    def session_revisions(
+        self, session_ids: Any
+    ) -> dict[str, tuple[str, int]]:
+        found = [self.get_session(name) for name in session_ids]
+        return {
+            one.session_id: (one.state, one.revision) for one in found if one
+        }
+
+    def count_slots(self, project_id: str) -> int:
+        holders = self.inventory().holders
+        return sum(one.project_id == project_id for one in holders)
 
     def count_sessions(
         self, project_id: str | None = None
@@ -425,7 +401,17 @@ class FakeDatabase:
 
     def quotas(self, project_id: str) -> list[db_api.QuotaRecord]:
         self._fail()
-        return [one for one in self.limits if one.project_id == project_id]
+        written = [
+            db_api.QuotaRecord(
+                id=100, project_id=project_id, resource=name, hard_limit=limit
+            )
+            for name, limit in self._conductor.quotas.get(
+                project_id, {}
+            ).items()
+        ]
+        return written + [
+            one for one in self.limits if one.project_id == project_id
+        ]
 
     def get_bitstream(
         self, bitstream_id: str
@@ -527,6 +513,9 @@ class FakeDatabase:
 
     def get_session(self, session_id: str) -> db_api.SessionRecord | None:
         self._fail()
+        written = self._conductor.views.get(session_id)
+        if written is not None:
+            return row_of(written)
         for one in self.records:
             if one.session_id == session_id:
                 return one
@@ -607,6 +596,18 @@ def record(number: int, **members: Any) -> db_api.SessionRecord:
     return db_api.SessionRecord(id=number, **{**values, **members})
 
 
+def row_of(one: objects.SessionView) -> db_api.SessionRecord:
+    """Return the row of a session that the conductor knows."""
+    members = {
+        field.name: getattr(one, field.name)
+        for field in description.KEPT
+        if field.told is not None
+    }
+    if one.slot is not None:
+        members["slot_id"] = one.slot + 1
+    return record(uuid.UUID(one.session_id).int, **members)
+
+
 def configuration(**options: Any) -> cfg.ConfigOpts:
     """Return a configuration without Keystone."""
     conf = cfg.ConfigOpts()
@@ -641,13 +642,11 @@ class World:
         **options: Any,
     ) -> None:
         self.conductor = FakeConductor(*views)
-        self.database = FakeDatabase()
-        self.database.catalogue = self.conductor.catalogue
-        self.database.book = self.conductor.groups
+        self.database = FakeDatabase(self.conductor)
         self.conf = configuration(**options)
         self._options = ("auth_strategy", *options)
         self.waiting = waiters.Waiters(
-            lambda known: self.backends.leader.changed_sessions(known),
+            lambda ids: self.backends.leader.revisions(ids),
             max_waiters=max_waiters,
             interval_s=0.001,
         )

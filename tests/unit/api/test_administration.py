@@ -21,24 +21,6 @@ from tests.unit.api import fakes
 DEVICE = identity.device_id(fakes.HOST, "board0")
 PATHS = (f"/v1/devices/{DEVICE}", f"/v1/hosts/{fakes.HOST}")
 
-SNAPSHOT = {
-    "generated_at": 1.7e9,
-    "hosts": {
-        fakes.HOST: {
-            "name": "compute1",
-            "up": True,
-            "nic_bytes_per_s": 1e9,
-            "nic_load": 0.5,
-            "queued": 1,
-            "slots": 4,
-            "shapes": {"medium": [3, 1]},
-            "novelty": 1,
-        }
-    },
-    "queued": {"copy": 1},
-    "accelerators": {"copy": []},
-}
-
 
 class Administered(fakes.World):
     """Keeps what was said of board and host, as conductor and database do.
@@ -55,7 +37,6 @@ class Administered(fakes.World):
         self._plain = self.database.inventory
         self.database.inventory = self._inventory  # type: ignore[method-assign]
         self.conductor.administer = self._administer  # type: ignore[attr-defined]
-        self.conductor.pool_snapshot = self._snapshot  # type: ignore[attr-defined]
 
     def _administer(
         self,
@@ -86,10 +67,6 @@ class Administered(fakes.World):
         return dataclasses.replace(
             found, hosts=[first, *found.hosts[1:]], devices=[board]
         )
-
-    def _snapshot(self) -> dict[str, Any]:
-        self.conductor._fail()
-        return SNAPSHOT
 
 
 @pytest.fixture
@@ -238,8 +215,11 @@ def test_the_snapshot_is_for_services_and_administrators(
     for token in (fakes.SERVICE, fakes.ADMIN):
         told = world.ask("GET", path, token).json["snapshot"]
         host = told["hosts"][fakes.HOST]
-        assert host["accelerators"] == {"copy": {"usable": 3, "free": 1}}
-        assert host["slots"] == {"total": 4, "usable": 3, "free": 1}
+        # One is faulty, and the leader does not use another one.
+        assert host["accelerators"] == {
+            name: {"usable": 2, "free": 0} for name in ("aes", "copy", "fft")
+        }
+        assert host["slots"] == {"total": 4, "usable": 2, "free": 0}
         assert (host["nic_load"], host["queued"]) == (0.5, 1)
         assert "novelty" not in host
         assert told["queued"] == {"copy": 1}

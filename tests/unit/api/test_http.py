@@ -27,15 +27,8 @@ GETS = [
 
 @pytest.fixture
 def world(make_world: Any) -> Any:
-    """Give an API with a session and a snapshot."""
-    made = make_world(fakes.view())
-    made.conductor.pool_snapshot = lambda: {
-        "generated_at": 1.0,
-        "hosts": {},
-        "queued": {},
-        "accelerators": {},
-    }
-    return made
+    """Give an API with a session."""
+    return make_world(fakes.view())
 
 
 @pytest.mark.parametrize("path", GETS)

@@ -281,7 +281,7 @@ def test_other_credentials_are_left_to_keystone(headers):
     auth = instances.InstanceAuth(
         others,
         lambda environ, start_response: pytest.fail("not an instance"),
-        fakes.FakeDatabase(),
+        fakes.FakeDatabase(fakes.FakeConductor()),
         instances.Limiter(0, 1),
     )
     assert auth(dict(headers), lambda *_: None) == []

@@ -3,7 +3,7 @@
 """What the API tells while no conductor answers."""
 
 import dataclasses
-import itertools
+import uuid
 
 import oslo_messaging as messaging
 import pytest
@@ -19,9 +19,8 @@ HEADER = calls.SOURCE_HEADER
 PATHS = (
     f"/v1/sessions/{fakes.view(1).session_id}",
     "/v1/pool",
-    "/v1/quotas",
-    "/v1/quotas/defaults",
 )
+QUOTAS = ("/v1/quotas", "/v1/quotas/defaults")
 
 
 @pytest.fixture
@@ -46,11 +45,11 @@ def headless(world: fakes.World) -> fakes.World:
         raise messaging.MessagingTimeout()
 
     world.conductor._fail = fail
-    world.conductor.pool_snapshot = fail
+    world.conductor.views.clear()
     return world
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", PATHS + QUOTAS)
 def test_a_leaders_answer_is_not_marked(world, path):
     assert HEADER not in world.ask("GET", path).headers
 
@@ -60,6 +59,19 @@ def test_what_is_recorded_is_told_and_marked(headless, path):
     answer = headless.ask("GET", path)
     assert answer.status_code == 200
     assert answer.headers[HEADER] == "database"
+
+
+@pytest.mark.parametrize(
+    "path", [*QUOTAS, "/v1/sessions", f"/v1/sessions/{uuid.UUID(int=4)}"]
+)
+def test_a_leader_is_not_asked_for_what_rows_have(headless, path):
+    headless.database.records.append(
+        fakes.record(4, state=states.CLOSED, finished_at=1.7e9)
+    )
+    answer = headless.ask("GET", path)
+    assert answer.status_code == 200
+    assert HEADER not in answer.headers
+    assert not headless.asked
 
 
 def test_a_session_lacks_what_only_leaders_know(headless):
@@ -155,14 +167,13 @@ def test_quotas_as_they_are_recorded(headless):
     assert quota["queued_bytes"]["in_use"] == 1000
 
 
-def test_limits_that_only_keystone_knows(make_world):
-    world = make_world()
-    object.__setattr__(
-        world.backends.leader._stand_in, "_default_limits", None
-    )
-    world.conductor.failure = messaging.MessagingTimeout()
-    quota = world.ask("GET", "/v1/quotas/defaults").json["quota"]
-    assert quota["sessions"] == {"limit": None, "source": "keystone"}
+@pytest.mark.parametrize("path", QUOTAS)
+def test_limits_that_only_keystone_knows(headless, path):
+    object.__setattr__(headless.backends, "default_limits", None)
+    answer = headless.ask("GET", path)
+    assert answer.headers[HEADER] == "database"
+    limit = answer.json["quota"]["sessions"]
+    assert (limit["limit"], limit["source"]) == (None, "keystone")
 
 
 @pytest.mark.parametrize(
@@ -177,14 +188,16 @@ def test_limits_that_only_keystone_knows(make_world):
         ("POST", f"{PATHS[0]}/renew-secret", None),
     ],
 )
-def test_changes_have_to_wait(headless, method, path, body):
+def test_changes_have_to_wait(headless, monkeypatch, method, path, body):
+    # A message to a conductor that is away gets lost.
+    monkeypatch.setattr("fpgapool.api.handlers.sessions._TRY_S", 0.001)
     answer = headless.ask(method, path, body=body)
     assert answer.status_code == 503
     assert int(answer.headers["retry-after"]) > 0
     assert answer.json["errors"][0]["code"] == codes.CONDUCTOR_UNAVAILABLE
 
 
-@pytest.mark.parametrize("path", PATHS[:3])
+@pytest.mark.parametrize("path", PATHS + QUOTAS[:1])
 def test_without_a_database_there_is_no_answer(headless, path):
     headless.database.failure = fakes.UNAVAILABLE
     assert headless.error("GET", path) == (503, codes.DATABASE_UNAVAILABLE)
@@ -197,70 +210,53 @@ def test_an_error_of_the_conductor_is_no_silence(world):
 
 
 def test_changes_are_noticed_in_the_database(headless):
-    stand_in = headless.backends.leader._stand_in
+    leader = headless.backends.leader
     one, two, _ = (record.session_id for record in headless.database.records)
-    known = {one: 4, two: 0, "gone": 1}
-    assert stand_in.changed_sessions(known) == ([], ["gone"])
-    changed, _ = stand_in.changed_sessions({one: 3, two: 9})
-    assert [view.session_id for view in changed] == [one]
+    assert leader.revisions([one, two, "gone"]) == {one: 5, two: 0}
+    # While no leader tells the secret, its session has an older revision.
+    headless.ask("GET", "/v1/pool")
+    assert leader.revisions([one, two, "gone"]) == {one: 4, two: 0}
+    lease = headless.database.lease
+    headless.database.lease = dataclasses.replace(lease, renewals=3)
+    assert leader.revisions([one]) == {one: 5}
 
 
 def test_who_waits_while_the_leader_dies_is_told_what_it_gets(world):
-    session_id = fakes.view(1).session_id
-    world.database.records = [
-        fakes.record(
-            1, state=states.READY, slot_id=3, generation=7, revision=9
-        )
-    ]
-    conductor = world.conductor
-    conductor.views[session_id] = fakes.queued(1, revision=2)
+    waiting = fakes.queued(1, revision=2)
+    world.conductor.views[waiting.session_id] = waiting
+    waited = world.waiting.wait
 
-    def die(known: object) -> None:
-        raise messaging.MessagingTimeout()
+    def wait(*args: object, **kwargs: object) -> object:
+        # The request begins to wait.
+        world.conductor.failure = messaging.MessagingTimeout()
+        world.conductor.views[waiting.session_id] = fakes.view(1, revision=9)
+        return waited(*args, **kwargs)
 
-    conductor.changed_sessions = die
-    shown = conductor.get_sessions
-
-    def show(session_ids: object) -> object:
-        # The request has begun to wait.
-        conductor.get_sessions = die
-        return shown(session_ids)
-
-    conductor.get_sessions = show
-    answer = world.ask("GET", f"/v1/sessions/{session_id}?wait_s=60")
+    world.waiting.wait = wait
+    path = f"/v1/sessions/{waiting.session_id}?wait_s=60"
+    answer = world.ask("GET", path)
     assert answer.headers[HEADER] == "database"
-    assert answer.json["session"]["state"] == states.READY
-    assert answer.json["session"]["connection"] is None
+    session = answer.json["session"]
+    assert (session["state"], session["revision"]) == (states.READY, 8)
+    assert session["connection"] is None
 
 
 def test_who_began_to_wait_without_a_leader_gets_its_secret(world):
     ready = fakes.view(1, revision=6)
-    world.database.records = [
-        fakes.record(1, state=states.PREPARING, revision=5)
-    ]
+    world.conductor.failure = messaging.MessagingTimeout()
+    path = f"/v1/sessions/{ready.session_id}"
     world.conductor.views[ready.session_id] = ready
-    shown = world.conductor.get_sessions
-
-    def die_once(session_ids: object) -> object:
-        world.conductor.get_sessions = shown
-        world.database.lease = db_api.Lease(
-            holder="c2", epoch=9, renewals=next(renewals)
-        )
-        raise messaging.MessagingTimeout()
-
-    renewals = itertools.count()
-    world.conductor.get_sessions = die_once
-    # The next leader is there when the request has begun to wait.
+    assert world.ask("GET", path).json["session"]["revision"] == 5
     waited = world.waiting.wait
 
+    # The next leader is there when the request has begun to wait.
     def wait(*args: object, **kwargs: object) -> object:
-        world.database.lease = db_api.Lease(
-            holder="c2", epoch=9, renewals=next(renewals)
-        )
+        world.conductor.failure = None
+        world.database.lease = db_api.Lease(holder="c2", epoch=9, renewals=0)
         return waited(*args, **kwargs)
 
     world.waiting.wait = wait
-    answer = world.ask("GET", f"/v1/sessions/{ready.session_id}?wait_s=60")
+    answer = world.ask("GET", f"{path}?wait_s=60&revision=5")
     assert HEADER not in answer.headers
     session = answer.json["session"]
     assert (session["state"], session["revision"]) == (states.READY, 6)

@@ -28,12 +28,18 @@ def test_everybody_sees_what_the_own_project_may_use(world):
         for path in ("/v1/quotas", "/v1/quotas/p1"):
             quota = quota_of(world.ask("GET", path, token))
             assert quota["project_id"] == "p1"
+            used = {
+                resource: quota[resource].pop("in_use")
+                for resource in RESOURCES
+            }
+            assert used == {
+                "sessions": 1,
+                "queued": 3,
+                "queued_bytes": 3000,
+                "bitstream_bytes": 0,
+            }
             for resource in RESOURCES:
-                assert quota[resource] == {
-                    "limit": 10,
-                    "in_use": 3,
-                    "source": "default",
-                }
+                assert quota[resource] == {"limit": 20, "source": "default"}
 
 
 def test_other_projects_are_for_administrators(world):
@@ -55,7 +61,7 @@ def test_the_own_quota_is_not_for_tenants_to_set(world):
 
 def test_defaults_say_nothing_of_use(world):
     quota = quota_of(world.ask("GET", "/v1/quotas/defaults"))
-    assert quota["sessions"] == {"limit": 10, "source": "default"}
+    assert quota["sessions"] == {"limit": 20, "source": "default"}
     assert set(quota) == set(RESOURCES)
 
 
@@ -78,7 +84,7 @@ def test_limits_are_set_one_by_one_and_taken_back(world):
 
     assert put(sessions=4)["sessions"] == {
         "limit": 4,
-        "in_use": 3,
+        "in_use": 1,
         "source": "project",
     }
     quota = put(queued=-1, queued_bytes=1e9)
@@ -121,6 +127,15 @@ def test_deep_bodies_are_refused(world):
     answer = world.ask("PUT", FOREIGN, fakes.ADMIN, body=deep, check=False)
     assert answer.status_code == 400
     assert world.conductor.quotas == {}
+
+
+def test_limits_of_keystone_are_those_that_the_leader_has(world):
+    object.__setattr__(world.backends, "default_limits", None)
+    quota = quota_of(world.ask("GET", "/v1/quotas"))
+    assert quota["queued"] == {"limit": 10, "source": "keystone", "in_use": 3}
+    assert "novelty" not in quota
+    quota = quota_of(world.ask("GET", "/v1/quotas/defaults"))
+    assert quota["queued"] == {"limit": 10, "source": "keystone"}
 
 
 def test_what_keystone_keeps_is_set_there(world):

@@ -159,7 +159,12 @@ def test_an_unknown_instance_is_nobodys_either(world: Reserving) -> None:
 
 
 def test_the_pool_counts_them(world: Reserving) -> None:
-    (host,) = world.ask("GET", "/v1/pool").json["pool"]["hosts"]
+    world.count = 2
+    world.database.reserved_for = {3: VMS[2]}
+    world.database.reservations = [
+        db_api.ReservationRecord(device_id=1, instances={VMS[2]: 1})
+    ]
+    host, _ = world.ask("GET", "/v1/pool").json["pool"]["hosts"]
     (device,) = host["devices"]
     assert device["reservable_slots"] == 2
     assert device["reserved_slots"] == 1

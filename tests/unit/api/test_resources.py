@@ -230,15 +230,12 @@ def test_slots_hide_what_is_another_projects_own(world, token, own):
     ],
 )
 def test_the_pool_hides_what_is_another_projects_own(world, token, own):
-    summary = world.conductor.pool_summary()
-    (slot,) = summary["hosts"][0]["devices"][0]["slots"]
-    slot |= {"accelerator": "mine@p1", "programmed": "mine@p1"}
-    world.conductor.pool_summary = lambda: summary
-    for key in (own, "copy"):
-        (host,) = world.ask("GET", "/v1/pool", token).json["pool"]["hosts"]
-        (shown,) = host["devices"][0]["slots"]
-        assert (shown["accelerator"], shown["programmed"]) == (key, key)
-        slot |= {"accelerator": "copy", "programmed": "copy"}
+    let_p1_use_its_own(world)
+    host, _ = world.ask("GET", "/v1/pool", token).json["pool"]["hosts"]
+    (device,) = host["devices"]
+    assert [
+        (one["accelerator"], one["programmed"]) for one in device["slots"]
+    ] == [(own, own), ("copy", "copy"), (None, own), (None, None)]
 
 
 def test_identifiers_stay_the_same():
@@ -249,25 +246,42 @@ def test_identifiers_stay_the_same():
 
 def test_the_pool_shows_what_this_version_knows(world):
     pool = world.ask("GET", "/v1/pool", fakes.READER).json["pool"]
+    assert set(pool) == {"strategy", "waiting", "sessions", "hosts"}
     assert (pool["strategy"], pool["waiting"]) == ("wra", 3)
-    ((host,),) = (pool["hosts"],)
-    assert set(host["devices"][0]["slots"][0]) == {
-        "slot",
-        "shape",
-        "state",
-        "accelerator",
-        "programmed",
+    assert pool["sessions"] == {"QUEUED": 3, "CLOSED": 2}
+    host, _ = pool["hosts"]
+    (device,) = host["devices"]
+    assert device["slots"][0] == {
+        "slot": 0,
+        "shape": "medium",
+        "state": "active",
+        "accelerator": "copy",
+        "programmed": None,
     }
+
+
+def test_slots_that_the_leader_does_not_use_are_faulty(world):
+    host, _ = world.ask("GET", "/v1/pool").json["pool"]["hosts"]
+    (device,) = host["devices"]
+    assert [one["state"] for one in device["slots"]] == [
+        "active",
+        "active",
+        "faulty",
+        "faulty",
+    ]
 
 
 def test_services_show_who_leads_and_who_reports(world):
     services = world.ask("GET", "/v1/services", fakes.SERVICE).json["services"]
     told = {one["binary"]: one for one in services}
-    assert len(services) == 2
+    assert len(services) == 3
     assert told["fpgapool-conductor"]["id"] == "controller1"
     assert told["fpgapool-conductor"]["up"]
-    agent = told["fpgapool-agent"]
+    agent, silent = (
+        one for one in services if one["binary"] == "fpgapool-agent"
+    )
     assert (agent["id"], agent["up"]) == (fakes.HOST, True)
+    assert (silent["up"], silent["last_report_at"]) == (False, None)
     assert agent["last_report_at"] == "2023-11-14T22:13:20.000000Z"
     assert agent["message"] == "not capped"
 

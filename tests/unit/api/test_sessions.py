@@ -307,7 +307,7 @@ def test_pages_lead_to_each_other(world):
 
 
 def test_a_marker_tells_nothing_of_other_projects(world):
-    for marker in (uuid.UUID(int=1), uuid.UUID(int=99), "x"):
+    for marker in (uuid.UUID(int=3), uuid.UUID(int=99), "x"):
         assert world.error("GET", f"{PATH}?marker={marker}")[0] == 400
 
 
@@ -385,11 +385,11 @@ def test_waiting_ends_with_the_next_revision(make_world):
     world = make_world(fakes.queued())
     ready = fakes.view(revision=2)
     changed = threading.Event()
-    question = world.conductor.changed_sessions
+    question = world.backends.leader.revisions
 
-    def ask(revisions):
+    def ask(session_ids):
         # Whoever asks once found that nothing had changed.
-        answer = question(revisions)
+        answer = question(session_ids)
         world.conductor.views[ready.session_id] = ready
         changed.set()
         return answer
@@ -422,17 +422,78 @@ def test_nobody_waits_for_what_has_ended(make_world):
     assert "retry-after" not in answer.headers
 
 
-def test_waiting_fails_when_the_conductor_does(make_world):
+def test_waiting_fails_when_the_database_does(make_world):
     world = make_world(fakes.queued())
 
-    def ask(revisions):
-        raise messaging.MessagingTimeout
+    def ask(session_ids):
+        raise fakes.UNAVAILABLE
 
     world.waiting._ask = ask
     assert world.error("GET", f"{ONE}?wait_s=30") == (
         503,
-        codes.CONDUCTOR_UNAVAILABLE,
+        codes.DATABASE_UNAVAILABLE,
     )
+
+
+# Who is asked.
+
+
+@pytest.mark.parametrize(
+    ("one", "token", "questions"),
+    [
+        (fakes.view(), fakes.MEMBER, 1),
+        (fakes.view(), fakes.READER, 0),
+        (fakes.queued(), fakes.READER, 1),
+        (fakes.view(state=states.ACTIVE), fakes.MEMBER, 1),
+        (fakes.view(state=states.DETACHED), fakes.MEMBER, 1),
+        (fakes.view(state=states.PREPARING), fakes.MEMBER, 0),
+        (fakes.ended(), fakes.MEMBER, 0),
+    ],
+)
+def test_a_leader_is_asked_once_and_only_for_what_it_alone_knows(
+    make_world, one, token, questions
+):
+    world = make_world(one)
+    asked = []
+    tell = world.conductor.session_now
+
+    def session_now(*question):
+        asked.append(question)
+        return tell(*question)
+
+    world.conductor.session_now = session_now
+    answer = world.ask("GET", ONE, token)
+    assert answer.json["session"]["state"] == one.state
+    assert len(asked) == questions
+    world.ask("GET", f"{ONE}?wait_s=0.01", token)
+    assert len(asked) == 2 * questions
+
+
+def test_a_session_that_becomes_ready_while_it_is_read_has_its_secret(
+    make_world,
+):
+    world = make_world(fakes.queued(revision=1))
+    ready = fakes.view(revision=2)
+    tell = world.conductor.session_now
+
+    def session_now(session_id, project_id):
+        world.conductor.views[session_id] = ready
+        return tell(session_id, project_id)
+
+    world.conductor.session_now = session_now
+    session = world.ask("GET", ONE).json["session"]
+    assert (session["state"], session["revision"]) == (states.READY, 2)
+    assert session["connection"]["secret"] == fakes.SECRET
+
+
+def test_what_a_leader_does_not_know_is_shown_as_it_is_recorded(make_world):
+    world = make_world(fakes.queued(), fakes.view(2, state=states.ACTIVE))
+    world.conductor.session_now = lambda *_: None
+    for number in (1, 2):
+        path = f"{PATH}/{uuid.UUID(int=number)}"
+        session = world.ask("GET", path).json["session"]
+        assert session["queue_position"] is None
+        assert session["revision"] > 0
 
 
 # Closing.
@@ -549,7 +610,7 @@ def test_a_client_asks_again_for_a_secret_that_the_leader_did_not_tell(
     def silent(*_: object) -> str:
         raise messaging.MessagingTimeout
 
-    monkeypatch.setattr(world.conductor, "session_secret", silent)
+    monkeypatch.setattr(world.conductor, "session_now", silent)
     session = world.ask("GET", ONE).json["session"]
     assert session["connection"] is None
     known = session["revision"]
@@ -559,7 +620,7 @@ def test_a_client_asks_again_for_a_secret_that_the_leader_did_not_tell(
         world.database.lease, renewals=3
     )
     monkeypatch.setattr(
-        world.conductor, "session_secret", lambda *_: fakes.SECRET
+        world.conductor, "session_now", lambda *_: fakes.view()
     )
     query = f"{ONE}?wait_s=60&revision={known}"
     session = world.ask("GET", query).json["session"]

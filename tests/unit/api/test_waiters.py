@@ -14,7 +14,7 @@ from tests.unit.api import fakes
 LIMIT_S = 30
 
 
-class Conductor:
+class Database:
     """Answers questions, and lets the test see them."""
 
     def __init__(self) -> None:
@@ -23,18 +23,17 @@ class Conductor:
         self.failure = None
         self.asked = threading.Condition()
 
-    def __call__(self, revisions):
+    def __call__(self, session_ids):
         with self.asked:
-            self.questions.append(dict(revisions))
+            self.questions.append(list(session_ids))
             self.asked.notify_all()
             if self.failure is not None:
                 raise self.failure
-            changed = [
-                self.views[name]
-                for name, revision in revisions.items()
-                if name in self.views and self.views[name].revision != revision
-            ]
-            return changed, [n for n in revisions if n not in self.views]
+            return {
+                name: self.views[name].revision
+                for name in session_ids
+                if name in self.views
+            }
 
     def put(self, view) -> None:
         with self.asked:
@@ -49,112 +48,112 @@ class Conductor:
 
 
 @pytest.fixture
-def conductor():
-    return Conductor()
+def database():
+    return Database()
 
 
 @pytest.fixture
-def made(conductor):
-    waiting = waiters.Waiters(conductor, max_waiters=50, interval_s=0.001)
+def made(database):
+    waiting = waiters.Waiters(database, max_waiters=50, interval_s=0.001)
     yield waiting
     waiting.close()
 
 
-def test_all_are_asked_for_at_once_by_one_thread(conductor, made):
+def test_all_are_asked_for_at_once_by_one_thread(database, made):
     begun = threads.NewThreads()
     views = [fakes.queued(number) for number in range(50)]
     for view in views:
-        conductor.put(view)
+        database.put(view)
     with concurrent.futures.ThreadPoolExecutor(50) as executor:
         waiting = [
             executor.submit(made.wait, view.session_id, 1, LIMIT_S)
             for view in views
         ]
-        conductor.wait_asked_for(50)
+        database.wait_asked_for(50)
         assert begun.count() == 50 + 1
         with pytest.raises(waiters.TooManyWaiters):
             made.wait("one more", 1, LIMIT_S)
         for number in range(50):
-            conductor.put(fakes.view(number, revision=2))
+            database.put(fakes.view(number, revision=2))
         told = [future.result(LIMIT_S) for future in waiting]
-    assert [view.revision for view in told] == [2] * 50
+    assert told == [True] * 50
 
 
-def test_who_is_far_back_gives_way(conductor):
-    made = waiters.Waiters(conductor, max_waiters=2, interval_s=0.001)
+def test_who_is_far_back_gives_way(database):
+    made = waiters.Waiters(database, max_waiters=2, interval_s=0.001)
     for number in range(4):
-        conductor.put(fakes.queued(number))
+        database.put(fakes.queued(number))
     names = [fakes.queued(number).session_id for number in range(4)]
     with concurrent.futures.ThreadPoolExecutor(3) as executor:
         far, near = (
             executor.submit(made.wait, names[n], 1, LIMIT_S, place=place)
             for n, place in ((0, 9), (1, 5))
         )
-        conductor.wait_asked_for(2)
+        database.wait_asked_for(2)
         with pytest.raises(waiters.TooManyWaiters):
             made.wait(names[2], 1, LIMIT_S, place=9)
         first = executor.submit(made.wait, names[3], 1, LIMIT_S, place=0)
-        assert far.result(LIMIT_S) is None
+        assert far.result(LIMIT_S) is False
         assert not near.done()
         for number in (1, 3):
-            conductor.put(fakes.queued(number, revision=2))
-        assert near.result(LIMIT_S).revision == 2
-        assert first.result(LIMIT_S).revision == 2
+            database.put(fakes.queued(number, revision=2))
+        assert near.result(LIMIT_S)
+        assert first.result(LIMIT_S)
     made.close()
 
 
-def test_who_knows_more_waits_on(conductor, made):
-    conductor.put(fakes.queued(1, revision=2))
+def test_who_knows_more_waits_on(database, made):
+    database.put(fakes.queued(1, revision=2))
     name = fakes.queued(1).session_id
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
         later = executor.submit(made.wait, name, 2, LIMIT_S)
-        conductor.wait_asked_for(1)
-        assert made.wait(name, 1, LIMIT_S).revision == 2
+        database.wait_asked_for(1)
+        assert made.wait(name, 1, LIMIT_S)
         assert not later.done()
-        conductor.put(fakes.queued(1, revision=3))
-        assert later.result(LIMIT_S).revision == 3
+        database.put(fakes.queued(1, revision=3))
+        assert later.result(LIMIT_S)
 
 
 def test_what_is_gone_is_not_waited_for(made):
-    assert made.wait("gone", 1, LIMIT_S) is None
+    assert made.wait("gone", 1, LIMIT_S) is False
 
 
-def test_a_failure_reaches_all_that_wait(conductor, made):
-    conductor.failure = RuntimeError("broken")
+def test_a_failure_reaches_all_that_wait(database, made):
+    database.failure = RuntimeError("broken")
     for _ in range(2):
         with pytest.raises(RuntimeError, match="broken"):
             made.wait("any", 1, LIMIT_S)
 
 
-def test_the_thread_ends_with_the_last_one(conductor, made):
-    conductor.put(fakes.queued(1))
-    assert made.wait(fakes.queued(1).session_id, 1, 0.01) is None
+def test_the_thread_ends_with_the_last_one(database, made):
+    database.put(fakes.queued(1))
+    assert made.wait(fakes.queued(1).session_id, 1, 0.01) is False
     thread = made._thread
     if thread is not None:
         thread.join(LIMIT_S)
     assert made._thread is None
-    conductor.put(fakes.queued(1, revision=2))
-    assert made.wait(fakes.queued(1).session_id, 1, LIMIT_S).revision == 2
+    database.put(fakes.queued(1, revision=2))
+    assert made.wait(fakes.queued(1).session_id, 1, LIMIT_S)
 
 
-def test_closing_lets_all_go(conductor, made):
-    conductor.put(fakes.queued(1))
+def test_closing_lets_all_go(database, made):
+    database.put(fakes.queued(1))
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
         waiting = executor.submit(
             made.wait, fakes.queued(1).session_id, 1, LIMIT_S
         )
-        conductor.wait_asked_for(1)
+        database.wait_asked_for(1)
         made.close()
-        assert waiting.result(LIMIT_S) is None
+        assert waiting.result(LIMIT_S) is False
     with pytest.raises(waiters.TooManyWaiters):
         made.wait("any", 1, LIMIT_S)
 
 
-def test_a_project_that_has_most_makes_room_for_others(conductor):
+def test_a_project_that_has_most_makes_room_for_others(database):
     """However far in front its own are, and never beyond its share."""
-    made = waiters.Waiters(conductor, max_waiters=4, interval_s=0.001)
+    made = waiters.Waiters(database, max_waiters=4, interval_s=0.001)
     for number in range(10):
-        conductor.put(fakes.queued(number))
+        database.put(fakes.queued(number))
 
     def wait(number: int, project_id: str, place: int = 0):
         return executor.submit(
@@ -168,10 +167,10 @@ def test_a_project_that_has_most_makes_room_for_others(conductor):
 
     with concurrent.futures.ThreadPoolExecutor(8) as executor:
         crowd = [wait(number, "crowd") for number in range(4)]
-        conductor.wait_asked_for(4)
+        database.wait_asked_for(4)
         others = [wait(number, "other", 7) for number in (4, 5)]
         leaving = concurrent.futures.as_completed(crowd, LIMIT_S)
-        assert [next(leaving).result() for _ in range(2)] == [None, None]
+        assert [next(leaving).result() for _ in range(2)] == [False, False]
         # Both have two now, so that none gives way, wherever it stands.
         for project_id in ("other", "crowd"):
             with pytest.raises(waiters.TooManyWaiters):
@@ -180,6 +179,6 @@ def test_a_project_that_has_most_makes_room_for_others(conductor):
             wait(7, "crowd").result(LIMIT_S)
         assert not any(one.done() for one in others)
         for number in range(6):
-            conductor.put(fakes.queued(number, revision=2))
-        assert all(one.result(LIMIT_S).revision == 2 for one in others)
+            database.put(fakes.queued(number, revision=2))
+        assert all(one.result(LIMIT_S) for one in others)
     made.close()

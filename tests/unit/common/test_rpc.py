@@ -92,9 +92,9 @@ class _Conductor:
         changed = [_view(one).to_primitive() for one in sorted(revisions)]
         return {"changed": changed[:1], "unknown": sorted(revisions)[1:]}
 
-    def session_secret(self, ctxt, session_id, project_id, generation):
-        assert (session_id, project_id, generation) == ("a", "p1", 7)
-        return "c0ffee"
+    def session_now(self, ctxt, session_id, project_id):
+        assert project_id == "p1"
+        return _view("a").to_primitive() if session_id == "a" else None
 
     def submit_sessions(self, ctxt, requests):
         wanted = map(objects.OpenRequest.from_primitive, requests)
@@ -125,7 +125,7 @@ class _Conductor:
     def revoke_instance_token(self, ctxt, instance_id):
         return None
 
-    def pool_snapshot(self, ctxt):
+    def pool_now(self, ctxt):
         return {"hosts": {}}
 
     def administer(
@@ -152,7 +152,7 @@ class _Conductor:
         return {"sessions": {"limit": 3}}
 
     def set_quota(self, ctxt, project_id, limits):
-        return {"sessions": {"limit": limits["sessions"]}}
+        return None
 
     @messaging.expected_exceptions(exception.NotLeader)
     def pool_summary(self, ctxt):
@@ -433,7 +433,8 @@ def test_calls_return_payloads(serve):
     serve(conductor_api.TOPIC, "c1", _Conductor())
     api = conductor_api.ConductorAPI(call_timeout_s=WAIT_S)
     assert api.get_sessions(["a", "b"]) == [_view("a"), _view("b")]
-    assert api.session_secret("a", "p1", 7) == "c0ffee"
+    assert api.session_now("a", "p1") == _view("a")
+    assert api.session_now("b", "p1") is None
     changed, unknown = api.changed_sessions({"a": 1, "b": 2})
     assert (changed, unknown) == ([_view("a")], ["b"])
     assert api.changed_sessions({"a": 1}, host_uuid="h1") == ([], [])
@@ -624,7 +625,7 @@ def pin():
 def grown(monkeypatch):
     """Let the conductor's calls be those of a later version."""
     monkeypatch.setattr(conductor_api, "VERSION", "1.2")
-    monkeypatch.setattr(conductor_api, "SINCE", {"pool_snapshot": "1.2"})
+    monkeypatch.setattr(conductor_api, "SINCE", {"pool_now": "1.2"})
 
 
 def test_an_older_conductor_understands_who_is_pinned(pin, grown):
@@ -648,7 +649,7 @@ def test_what_is_newer_than_the_pin_is_not_sent(pin, grown):
     pin(conductor="1.1")
     api = conductor_api.ConductorAPI()
     with pytest.raises(messaging.RPCVersionCapError, match=r"1\.1"):
-        api.pool_snapshot()
+        api.pool_now()
 
 
 def test_a_pin_above_what_is_known_changes_nothing(pin):

@@ -4,6 +4,8 @@
 import concurrent.futures
 import dataclasses
 import json
+import uuid
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.core import model
 from fpgapool.db import api as db_api
+from fpgapool.db import inventory as db_inventory
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.conductor import world
@@ -399,28 +402,50 @@ def test_what_makes_no_sense_is_refused(wish) -> None:
 # -- what Nova is told -------------------------------------------------
 
 
+def snapshot(pool: world.World) -> dict[str, Any]:
+    """Return the snapshot, with its hosts by name."""
+    now = json.loads(json.dumps(pool.ask.now()))
+    hosts = {world.uuid_of(name): one for name, one in now["hosts"].items()}
+    told = inventory.snapshot(
+        pool.hardware(), {"copy": ()}, {**now, "hosts": hosts}, 5.0
+    )
+    by_name = {one["name"]: one for one in told["hosts"].values()}
+    assert set(told["hosts"]) == {world.uuid_of(name) for name in by_name}
+    return {**told, "hosts": by_name}
+
+
+def copies(told: dict[str, Any], host: str) -> dict[str, int] | None:
+    found: dict[str, int] | None = told["hosts"][host]["accelerators"].get(
+        "copy"
+    )
+    return found
+
+
 def test_a_snapshot_of_a_pool_at_rest(pool) -> None:
-    found = pool.ask.snapshot(5.0)
+    found = snapshot(pool)
     host = {
         "name": "a",
         "up": True,
         "nic_bytes_per_s": 1e9,
         "nic_load": 0.0,
         "queued": 0,
-        "slots": 1,
-        "shapes": {"medium": [1, 1]},
+        "slots": {"total": 1, "usable": 1, "free": 1},
+        "accelerators": {"copy": {"usable": 1, "free": 1}},
+    }
+    nothing = {
+        "slots": dict.fromkeys(("total", "usable", "free"), 0),
+        "accelerators": {},
     }
     assert found == {
-        "generated_at": 5.0,
+        "generated_at": "1970-01-01T00:00:05.000000Z",
+        "generation": found["generation"],
         "hosts": {
             "a": host,
             "b": host | {"name": "b"},
-            "c": host | {"name": "c", "slots": 0, "shapes": {}},
+            "c": host | {"name": "c"} | nothing,
         },
         "queued": {},
-        "accelerators": {"copy": []},
     }
-    assert json.loads(json.dumps(found)) == found
 
 
 def test_a_snapshot_counts_what_can_be_used(pool) -> None:
@@ -429,16 +454,16 @@ def test_a_snapshot_counts_what_can_be_used(pool) -> None:
     pool.open("b")
     pool.open("c")
     pool.open("c")
-    found = pool.ask.snapshot(5.0)
+    found = snapshot(pool)
     assert found["queued"] == {"copy": 3}
     hosts = found["hosts"]
     assert [hosts[n]["queued"] for n in "abc"] == [0, 1, 2]
-    assert hosts["a"]["shapes"] == {"medium": [1, 0]}
-    assert hosts["b"]["shapes"] == {}
+    assert copies(found, "a") == {"usable": 1, "free": 0}
+    assert copies(found, "b") is None
     administer(pool, ENABLED, host="b")
     pool.agents["b"].slots[0].state = states.SLOT_FAULTY
     pool.feed(pool.agents["b"].report())
-    assert pool.ask.snapshot(5.0)["hosts"]["b"]["shapes"] == {}
+    assert copies(snapshot(pool), "b") is None
 
 
 def test_a_snapshot_tells_how_network_cards_are_used(pool) -> None:
@@ -454,40 +479,73 @@ def test_a_snapshot_tells_how_network_cards_are_used(pool) -> None:
         agent.slots[0].input_bytes += passed_s * 500_000_000
         pool.agents["a"].slots[0].input_bytes += passed_s * 100_000_000
         pool.feed(agent.report(), pool.agents["a"].report())
-    hosts = pool.ask.snapshot(5.0)["hosts"]
+    hosts = snapshot(pool)["hosts"]
     assert [hosts[n]["nic_load"] for n in "abc"] == [0.0, 0.5, 0.5]
     assert pool.view(request_id).slot_host_name == "b"
     pool.end(states.CLOSED, codes.OK, host="b")
-    hosts = pool.ask.snapshot(5.0)["hosts"]
+    hosts = snapshot(pool)["hosts"]
     assert [hosts[n]["nic_load"] for n in "abc"] == [0.0, 0.0, 0.0]
 
 
 def test_a_snapshot_for_nova() -> None:
-    host = {
-        "name": "a",
-        "up": True,
-        "nic_bytes_per_s": 1e9,
-        "nic_load": 0.25,
-        "queued": 3,
-        "slots": 5,
-        "shapes": {"small": [2, 1], "large": [1, 1]},
-    }
-    found = {
-        "generated_at": 0.5,
-        "hosts": {"a": host, "b": host | {"shapes": {}}},
+    uuids = [str(uuid.UUID(int=number)) for number in (1, 2)]
+    shapes = ("small", "small", "small", "large", "large")
+    pool = db_inventory.Inventory(
+        db_api.Inventory(
+            hosts=[
+                db_api.HostRecord(
+                    id=number,
+                    uuid=one,
+                    name=name,
+                    nic_bytes_per_s=1e9,
+                    up=name == "a",
+                )
+                for number, one, name in zip((1, 2), uuids, "ab", strict=True)
+            ],
+            devices=[
+                db_api.DeviceRecord(
+                    id=host_id,
+                    host_id=host_id,
+                    name="board0",
+                    model="test",
+                    dma_bytes_per_s=2e9,
+                )
+                for host_id in (1, 2)
+            ],
+            slots=[
+                db_api.SlotRecord(
+                    id=10 * device_id + number,
+                    device_id=device_id,
+                    number=number,
+                    shape=shape,
+                    faulty=number == 2,
+                    reserved_for="i" if number == 1 else None,
+                )
+                for device_id in (1, 2)
+                for number, shape in enumerate(shapes)
+            ],
+            holders=[],
+        )
+    )
+    now = {
+        "unusable_slots": [14],
         "queued": {"aes": 4},
-        "accelerators": {"aes": [], "fft": ["large"], "sha": ["huge"]},
+        "hosts": {uuids[0]: {"nic_load": 0.25, "queued": 3}},
     }
-    told = inventory.snapshot(found)
+    library = {"aes": [], "fft": ["large"], "sha": ["huge"]}
+    told = inventory.snapshot(pool, library, now, 0.5)
     assert told["generated_at"] == "1970-01-01T00:00:00.500000Z"
     assert told["queued"] == {"aes": 4}
-    assert told["hosts"]["a"]["slots"] == {"total": 5, "usable": 3, "free": 2}
-    assert told["hosts"]["a"]["accelerators"] == {
+    first, second = (told["hosts"][one] for one in uuids)
+    assert (first["nic_load"], first["queued"]) == (0.25, 3)
+    assert first["slots"] == {"total": 5, "usable": 3, "free": 2}
+    assert first["accelerators"] == {
         "aes": {"usable": 3, "free": 2},
         "fft": {"usable": 1, "free": 1},
     }
-    assert told["hosts"]["b"]["accelerators"] == {}
-    later = inventory.snapshot(found | {"generated_at": 9.0})
+    assert (second["nic_load"], second["queued"]) == (0.0, 0)
+    assert second["accelerators"] == {}
+    later = inventory.snapshot(pool, library, now, 9.0)
     assert later["generation"] == told["generation"]
-    other = inventory.snapshot(found | {"queued": {}})
+    other = inventory.snapshot(pool, library, now | {"queued": {}}, 0.5)
     assert other["generation"] != told["generation"]

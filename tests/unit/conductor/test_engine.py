@@ -235,8 +235,10 @@ def test_without_a_front_door_the_answer_is_all_that_is_told(single):
     for _ in range(2):
         (again,) = _outcome(single, "first")
         assert (again.state, again.secret) == (states.READY, "")
-        asked = again.session_id, again.project_id, again.generation
-        assert single.ask.secret(*asked) == "5ec7e7"
+        asked = single.ask.session(again.session_id, again.project_id)
+        assert asked == dataclasses.replace(again, secret="5ec7e7")
+        for project_id in ("", "other"):
+            assert single.ask.session(again.session_id, project_id) == again
         single.settle()
     (refused,) = _outcome(single, "second", claimed_bytes=0)
     assert refused.reason == codes.INVALID_SIZE
@@ -858,8 +860,7 @@ def test_a_session_whose_leader_died_before_it_told_waits_again(
         agent = single.agents["a"]
         single.feed(agent.report(), agent.prepared(0))
         view = single.view(request_id)
-        name, generation = view.session_id, view.generation
-        assert single.ask.secret(name, "p", generation)
+        assert single.ask.session(view.session_id, "p").secret
         single.now += 5.0
     single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
     assert single.view(request_id).state == states.PREPARING
@@ -1254,13 +1255,12 @@ def test_nothing_is_scheduled_before_a_host_has_reported(single):
 def test_a_query_is_answered_after_the_commit(single):
     future = concurrent.futures.Future()
     wanted = single.engine.process(
-        (inputs.Query(lambda asked: asked.summary(), future),), single.now
+        (inputs.Query(lambda asked: asked.now(), future),), single.now
     )
     (answer,) = wanted.after_commit
     assert answer.future is future
-    (host,) = answer.value["hosts"]
-    assert host["up"]
-    assert host["devices"][0]["slots"][0]["state"] == "idle"
+    assert answer.value["strategy"] == "fifo"
+    assert answer.value["hosts"]["a"]["last_report_at"] == single.now
 
 
 def test_a_question_that_fails_is_answered_with_the_error(single):
@@ -1296,12 +1296,12 @@ def test_only_sessions_that_changed_are_told(pool):
     assert missing == ["no-such"]
 
 
-def test_the_summary_says_why_a_link_is_not_capped(single):
+def test_the_leader_says_why_a_link_is_not_capped(single):
     agent = single.agents["a"]
     for message in (None, "outgoing: no (KERNEL_REFUSED)", None):
         agent.link_message = message
         single.feed(agent.report())
-        (host,) = single.ask.summary()["hosts"]
+        host = single.ask.now()["hosts"]["a"]
         assert host["link_message"] == message
 
 

@@ -41,8 +41,10 @@ def test_defaults_hold_for_everybody(pool):
         "queued_bytes": 5000,
         "bitstream_bytes": 10,
     }
-    told = quotas.document(pool.memory.quotas.of("p"), pool.ask.in_use("p"))
-    assert told["sessions"] == {"limit": 1, "source": "default", "in_use": 0}
+    for project_id in ("p", None):
+        told = quotas.document(pool.memory.quotas.of(project_id))
+        assert told["sessions"] == {"limit": 1, "source": "default"}
+    assert set(pool.in_use("p").values()) == {0}
 
 
 def test_a_limit_takes_effect_at_once(pool):
@@ -53,7 +55,7 @@ def test_a_limit_takes_effect_at_once(pool):
     assert pool.memory.quotas.of("p").source("sessions") == "project"
     assert pool.memory.quotas.of("p").source("queued") == "default"
     assert pool.memory.quotas.of("other").limit("sessions") == 1
-    assert pool.ask.in_use("p")["sessions"] == 2
+    assert pool.in_use("p")["sessions"] == 2
 
 
 def test_a_lower_limit_takes_nothing_away(pool):
@@ -65,7 +67,7 @@ def test_a_lower_limit_takes_nothing_away(pool):
     pool.cancel(requests[0])
     pool.deliver_all()
     pool.feed(pool.agents["a"].report())
-    assert pool.ask.in_use("p")["sessions"] == 2
+    assert pool.in_use("p")["sessions"] == 2
     assert states_of(pool, [late]) == [states.QUEUED]
     pool.feed(inputs.SetQuota("p", {"sessions": -1}))
     assert states_of(pool, [late]) == [states.PREPARING]
@@ -112,13 +114,13 @@ def test_resources_that_are_not_known_are_left_alone():
 def test_use_is_counted(pool):
     for _ in range(3):
         pool.open(claimed_bytes=700)
-    assert pool.ask.in_use("p") == {
+    assert pool.in_use("p") == {
         "sessions": 1,
         "queued": 2,
         "queued_bytes": 1400,
         "bitstream_bytes": 0,
     }
-    assert set(pool.ask.in_use("nobody").values()) == {0}
+    assert set(pool.in_use("nobody").values()) == {0}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import uuid
 import pytest
 
 from fpgapool import objects
+from fpgapool.api import inventory
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import reservations
@@ -86,11 +87,16 @@ def reserved_for(pool: world.World) -> list[str | None]:
 
 
 def device_of(pool: world.World) -> dict:
-    return pool.ask.summary()["hosts"][0]["devices"][0]
+    (host,) = pool.hardware().summary(pool.ask.now()["unusable_slots"])
+    return host["devices"][0]
 
 
 def free(pool: world.World) -> list[int]:
-    return pool.ask.snapshot(0.0)["hosts"][HOST]["shapes"]["medium"]
+    """How many slots can be used, and how many of them are free."""
+    told = inventory.snapshot(
+        pool.hardware(), {"copy": ()}, pool.ask.now(), 0.0
+    )
+    return list(told["hosts"][HOST]["accelerators"]["copy"].values())
 
 
 def test_a_reserved_slot_serves_its_instance(pool: world.World) -> None:

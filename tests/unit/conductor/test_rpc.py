@@ -128,6 +128,8 @@ def test_malformed_names_are_answered(endpoint, junk):
         lambda: made.reopen_session(None, "p", "s", junk or True, ""),
         lambda: made.reopen_session(None, "p", "s", 5, junk),
         lambda: made.reopen_session(None, "p", junk, 5, ""),
+        lambda: made.session_now(None, junk, "p"),
+        lambda: made.session_now(None, "s", junk),
         lambda: made.changed_sessions(None, {}, junk or [None]),
     ):
         with pytest.raises(messaging.ExpectedException) as caught:
@@ -182,6 +184,8 @@ def test_calls_fail_with_a_code_while_no_answer_is_durable(endpoint):
     made, _, _ = endpoint
     for call in (
         lambda: made.pool_summary(None),
+        lambda: made.pool_now(None),
+        lambda: made.session_now(None, "s", "p"),
         lambda: made.list_accelerators(None),
         lambda: submit(made, REQUEST),
         lambda: made.reopen_session(None, "p", "s", 5, ""),
@@ -501,12 +505,14 @@ def test_questions_leave_threads_for_what_agents_say(failing, code):
     assert count == 6
     made = conductor_rpc.ConductorManager(pump, FakeDatabase(), 40, count)
     with futures.ThreadPoolExecutor(count) as pool:
-        waiting = [pool.submit(made.pool_summary, None) for _ in range(count)]
+        waiting = [
+            pool.submit(made.list_accelerators, None) for _ in range(count)
+        ]
         for _ in range(count):
             pump.asked.get(timeout=30)
         pump.database_failing = failing
         with pytest.raises(messaging.ExpectedException) as caught:
-            made.pool_summary(None)
+            made.list_accelerators(None)
         assert caught.value.exc_info[1].code == code
         # Whoever is refused a place has asked for nothing.
         with pytest.raises(messaging.ExpectedException):
@@ -517,7 +523,7 @@ def test_questions_leave_threads_for_what_agents_say(failing, code):
         assert pump.inputs == [inputs.RenewSecret("s")]
         pump.proceed.set()
         assert [one.result(30) for one in waiting] == [[]] * count
-    assert made.pool_summary(None) == []
+    assert made.list_accelerators(None) == []
 
 
 @pytest.mark.parametrize("threads", range(4, 200))

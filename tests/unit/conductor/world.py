@@ -11,7 +11,9 @@ import collections
 import concurrent.futures
 import dataclasses
 import math
+import uuid
 from collections.abc import Callable
+from typing import Any
 
 from fpgapool import objects
 from fpgapool import strategies
@@ -26,6 +28,7 @@ from fpgapool.core import health
 from fpgapool.core import sharing
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
+from fpgapool.db import inventory
 from fpgapool.db import records
 from fpgapool.strategies import base
 from fpgapool.strategies import shared
@@ -123,6 +126,14 @@ class Slot:
     last_result: objects.SessionResult | None = None
     previous_result: objects.SessionResult | None = None
     energy_j: float | None = None
+
+
+def uuid_of(name: str) -> str:
+    """Return a host's UUID; its name, if that is one."""
+    try:
+        return str(uuid.UUID(name))
+    except ValueError:
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, name))
 
 
 class FakeAgent:
@@ -354,6 +365,54 @@ class World:
         """What the leader can be asked."""
         return self.engine.questions
 
+    def hardware(self) -> inventory.Inventory:
+        """Return the hardware as its rows show it.
+
+        Hosts with short names get UUIDs, see :func:`uuid_of`.
+        """
+        tables: dict[str, list[Any]] = {
+            name: list(self.rows[name].values())
+            for name in ("hosts", "devices", "slots", "reservations", "faults")
+        }
+        tables["hosts"] = [
+            dataclasses.replace(row, uuid=uuid_of(row.uuid))
+            for row in tables["hosts"]
+        ]
+        sessions = self.rows["sessions"]
+        return inventory.Inventory(
+            db_api.Inventory(
+                **tables,
+                holders=[
+                    db_api.SlotHolder(
+                        slot_id=row.slot_id,
+                        accelerator=row.accelerator,
+                        phase=row.phase,
+                        session_id=sessions[row.job_id].session_id,
+                        project_id=sessions[row.job_id].project_id,
+                        user_id=sessions[row.job_id].user_id,
+                    )
+                    for row in self.rows["assignments"].values()
+                ],
+            )
+        )
+
+    def in_use(self, project_id: str) -> dict[str, int]:
+        """Return how much a project uses, as its limits count it."""
+        pool, book = self.memory, self.memory.sessions
+        return {
+            "sessions": sum(
+                hold.session.project_id == project_id
+                for hold in pool.holds.values()
+            ),
+            "queued": book.queued[project_id],
+            "queued_bytes": book.queued_bytes[project_id],
+            "bitstream_bytes": sum(
+                one.size_bytes
+                for one in pool.catalogue.bitstreams
+                if one.project_id == project_id
+            ),
+        }
+
     def _snapshot(self) -> db_api.Snapshot:
         tables = {name: list(t.values()) for name, t in self.rows.items()}
         sessions = tables.pop("sessions")
@@ -488,7 +547,7 @@ class World:
         names += [new.session_id for new, _ in self.unrecorded.values()]
         known, _ = self.ask.changed(dict.fromkeys(names, -1))
         counted = collections.Counter(view.state for view in known)
-        assert self.ask.summary()["sessions"] == counted
+        assert self.ask.now()["sessions"] == counted
 
     def deliver(self, message: effects.Message) -> None:
         """Carry one message to its agent."""

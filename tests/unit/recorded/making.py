@@ -170,13 +170,17 @@ def _answers(topic: str) -> dict[str, Any]:
         name: _answer(typing.get_type_hints(getattr(APIS[topic][1], name)))
         for name in methods(topic)
     }
-    quota = quotas.document(pool.memory.quotas.default, pool.ask.in_use("p"))
+    now = pool.ask.now()
     return answers | {
         "changed_sessions": {"changed": [view], "unknown": ["unknown"]},
-        "get_quota": quota,
-        "pool_snapshot": pool.ask.snapshot(1.5),
-        "pool_summary": pool.ask.summary(),
-        "set_quota": quota,
+        "get_quota": quotas.document(pool.memory.quotas.of("p")),
+        "pool_now": now,
+        "pool_summary": {
+            "strategy": now["strategy"],
+            "waiting": 0,
+            "sessions": now["sessions"],
+            "hosts": pool.hardware().summary(now["unusable_slots"]),
+        },
     }
 
 

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The pool's hardware as its rows show it: states, holders, summary."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterator
+from typing import Any
+
+from fpgapool.core import health
+from fpgapool.db import api as db_api
+from fpgapool.objects import identity
+from fpgapool.objects import instance
+from fpgapool.vocabulary import states
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """A device with its host.
+
+    :ivar fault: why the conductor has declared it faulty, if it has.
+    """
+
+    id: str
+    record: db_api.DeviceRecord
+    host: db_api.HostRecord
+    reserved_slots: int = 0
+    fault: db_api.FaultRecord | None = None
+
+    @property
+    def state(self) -> str:
+        """``up``, ``down``, ``faulty``, ``draining`` or ``disabled``."""
+        wishes = (self.record.admin_state, self.host.admin_state)
+        if states.DRAINING in wishes:
+            return states.DRAINING
+        if wishes != (states.ENABLED, states.ENABLED):
+            return states.DISABLED
+        if not self.record.healthy or self.fault is not None:
+            return states.FAULTY
+        return states.UP if self.host.up else states.DOWN
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """A slot with its device and its session.
+
+    :ivar project_id: of the instance that has reserved it, if known.
+    :ivar own_fault: why the conductor has declared it faulty, if it has.
+    """
+
+    id: str
+    record: db_api.SlotRecord
+    device: Device
+    holder: db_api.SlotHolder | None
+    project_id: str | None = None
+    own_fault: db_api.FaultRecord | None = None
+
+    @property
+    def fault(self) -> db_api.FaultRecord | None:
+        """The fault of the slot, or else of its device."""
+        return self.own_fault or self.device.fault
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether sessions can have it, now or after others."""
+        return self.device.state == states.UP and not self.record.faulty
+
+    @property
+    def serves_reservation(self) -> bool:
+        """Whether it is reserved, works, and no other session has it."""
+        instance_id = self.record.reserved_for
+        if instance_id is None or self.record.faulty:
+            return False
+        if self.holder is None:
+            return self.device.state == states.UP
+        return instance.id_of(self.holder.user_id) == instance_id
+
+    @property
+    def state(self) -> str:
+        """Its state, or why it is out of service."""
+        if self.holder is not None:
+            return self.holder.phase.lower()
+        if self.device.state in (states.DRAINING, states.DISABLED):
+            return states.DISABLED
+        if self.record.faulty or self.device.state == "faulty":
+            return states.FAULTY
+        return states.SLOT_IDLE if self.device.host.up else states.DOWN
+
+
+class Inventory:
+    """All of the pool's hardware at one time.
+
+    :param found: the database's inventory.
+    """
+
+    def __init__(self, found: db_api.Inventory) -> None:
+        self.hosts = found.hosts
+        hosts = {host.id: host for host in found.hosts}
+        reserved = {
+            row.device_id: sum(row.instances.values())
+            for row in found.reservations
+        }
+        faults = {(row.level, row.target_id): row for row in found.faults}
+        self._devices = {
+            record.id: Device(
+                identity.device_id(hosts[record.host_id].uuid, record.name),
+                record,
+                hosts[record.host_id],
+                reserved.get(record.id, 0),
+                faults.get((health.Level.DEVICE.value, record.id)),
+            )
+            for record in found.devices
+        }
+        holders = {holder.slot_id: holder for holder in found.holders}
+        self.slots = [
+            Slot(
+                identity.slot_id(
+                    self._devices[record.device_id].id, record.number
+                ),
+                record,
+                self._devices[record.device_id],
+                holders.get(record.id),
+                found.projects.get(record.reserved_for or ""),
+                faults.get((health.Level.SLOT.value, record.id)),
+            )
+            for record in found.slots
+        ]
+        #: By the ids of their rows.
+        self.slots_by_id = {slot.record.id: slot for slot in self.slots}
+        self.host_uuids = {host.id: host.uuid for host in found.hosts}
+        #: The number of slots of each device, by the device's identifier.
+        self.slot_counts = collections.Counter(
+            slot.device.id for slot in self.slots
+        )
+        #: The number of them that sessions have.
+        self.session_counts = collections.Counter(
+            slot.device.id for slot in self.slots if slot.holder is not None
+        )
+
+        self._kept_off = collections.defaultdict[
+            int, list[db_api.FaultRecord]
+        ](list)
+        for fault in found.faults:
+            if fault.level == health.Level.ACCELERATOR.value:
+                self._kept_off[fault.target_id].append(fault)
+        self._serving = collections.Counter(
+            slot.device.id for slot in self.slots if slot.serves_reservation
+        )
+
+    @classmethod
+    def load(cls, database: db_api.Database) -> Inventory:
+        """Return the current inventory of a database."""
+        return cls(database.inventory())
+
+    def pending_reservations(self, device: Device) -> int:
+        """Return how many reservations of a device have no slot yet."""
+        # The rows of both are written one after the other.
+        return max(device.reserved_slots - self._serving[device.id], 0)
+
+    @property
+    def devices(self) -> list[Device]:
+        """All devices."""
+        return list(self._devices.values())
+
+    def kept_off(self, host: db_api.HostRecord) -> list[db_api.FaultRecord]:
+        """Return the accelerators that the pool does not run on a host."""
+        return self._kept_off.get(host.id, [])
+
+    def devices_of(self, host: db_api.HostRecord) -> Iterator[Device]:
+        """Yield the devices of a host."""
+        return (one for one in self.devices if one.host is host)
+
+    def slots_of(self, device: Device) -> Iterator[Slot]:
+        """Yield the slots of a device."""
+        return (one for one in self.slots if one.device is device)
+
+    def summary(
+        self,
+        unusable: Collection[int],
+        shown: Callable[[str | None], str | None] = lambda key: key,
+    ) -> list[dict[str, Any]]:
+        """Return hosts, devices and slots as JSON, without tenants' data.
+
+        :param unusable: ids of the slots that the leader does not use now.
+        :param shown: returns an accelerator's key as the reader may see it.
+        """
+        devices: dict[int, list[dict[str, Any]]] = {}
+        slots: dict[str, list[dict[str, Any]]] = {}
+        for device in self.devices:
+            members = {
+                "name": device.record.name,
+                "healthy": device.record.healthy,
+                "reservable_slots": device.record.reservable_slots,
+                "reserved_slots": device.reserved_slots,
+                "pending_reservations": self.pending_reservations(device),
+                "slots": slots.setdefault(device.id, []),
+            }
+            devices.setdefault(device.host.id, []).append(members)
+        for slot in self.slots:
+            is_unusable = slot.holder is None and slot.record.id in unusable
+            slots[slot.device.id].append(
+                {
+                    "slot": slot.record.number,
+                    "shape": slot.record.shape,
+                    "state": states.FAULTY if is_unusable else slot.state,
+                    "accelerator": shown(
+                        slot.holder and slot.holder.accelerator
+                    ),
+                    "programmed": shown(slot.record.programmed),
+                }
+            )
+        return [
+            {
+                "uuid": host.uuid,
+                "name": host.name,
+                "up": host.up,
+                "devices": devices.get(host.id, []),
+            }
+            for host in self.hosts
+        ]
