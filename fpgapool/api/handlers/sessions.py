@@ -26,6 +26,7 @@ from fpgapool.api import waiters
 from fpgapool.db import api as db_api
 from fpgapool.policies import hosts as host_policies
 from fpgapool.policies import sessions as policies
+from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
@@ -95,7 +96,7 @@ def delete(call: calls.Call) -> calls.Answer:
     left = _insist(
         call,
         row,
-        lambda: call.backends.conductor.cancel_session(
+        lambda: _leading(call, row).cancel_session(
             row.project_id,
             session_id=row.session_id,
             reason=codes.CANCELLED_BY_CLIENT,
@@ -151,7 +152,7 @@ def renew_secret(call: calls.Call) -> calls.Answer:
     left = _insist(
         call,
         row,
-        lambda: call.backends.conductor.renew_secret(row.session_id),
+        lambda: _leading(call, row).renew_secret(row.session_id),
         until=lambda now: now.revision != row.revision,
     )
     now = _now(call, left)
@@ -292,6 +293,21 @@ def _insist(
             time.sleep(_TRY_S)
         row = _find(call)
     return row
+
+
+def _leading(
+    call: calls.Call, row: db_api.SessionRecord
+) -> conductor_rpcapi.ConductorAPI:
+    """Return the conductor, for a message about a session.
+
+    A message that waits in the broker for the next leader would take effect
+    after the client was told that it has failed.
+
+    :raises MessagingException: if none answers.
+    """
+    conductor = call.backends.conductor
+    conductor.session_now(row.session_id)
+    return conductor
 
 
 def _is_under_way(row: db_api.SessionRecord, lost_generation: int) -> bool:

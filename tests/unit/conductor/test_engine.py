@@ -1441,17 +1441,15 @@ def test_a_front_door_that_asks_what_has_changed_gets_the_secret(single):
 
 
 @pytest.mark.security
-def test_a_secret_is_for_its_project_and_its_assignment_only(single):
+def test_a_secret_is_for_its_project_while_it_is_ready_only(single):
     request_id = open_until_ready(single)
-    view = single.view(request_id)
-    name, generation = view.session_id, view.generation
-    secret = single.ask.secret
-    assert secret(name, "p", generation) == "5ec7e7"
-    assert secret(name, "q", generation) == ""
-    assert secret(name, "p", generation + 1) == ""
-    assert secret("other", "p", generation) == ""
+    name = single.view(request_id).session_id
+    assert single.ask.session(name, "p").secret == "5ec7e7"
+    assert single.ask.session(name, "q").secret == ""
+    assert single.ask.session(name, "").secret == ""
+    assert single.ask.session("other", "p") is None
     activate(single)
-    assert secret(name, "p", generation) == ""
+    assert single.ask.session(name, "p").secret == ""
 
 
 @pytest.mark.security
