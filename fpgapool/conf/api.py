@@ -59,7 +59,7 @@ most of them.
 
 Each takes one of the server's threads, so they get at most two thirds of the
 threads if their number is known; see ``server_threads``. 0 means that none
-waits. All of them together cost one question to the conductor every
+waits. All of them together cost one query of the database every
 ``wait_interval_s``.
 """,
     ),
@@ -115,8 +115,8 @@ its ``wait_s`` says. It must be less than the time limits of proxies.
         min=0.01,
         max=60,
         help="""
-Seconds between questions to the conductor for waiting requests. The first
-questions after a request has begun to wait come sooner.
+Seconds between queries of the database for waiting requests. The first
+queries after a request has begun to wait come sooner.
 """,
     ),
     cfg.FloatOpt(
@@ -136,7 +136,7 @@ Seconds that a request waits for the conductor, before the API answers
         max=300,
         help="""
 Seconds that a request which changes nothing waits for the conductor, before
-the API answers it from the database, with the header
+the API answers it from the database alone, with the header
 ``OpenStack-fpgapool-Source: database``. It is no longer than
 ``conductor_timeout_s``. nova-scheduler has to wait longer: ``[fpgapool]
 snapshot_timeout_s`` in nova.conf.
@@ -161,8 +161,8 @@ Seconds after which clients are told to ask again, by ``Retry-After``.
         max=60,
         help="""
 Seconds for which each process caches hosts, devices and slots, and the pool's
-snapshot. Many requests then cost one question to the database or to the
-conductor, and their answers are at most that old.
+snapshot. Many requests then cost one query of the database or one question to
+the conductor, and their answers are at most that old.
 
 Later requests to the same process see the change of a request at once. 0
 switches the cache off.

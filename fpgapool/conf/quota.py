@@ -14,7 +14,7 @@ quota_group = cfg.OptGroup(
     title="Quotas",
     help="""
 How much of the pool a project may use at a time. The conductor enforces these
-options; the API only shows them while no conductor answers. -1 means
+options and the API shows them, so that both need the same ones. -1 means
 unlimited, and 0 none at all.
 """,
 )
