@@ -563,17 +563,8 @@ def _unanswered_view(entry: _Open) -> objects.SessionView:
     reason = codes.CONDUCTOR_UNAVAILABLE
     message = "the conductor did not answer in time"
     if isinstance(entry.wish, Submit):
-        request = entry.wish.request
-        return objects.SessionView(
-            session_id="",
-            request_id=request.request_id,
-            project_id=request.project_id,
-            state=states.REJECTED,
-            reason=reason,
-            message=message,
-            accelerator=request.accelerator,
-            claimed_bytes=request.claimed_bytes,
-            host_uuid=request.host_uuid,
+        return objects.SessionView.rejected(
+            entry.wish.request, reason, message
         )
     known = entry.view or objects.SessionView(
         session_id=entry.wish.session_id,

@@ -12,6 +12,7 @@ import collections
 import collections.abc
 import concurrent.futures
 import contextlib
+import dataclasses
 import datetime
 import socket
 import threading
@@ -23,6 +24,7 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.client import instance
+from fpgapool.client import view as views
 from fpgapool.common import channel
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
@@ -455,7 +457,7 @@ class ApiDoor:
         self._revision = session["revision"]
         message = _message(session)
         # The secret is still missing if the conductor was restarted.
-        if message["state"] != states.READY or message["secret"]:
+        if message["state"] != states.READY or message.get("secret"):
             self._events.append({"event": "session", "session": message})
 
     def _forget_news(self) -> None:
@@ -650,6 +652,13 @@ _REFUSALS = frozenset(
 )
 
 
+_VIEWED = {one.name for one in dataclasses.fields(views.SessionView)}
+_DESCRIBED = [one for one in description.SHOWN if one.name in _VIEWED]
+#: The API's names of the members that a client knows of a session.
+_SHOWN = {one.name: one.shown for one in _DESCRIBED}
+_TIMES = [one.name for one in _DESCRIBED if one.kind is description.TIME]
+
+
 def _message(session: _Document) -> messages.Message:
     """Return a session as the front door of a host would describe it.
 
@@ -659,26 +668,14 @@ def _message(session: _Document) -> messages.Message:
         placement = session["placement"] or {}
         connection = session["connection"] or {}
         return {
-            "session_id": session["id"],
-            "state": session["state"],
-            "reason": session["reason"],
-            "message": session["message"],
-            "generation": session["generation"],
-            "revision": session["revision"],
-            "queued_at": _seconds(session["queued_at"]),
-            "ready_at": _seconds(session["ready_at"]),
-            "slot_host_name": placement.get("host_name"),
-            "device": placement.get("device"),
-            "slot": placement.get("slot"),
-            "local": placement.get("local"),
-            "endpoints": connection.get("endpoints", []),
-            "secret": connection.get("secret") or "",
-            "certificate_sha256": connection.get("certificate_sha256"),
-            "queue_position": session["queue_position"],
-            "expected_wait_s": session["expected_wait_s"],
+            **{name: session[shown] for name, shown in _SHOWN.items()},
+            **{name: _seconds(session[name]) for name in _TIMES},
             "pending_reasons": [
                 reason["code"] for reason in session["pending_reasons"]
             ],
+            **placement,
+            "slot_host_name": placement.get("host_name"),
+            **connection,
         }
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise errors.RequestRejected(

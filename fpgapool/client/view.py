@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing
 
 from fpgapool.protocol import frames
@@ -83,32 +84,14 @@ class SessionView:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, "the session is not an object"
             )
-        require = frames.require
-        return cls(
-            session_id=require(members, "session_id", str),
-            state=require(members, "state", str),
-            reason=_optional(members, "reason", str) or "",
-            message=_optional(members, "message", str) or "",
-            generation=_optional(members, "generation", int) or 0,
-            revision=_optional(members, "revision", int) or 0,
-            queued_at=_optional(members, "queued_at", (int, float)),
-            ready_at=_optional(members, "ready_at", (int, float)),
-            host_name=_optional(members, "slot_host_name", str),
-            device=_optional(members, "device", str),
-            slot=_optional(members, "slot", int),
-            local=_optional(members, "local", (bool,)),
-            endpoints=_endpoints(members),
-            secret=_optional(members, "secret", str) or "",
-            certificate_sha256=_optional(members, "certificate_sha256", str),
-            queue_position=_optional(members, "queue_position", int),
-            pending_reasons=tuple(
-                str(reason)
-                for reason in _optional(members, "pending_reasons", list) or ()
-            ),
-            expected_wait_s=_optional(
-                members, "expected_wait_s", (int, float)
-            ),
-        )
+        for name in ("session_id", "state"):
+            frames.require(members, name, str)
+        values = {}
+        for name, read in _READ.items():
+            value = read(members, _NAMES.get(name, name))
+            if value is not None:
+                values[name] = value
+        return cls(**values)
 
 
 def _optional(
@@ -121,9 +104,11 @@ def _optional(
     return frames.require(members, name, kind)
 
 
-def _endpoints(members: dict[str, typing.Any]) -> tuple[Endpoint, ...]:
+def _endpoints(
+    members: dict[str, typing.Any], name: str
+) -> tuple[Endpoint, ...]:
     endpoints = []
-    for item in _optional(members, "endpoints", list) or ():
+    for item in _optional(members, name, list) or ():
         if not isinstance(item, dict):
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, "an endpoint is not an object"
@@ -136,3 +121,24 @@ def _endpoints(members: dict[str, typing.Any]) -> tuple[Endpoint, ...]:
             )
         )
     return tuple(endpoints)
+
+
+def _texts(members: dict[str, typing.Any], name: str) -> tuple[str, ...]:
+    return tuple(map(str, _optional(members, name, list) or ()))
+
+
+#: Members that have other names in messages.
+_NAMES = {"host_name": "slot_host_name"}
+_READERS: dict[object, typing.Any] = {
+    str: functools.partial(_optional, kind=str),
+    int: functools.partial(_optional, kind=int),
+    float: functools.partial(_optional, kind=(int, float)),
+    bool: functools.partial(_optional, kind=(bool,)),
+    tuple[str, ...]: _texts,
+    tuple[Endpoint, ...]: _endpoints,
+}
+#: What reads each member; one that may be None is read as its other type.
+_READ = {
+    name: _READERS.get(type_) or _READERS[typing.get_args(type_)[0]]
+    for name, type_ in typing.get_type_hints(SessionView).items()
+}

@@ -10,6 +10,7 @@ from fpgapool.objects import base
 from fpgapool.objects import bitstream as bitstreams
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import session as description
+from fpgapool.vocabulary import states
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,6 +79,23 @@ class SessionView(base.Payload):
         """
         return cls._made({**_UNRECORDED, **_recorded(one), **others})
 
+    @classmethod
+    def rejected(
+        cls, request: OpenRequest, reason: str, message: str, **others: Any
+    ) -> Self:
+        """Return the answer to a request that got no session.
+
+        :param reason: its code.
+        """
+        return cls(
+            session_id="",
+            state=states.REJECTED,
+            reason=reason,
+            message=message,
+            **_requested(request),
+            **others,
+        )
+
     def public(self) -> Self:
         """Return the view without its secret."""
         return dataclasses.replace(self, secret="")
@@ -85,6 +103,11 @@ class SessionView(base.Payload):
 
 _RECORDED = [one.name for one in description.FIELDS.told if one.kept]
 _recorded = fields.copier(_RECORDED)
+_requested = fields.copier(
+    name
+    for name in base.members(OpenRequest)
+    if name in base.members(SessionView)
+)
 _UNRECORDED = {
     field.name: field.default
     for field in dataclasses.fields(SessionView)

@@ -18,7 +18,6 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session as description
-from fpgapool.vocabulary import states
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,15 +304,6 @@ def refusal(
     request: objects.OpenRequest, error: Rejected, now: float
 ) -> objects.SessionView:
     """Return the answer to a refused request, which is not recorded."""
-    return objects.SessionView(
-        session_id="",
-        request_id=request.request_id,
-        project_id=request.project_id,
-        state=states.REJECTED,
-        reason=error.code,
-        message=str(error),
-        accelerator=request.accelerator,
-        claimed_bytes=request.claimed_bytes,
-        host_uuid=request.host_uuid,
-        finished_at=now,
+    return objects.SessionView.rejected(
+        request, error.code, str(error), finished_at=now
     )

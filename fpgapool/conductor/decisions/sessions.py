@@ -52,6 +52,9 @@ _kept = fields.copier(_KEPT)
 _asked = fields.copier(
     name for name in base.members(objects.OpenRequest) if name in _KEPT
 )
+_ordered = description.copier(
+    name for name in base.members(objects.AssignRequest) if name in _KEPT
+)
 
 
 @dataclasses.dataclass(slots=True)
@@ -313,6 +316,10 @@ class Session:
             certificate_sha256=self.certificate_sha256 if ready else None,
             **others,
         )
+
+    def ordered(self) -> dict[str, Any]:
+        """Return what the order to prepare its slot says of it."""
+        return _ordered(self)
 
     def record(self) -> db_api.SessionRecord:
         """Return the session's row."""
