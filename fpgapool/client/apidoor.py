@@ -28,6 +28,7 @@ from fpgapool.client import view as views
 from fpgapool.common import channel
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
@@ -653,10 +654,10 @@ _REFUSALS = frozenset(
 
 
 _VIEWED = {one.name for one in dataclasses.fields(views.SessionView)}
-_DESCRIBED = [one for one in description.SHOWN if one.name in _VIEWED]
+_DESCRIBED = [one for one in description.FIELDS.shown if one.name in _VIEWED]
 #: The API's names of the members that a client knows of a session.
 _SHOWN = {one.name: one.shown for one in _DESCRIBED}
-_TIMES = [one.name for one in _DESCRIBED if one.kind is description.TIME]
+_TIMES = [one.name for one in _DESCRIBED if one.kind is fields.TIME]
 
 
 def _message(session: _Document) -> messages.Message:

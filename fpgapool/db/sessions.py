@@ -134,7 +134,13 @@ def slots_of(project_id: str) -> sa.Select[Any]:
     return (
         sa.select(sa.func.count())
         .select_from(models.assignments)
-        .join(models.sessions, models.assignments.c.job_id == _COLUMNS.id)
+        .join(
+            models.sessions,
+            sa.and_(
+                models.OF_SESSIONS,
+                models.assignments.c.holder_id == _COLUMNS.id,
+            ),
+        )
         .where(_COLUMNS.project_id == project_id)
     )
 

@@ -134,9 +134,7 @@ def _limits(
 def _in_use(call: calls.Call, project_id: str) -> dict[str, int]:
     """Return the usage of each limited resource by a project."""
     database = call.backends.database
-    groups = [
-        one for one in database.groups() if one.project_id == project_id
-    ]
+    groups = [one for one in database.groups() if one.project_id == project_id]
     queued = [
         one
         for one in database.count_sessions(project_id)

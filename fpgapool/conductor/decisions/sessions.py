@@ -52,7 +52,7 @@ _kept = fields.copier(_KEPT)
 _asked = fields.copier(
     name for name in base.members(objects.OpenRequest) if name in _KEPT
 )
-_ordered = description.copier(
+_ordered = fields.copier(
     name for name in base.members(objects.AssignRequest) if name in _KEPT
 )
 

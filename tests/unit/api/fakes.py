@@ -600,7 +600,7 @@ def row_of(one: objects.SessionView) -> db_api.SessionRecord:
     """Return the row of a session that the conductor knows."""
     members = {
         field.name: getattr(one, field.name)
-        for field in description.KEPT
+        for field in description.FIELDS.kept
         if field.told is not None
     }
     if one.slot is not None:

@@ -387,11 +387,12 @@ class World:
                         slot_id=row.slot_id,
                         accelerator=row.accelerator,
                         phase=row.phase,
-                        session_id=sessions[row.job_id].session_id,
-                        project_id=sessions[row.job_id].project_id,
-                        user_id=sessions[row.job_id].user_id,
+                        session_id=sessions[row.holder_id].session_id,
+                        project_id=sessions[row.holder_id].project_id,
+                        user_id=sessions[row.holder_id].user_id,
                     )
                     for row in self.rows["assignments"].values()
+                    if row.holder_kind == states.HELD_BY_SESSION
                 ],
             )
         )
