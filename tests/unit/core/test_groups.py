@@ -436,6 +436,17 @@ def test_slot_for_a_session_goes_to_no_other_group() -> None:
     assert groups.next_move(1) == Move(1, None)
 
 
+def test_slot_for_a_session_is_promised_for_one_period() -> None:
+    groups = make_groups(4, 2)
+    groups.resize(10.0)
+    assert groups.call_back([1]) == 1
+    want(groups, {1: 4, 2: 2}, 20.0)
+    assert groups.moves() == ()
+    want(groups, {1: 3, 2: 3}, 30.0)
+    assert groups.moves() == (Move(1, 2),)
+    assert groups.next_move(1) == Move(1, 2)
+
+
 # -- periods and statistics ------------------------------------------------
 
 
@@ -693,7 +704,7 @@ def test_slots_may_leave_a_group_that_is_deleted_or_done() -> None:
     want(groups, {1: 2, 2: 6}, 1.0)
     fill(groups, 1.0)
     assert report(groups, 2, 1.5, ended=10)
-    want(groups, {1: 7}, 2.0)
+    want(groups, {1: 7, 2: 1}, 2.0)
     assert groups.moves() == (Move(2, 1),) * 5
     fill(groups, 2.0)
     groups.delete(1, 2.5)
@@ -723,6 +734,12 @@ def test_miss_at_a_size_is_remembered_for_a_while() -> None:
     assert short_after(5.0, 11) == 3
     assert short_after(63.0, 600) == 3
     assert short_after(64.0, 11) is None
+    # Of two misses, the one with more members counts.
+    assert short_after(65.0, 9) == 4
+    policy.sizes = {1: 3}
+    assert short_after(66.0, 9) == 4
+    fill(groups, 66.0)
+    assert short_after(67.0, 9) == 4
 
 
 def test_capacity_is_measured() -> None:

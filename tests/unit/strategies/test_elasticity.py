@@ -221,6 +221,13 @@ def test_ahead_serves_a_group_that_has_no_slot() -> None:
     assert sizes(make("ahead"), view) == (2, 2)
 
 
+def test_ahead_keeps_a_slot_in_a_group_without_a_minimum() -> None:
+    view = sets.make_view(
+        sets.make_working(1, 2, 90.0), sets.make_working(2, 4, 0.0, min_size=0)
+    )
+    assert sizes(make("ahead"), view) == (5, 1)
+
+
 # -- edf -------------------------------------------------------------------
 
 
@@ -295,6 +302,21 @@ def test_broker_favours_those_behind() -> None:
         sets.make_rate(2, 4, progress=0.9, asked=6, min_size=0),
     )
     assert sizes(make("throughput"), view) == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("slots", "expected"), [(5, (1, 4)), (6, (1, 5)), (7, (2, 5))]
+)
+def test_offers_count_the_slots_of_a_group_from_its_first(
+    slots: int, expected: tuple[int, int]
+) -> None:
+    # 1, 0.75, 0.56; and above the minimum 0.56, 0.42, 0.32.
+    view = sets.make_view(
+        sets.make_rate(1, 1, progress=1.0, asked=3, min_size=0),
+        sets.make_rate(2, 2, progress=1.0, asked=5, min_size=2),
+        slots=slots,
+    )
+    assert sizes(make("throughput"), view) == expected
 
 
 @pytest.mark.parametrize(
@@ -421,6 +443,14 @@ def test_new_group_gets_what_others_can_spare() -> None:
     )
     # One at a time from the largest surplus; of equals the lower id.
     assert make("throughput").admit(view, 3, 0.0) == {1: 2, 2: 3, 3: 3}
+
+
+def test_slots_that_have_to_stay_are_promised_to_a_new_group() -> None:
+    view = sets.make_view(
+        sets.make_due(1, 4, asked=2, staying=4),
+        sets.make_rate(2, 0, progress=0, asked=1, started=False),
+    )
+    assert make("throughput").admit(view, 2, 0.0) == {1: 3, 2: 1}
 
 
 def test_new_group_is_refused_if_others_need_their_slots() -> None:
