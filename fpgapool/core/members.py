@@ -284,9 +284,8 @@ class Members:
             return
         known.holds[hold.slot_id] = hold
         now = self._view.now
-        if hold.phase is _PREPARING:
-            self._sizes.begin(group_sizes.Move(None, group_id), now)
-        else:
+        self._sizes.begin(group_sizes.Move(None, group_id), now)
+        if hold.phase is not _PREPARING:
             self._sizes.joined(group_id, now)
 
     def begun(self, hold: slots.Hold, group_id: model.GroupId) -> None:

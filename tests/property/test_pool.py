@@ -65,6 +65,12 @@ slot_ids = st.integers(0, len(HOSTS) * DEVICES_PER_HOST * SLOTS_PER_DEVICE - 1)
 
 group_ids = st.integers(1, 3)
 
+#: Size, least and most; the last ones cannot be.
+GROUP_SIZES = (
+    *((1, 0, 1), (1, 1, 4), (2, 0, 3), (3, 1, 5), (6, 2, 6)),
+    *((0, 0, 3), (2, 3, 4), (3, 1, 2), (1, -1, 1)),
+)
+
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -177,6 +183,9 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         for host_id in HOSTS:
             self.add(events.HostUp(make_host(host_id, random)))
         self.flush()
+        for group_id in range(1, int(random.integers(4))):
+            self.make_group(group_id, "aes", (2, 1, 3), True, None)
+        self.obey_groups(0.0)
         self.submit(seed, 30)
         self.flush()
 
@@ -381,7 +390,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
     @stateful.rule(
         group_id=group_ids,
         accelerator=st.sampled_from(ACCELERATOR_NAMES),
-        sizes=st.tuples(*[st.integers(-1, 6)] * 3),
+        sizes=st.sampled_from(GROUP_SIZES),
         elastic=st.booleans(),
         deadline_s=st.sampled_from([None, None, 1.0, 50.0]),
     )
@@ -443,6 +452,19 @@ class PoolMachine(stateful.RuleBasedStateMachine):
             del self.groups[group_id]
             self.add(events.GroupDeleted(group_id))
             self.flush()
+
+    @stateful.rule(after_s=st.sampled_from([0.0, 7.0, 10.0]))
+    def obey_groups(self, after_s: float) -> None:
+        """Members become ready, and leave as they are told."""
+        self.flush()
+        for slot_id, one in self.pool.assignments().items():
+            if one.holder.kind is not model.HolderKind.GROUP:
+                continue
+            if one.phase is model.Phase.PREPARING:
+                self.add(events.SlotReady(slot_id, one.generation))
+            elif one.revoked:
+                self.add(events.SlotReleased(slot_id, one.generation))
+        self.flush(after_s)
 
     @stateful.rule(
         group_id=group_ids,

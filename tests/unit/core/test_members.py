@@ -406,8 +406,8 @@ def test_a_restart_finds_the_members_again() -> None:
 
     pool.step(events.GroupRestored(group(1, max_size=3), wanted=3))
     output = pool.step(
-        restored(10, 1, model.Phase.ACTIVE),
         restored(11, 1, model.Phase.PREPARING),
+        restored(10, 1, model.Phase.ACTIVE),
         restored(12, 99, model.Phase.ACTIVE),
     )
     assert pool.state.assignments()[10].holder == GROUP
