@@ -96,5 +96,5 @@ def open_request(
         host_uuid=host_uuid,
         accelerator=accelerator(members),
         claimed_bytes=rules.check_size_bytes(members.get("size_bytes")),
-        **session.checked(members),
+        **session.FIELDS.checked(members),
     )

@@ -119,6 +119,24 @@ class _Conductor:
     def change_bitstream(self, ctxt, change):
         objects.DeleteBitstream.from_primitive(change)
 
+    def change_group(self, ctxt, change):
+        objects.DeleteGroup.from_primitive(change)
+        raise exception.GroupRefused("text", code="GROUP_NAME_TAKEN")
+
+    def get_groups(self, ctxt, group_ids):
+        view = objects.GroupView(
+            group_id=group_ids[0],
+            name="render",
+            project_id="p",
+            accelerator="aes",
+            state="ACTIVE",
+            size=1,
+            min_size=1,
+            max_size=1,
+            created_at=1.0,
+        )
+        return [view.to_primitive()]
+
     def admit_instance(self, ctxt, entry, lost_hash):
         return objects.InstanceEntry.from_primitive(entry).to_primitive()
 
@@ -367,6 +385,16 @@ def test_findings_cross_the_bus(serve):
     (found,) = api.audit()
     assert found.kind == "k"
     assert api.repair(found) is True
+
+
+def test_why_a_group_is_refused_crosses_the_bus(serve):
+    serve(conductor_api.TOPIC, "c1", _Conductor())
+    api = conductor_api.ConductorAPI()
+    assert [view.name for view in api.get_groups(["g"])] == ["render"]
+    with pytest.raises(exception.GroupRefused) as caught:
+        api.change_group(objects.DeleteGroup(group_id="g"))
+    assert caught.value.code == "GROUP_NAME_TAKEN"
+    assert caught.value.message == "text"
 
 
 def test_why_a_slot_is_not_tested_crosses_the_bus(serve):
