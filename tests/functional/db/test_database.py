@@ -537,6 +537,32 @@ def test_many_sessions_are_read_at_once(database, epoch):
     assert database.sessions_by_ids([]) == []
 
 
+def test_revisions_of_many_sessions_are_read_at_once(database, epoch):
+    written = [factory.session(i, revision=i) for i in range(1, 1202)]
+    _write(database, epoch, *written)
+    ids = [one.session_id for one in written]
+    assert database.session_revisions([*ids, *ids, "unknown"]) == {
+        one.session_id: (one.state, one.revision) for one in written
+    }
+    assert database.session_revisions([]) == {}
+
+
+@pytest.mark.dialect
+def test_slots_are_counted_until_they_are_given_back(database, epoch):
+    """A session that has ended may have its slot yet."""
+    ending = factory.ended(2, 1.7e9, slot_id=1, generation=(1 << 32) + 1)
+    _write(
+        database,
+        epoch,
+        *factory.hardware(),
+        *(factory.session(1), ending, factory.session(3)),
+        *(factory.assignment(1, 2), factory.assignment(2, 1)),
+    )
+    project_id = factory.session(1).project_id
+    assert database.count_slots(project_id) == 2
+    assert database.count_slots("other") == 0
+
+
 def test_sessions_are_listed_in_pages(database, epoch):
     _write(database, epoch, *(factory.session(i) for i in range(1, 8)))
     pages, marker = [], None
