@@ -10,15 +10,14 @@ import concurrent.futures
 import contextlib
 import functools
 import math
-import os
 import sys
 import threading
-import time
 import typing
 
 from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import groupdoor
+from fpgapool.client import grouphosts
 from fpgapool.client import grouplink
 from fpgapool.common import channel
 from fpgapool.common import rings
@@ -29,18 +28,6 @@ from fpgapool.vocabulary import codes
 
 #: How long :meth:`Group.close` waits for unanswered tasks.
 CLOSE_TIMEOUT_S = 30.0
-
-# Pauses between attempts to reach a desk.
-_FIRST_PAUSE_S = 0.05
-_LONGEST_PAUSE_S = 1.0
-
-#: A desk's answers after which this client is of no use.
-_FATAL = frozenset({codes.ACCESS_REVOKED, codes.PROTOCOL_ERROR})
-# A new desk hears of its clients a moment after its start, and refuses them
-# until then.
-_PATIENCE_S = 30.0
-
-_MAX_TASK_ID = 2**32 - 1
 
 
 def group_open(
@@ -78,19 +65,6 @@ def group_open(
     return Group(door, door.attach(name, deadline_s), window_tasks)
 
 
-class Lock:
-    """A member that serves this client alone.
-
-    :ivar number: at the desk.
-    :ivar lost: why it is gone, None while it is held.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.link: grouplink.Link | None = None
-        self.lost: errors.TaskFailed | None = None
-
-
 class Group:
     """An open group; made by :func:`group_open`.
 
@@ -117,22 +91,9 @@ class Group:
         self._door = door
         self._access = access
         self._window_tasks = window_tasks
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)
-        self._links: dict[str, grouplink.Link] = {}
-        self._revision = -1
-        # Tasks beyond the window, or without a host that takes them.
-        self._waiting: collections.deque[grouplink.Task] = collections.deque()
-        self._sent = 0
-        self._last_task_id = 0
-        self._last_lock_id = 0
-        self._failure: errors.FpgapoolError | None = None
-        self._closed = False
+        self._hosts = grouphosts.Hosts(door, access, window_tasks)
+        # The lock of each thread.
         self._held = threading.local()
-        self._locks: dict[int, Lock] = {}
-        with self._lock:
-            self._use_members(access.members)
 
     def __enter__(self) -> Group:
         return self
@@ -153,10 +114,7 @@ class Group:
     @property
     def members(self) -> int:
         """How many members the group has, as far as this client knows."""
-        with self._lock:
-            return sum(link.host.members for link in self._links.values())
-
-    # Tasks.
+        return self._hosts.members
 
     def run(
         self,
@@ -185,8 +143,8 @@ class Group:
             checks.seconds(timeout_s, "timeout_s")
         )
         task = self._task(data, params, offset)
-        self._start(task)
-        self._wait(task, deadline_s)
+        self._hosts.start(task)
+        self._hosts.wait(task, deadline_s)
         if task.error is not None:
             raise task.error
         return task.result
@@ -211,8 +169,8 @@ class Group:
         task.notify = functools.partial(_settle, future)
         # A task cannot be recalled from a desk.
         future.set_running_or_notify_cancel()
-        self._start(task)
-        self._follow(task)
+        self._hosts.start(task)
+        self._hosts.follow()
         return future
 
     def map(
@@ -262,21 +220,18 @@ class Group:
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s")
         )
-        with self._lock:
-            self._last_lock_id = self._last_lock_id % groups.MAX_LOCK_ID + 1
-            held = Lock(self._last_lock_id)
-            self._locks[held.number] = held
+        held = self._hosts.make_lock()
         request = grouplink.Task(groups.LOCK, lock=held)
         try:
-            self._start(request)
-            self._wait(request, deadline_s)
+            self._hosts.start(request)
+            self._hosts.wait(request, deadline_s)
             if request.error is not None:
                 raise request.error
             self._held.lock = held
             yield self
         finally:
             self._held.lock = None
-            self._unlock(request, held)
+            self._hosts.unlock(request, held)
 
     def close(self, *, timeout_s: float | None = CLOSE_TIMEOUT_S) -> None:
         """Leave the group; closing twice does nothing.
@@ -284,27 +239,11 @@ class Group:
         :param timeout_s: how long to wait for unanswered tasks. Those without
             a result then fail with ``SESSION_CLOSED``.
         """
-        self._check_process()
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s") if timeout_s else timeout_s
         )
-        with self._lock:
-            if self._closed:
-                return
-            while (self._sent or self._waiting) and self._failure is None:
-                left_s = channel.remaining_s(deadline_s)
-                if left_s == 0:
-                    break
-                self._idle.wait(left_s)
-            self._closed = True
-            links = [*self._links.values()]
-        self._fail(errors.SessionClosed("the group is closed"))
-        for link in links:
-            if link.thread is not None:
-                link.thread.join()
-        self._door.detach(self._access)
-
-    # Making tasks.
+        if self._hosts.close(deadline_s):
+            self._door.detach(self._access)
 
     def _task(
         self,
@@ -328,426 +267,6 @@ class Group:
             getattr(self._held, "lock", None),
             out,
         )
-
-    def _start(self, task: grouplink.Task) -> None:
-        self._check_process()
-        with self._lock:
-            if self._failure is not None:
-                raise self._failure
-            if self._closed:
-                raise errors.SessionClosed("the group is closed")
-            self._check_size(task)
-            held = task.lock
-            if held is not None and task.kind == records.TASK:
-                if held.lost is not None:
-                    raise held.lost
-                # The member is chosen already.
-                self._send(task, held.link)
-                return
-            self._waiting.append(task)
-            self._dispatch()
-
-    def _check_size(self, task: grouplink.Task) -> None:
-        size_bytes = len(task.params) + len(task.data)
-        limits = [
-            link.wire.opened.max_task_bytes
-            for link in self._links.values()
-            if link.wire is not None
-        ]
-        limit_bytes = min(limits, default=records.MAX_TASK_BYTES)
-        if size_bytes > limit_bytes:
-            raise errors.InvalidRequest(
-                codes.TASK_TOO_LARGE,
-                f"the task has {size_bytes} bytes of parameters and input; at"
-                f" most {limit_bytes} are possible",
-            )
-
-    def _dispatch(self) -> None:
-        """Send waiting tasks as far as the window allows; holds the lock."""
-        waiting = self._waiting
-        while waiting and self._sent < self._window_tasks:
-            links = [one for one in self._links.values() if one.has_room()]
-            if not links:
-                return
-            link = links[0]
-            if len(links) > 1:
-                link = min(links, key=_load)
-            self._send(waiting.popleft(), link)
-
-    def _send(self, task: grouplink.Task, link: grouplink.Link) -> None:
-        """Send a task to a host; holds the lock."""
-        if task.kind == groups.LOCK:
-            task.number = task.lock.number
-            if task.lock.link is not None:
-                # A lost connection may have lost the answer of this desk.
-                link.send(records.header(groups.UNLOCK, task.number))
-            task.lock.link = link
-        else:
-            number = self._last_task_id
-            while True:
-                number = number % _MAX_TASK_ID + 1
-                if (records.TASK, number) not in link.unanswered:
-                    break
-            self._last_task_id = task.number = number
-        link.unanswered[task.kind, task.number] = task
-        self._sent += 1
-        link.send(*task.parts())
-
-    # Waiting for results.
-
-    def _wait(self, task: grouplink.Task, deadline_s: float | None) -> None:
-        """Wait for the end of a task, receiving if no other thread does."""
-        while not task.done:
-            with self._lock:
-                link = self._led_by_me(task)
-                if link is None and task.finished is None:
-                    task.finished = threading.Event()
-                    if task.done:
-                        return
-            if link is None:
-                self._follow(task)
-                assert task.finished is not None
-                if not task.finished.wait(channel.remaining_s(deadline_s)):
-                    raise errors.OperationTimeout("the task has no result yet")
-                return
-            try:
-                self._lead(link, lambda: task.done, deadline_s)
-            except channel.DeadlineExceeded:
-                raise errors.OperationTimeout(
-                    "the task has no result yet"
-                ) from None
-
-    def _led_by_me(self, task: grouplink.Task) -> grouplink.Link | None:
-        """Become the one who receives from the host of a task."""
-        for link in self._links.values():
-            if (
-                link.wire is not None
-                and link.wire.leads
-                and not link.led
-                and not link.broken
-                and link.unanswered.get((task.kind, task.number)) is task
-            ):
-                link.led = True
-                return link
-        return None
-
-    def _follow(self, task: grouplink.Task) -> None:
-        """Let the links' own threads receive."""
-        with self._lock:
-            for link in self._links.values():
-                if not link.led and link.unanswered:
-                    link.changed.notify_all()
-
-    def _lead(
-        self,
-        link: grouplink.Link,
-        is_over: collections.abc.Callable[[], bool],
-        deadline_s: float | None = None,
-    ) -> None:
-        """Receive from a host; the caller has set ``led``."""
-        wire = link.wire
-        assert wire is not None, "only a connection is led"
-        try:
-            while not is_over():
-                record = wire.receive(deadline_s)
-                try:
-                    ended = self._handle(link, record)
-                finally:
-                    wire.free()
-                if ended is not None:
-                    ended()
-        except channel.ChannelClosed:
-            with self._lock:
-                link.broken = True
-        finally:
-            with self._lock:
-                link.led = False
-                if link.unanswered or link.broken:
-                    link.changed.notify_all()
-
-    def _handle(
-        self, link: grouplink.Link, record: memoryview
-    ) -> collections.abc.Callable[[], None] | None:
-        """Take a record of a desk.
-
-        :returns: what to call when the record is free.
-        """
-        if len(record) < records.HEADER_BYTES:
-            raise channel.ChannelClosed("the desk sent nonsense")
-        number, kind, middle_bytes, _ = groups.HEAD.unpack_from(record)
-        middle_end = records.HEADER_BYTES + middle_bytes
-        if kind == records.DONE:
-            with self._lock:
-                task = self._answered(link, (records.TASK, number))
-                if self._waiting or link.unsent:
-                    link.flush()
-                    self._dispatch()
-            if task is None:
-                return None
-            try:
-                result = task.out(record[middle_end:])
-            except Exception as exc:
-                message = f"the result cannot be used: {exc}"
-                return functools.partial(
-                    task.finish,
-                    None,
-                    errors.TaskFailed(codes.INVALID_INPUT, message),
-                )
-            return functools.partial(task.finish, result)
-        try:
-            detail = record[records.HEADER_BYTES : middle_end]
-            document = frames.decode_json(detail) if middle_bytes else {}
-            return self._handle_other(link, kind, number, document)
-        except frames.ProtocolError as exc:
-            raise channel.ChannelClosed(
-                f"the desk sent nonsense: {exc.message}"
-            ) from exc
-
-    def _answered(
-        self, link: grouplink.Link, key: tuple[int, int]
-    ) -> grouplink.Task | None:
-        """Take a task off the list of unanswered ones; holds the lock."""
-        task = link.unanswered.pop(key, None)
-        if task is not None:
-            self._sent -= 1
-            if not self._sent:
-                self._idle.notify_all()
-        return task
-
-    def _handle_other(
-        self,
-        link: grouplink.Link,
-        kind: int,
-        number: int,
-        document: dict[str, typing.Any],
-    ) -> collections.abc.Callable[[], None] | None:
-        code = str(document.get("code", codes.INTERNAL_ERROR))
-        error = errors.TaskFailed(code, str(document.get("message", "")))
-        with self._lock:
-            link.flush()
-            if kind == groups.MEMBERS:
-                self._use_members(groups.MemberList.parse(document))
-                self._dispatch()
-                return None
-            if kind == groups.LOCKED:
-                task = self._answered(link, (groups.LOCK, number))
-                return None if task is None else _end(task)
-            if kind == groups.UNLOCK:
-                self._lose_lock(number, error)
-                task = self._answered(link, (groups.LOCK, number))
-                return None if task is None else _end(task, error)
-            if kind != records.FAILED:
-                raise channel.ChannelClosed(f"no record of kind {kind}")
-            if number == 0:
-                return functools.partial(self._fail, error)
-            task = self._answered(link, (records.TASK, number))
-            if task is not None and code == codes.TASK_LOST:
-                # The desk has no copy of its input.
-                self._waiting.appendleft(task)
-                task = None
-            self._dispatch()
-        return None if task is None else _end(task, error)
-
-    # Locks.
-
-    def _lose_lock(self, number: int, error: errors.TaskFailed) -> None:
-        held = self._locks.get(number)
-        if held is not None:
-            held.lost = error
-
-    def _unlock(self, request: grouplink.Task, held: Lock) -> None:
-        with self._lock:
-            del self._locks[held.number]
-            link = held.link
-            if link is None:
-                # No desk has heard of it.
-                with contextlib.suppress(ValueError):
-                    self._waiting.remove(request)
-                return
-            self._answered(link, (groups.LOCK, held.number))
-            if link.wire is None or link.broken:
-                link.stale_locks.add(held.number)
-            else:
-                link.send(records.header(groups.UNLOCK, held.number))
-
-    # Hosts.
-
-    def _use_members(self, members: groups.MemberList) -> None:
-        """Use the hosts of a list, unless it is old; holds the lock."""
-        if members.revision <= self._revision:
-            return
-        self._revision = members.revision
-        hosts = {host.host_id: host for host in members.hosts}
-        elsewhere = any(host.members for host in hosts.values())
-        for host_id, link in [*self._links.items()]:
-            host = hosts.pop(host_id, None)
-            if host is None:
-                link.wanted = False
-                del self._links[host_id]
-            else:
-                link.host = host
-            if elsewhere and (host is None or not host.members):
-                # Its tasks might wait there for ever.
-                link.give_up()
-            link.changed.notify_all()
-        for host in hosts.values():
-            link = grouplink.Link(host, self._lock)
-            self._links[host.host_id] = link
-            link.thread = threading.Thread(
-                target=self._serve,
-                args=(link,),
-                name=f"fpgapool-group-{host.host_id}",
-                daemon=True,
-            )
-            link.thread.start()
-
-    def _serve(self, link: grouplink.Link) -> None:
-        """Keep a host connected, and receive when no other thread does."""
-        pause_s = _FIRST_PAUSE_S
-        unauthorized_since_s: float | None = None
-        while True:
-            with self._lock:
-                if not link.wanted or self._failure is not None:
-                    return
-                host = link.host
-            try:
-                wire = grouplink.connect(
-                    host, self._access, self._door, self._window_tasks
-                )
-            except grouplink.Refused as exc:
-                now = time.monotonic()
-                unauthorized_since_s = unauthorized_since_s or now
-                patient = now < unauthorized_since_s + _PATIENCE_S
-                if exc.code in _FATAL or not patient:
-                    self._fail(errors.TaskFailed(exc.code, exc.message))
-                    return
-            except (OSError, frames.ProtocolError, errors.FpgapoolError):
-                unauthorized_since_s = None
-            else:
-                pause_s, unauthorized_since_s = _FIRST_PAUSE_S, None
-                self._attend(link, wire)
-                continue
-            self._ask_door()
-            with self._lock:
-                if link.wanted and self._failure is None:
-                    link.changed.wait(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-
-    def _ask_door(self) -> None:
-        """Ask where the group is now, as a desk cannot be reached."""
-        try:
-            members = self._door.members(self._access)
-        except (OSError, errors.FpgapoolError):
-            return
-        with self._lock:
-            if self._failure is None:
-                self._use_members(members)
-                self._dispatch()
-
-    def _attend(self, link: grouplink.Link, wire: grouplink.Wire) -> None:
-        """Use a connection until it is lost, or not wanted any more."""
-        with self._lock:
-            link.wire = wire
-            for number in link.stale_locks:
-                link.send(records.header(groups.UNLOCK, number))
-            link.stale_locks.clear()
-            self._dispatch()
-        while self._is_needed(link, wire):
-            self._lead(
-                link,
-                lambda: (
-                    not link.wanted or (wire.leads and not link.unanswered)
-                ),
-            )
-        with contextlib.suppress(OSError):
-            if not link.broken:
-                wire.say_goodbye()
-        self._disconnect(link, wire)
-
-    def _is_needed(self, link: grouplink.Link, wire: grouplink.Wire) -> bool:
-        """Wait until this thread has to receive.
-
-        :returns: False if the connection is over.
-        """
-        with self._lock:
-            while link.wanted and not link.broken:
-                if not link.led and (link.unanswered or not wire.leads):
-                    link.led = True
-                    return True
-                link.changed.wait()
-            while link.led:
-                wire.shutdown()
-                link.changed.wait(_FIRST_PAUSE_S)
-            return False
-
-    def _disconnect(self, link: grouplink.Link, wire: grouplink.Wire) -> None:
-        """Let the tasks of a lost connection go elsewhere."""
-        error = errors.TaskFailed(
-            codes.LOCK_LOST, "the connection was lost with the lock"
-        )
-        with self._lock:
-            link.wire = None
-            link.broken = False
-            link.unsent.clear()
-            lost = [*link.unanswered.values()]
-            link.unanswered.clear()
-            self._sent -= len(lost)
-            locked = []
-            for task in reversed(lost):
-                if task.lock is None or task.kind == groups.LOCK:
-                    self._waiting.appendleft(task)
-                    continue
-                # Part of them may have changed the core's state.
-                task.lock.lost = error
-                locked.append(task)
-            for number, held in self._locks.items():
-                if held.link is link and held.lost is not None:
-                    link.stale_locks.add(number)
-            self._dispatch()
-        wire.close()
-        for task in locked:
-            task.finish(None, error)
-
-    def _fail(self, error: errors.FpgapoolError) -> None:
-        """End all tasks and connections."""
-        with self._lock:
-            if self._failure is None:
-                self._failure = error
-            ended = [*self._waiting]
-            self._waiting.clear()
-            links = [*self._links.values()]
-            for link in links:
-                ended += link.unanswered.values()
-                link.unanswered.clear()
-                link.wanted = False
-                link.changed.notify_all()
-            self._sent = 0
-            self._idle.notify_all()
-        for task in ended:
-            task.finish(None, error)
-        for link in links:
-            wire = link.wire
-            if wire is not None and not wire.leads:
-                with contextlib.suppress(OSError):
-                    wire.say_goodbye()
-                wire.shutdown()
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._pid:
-            raise errors.FpgapoolError(
-                codes.SESSION_FORKED,
-                "the group was opened by another process",
-            )
-
-
-def _load(link: grouplink.Link) -> tuple[float, str]:
-    return link.load
-
-
-def _end(
-    task: grouplink.Task, error: errors.FpgapoolError | None = None
-) -> collections.abc.Callable[[], None]:
-    return functools.partial(task.finish, None, error)
 
 
 def _settle(

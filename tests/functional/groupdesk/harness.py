@@ -44,11 +44,14 @@ class Agent:
                 messages.request(self._number, operation, **members)
             )
         )
-        while True:
+        reply = None
+        while reply is None:
             for message in self._decoder.feed(self._sock.recv(65536)):
                 if message.get("id") == self._number:
-                    return message
-                self.events.append(message)
+                    reply = message
+                else:
+                    self.events.append(message)
+        return reply
 
     def close(self) -> None:
         self._sock.close()
