@@ -19,6 +19,7 @@ from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
+from fpgapool.vocabulary import exceptions
 
 #: How long one attempt to connect may take.
 ATTEMPT_S = 10.0
@@ -26,17 +27,8 @@ ATTEMPT_S = 10.0
 _CLOSE = frames.pack_header(frames.CLOSE)
 
 
-class Refused(Exception):
-    """The desk does not admit this client.
-
-    :ivar code: stable code.
-    :ivar message: explanation for people.
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
+class Refused(exceptions.CodedError):
+    """The desk does not admit this client."""
 
 
 class Wire(typing.Protocol):

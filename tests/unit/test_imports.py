@@ -42,12 +42,15 @@ conductor: bitstreams core strategies objects db clients rpcapi conf common
     version vocabulary # runs the decisions
 agent.worker: drivers protocol common.channel common.rings common.tls_channel
     common.ratelimit common.strangers version vocabulary # starts fast
+agent.groupdesk: agent.worker protocol common.channel common.rings vocabulary
+    # starts as fast as a worker, with its sockets and threads
 agent: drivers objects protocol rpcapi conf common privsep bitstreams.files
     bitstreams.signatures version vocabulary # never the database
 api: bitstreams core objects db clients rpcapi conf common policies version
     vocabulary # reads the database, asks the conductor
 wsgi: api conf common version # what web servers load
-client: protocol accelerators common.channel common.tls_channel version
+client: protocol accelerators common.channel common.rings
+    common.tls_channel version
     vocabulary # the standard library is enough for it
 osc: version vocabulary # speaks to the API only, as a user does
 sim: client common.descriptors core strategies version vocabulary # the
@@ -81,6 +84,8 @@ DECIDES = ("conductor.decisions",)
 NAMES_AND_FUTURES = frozenset({"concurrent", "datetime", "uuid"})
 #: Frames, messages and streams are bytes; whoever uses them does the I/O.
 BYTES_ONLY = ("protocol",)
+#: Processes that an agent starts.
+PROCESSES = ("agent.worker", "agent.groupdesk")
 OSLO_PREFIX = "oslo_"
 #: Top-level names outside the standard library, for those that are limited.
 THIRD_PARTY: dict[str, frozenset[str]] = {
@@ -148,8 +153,8 @@ def _problem_in_fpgapool(item: imports.Import) -> str | None:
         layer in DECIDES and root in IMPURE - NAMES_AND_FUTURES
     ):
         return f"{layer} does no I/O and reads no clock"
-    elif layer == "agent.worker" and root.startswith(OSLO_PREFIX):
-        return "the worker process does without oslo"
+    elif layer in PROCESSES and root.startswith(OSLO_PREFIX):
+        return "the processes beside the agent do without oslo"
     elif (
         layer in THIRD_PARTY
         and root not in sys.stdlib_module_names
