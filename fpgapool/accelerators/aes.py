@@ -53,6 +53,10 @@ class AesCore(base.Core):
     def in_place(self) -> bool:
         return True
 
+    @property
+    def reusable(self) -> bool:
+        return True
+
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> int:

@@ -103,8 +103,9 @@ class Core(abc.ABC):
         """Whether a core takes another input after :meth:`finish`.
 
         In a group, a client that has locked a slot sends its tasks with equal
-        parameters to one such core, which may remember the ones before. Other
-        tasks have a core each.
+        parameters to one such core, which may remember the ones before. Tasks
+        without parameters share one, too, if the accelerator is stateless.
+        Other tasks have a core each.
         """
         return False
 

@@ -21,6 +21,10 @@ class CopyCore(base.Core):
     def in_place(self) -> bool:
         return True
 
+    @property
+    def reusable(self) -> bool:
+        return True
+
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> int:

@@ -602,6 +602,10 @@ def _padded(length_bytes: int) -> int:
 
 
 def _wipe(record: memoryview) -> None:
+    length_bytes = len(record)
+    if length_bytes <= len(_ZEROS):
+        record[:] = _ZEROS[:length_bytes]
+        return
     for start in range(0, len(record), len(_ZEROS)):
         end = min(start + len(_ZEROS), len(record))
         record[start:end] = _ZEROS[: end - start]

@@ -6,7 +6,7 @@ The desk sends one record after the other through a ring of shared memory; see
 :mod:`fpgapool.protocol.records`. Each task opens the slot with its own
 parameters, gives the core all its input in one call, and leaves nothing behind
 but its result: parameters, core and input are gone before the next record is
-read. Only under a lock may a core stay.
+read. A core stays only under a lock, or if it has no parameters and no state.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Runner:
         # For the output of cores that do not work in place.
         self._room = _NO_BYTES
         self._locked = False
-        # Under a lock: the core that stays, and its parameters.
+        # The core that stays, and its parameters.
         self._kept: tuple[bytes, processing.Processor] | None = None
         self._processor: processing.Processor | None = None
         self._cancelled = False
@@ -188,7 +188,9 @@ class Runner:
                 frames.decode_json(encoded) if encoded else {},
             )
             processor = processing.Processor(core, self._profile)
-            if self._locked and core.reusable:
+            if core.reusable and (
+                self._locked or (self._profile.stateless and not encoded)
+            ):
                 self._kept = (encoded, processor)
         # In this order: cancel() sees the core, or this sees that it came.
         self._processor = processor

@@ -82,16 +82,7 @@ class WorkerProcess:
 
     def connect(self) -> AgentEnd:
         """Connect as the agent, once the worker listens."""
-        deadline_s = time.monotonic() + TIMEOUT_S
-        path = self.settings["control_socket"]
-        while True:
-            try:
-                return AgentEnd(channels.connect_unix(path))
-            except channels.ChannelClosed:
-                assert self.process.poll() is None, "the worker ended"
-                assert time.monotonic() < deadline_s
-                # Nothing tells when a process starts to listen.
-                threading.Event().wait(0.01)
+        return AgentEnd(dial(self.settings["control_socket"], self.process))
 
     def log(self) -> str:
         return pathlib.Path(self.settings["log_file"]).read_text()
@@ -103,6 +94,19 @@ class WorkerProcess:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(TIMEOUT_S)
+
+
+def dial(path: str, process: subprocess.Popen[bytes]) -> socket.socket:
+    """Connect to a process once it listens."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return channels.connect_unix(path)
+        except channels.ChannelClosed:
+            assert process.poll() is None, "the process ended"
+            assert time.monotonic() < deadline_s
+            # Nothing tells when a process starts to listen.
+            threading.Event().wait(0.01)
 
 
 class AgentEnd:

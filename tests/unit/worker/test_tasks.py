@@ -2,6 +2,7 @@
 
 """Tasks of a group in a slot, without a process or a ring."""
 
+import dataclasses
 import itertools
 import json
 
@@ -174,6 +175,27 @@ def test_a_core_stays_under_a_lock_only(driver, runner):
     assert run(runner, b"a", params).output == b"a1"
     assert run(runner, b"a", params).output == b"a1"
     assert driver.cleared == 1
+
+
+def test_a_core_without_parameters_and_state_stays_until_it_is_cleared(
+    driver, runner, monkeypatch
+):
+    monkeypatch.setattr(Core, "reusable", True)
+    run(runner, b"a")
+    assert run(runner, b"a").output == b"a2"
+    assert run(runner, b"a", {}).output == b"a1"
+    assert run(runner, b"a").output == b"a1"
+    runner.clear()
+    assert run(runner, b"a").output == b"a1"
+    assert len(driver.cores) == 4
+
+
+def test_a_core_with_state_does_not_stay(driver, monkeypatch):
+    monkeypatch.setattr(Core, "reusable", True)
+    profile = dataclasses.replace(PROFILE, stateless=False)
+    runner = tasks.Runner(driver, "board0", 3, profile, base.Traffic())
+    for _ in range(2):
+        assert run(runner, b"a").output == b"a1"
 
 
 def test_clearing_wipes_the_room(runner):
