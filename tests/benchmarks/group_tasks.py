@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tasks of a group: what a relay costs, and what its members do."""
+"""Tasks of a group, beside a session of its own and a bare relay."""
 
 from __future__ import annotations
 
 import contextlib
-import pathlib
-import tempfile
+import functools
+import statistics
+import time
 from collections.abc import Callable
 from collections.abc import Iterator
 
+from fpgapool import client
+from fpgapool.client import group as client_group
+from tests.benchmarks import group
 from tests.benchmarks import measure
 from tests.benchmarks import plain_relay
+from tests.benchmarks import slot
 from tests.benchmarks import usage
-from tests.functional.worker import harness
-from tests.functional.worker import members
 
 TITLE = "Tasks through a group"
 SERVICES = True
@@ -34,124 +37,98 @@ def rows(plan: measure.Plan) -> Iterator[measure.Row]:
 
 def _latency(plan: measure.Plan) -> Iterator[measure.Row]:
     count = 50 if plan.tiny else 5000
-    with plain_relay.Parts() as parts, _workers(parts, 1) as workers:
+    data = bytes(_LENGTH_BYTES)
+    with contextlib.ExitStack() as stack:
+        parts = stack.enter_context(plain_relay.Parts())
+        pool = stack.enter_context(group.opened(1, 1))
+        door = stack.enter_context(slot.opened("shm"))
+        session = stack.enter_context(
+            client.acc_open("copy", 1, front_door=door.path)
+        )
+        ours = stack.enter_context(
+            client_group.group_open("group", door=pool.door(0))
+        )
         direct = plain_relay.open_channel(parts.echo())
+        stack.callback(direct.close)
         relayed = plain_relay.open_channel(*parts.relay(1, [parts.echo()]))
-        member = plain_relay.open_channel(*workers)
-        by_name = {"direct": direct, "relayed": relayed, "member": member}
-        samples: dict[str, list[measure.Sample]] = {
-            name: [] for name in (*by_name, "added")
+        stack.callback(relayed.close)
+        pids = [*parts.pids, *pool.pids, door.worker.process.pid]
+        runs: dict[str, Callable[[], object]] = {
+            "direct": lambda: plain_relay.run(direct, data),
+            "relayed": lambda: plain_relay.run(relayed, data),
+            "session": lambda: session.run(_LENGTH_BYTES),
+            "group": lambda: ours.run(data),
         }
+        found: dict[str, list[measure.Sample]] = {name: [] for name in runs}
         for _ in range(plan.repetitions):
-            for name, channel in by_name.items():
-                samples[name].append(
-                    _sampled(
-                        parts,
-                        lambda channel=channel: plain_relay.one_at_a_time(
-                            channel, _LENGTH_BYTES, count
-                        ),
-                    )
+            for name, run in runs.items():
+                found[name].append(
+                    _sampled(pids, functools.partial(_median_us, run, count))
                 )
-            samples["added"].append(
-                _difference(samples["relayed"][-1], samples["direct"][-1])
-            )
-        for channel in by_name.values():
-            channel.close()
     size = f"{_LENGTH_BYTES} B, one at a time"
-    yield measure.Row(f"{size}, bare relay", "µs/task", samples["relayed"])
-    yield measure.Row(f"{size}, added by a relay", "µs/task", samples["added"])
     yield measure.Row(
-        f"{size}, a worker itself",
+        f"{size}, through a group",
         "µs/task",
-        samples["member"],
-        "a process that echoes",
-        samples["direct"],
+        found["group"],
+        "on a session of its own",
+        found["session"],
+    )
+    yield measure.Row(
+        f"{size}, added by a group",
+        "µs/task",
+        _differences(found["group"], found["session"]),
+        "added by a bare relay",
+        _differences(found["relayed"], found["direct"]),
     )
 
 
 def _throughput(plan: measure.Plan) -> Iterator[measure.Row]:
     count = 20 if plan.tiny else 5000
     with contextlib.ExitStack() as stack:
-        floor = stack.enter_context(plain_relay.Parts())
-        ours = stack.enter_context(plain_relay.Parts())
-        echoes = [floor.echo() for _ in range(_MEMBERS)]
-        workers = stack.enter_context(_workers(ours, _MEMBERS))
-        clients = [
-            [
-                parts.client(end, _LENGTH_BYTES)
-                for end in parts.relay(_CLIENTS, ends)
-            ]
-            for parts, ends in ((floor, echoes), (ours, workers))
+        parts = stack.enter_context(plain_relay.Parts())
+        pool = stack.enter_context(group.opened(_MEMBERS, _CLIENTS))
+        ends = parts.relay(_CLIENTS, [parts.echo() for _ in range(_MEMBERS)])
+        plain = [parts.client(end, _LENGTH_BYTES) for end in ends]
+        ours = [
+            pool.client(number, _LENGTH_BYTES) for number in range(_CLIENTS)
         ]
         floors, samples = [], []
         for _ in range(plan.repetitions):
-            floors.append(
-                _sampled(floor, lambda: plain_relay.rate(clients[0], count))
-            )
-            samples.append(
-                _sampled(ours, lambda: plain_relay.rate(clients[1], count))
-            )
-    name = f"{_CLIENTS} clients, bare relay, {_MEMBERS}"
-    yield measure.Row(f"{name} processes that echo", "tasks/s", floors)
+            for clients, pids, into in (
+                (plain, parts.pids, floors),
+                (ours, pool.pids, samples),
+            ):
+                run = functools.partial(plain_relay.rate, clients, count)
+                into.append(_sampled(pids, run))
     yield measure.Row(
-        f"{name} workers",
+        f"{_LENGTH_BYTES} B, {_CLIENTS} clients, group of {_MEMBERS}",
         "tasks/s",
         samples,
-        "processes that echo",
+        "bare relay and workers that echo",
         floors,
     )
 
 
-def _sampled(
-    parts: plain_relay.Parts, run: Callable[[], float]
-) -> measure.Sample:
-    meter = usage.Meter(*parts.pids)
+def _median_us(run: Callable[[], object], count: int) -> float:
+    taken_s = []
+    for _ in range(count):
+        started_s = time.perf_counter()
+        run()
+        taken_s.append(time.perf_counter() - started_s)
+    return 1e6 * statistics.median(taken_s)
+
+
+def _sampled(pids: list[int], run: Callable[[], float]) -> measure.Sample:
+    meter = usage.Meter(*pids)
     value = run()
     whole = meter.rate(1)
     return measure.Sample(value, whole.wall_s, whole.cpu_s)
 
 
-def _difference(one: measure.Sample, two: measure.Sample) -> measure.Sample:
-    return measure.Sample(one.value - two.value, one.wall_s, one.cpu_s)
-
-
-@contextlib.contextmanager
-def _workers(
-    parts: plain_relay.Parts, count: int
-) -> Iterator[list[list[int]]]:
-    """Start workers that are members of one group.
-
-    :returns: the desk's ends of their channels.
-    """
-    with (
-        tempfile.TemporaryDirectory(prefix="fpgapool-") as name,
-        contextlib.ExitStack() as stack,
-    ):
-        directory = pathlib.Path(name)
-        desk = members.Desk(directory)
-        stack.callback(desk.close)
-        ends = []
-        for slot in range(count):
-            worker = harness.WorkerProcess(
-                directory,
-                worker_id=f"board0.{slot}",
-                slot=slot,
-                control_socket=str(directory / f"{slot}.sock"),
-                data_socket=str(directory / f"{slot}.data.sock"),
-                log_file=str(directory / f"{slot}.log"),
-            )
-            stack.callback(worker.kill)
-            parts.pids.append(worker.process.pid)
-            agent = worker.connect()
-            stack.callback(agent.close)
-            agent.assign(desk_socket=desk.path)
-            near, far = parts.channel()
-            desk.admit(far)
-            # READY is the relay's to read, and no result.
-            channel = plain_relay.open_channel(near)
-            channel.wait()
-            channel.get()
-            channel.free()
-            channel.close()
-            ends.append(near)
-        yield ends
+def _differences(
+    more: list[measure.Sample], less: list[measure.Sample]
+) -> list[measure.Sample]:
+    return [
+        measure.Sample(one.value - two.value, one.wall_s, one.cpu_s)
+        for one, two in zip(more, less, strict=True)
+    ]

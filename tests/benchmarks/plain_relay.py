@@ -13,7 +13,6 @@ import collections
 import contextlib
 import os
 import select
-import statistics
 import subprocess
 import sys
 import time
@@ -136,20 +135,14 @@ def open_channel(end: list[int]) -> rings.Channel:
     return rings.Channel.attach([os.dup(fd) for fd in end])
 
 
-def one_at_a_time(
-    channel: rings.Channel, length_bytes: int, count: int
-) -> float:
-    """Return how long a task takes, in µs: the median."""
-    data = bytes(length_bytes)
-    taken_s = []
-    for number in range(count):
-        started_s = time.perf_counter()
-        channel.put(records.header(records.TASK, number), data)
-        while channel.get() is None:
-            channel.wait()
-        taken_s.append(time.perf_counter() - started_s)
-        channel.free()
-    return 1e6 * statistics.median(taken_s)
+def run(channel: rings.Channel, data: bytes) -> bytes:
+    """Run a task and return its output."""
+    channel.put(records.header(records.TASK, 1), data)
+    while (record := channel.get()) is None:
+        channel.wait()
+    output = bytes(record[records.HEADER_BYTES :])
+    channel.free()
+    return output
 
 
 def rate(clients: Sequence[Client], count: int) -> float:
@@ -188,7 +181,7 @@ def _echo(channel: rings.Channel) -> None:
 
 def _client(channel: rings.Channel, length_bytes: int) -> None:
     data = bytes(length_bytes)
-    _tell()
+    tell()
     for line in sys.stdin:
         count = int(line)
         sent = received = 0
@@ -202,10 +195,11 @@ def _client(channel: rings.Channel, length_bytes: int) -> None:
             while channel.get() is not None:
                 channel.free()
                 received += 1
-        _tell()
+        tell()
 
 
-def _tell() -> None:
+def tell() -> None:
+    """Say that a client is done, as :meth:`Client.wait` expects."""
     sys.stdout.write("\n")
     sys.stdout.flush()
 
