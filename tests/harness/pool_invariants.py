@@ -134,13 +134,12 @@ def _check_groups(all_members: members.Members) -> None:
         _equal("under way", status.under_way, under_way)
         _equal("members", status.members, len(phases) - under_way)
         _equal("told", group.told, (status.wanted, status.state))
-        missing = status.wanted - len(phases)
         if group.group.accelerator in view.accelerators:
-            giving = sum(
-                move.receiver == group_id and move.donor is not None
+            asked = sum(
+                move.receiver == group_id and move.donor is None
                 for move in sizes.moves()
             )
-            _equal("waits for", len(group.waiting), max(missing - giving, 0))
+            _equal("waits for", len(group.waiting), asked)
 
 
 def _check_host(view: pool_view.PoolView, host: slots.Host) -> None:

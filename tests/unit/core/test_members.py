@@ -404,7 +404,7 @@ def test_a_restart_finds_the_members_again() -> None:
             host_id=1,
         )
 
-    pool.step(events.GroupRestored(group(1, max_size=3), wanted=3))
+    pool.step(events.GroupRestored(group(3, max_size=3), wanted=3))
     output = pool.step(
         restored(11, 1, model.Phase.PREPARING),
         restored(10, 1, model.Phase.ACTIVE),
@@ -419,7 +419,7 @@ def test_a_restart_finds_the_members_again() -> None:
     pool.hear(events.SlotReleased, 12)
     pool.hear(events.SlotReady, 11)
     assert told(pool.hear(events.SlotReady, 13)) == [(3, states.GROUP_ACTIVE)]
-    again = events.GroupRestored(group(1, max_size=3), wanted=1)
+    again = events.GroupRestored(group(3, max_size=3), wanted=1)
     assert pool.step(again) == []
 
 
