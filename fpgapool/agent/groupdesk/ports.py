@@ -98,7 +98,11 @@ class ClientPort:
 
     def arm(self) -> bool:
         if self._outbox:
-            return self._channel.arm(len(self._outbox[0]))
+            try:
+                return self._channel.arm(len(self._outbox[0]))
+            except rings.RingDamaged:
+                # The next round drops it.
+                return False
         if self._waiting_bytes > MAX_WAITING_BYTES:
             # The end of a task wakes the loop.
             return True
@@ -382,27 +386,33 @@ class MemberPort:
         :param clear: whether another client was served before.
         :returns: False if there is no room: the member does not work.
         """
-        channel = self._channel
-        if clear and not channel.put(_CLEAR):
+        if clear and not self._put(_CLEAR):
             return False
         if not lock_id:
-            return channel.put(record)
+            return self._put(record)
         task = records.split(memoryview(record))
         head = records.header(
             records.TASK, task.task_id, len(task.middle), task.number
         )
-        return channel.put(head, memoryview(record)[records.HEADER_BYTES :])
+        return self._put(head, memoryview(record)[records.HEADER_BYTES :])
 
     def keep(self, clear: bool) -> bool:
         """Let the core keep its state until the next CLEAR."""
-        if clear and not self._channel.put(_CLEAR):
+        if clear and not self._put(_CLEAR):
             return False
-        return self._channel.put(_KEEP)
+        return self._put(_KEEP)
 
     def stop(self) -> None:
         """Let the member leave, cleared, which LEFT confirms."""
-        if not self._channel.put(_STOP):
+        if not self._put(_STOP):
             self.sock.shutdown()
+
+    def _put(self, *parts: rings.Buffer) -> bool:
+        try:
+            return self._channel.put(*parts)
+        except rings.RingDamaged as exc:
+            LOG.error("a member's ring is damaged: %s", exc)
+            return False
 
 
 class Mailbox:

@@ -2,6 +2,7 @@
 
 """A desk's process, as clients and its agent see it."""
 
+import collections
 import concurrent.futures
 import socket
 import threading
@@ -11,8 +12,11 @@ import pytest
 
 from fpgapool.client import errors
 from fpgapool.client import group
+from fpgapool.client import grouplink
+from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
+from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
 from tests.functional.groupdesk import harness
 
@@ -355,6 +359,81 @@ def test_clients_that_are_refused(desk, members, code):
         while piece := sock.recv(65536):
             answer += piece
     assert frames.decode_json(answer[32:])["code"] == code
+
+
+def _raw(desk, window_tasks=10):
+    """Return the rings and the connection of client d."""
+    host = desk.host()
+    door = harness.GivenDoor(host, h=desk)
+    wire = grouplink.connect(host, door.attach("d", None), door, window_tasks)
+    return wire._shared, wire
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"",
+        b"short",
+        records.header(77, 1),
+        records.header(records.TASK, 1, 2**31),
+        records.header(records.TASK | 5 << 8, 1, 2**31),
+    ],
+)
+def test_a_client_that_sends_nonsense_is_dropped_alone(desk, record):
+    with harness.open_group(desk) as opened:
+        assert opened.run(b"x") == b"x"
+        shared, wire = _raw(desk)
+        shared.put(record)
+        with pytest.raises(channel.ChannelClosed):
+            wire.receive(channel.deadline_after(30))
+        wire.close()
+        assert opened.run(b"x") == b"x"
+
+
+def test_a_client_that_breaks_its_rings_is_dropped_alone(desk):
+    with harness.open_group(desk) as opened:
+        for ring, word in (("_outgoing", 8), ("_incoming", 16)):
+            shared, wire = _raw(desk)
+            # The task's result has no room, or the task is no record.
+            if ring == "_incoming":
+                shared._incoming._words[word] = 2**63
+                shared.put(records.header(records.TASK, 1), b"x")
+            else:
+                shared._outgoing._words[word] = 2**63
+                shared._peers_bell.ring()
+            with pytest.raises(channel.ChannelClosed):
+                wire.receive(channel.deadline_after(30))
+            wire.close()
+            assert opened.run(b"x") == b"x"
+
+
+def test_a_flood_is_refused_and_the_others_are_served(tmp_path):
+    desk = harness.DeskProcess(tmp_path / "h", window_tasks=50)
+    try:
+        desk.admit("c", "d")
+        desk.join(0)
+        with harness.open_group(desk) as opened:
+            shared, wire = _raw(desk)
+            answers = collections.Counter()
+            sent = 0
+            while sent < 100_000:
+                while sent < 100_000 and shared.put(
+                    records.header(records.TASK, sent), b"x"
+                ):
+                    sent += 1
+                while (record := shared.get()) is not None:
+                    answers[records.split(record).kind] += 1
+                    shared.free()
+            assert opened.run(b"x", timeout_s=30) == b"x"
+            while answers.total() < 100_000:
+                record = wire.receive(channel.deadline_after(30))
+                answers[records.split(record).kind] += 1
+                wire.free()
+            assert answers[records.DONE] >= 50
+            assert answers[records.FAILED] > 0
+            wire.close()
+    finally:
+        desk.close()
 
 
 def test_a_second_desk_of_a_group_ends(desk):
