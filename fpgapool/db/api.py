@@ -54,6 +54,7 @@ from fpgapool.db.records import InstanceRecord as InstanceRecord
 from fpgapool.db.records import Inventory as Inventory
 from fpgapool.db.records import Lease as Lease
 from fpgapool.db.records import MaxIds as MaxIds
+from fpgapool.db.records import ProjectUse as ProjectUse
 from fpgapool.db.records import QuotaRecord as QuotaRecord
 from fpgapool.db.records import Record as Record
 from fpgapool.db.records import ReservationRecord as ReservationRecord
@@ -382,11 +383,36 @@ class Database:
         with self._transaction() as connection:
             return sessions_sql.revisions(connection, sorted(set(session_ids)))
 
-    def count_slots(self, project_id: str) -> int:
-        """Count the slots that sessions of a project have."""
+    def project_use(self, project_id: str) -> ProjectUse:
+        """Return what a project uses, and the limits that were set for it."""
         with self._transaction() as connection:
-            query = sessions_sql.slots_of(project_id)
-            return int(connection.execute(query).scalar_one())
+            slots = connection.execute(sessions_sql.slots_of(project_id))
+            return ProjectUse(
+                slots=int(slots.scalar_one()),
+                sessions=rows.fetch(
+                    connection, sessions_sql.counts(project_id), SessionCount
+                ),
+                bitstreams=rows.read(
+                    connection,
+                    BitstreamRecord,
+                    models.bitstreams.c.project_id == project_id,
+                ),
+                groups=rows.read(
+                    connection,
+                    GroupRecord,
+                    models.groups.c.project_id == project_id,
+                ),
+                group_clients=rows.read(
+                    connection,
+                    GroupClientRecord,
+                    models.group_clients.c.project_id == project_id,
+                ),
+                quotas=rows.read(
+                    connection,
+                    QuotaRecord,
+                    models.quotas.c.project_id == project_id,
+                ),
+            )
 
     def holdings(self, deleted_before: float) -> Holdings:
         """Return the live sessions and the assignments.

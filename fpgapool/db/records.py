@@ -627,6 +627,24 @@ class SessionCount:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectUse:
+    """What a project uses.
+
+    :param slots: that its sessions have, also sessions that have ended.
+    :param sessions: the live ones.
+    :param group_clients: that it has attached.
+    :param quotas: the limits that were set for it.
+    """
+
+    slots: int
+    sessions: list[SessionCount]
+    bitstreams: list[BitstreamRecord]
+    groups: list[GroupRecord]
+    group_clients: list[GroupClientRecord]
+    quotas: list[QuotaRecord]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """The state of a live session.
 

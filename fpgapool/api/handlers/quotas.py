@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import microversion
 from fpgapool.api.schemas import quotas as schemas
+from fpgapool.db import api as db_api
 from fpgapool.policies import quotas as policies
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import group
@@ -28,7 +30,7 @@ def show_own(call: calls.Call) -> calls.Answer:
 
 def show_defaults(call: calls.Call) -> calls.Answer:
     """Show the limits of projects without limits of their own."""
-    return calls.Answer(document={"quota": _limits(call, None)})
+    return calls.Answer(document={"quota": _limits(call, None, ())})
 
 
 def show(call: calls.Call) -> calls.Answer:
@@ -72,32 +74,27 @@ def delete(call: calls.Call) -> calls.Answer:
 def _set(
     call: calls.Call, project_id: str, limits: Mapping[str, int | None]
 ) -> None:
-    known = _own(call, project_id)
+    known = {
+        one.resource: one.hard_limit
+        for one in call.backends.database.quotas(project_id)
+    }
     # None: the default applies.
     call.trail.before = {name: known.get(name) for name in limits}
     call.backends.conductor.set_quota(project_id, limits)
 
 
-def _own(call: calls.Call, project_id: str | None) -> dict[str, int]:
-    """Return the limits that were set for a project."""
-    if project_id is None:
-        return {}
-    return {
-        row.resource: row.hard_limit
-        for row in call.backends.database.quotas(project_id)
-        if row.hard_limit is not None
-    }
-
-
 def _shown(call: calls.Call, project_id: str) -> calls.Answer:
-    used = _in_use(call, project_id)
+    use = call.backends.database.project_use(project_id)
+    used = _in_use(use)
     return calls.Answer(
         document={
             "quota": {
                 "project_id": project_id,
                 **{
                     resource: {**limit, "in_use": used[resource]}
-                    for resource, limit in _limits(call, project_id).items()
+                    for resource, limit in _limits(
+                        call, project_id, use.quotas
+                    ).items()
                 },
                 "links": calls.self_link(call.url("quotas", project_id)),
             }
@@ -111,9 +108,15 @@ def _is_known(call: calls.Call, resource: str) -> bool:
 
 
 def _limits(
-    call: calls.Call, project_id: str | None
+    call: calls.Call,
+    project_id: str | None,
+    quotas: Iterable[db_api.QuotaRecord],
 ) -> dict[str, dict[str, Any]]:
-    """Return the limits in force, by resource."""
+    """Return the limits in force, by resource.
+
+    :param project_id: of the project; None: of projects without their own.
+    :param quotas: the limits that were set for it.
+    """
     resources = [name for name in schemas.RESOURCES if _is_known(call, name)]
     defaults = call.backends.default_limits
     if defaults is None:
@@ -121,7 +124,11 @@ def _limits(
         told = call.ask(lambda leader: leader.get_quota(project_id)) or {}
         unknown = {"limit": None, "source": _FROM_KEYSTONE}
         return {name: told.get(name, unknown) for name in resources}
-    own = _own(call, project_id)
+    own = {
+        one.resource: one.hard_limit
+        for one in quotas
+        if one.hard_limit is not None
+    }
     return {
         resource: {
             "limit": own.get(resource, defaults[resource]),
@@ -131,26 +138,18 @@ def _limits(
     }
 
 
-def _in_use(call: calls.Call, project_id: str) -> dict[str, int]:
-    """Return the usage of each limited resource by a project."""
-    database = call.backends.database
-    groups = [one for one in database.groups() if one.project_id == project_id]
-    queued = [
-        one
-        for one in database.count_sessions(project_id)
-        if one.state == states.QUEUED
-    ]
+def _in_use(use: db_api.ProjectUse) -> dict[str, int]:
+    """Return the usage of each limited resource."""
+    queued = [one for one in use.sessions if one.state == states.QUEUED]
     return {
-        "sessions": database.count_slots(project_id),
+        "sessions": use.slots,
         "queued": sum(one.sessions for one in queued),
         "queued_bytes": sum(one.claimed_bytes for one in queued),
-        "bitstream_bytes": sum(
-            one.size_bytes for one in database.bitstreams(project_id)
-        ),
-        "groups": len(groups),
+        "bitstream_bytes": sum(one.size_bytes for one in use.bitstreams),
+        "groups": len(use.groups),
         "group_slots": sum(
             group.charged_slots(one.size, one.max_size, elastic=one.elastic)
-            for one in groups
+            for one in use.groups
         ),
-        "group_clients": len(database.group_clients(project_id=project_id)),
+        "group_clients": len(use.group_clients),
     }

@@ -559,8 +559,10 @@ def test_slots_are_counted_until_they_are_given_back(database, epoch):
         *(factory.assignment(1, 2), factory.assignment(2, 1)),
     )
     project_id = factory.session(1).project_id
-    assert database.count_slots(project_id) == 2
-    assert database.count_slots("other") == 0
+    use = database.project_use(project_id)
+    assert use.slots == 2
+    assert sum(one.sessions for one in use.sessions) == 2
+    assert database.project_use("other").slots == 0
 
 
 def test_sessions_are_listed_in_pages(database, epoch):

@@ -378,9 +378,18 @@ class FakeDatabase:
             one.session_id: (one.state, one.revision) for one in found if one
         }
 
-    def count_slots(self, project_id: str) -> int:
+    def project_use(self, project_id: str) -> db_api.ProjectUse:
         holders = self.inventory().holders
-        return sum(one.project_id == project_id for one in holders)
+        return db_api.ProjectUse(
+            slots=sum(one.project_id == project_id for one in holders),
+            sessions=self.count_sessions(project_id),
+            bitstreams=self.bitstreams(project_id),
+            groups=[
+                one for one in self.groups() if one.project_id == project_id
+            ],
+            group_clients=self.group_clients(project_id=project_id),
+            quotas=self.quotas(project_id),
+        )
 
     def count_sessions(
         self, project_id: str | None = None
