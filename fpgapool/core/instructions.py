@@ -158,6 +158,9 @@ class WakeAt:
     time_s: float
 
 
+#: They come only if the conductor sends events of groups.
+GroupInstruction: typing.TypeAlias = Resize | RejectGroup | GoalReached
+
 Instruction: typing.TypeAlias = (
     Program
     | Test
@@ -168,10 +171,8 @@ Instruction: typing.TypeAlias = (
     | Yield
     | Drained
     | Reserve
-    | Resize
-    | RejectGroup
-    | GoalReached
     | WakeAt
+    | GroupInstruction
 )
 
 
