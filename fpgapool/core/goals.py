@@ -12,11 +12,13 @@ import dataclasses
 import math
 import typing
 
+from fpgapool.vocabulary import exceptions
+
 # What rounding errors may add to a number of slots.
 _ROUNDING = 1e-9
 
 
-class Infeasible(Exception):
+class Infeasible(exceptions.PicklableError):
     """The slots do not suffice for a goal; nothing has changed.
 
     Users see it as ``GOAL_INFEASIBLE``.

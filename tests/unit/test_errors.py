@@ -33,6 +33,7 @@ _VALUES: dict[object, object] = {
     int: 7,
     str: "a text",
     str | None: "a text",
+    float | None: 7.5,
     collections.abc.Mapping[str, str] | None: {"name": "value"},
     errors.FpgapoolError: errors.FpgapoolError("CODE", "a text"),
     views.SessionView: views.SessionView.from_message(
