@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Scenario files, ``fpgapool-scenario/1``: a cluster, strategies and jobs.
+"""Scenario files, ``fpgapool-scenario/1``: a cluster and what it has to do.
+
+That is jobs under scheduling strategies, groups of slots with tasks under
+elasticity policies, or both.
 
 All sizes are in bytes, times in seconds, rates in bytes/s.
 """
@@ -75,6 +78,8 @@ class Cluster(_Record, frozen=True):
     :ivar dma_bytes_per_s: rate that all slots of a device share.
     :ivar nic_bytes_per_s: rate of each host in each direction.
     :ivar reconfiguration_s: time to program another accelerator.
+    :ivar tasks_per_s: most tasks that all groups together end per second,
+        because they share a link; None: it has no limit.
     :ivar host_overrides: by host, values that differ there.
     :ivar power: None: results have no energy.
     """
@@ -86,6 +91,7 @@ class Cluster(_Record, frozen=True):
     dma_bytes_per_s: _Positive = 2.1e9
     nic_bytes_per_s: _Positive = 1.25e9
     reconfiguration_s: _NotNegative = 0.0
+    tasks_per_s: _Positive | None = None
     host_overrides: dict[_Number, HostOverride] = {}
     power: Power | None = None
 
@@ -108,6 +114,21 @@ class Cluster(_Record, frozen=True):
 _AS_EVERYWHERE = HostOverride()
 
 
+class Elasticity(_Record, frozen=True):
+    """An elasticity policy.
+
+    :ivar name: of the installed policy.
+    :ivar period_s: from one resize to the next; None: the policy's.
+    :ivar estimate: how the policy learns the time of tasks.
+    """
+
+    name: _Name = "none"
+    period_s: _Positive | None = None
+    estimate: typing.Literal[
+        "measured", "nnls", "saturated", "as_printed"
+    ] = "measured"
+
+
 class StrategyOptions(_Record, frozen=True):
     """A strategy with options; an option that is None has its default.
 
@@ -115,6 +136,8 @@ class StrategyOptions(_Record, frozen=True):
         scenario gives it.
     :ivar seed: of random choices; None: the run's.
     :ivar own: options that only this strategy has, by name.
+    :ivar elasticity: the policy that sizes the scenario's groups; None: sizes
+        stay.
     """
 
     strategy: _Name | None = None
@@ -132,15 +155,19 @@ class StrategyOptions(_Record, frozen=True):
     slot_choice: _Name = "index"
     offer_order: _Name = "index"
     own: dict[_Name, bool | int | float | str] = {}
+    elasticity: Elasticity | None = None
 
     def options(self) -> dict[str, object]:
         """Return the options by name, for the strategy's factory."""
         shared = {
             name: value
             for name, value in msgspec.structs.asdict(self).items()
-            if name not in ("strategy", "seed", "own") and value is not None
+            if name not in _NOT_OPTIONS and value is not None
         }
         return {**shared, **self.own}
+
+
+_NOT_OPTIONS = ("strategy", "seed", "own", "elasticity")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,6 +205,61 @@ class JobSpec(_Record, frozen=True):
     tenant: str = ""
 
 
+class GroupClient(_Record, frozen=True):
+    """A program that sends batches of equal tasks to its group.
+
+    One of the last two members is needed.
+
+    :ivar task_s: time of a task on one slot.
+    :ivar batch_tasks: tasks of a batch.
+    :ivar window_s: most slot-seconds of its tasks that have not ended; a
+        batch beyond it is refused. None: it has no limit.
+    :ivar load: lengths of time in seconds, with the slots that arriving tasks
+        would keep busy then; batches arrive at random (Poisson).
+    :ivar arrivals_s: times of its batches.
+    """
+
+    name: _Name
+    task_s: _Positive
+    batch_tasks: _Count = 1
+    window_s: _Positive | None = None
+    load: tuple[tuple[_Positive, _NotNegative], ...] | None = None
+    arrivals_s: tuple[_NotNegative, ...] | None = None
+
+
+class Goal(_Record, frozen=True):
+    """What a group has to reach: a deadline or a rate.
+
+    :ivar deadline_s: the time by which ``actions`` tasks have to end.
+    :ivar rate_per_s: tasks per second.
+    :ivar actions: number of tasks after which the group ends.
+    """
+
+    deadline_s: _Positive | None = None
+    rate_per_s: _Positive | None = None
+    actions: _Count | None = None
+
+
+class Group(_Record, frozen=True):
+    """Slots with one accelerator, seen as one device.
+
+    :ivar slots: how many it has at first.
+    :ivar max_size: None: all slots of the cluster.
+    :ivar elastic: whether a policy may change its size.
+    :ivar goal: a group with a goal begins when its first batch arrives.
+    :ivar end_s: when the group ends; its waiting tasks are dropped then.
+    """
+
+    name: _Name
+    slots: _Count
+    clients: tuple[GroupClient, ...]
+    min_size: _Number = 1
+    max_size: _Count | None = None
+    elastic: bool = True
+    goal: Goal | None = None
+    end_s: _Positive | None = None
+
+
 class JobOutcome(msgspec.Struct, frozen=True):
     """The result of a job.
 
@@ -212,6 +294,8 @@ class Scenario(_Record, frozen=True):
     :ivar wakeups: whether a job causes a scheduling pass by itself as soon as
         it has waited for its own host for long enough.
     :ivar expected: worked results, by strategy.
+    :ivar groups: they have slots of their own: the first ones of the cluster
+        if there are jobs, too, otherwise all.
     """
 
     format: typing.Literal["fpgapool-scenario/1"]
@@ -222,6 +306,20 @@ class Scenario(_Record, frozen=True):
     note: str = ""
     wakeups: bool = False
     expected: dict[str, Outcome] | None = None
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def slot_count(self) -> int:
+        """Return the number of slots of the cluster."""
+        cluster = self.cluster
+        return sum(cluster.slot_count(host) for host in cluster.fpga_hosts)
+
+    @property
+    def group_slots(self) -> int:
+        """Return how many slots, from the first on, are there for groups."""
+        if self.groups and not self.jobs:
+            return self.slot_count
+        return sum(group.slots for group in self.groups)
 
 
 def read(path: pathlib.Path) -> Scenario:
@@ -296,7 +394,14 @@ def check(scenario: Scenario, source: str) -> None:
         )
     for name, strategy in scenario.strategies.items():
         _check_thresholds(strategy, f"strategies.{name}", source)
+        if strategy.elasticity is not None and not scenario.groups:
+            raise errors.InputError(
+                source,
+                f"strategies.{name}.elasticity",
+                "there are no groups",
+            )
     _check_jobs(scenario, source)
+    _check_groups(scenario, source)
 
 
 def _check_cluster(cluster: Cluster, source: str) -> None:
@@ -349,7 +454,7 @@ def _check_thresholds(
 
 def _check_jobs(scenario: Scenario, source: str) -> None:
     cluster = scenario.cluster
-    if not scenario.jobs:
+    if not scenario.jobs and not scenario.groups:
         raise errors.InputError(
             source, "jobs", "there are none; add at least one"
         )
@@ -357,7 +462,8 @@ def _check_jobs(scenario: Scenario, source: str) -> None:
         raise errors.InputError(
             source,
             "cluster.fpga_hosts",
-            "is empty; jobs need a host with a board",
+            f"is empty; {'jobs' if scenario.jobs else 'groups'} need a host "
+            "with a board",
         )
     seen: set[int] = set()
     for at, job in enumerate(scenario.jobs):
@@ -378,3 +484,97 @@ def _check_jobs(scenario: Scenario, source: str) -> None:
             )
         _check_finite(job.size_bytes, f"{place}.size_bytes", source)
         _check_finite(job.arrival_s, f"{place}.arrival_s", source)
+
+
+def _check_groups(scenario: Scenario, source: str) -> None:
+    names: set[str] = set()
+    for at, group in enumerate(scenario.groups):
+        place = f"groups[{at}]"
+        if group.name in names:
+            raise errors.InputError(
+                source, f"{place}.name", f"{group.name!r} is used twice"
+            )
+        names.add(group.name)
+        _check_group(group, place, source)
+    _check_group_slots(scenario, source)
+
+
+def _check_group_slots(scenario: Scenario, source: str) -> None:
+    """Check that the groups that are there at first fit into the cluster."""
+    wanted = sum(group.slots for group in scenario.groups if not group.goal)
+    if scenario.jobs:
+        wanted = scenario.group_slots + 1
+    if wanted > scenario.slot_count:
+        raise errors.InputError(
+            source,
+            "groups",
+            f"the cluster has {scenario.slot_count} slots; the groups "
+            f"{'and the jobs ' if scenario.jobs else ''}need at least "
+            f"{wanted}",
+        )
+
+
+def _check_group(group: Group, place: str, source: str) -> None:
+    most = math.inf if group.max_size is None else group.max_size
+    if not group.min_size <= group.slots <= most:
+        raise errors.InputError(
+            source,
+            f"{place}.slots",
+            f"{group.slots} is not between min_size and max_size, "
+            f"{group.min_size} and {most:g}",
+        )
+    if group.end_s is not None:
+        _check_finite(group.end_s, f"{place}.end_s", source)
+    if not group.clients:
+        raise errors.InputError(
+            source, f"{place}.clients", "there are none; add at least one"
+        )
+    names: set[str] = set()
+    for at, client in enumerate(group.clients):
+        where = f"{place}.clients[{at}]"
+        if client.name in names:
+            raise errors.InputError(
+                source, f"{where}.name", f"{client.name!r} is used twice"
+            )
+        names.add(client.name)
+        _check_client(client, where, source)
+    if group.goal is not None:
+        _check_goal(group.goal, f"{place}.goal", source)
+
+
+def _check_client(client: GroupClient, place: str, source: str) -> None:
+    _check_finite(client.task_s, f"{place}.task_s", source)
+    batch_s = client.task_s * client.batch_tasks
+    if client.window_s is not None and client.window_s < batch_s:
+        raise errors.InputError(
+            source,
+            f"{place}.window_s",
+            f"{client.window_s:g} has no room for a batch of {batch_s:g} "
+            "slot-seconds",
+        )
+    if (client.load is None) == (client.arrivals_s is None):
+        raise errors.InputError(
+            source, place, "needs either load or arrivals_s"
+        )
+    for at, (length_s, slots) in enumerate(client.load or ()):
+        _check_finite(length_s, f"{place}.load[{at}][0]", source)
+        _check_finite(slots, f"{place}.load[{at}][1]", source)
+    for at, arrival_s in enumerate(client.arrivals_s or ()):
+        _check_finite(arrival_s, f"{place}.arrivals_s[{at}]", source)
+    if not client.load and not client.arrivals_s:
+        raise errors.InputError(source, place, "no task ever arrives")
+
+
+def _check_goal(goal: Goal, place: str, source: str) -> None:
+    for name in ("deadline_s", "rate_per_s"):
+        value = getattr(goal, name)
+        if value is not None:
+            _check_finite(value, f"{place}.{name}", source)
+    if (goal.deadline_s is None) == (goal.rate_per_s is None):
+        raise errors.InputError(
+            source, place, "needs either deadline_s or rate_per_s"
+        )
+    if goal.deadline_s is not None and goal.actions is None:
+        raise errors.InputError(
+            source, f"{place}.actions", "is missing; a deadline needs it"
+        )

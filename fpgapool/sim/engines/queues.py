@@ -1,0 +1,566 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Tasks of groups, their queues, and the slots that run them.
+
+A task is never preempted. Each client has some queues on each host; a task
+joins the shortest of them, the lowest number first. A queue is sequential: its
+head asks for a member of the group, runs, and then the next head asks. Heads
+are served in the order in which they asked, then by client and queue, the
+lowest idle member first.
+
+At one instant tasks end, then programmed slots join, then batches arrive, and
+then idle members take heads.
+"""
+
+from __future__ import annotations
+
+import math
+import typing
+
+from fpgapool.sim.engines import compiling
+
+# States of a slot.
+IDLE = 0  # a member without a task
+BUSY = 1  # a member with a task
+PROGRAMMING = 2  # on its way to a group
+FREE = 3  # in no group
+STATES = 4
+
+# Places in Tasks.times.
+_NOW = 0
+#: Work that a slot has done if it has never been idle; all busy slots work at
+#: the same pace, which is 1 unless the link is full.
+_WORK = 1
+_LINK = 2  # tasks/s that all slots run together
+_TIMES = 3
+
+# Places in Tasks.sizes.
+_NEXT_BATCH = 0
+_GROUPS = 1
+_CLIENTS = 2
+_HOSTS = 3
+_SIZES = 4
+
+#: A window has room for a batch that fits but for a rounding error.
+_ROUNDING = 1 + 1e-12
+
+
+class Tasks(typing.NamedTuple):
+    """All state; one vector per member.
+
+    Tasks are numbered in the order of their batches. A *place* is a host and a
+    group, a *side* a host and a client.
+
+    :ivar host: of each slot.
+    :ivar member: its group, or the one that it is programmed for; -1: none.
+    :ivar state: of each slot.
+    :ivar since: time of a slot's last entry in an account.
+    :ivar began: when its task began.
+    :ivar end: of a slot's task, on the scale of work; infinite: none.
+    :ivar ready: of a slot's programming; infinite: none.
+    :ivar running: the queue of a slot's task.
+    :ivar spent: seconds of each slot in each state.
+    :ivar leaving: members of a group that leave as soon as a task ends.
+    :ivar due: tasks of a group that end before `advance` returns; -1: any.
+    :ivar first_client: of each group, and the number of all clients.
+    :ivar busy: seconds of slots with tasks of each group.
+    :ivar programming: seconds of slots on their way to each group.
+    :ivar members: of each place.
+    :ivar asking: heads that ask at each place.
+    :ivar group: of each client.
+    :ivar task_s: time of each client's tasks on one slot.
+    :ivar window_s: most work of a client that has not ended.
+    :ivar arrived: tasks of a client that were accepted; so are the next ones.
+    :ivar ended: those that have ended.
+    :ivar waiting: those that wait.
+    :ivar dropped: those that never run.
+    :ivar refused: batches of a client that found no room.
+    :ivar taken: seconds of slots that its ended tasks took.
+    :ivar unfinished: tasks of each side.
+    :ivar first_queue: of each side, and the number of all queues.
+    :ivar owner: client of each queue.
+    :ivar head: first task of each queue, which may run; -1: none.
+    :ivar tail: its last one.
+    :ivar length: of each queue.
+    :ivar asked: when its head asked; infinite: it runs, or there is none.
+    :ivar arrival: of each batch.
+    :ivar client: of each batch.
+    :ivar count: of tasks of each batch.
+    :ivar first_task: of each batch.
+    :ivar left: tasks of each batch that have not ended.
+    :ivar finish: of each batch; -1: not yet, -2: it was refused.
+    :ivar batch: of each task.
+    :ivar following: task behind each task in its queue; -1: none.
+    """
+
+    times: list[float]
+    sizes: list[int]
+    host: list[int]
+    member: list[int]
+    state: list[int]
+    since: list[float]
+    began: list[float]
+    end: list[float]
+    ready: list[float]
+    running: list[int]
+    spent: list[float]
+    leaving: list[int]
+    due: list[int]
+    first_client: list[int]
+    busy: list[float]
+    programming: list[float]
+    members: list[int]
+    asking: list[int]
+    group: list[int]
+    task_s: list[float]
+    window_s: list[float]
+    arrived: list[int]
+    ended: list[int]
+    waiting: list[int]
+    dropped: list[int]
+    refused: list[int]
+    taken: list[float]
+    unfinished: list[int]
+    first_queue: list[int]
+    owner: list[int]
+    head: list[int]
+    tail: list[int]
+    length: list[int]
+    asked: list[float]
+    arrival: list[float]
+    client: list[int]
+    count: list[int]
+    first_task: list[int]
+    left: list[int]
+    finish: list[float]
+    batch: list[int]
+    following: list[int]
+
+
+class Client(typing.NamedTuple):
+    """A program that sends batches to a group.
+
+    :ivar group: its number.
+    :ivar task_s: time of each of its tasks on one slot.
+    :ivar batch_tasks: tasks of each batch.
+    :ivar window_s: most work in slot-seconds that has not ended; a batch
+        beyond it is refused.
+    :ivar arrivals_s: of its batches, in order.
+    """
+
+    group: int
+    task_s: float
+    batch_tasks: int
+    window_s: float
+    arrivals_s: typing.Sequence[float]
+
+
+def make_tasks(
+    hosts: typing.Sequence[int],
+    group_count: int,
+    clients: typing.Sequence[Client],
+    link_tasks_per_s: float = math.inf,
+) -> Tasks:
+    """Make the state before the first event; no slot is in a group.
+
+    :param hosts: of each slot; hosts are numbered from 0.
+    :param clients: by group.
+    :param link_tasks_per_s: tasks that all slots together end per second.
+    """
+    host_count = max(hosts) + 1
+    owners: list[int] = []
+    first_queue = [0]
+    for host in range(host_count):
+        for number in range(len(clients)):
+            owners += [number] * hosts.count(host)
+            first_queue.append(len(owners))
+    order = sorted(
+        (arrival_s, number)
+        for number, client in enumerate(clients)
+        for arrival_s in client.arrivals_s
+    )
+    batch: list[int] = []
+    first_task = []
+    for at, (_, number) in enumerate(order):
+        first_task.append(len(batch))
+        batch += [at] * clients[number].batch_tasks
+    groups = [client.group for client in clients]
+    slots = len(hosts)
+    places = host_count * group_count
+    return Tasks(
+        times=compiling.floats([0.0, 0.0, link_tasks_per_s]),
+        sizes=compiling.integers([0, group_count, len(clients), host_count]),
+        host=compiling.integers(hosts),
+        member=_wholes(slots, -1),
+        state=_wholes(slots, FREE),
+        since=_numbers(slots),
+        began=_numbers(slots),
+        end=_numbers(slots, math.inf),
+        ready=_numbers(slots, math.inf),
+        running=_wholes(slots, -1),
+        spent=_numbers(slots * STATES),
+        leaving=_wholes(group_count),
+        due=_wholes(group_count, -1),
+        first_client=compiling.integers(
+            [
+                sum(each < number for each in groups)
+                for number in range(group_count + 1)
+            ]
+        ),
+        busy=_numbers(group_count),
+        programming=_numbers(group_count),
+        members=_wholes(places),
+        asking=_wholes(places),
+        group=compiling.integers(groups),
+        task_s=compiling.floats([client.task_s for client in clients]),
+        window_s=compiling.floats([client.window_s for client in clients]),
+        arrived=_wholes(len(clients)),
+        ended=_wholes(len(clients)),
+        waiting=_wholes(len(clients)),
+        dropped=_wholes(len(clients)),
+        refused=_wholes(len(clients)),
+        taken=_numbers(len(clients)),
+        unfinished=_wholes(host_count * len(clients)),
+        first_queue=compiling.integers(first_queue),
+        owner=compiling.integers(owners),
+        head=_wholes(len(owners), -1),
+        tail=_wholes(len(owners), -1),
+        length=_wholes(len(owners)),
+        asked=_numbers(len(owners), math.inf),
+        arrival=compiling.floats([arrival_s for arrival_s, _ in order]),
+        client=compiling.integers([number for _, number in order]),
+        count=compiling.integers(
+            [clients[number].batch_tasks for _, number in order]
+        ),
+        first_task=compiling.integers(first_task),
+        left=_wholes(len(order)),
+        finish=_numbers(len(order), -1.0),
+        batch=compiling.integers(batch),
+        following=_wholes(len(batch), -1),
+    )
+
+
+def _numbers(count: int, value: float = 0.0) -> list[float]:
+    return compiling.floats([value] * count)
+
+
+def _wholes(count: int, value: int = 0) -> list[int]:
+    return compiling.integers([value] * count)
+
+
+# -- slots -----------------------------------------------------------------
+
+
+@compiling.in_place
+def _account(net: Tasks, slot: int) -> None:
+    """Add the time since the last entry to a slot's state."""
+    passed_s = net.times[_NOW] - net.since[slot]
+    net.since[slot] = net.times[_NOW]
+    net.spent[slot * STATES + net.state[slot]] += passed_s
+    if net.state[slot] == BUSY:
+        net.busy[net.member[slot]] += passed_s
+    elif net.state[slot] == PROGRAMMING:
+        net.programming[net.member[slot]] += passed_s
+
+
+@compiling.in_place
+def account(net: Tasks) -> None:
+    """Bring the accounts of all slots up to now."""
+    for slot in range(len(net.state)):
+        _account(net, slot)
+
+
+@compiling.in_place
+def program(net: Tasks, slot: int, group: int, ready_s: float) -> None:
+    """Program a free slot for a group."""
+    _account(net, slot)
+    net.state[slot] = PROGRAMMING
+    net.member[slot] = group
+    net.ready[slot] = ready_s
+
+
+@compiling.in_place
+def free(net: Tasks, slot: int) -> None:
+    """Take a slot without a task out of its group."""
+    _account(net, slot)
+    group = net.member[slot]
+    if net.state[slot] != PROGRAMMING:
+        net.members[net.host[slot] * net.sizes[_GROUPS] + group] -= 1
+    net.state[slot] = FREE
+    net.member[slot] = -1
+    net.ready[slot] = math.inf
+    if net.sizes[_HOSTS] > 1:
+        _send_elsewhere(net, group)
+
+
+@compiling.in_place
+def _join(net: Tasks, slot: int) -> None:
+    """Let a programmed slot become a member."""
+    _account(net, slot)
+    group = net.member[slot]
+    net.state[slot] = IDLE
+    net.ready[slot] = math.inf
+    net.members[net.host[slot] * net.sizes[_GROUPS] + group] += 1
+    if net.sizes[_HOSTS] > 1:
+        _send_elsewhere(net, group)
+
+
+# -- queues ----------------------------------------------------------------
+
+
+@compiling.in_place
+def _choose_host(net: Tasks, client: int) -> int:
+    """Return the host with the least unfinished tasks per member.
+
+    Without members the tasks wait at the first host.
+    """
+    hosts = net.sizes[_HOSTS]
+    best = 0
+    least = math.inf
+    for host in range(hosts):
+        members = net.members[host * net.sizes[_GROUPS] + net.group[client]]
+        if members > 0:
+            own = net.unfinished[host * net.sizes[_CLIENTS] + client] + 1
+            if own / members < least:
+                least = own / members
+                best = host
+    return best
+
+
+@compiling.in_place
+def _put(net: Tasks, task: int, client: int) -> None:
+    """Let a task join a queue."""
+    host = _choose_host(net, client) if net.sizes[_HOSTS] > 1 else 0
+    side = host * net.sizes[_CLIENTS] + client
+    net.unfinished[side] += 1
+    queue = net.first_queue[side]
+    for other in range(queue + 1, net.first_queue[side + 1]):
+        if net.length[other] < net.length[queue]:
+            queue = other
+    net.length[queue] += 1
+    net.following[task] = -1
+    if net.head[queue] < 0:
+        net.head[queue] = task
+        net.asked[queue] = net.times[_NOW]
+        net.asking[host * net.sizes[_GROUPS] + net.group[client]] += 1
+    else:
+        net.following[net.tail[queue]] = task
+    net.tail[queue] = task
+
+
+@compiling.in_place
+def _send_elsewhere(net: Tasks, group: int) -> None:
+    """Move the waiting tasks of hosts that have no members (any more)."""
+    hosts, groups = net.sizes[_HOSTS], net.sizes[_GROUPS]
+    members = 0
+    for host in range(hosts):
+        members += net.members[host * groups + group]
+    if members == 0:
+        return
+    first, last = net.first_client[group], net.first_client[group + 1]
+    for host in range(hosts):
+        if net.members[host * groups + group] > 0:
+            continue
+        for client in range(first, last):
+            side = host * net.sizes[_CLIENTS] + client
+            for queue in range(
+                net.first_queue[side], net.first_queue[side + 1]
+            ):
+                # Nothing runs here, so that all tasks wait, and heads ask.
+                task = net.head[queue]
+                if task >= 0:
+                    net.asking[host * groups + group] -= 1
+                net.head[queue] = net.tail[queue] = -1
+                net.asked[queue] = math.inf
+                net.unfinished[side] -= net.length[queue]
+                net.length[queue] = 0
+                while task >= 0:
+                    following = net.following[task]
+                    _put(net, task, client)
+                    task = following
+
+
+@compiling.in_place
+def drop(net: Tasks, group: int) -> None:
+    """Drop the waiting tasks of a group; those that run end."""
+    for host in range(net.sizes[_HOSTS]):
+        place = host * net.sizes[_GROUPS] + group
+        net.asking[place] = 0
+        for client in range(
+            net.first_client[group], net.first_client[group + 1]
+        ):
+            side = host * net.sizes[_CLIENTS] + client
+            for queue in range(
+                net.first_queue[side], net.first_queue[side + 1]
+            ):
+                runs = 0
+                if net.length[queue] > 0 and net.asked[queue] == math.inf:
+                    runs = 1
+                    net.tail[queue] = net.head[queue]
+                    net.following[net.head[queue]] = -1
+                else:
+                    net.head[queue] = net.tail[queue] = -1
+                dropped = net.length[queue] - runs
+                net.length[queue] = runs
+                net.asked[queue] = math.inf
+                net.unfinished[side] -= dropped
+                net.waiting[client] -= dropped
+                net.dropped[client] += dropped
+
+
+@compiling.in_place
+def _arrive(net: Tasks, batch: int) -> None:
+    """Take a batch in, or refuse it."""
+    client = net.client[batch]
+    count = net.count[batch]
+    own = net.arrived[client] - net.ended[client] - net.dropped[client]
+    own += count
+    if own * net.task_s[client] > net.window_s[client] * _ROUNDING:
+        net.refused[client] += 1
+        net.finish[batch] = -2.0
+        return
+    net.left[batch] = count
+    net.arrived[client] += count
+    net.waiting[client] += count
+    for task in range(net.first_task[batch], net.first_task[batch] + count):
+        _put(net, task, client)
+
+
+@compiling.in_place
+def _end_task(net: Tasks, slot: int) -> int:
+    """End a slot's task; return whether the caller has something to do."""
+    _account(net, slot)
+    queue = net.running[slot]
+    client = net.owner[queue]
+    group = net.group[client]
+    place = net.host[slot] * net.sizes[_GROUPS] + group
+    task = net.head[queue]
+    net.end[slot] = math.inf
+    net.running[slot] = -1
+    net.state[slot] = IDLE
+    net.head[queue] = net.following[task]
+    net.length[queue] -= 1
+    if net.head[queue] >= 0:
+        net.asked[queue] = net.times[_NOW]
+        net.asking[place] += 1
+    net.unfinished[net.host[slot] * net.sizes[_CLIENTS] + client] -= 1
+    net.ended[client] += 1
+    net.taken[client] += net.times[_NOW] - net.began[slot]
+    batch = net.batch[task]
+    net.left[batch] -= 1
+    if net.left[batch] == 0:
+        net.finish[batch] = net.times[_NOW]
+    stops = 0
+    if net.due[group] > 0:
+        net.due[group] -= 1
+        if net.due[group] == 0:
+            stops = 1
+    if net.leaving[group] > 0:
+        net.leaving[group] -= 1
+        free(net, slot)
+        stops = 1
+    return stops
+
+
+@compiling.in_place
+def _serve(net: Tasks) -> None:
+    """Give heads that ask to idle members."""
+    for slot in range(len(net.state)):
+        if net.state[slot] != IDLE:
+            continue
+        group = net.member[slot]
+        place = net.host[slot] * net.sizes[_GROUPS] + group
+        if net.asking[place] == 0:
+            continue
+        side = net.host[slot] * net.sizes[_CLIENTS] + net.first_client[group]
+        clients = net.first_client[group + 1] - net.first_client[group]
+        queue = net.first_queue[side]
+        for other in range(queue + 1, net.first_queue[side + clients]):
+            if net.asked[other] < net.asked[queue]:
+                queue = other
+        _account(net, slot)
+        net.asking[place] -= 1
+        net.asked[queue] = math.inf
+        net.running[slot] = queue
+        net.state[slot] = BUSY
+        net.began[slot] = net.times[_NOW]
+        net.waiting[net.owner[queue]] -= 1
+        net.end[slot] = net.times[_WORK] + net.task_s[net.owner[queue]]
+
+
+# -- time ------------------------------------------------------------------
+
+
+@compiling.in_place
+def _pace(net: Tasks) -> float:
+    """Return the work that each busy slot does per second."""
+    if net.times[_LINK] == math.inf:
+        return 1.0
+    tasks_per_s = 0.0
+    for slot in range(len(net.state)):
+        if net.state[slot] == BUSY:
+            tasks_per_s += 1 / net.task_s[net.owner[net.running[slot]]]
+    if tasks_per_s <= net.times[_LINK]:
+        return 1.0
+    return net.times[_LINK] / tasks_per_s
+
+
+@compiling.in_place
+def _pass(net: Tasks, time_s: float, pace: float) -> None:
+    """Let time pass, in which nothing happens."""
+    net.times[_WORK] += pace * (time_s - net.times[_NOW])
+    net.times[_NOW] = time_s
+    if net.times[_LINK] == math.inf:
+        # Without rounding errors.
+        net.times[_WORK] = time_s
+
+
+@compiling.in_place
+def advance(net: Tasks, limit_s: float) -> int:
+    """Go on until a time, or until something has happened to a group.
+
+    Members left or joined, or the tasks that it is `due` have ended. What
+    happens at the limit itself has happened.
+
+    :param limit_s: infinite: go on for as long as something happens.
+    :returns: 1 if something has happened to a group, else 0.
+    """
+    slots = len(net.state)
+    _serve(net)
+    while True:
+        pace = _pace(net)
+        end = math.inf
+        time_s = math.inf
+        for slot in range(slots):
+            end = min(end, net.end[slot])
+            time_s = min(time_s, net.ready[slot])
+        if net.sizes[_NEXT_BATCH] < len(net.arrival):
+            time_s = min(time_s, net.arrival[net.sizes[_NEXT_BATCH]])
+        end_s = end
+        if net.times[_LINK] < math.inf:
+            end_s = net.times[_NOW] + (end - net.times[_WORK]) / pace
+        time_s = max(min(time_s, end_s), net.times[_NOW])
+        if time_s == math.inf or time_s > limit_s:
+            if limit_s < math.inf:
+                _pass(net, max(limit_s, net.times[_NOW]), pace)
+            return 0
+        _pass(net, time_s, pace)
+        if end_s <= time_s:
+            net.times[_WORK] = end
+        stops = 0
+        for slot in range(slots):
+            if net.end[slot] <= net.times[_WORK]:
+                stops += _end_task(net, slot)
+        for slot in range(slots):
+            if net.ready[slot] <= time_s:
+                _join(net, slot)
+                stops += 1
+        while (
+            net.sizes[_NEXT_BATCH] < len(net.arrival)
+            and net.arrival[net.sizes[_NEXT_BATCH]] <= time_s
+        ):
+            _arrive(net, net.sizes[_NEXT_BATCH])
+            net.sizes[_NEXT_BATCH] += 1
+        _serve(net)
+        if stops > 0:
+            return 1
