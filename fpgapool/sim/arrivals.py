@@ -83,7 +83,5 @@ def _arrivals_s(
         gaps = -np.log1p(-random.random(1000))
         some = at + np.cumsum(gaps)
         at = float(some[-1])
-        found += np.interp(
-            some[some < batches[-1]], batches, edges_s
-        ).tolist()
+        found += np.interp(some[some < batches[-1]], batches, edges_s).tolist()
     return found

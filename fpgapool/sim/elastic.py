@@ -12,21 +12,26 @@ from __future__ import annotations
 
 import importlib.metadata
 import math
+import typing
+from collections.abc import Sequence
 
 from fpgapool.core import elasticity
 from fpgapool.core import events
 from fpgapool.core import goals
 from fpgapool.core import groups as core_groups
+from fpgapool.core import model
 from fpgapool.sim import arrivals
 from fpgapool.sim import errors
 from fpgapool.sim import group_results
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import queues
+from fpgapool.sim.engines import tasks
 
-# A run in which nothing happens for this many periods never ends.
-_MOST_IDLE_PERIODS = 1000
-_HOST = 0
+# A run in which nothing happens for this many periods would never end.
+_MOST_CALM_PERIODS = 1000
+# Reports of tasks come as if from one host.
+_HOST: model.HostId = 0
 
 
 def policy_names() -> list[str]:
@@ -37,3 +42,509 @@ def policy_names() -> list[str]:
 def _policies() -> dict[str, importlib.metadata.EntryPoint]:
     group = importlib.metadata.entry_points(group="fpgapool.elasticity")
     return {entry.name: entry for entry in group}
+
+
+def check(scenario: scenarios.Scenario, name: str, source: str) -> None:
+    """Check that :func:`run` knows a policy for a strategy.
+
+    :param name: see :func:`run`.
+    :param source: the scenario's file, for messages.
+    :raises errors.InputError: if there is no such policy, or it refuses its
+        period.
+    """
+    _make_core(scenario, name, source)
+
+
+def run(
+    scenario: scenarios.Scenario,
+    name: str,
+    *,
+    seed: int = 0,
+    source: str = "scenario",
+    step_s: float | None = None,
+) -> tuple[group_results.GroupsResult, group_results.Course]:
+    """Simulate the groups of a scenario under an elasticity policy.
+
+    :param name: of one of the scenario's strategies, whose ``elasticity``
+        sizes the groups; without jobs also of an installed policy.
+    :param seed: of the arrivals.
+    :param source: the scenario's file, for messages.
+    :param step_s: how often the course is recorded; None: never.
+    :raises errors.InputError: if there is no such policy, it refuses its
+        period, or tasks would wait for ever.
+    """
+    core = _make_core(scenario, name, source)
+    simulation = _Simulation(scenario, core, seed, source, step_s)
+    return simulation.run(), simulation.course
+
+
+def _make_core(
+    scenario: scenarios.Scenario, name: str, source: str
+) -> core_groups.Groups:
+    strategy = scenario.strategies.get(name)
+    wanted = scenarios.Elasticity(name)
+    if strategy is not None:
+        wanted = strategy.elasticity or scenarios.Elasticity()
+    place = f"strategies.{name}.elasticity"
+    entry = _policies().get(wanted.name)
+    if entry is None:
+        raise errors.InputError(
+            source,
+            place,
+            f"there is no elasticity policy {wanted.name!r}; known: "
+            f"{', '.join(policy_names())}",
+        )
+    try:
+        policy: elasticity.Policy = entry.load()(wanted.own)
+        return core_groups.Groups(
+            policy,
+            core_groups.Options(
+                period_s=wanted.period_s,
+                estimate=wanted.estimate,
+                programming_time_s=scenario.cluster.reconfiguration_s,
+            ),
+        )
+    except ValueError as error:
+        raise errors.InputError(source, place, str(error)) from error
+
+
+class _Group:
+    """One group of a run.
+
+    :ivar clients: numbers of its clients.
+    :ivar begin_s: when it begins.
+    :ivar is_there: whether it has begun and not ended.
+    :ivar admitted: whether the policy accepted its goal.
+    :ivar ended_s: when it ended; None: it has not.
+    :ivar ended: tasks until then.
+    :ivar moves: slots that it got from others.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        spec: scenarios.Group,
+        clients: range,
+        begin_s: float,
+        most_slots: int,
+    ) -> None:
+        self.number = number
+        self.spec = spec
+        self.clients = clients
+        self.begin_s = begin_s
+        self.is_there = False
+        self.admitted = True
+        self.ended_s: float | None = None
+        self.ended = 0
+        self.moves = 0
+        self.core_spec = core_groups.Spec(
+            id=number,
+            size=min(spec.slots, most_slots),
+            min_size=spec.min_size,
+            max_size=min(spec.max_size or most_slots, most_slots),
+            elastic=spec.elastic,
+        )
+
+    def goal(self) -> goals.Goal | None:
+        """Return its goal, as policies know it."""
+        goal = self.spec.goal
+        if goal is None:
+            return None
+        return goals.Goal(
+            deadline_s=goal.deadline_s,
+            rate_per_s=goal.rate_per_s,
+            actions=goal.actions,
+        )
+
+
+class _Simulation:
+    """One run.
+
+    :ivar course: of the groups; empty, unless it is recorded.
+    """
+
+    def __init__(
+        self,
+        scenario: scenarios.Scenario,
+        groups: core_groups.Groups,
+        seed: int,
+        source: str,
+        step_s: float | None,
+    ) -> None:
+        self._core = groups
+        self._source = source
+        self._programming_s = scenario.cluster.reconfiguration_s
+        slots = base.slots_of(scenario.cluster)[: scenario.group_slots]
+        arrivals_s = arrivals.draw(scenario.groups, seed, source)
+        self._engine = tasks.TaskEngine(
+            slots,
+            len(scenario.groups),
+            _clients(scenario.groups, arrivals_s),
+            scenario.cluster.tasks_per_s or math.inf,
+        )
+        self._groups = _make_groups(scenario.groups, arrivals_s, len(slots))
+        self._to_begin = sorted(
+            self._groups, key=lambda each: (each.begin_s, each.number)
+        )
+        self._horizon_s = arrivals.load_end_s(scenario.groups)
+        # Of each slot, the group that it served when last looked at.
+        self._served: list[int | None] = [None] * len(slots)
+        clients = sum(len(group.clients) for group in self._groups)
+        self._reported = [tasks.Counts(0, 0, 0, 0.0)] * clients
+        self._reported_busy_s = [0.0] * len(self._groups)
+        self._accounts: _Accounts | None = None
+        self._step_s = step_s
+        self.course = group_results.Course(
+            [], [[] for _ in self._groups], [[] for _ in self._groups]
+        )
+
+    # -- time --------------------------------------------------------------
+
+    def run(self) -> group_results.GroupsResult:
+        """Run until all accepted tasks have ended.
+
+        :raises errors.InputError: if tasks would wait for ever.
+        """
+        now = 0.0
+        self._change_groups(now)
+        self._move(now, 0.0)
+        calm_periods = 0
+        while not self._engine.has_ended or now < (self._horizon_s or 0.0):
+            limit_s = self._limit_s(now)
+            if limit_s == math.inf and not self._engine.is_going_on:
+                raise self._endless()
+            self._engine.advance(limit_s)
+            now = self._engine.now
+            self._look(now)
+            self._change_groups(now)
+            calm_periods = self._resize(now, calm_periods)
+            self._move(now, self._programming_s)
+            self._record(now)
+            if now == self._horizon_s:
+                self._close_accounts(now)
+        self._close_accounts(now)
+        return self._result()
+
+    def _limit_s(self, now: float) -> float:
+        """Return when this object has to act, whatever the engine does."""
+        limits = [
+            group.spec.end_s
+            for group in self._groups
+            if group.is_there and group.spec.end_s is not None
+        ]
+        limits += [group.begin_s for group in self._to_begin[:1]]
+        if self._accounts is None:
+            limits += [
+                each_s
+                for each_s in (self._horizon_s, self._next_step_s())
+                if each_s is not None
+            ]
+        # In the end, queues drain without resizes.
+        if self._accounts is None or not self._engine.is_going_on:
+            wake_s = self._core.wake_s()
+            limits += [] if wake_s is None else [wake_s]
+        return max(now, min(limits, default=math.inf))
+
+    def _resize(self, now: float, calm_periods: int) -> int:
+        """Let the policy resize, if it is time.
+
+        :param calm_periods: periods before this one in which nothing went on.
+        :returns: the same with this one.
+        """
+        wake_s = self._core.wake_s()
+        if wake_s is None or wake_s > now:
+            return calm_periods
+        for group in self._groups:
+            self._report(group, now)
+        self._core.resize(now)
+        if self._engine.is_going_on or self._to_begin:
+            return 0
+        if calm_periods == _MOST_CALM_PERIODS:
+            raise self._endless()
+        return calm_periods + 1
+
+    def _endless(self) -> errors.InputError:
+        waits = [
+            group.spec.name
+            for group in self._groups
+            if self._engine.waiting_s(group.number)
+        ]
+        return errors.InputError(
+            self._source,
+            "groups",
+            f"the tasks of {', '.join(waits)} would wait for ever, because "
+            "no slot becomes a member",
+        )
+
+    # -- groups ------------------------------------------------------------
+
+    def _change_groups(self, now: float) -> None:
+        """Begin and end groups whose time has come."""
+        for group in self._groups:
+            end_s = group.spec.end_s
+            if group.is_there and (
+                self._engine.is_due(group.number)
+                or (end_s is not None and end_s <= now)
+            ):
+                self._end(group, now)
+        while self._to_begin and self._to_begin[0].begin_s <= now:
+            self._begin(self._to_begin.pop(0), now)
+
+    def _begin(self, group: _Group, now: float) -> None:
+        goal = group.goal()
+        self._core.set_free(frozenset(), self._engine.free_slots)
+        try:
+            self._core.create(group.core_spec, now, goal)
+        except goals.Infeasible:
+            group.admitted = False
+            self._engine.close(group.number)
+            return
+        group.is_there = True
+        if goal is not None:
+            self._core.start(group.number, now)
+            if goal.actions is not None:
+                self._engine.stop_after(group.number, goal.actions)
+
+    def _end(self, group: _Group, now: float) -> None:
+        self._report(group, now)
+        group.is_there = False
+        group.ended_s = now
+        self._engine.close(group.number)
+        self._core.delete(group.number, now)
+
+    def _report(self, group: _Group, now: float) -> None:
+        """Report what a group's tasks have done since the last report."""
+        if not group.is_there:
+            return
+        stats = []
+        for client in group.clients:
+            before, counts = (
+                self._reported[client],
+                self._engine.counts(client),
+            )
+            self._reported[client] = counts
+            stats.append(
+                events.ClientStats(
+                    client=str(client),
+                    ended=counts.ended - before.ended,
+                    arrived=counts.arrived - before.arrived,
+                    waiting=counts.waiting,
+                    busy_s=counts.taken_s - before.taken_s,
+                )
+            )
+        busy_s = self._engine.busy_s(group.number)
+        self._core.observe(
+            events.TaskStats(
+                group_id=group.number,
+                host_id=_HOST,
+                clients=tuple(stats),
+                busy_s=busy_s - self._reported_busy_s[group.number],
+                busy_members=self._engine.busy_members(group.number),
+            ),
+            now,
+        )
+        self._reported_busy_s[group.number] = busy_s
+
+    # -- slots -------------------------------------------------------------
+
+    def _look(self, now: float) -> None:
+        """Note the slots that joined, and send on those that left."""
+        for slot, before in enumerate(self._served):
+            serves = self._engine.serves(slot)
+            self._served[slot] = serves
+            if before is None and serves is not None:
+                self._core.joined(serves, now)
+            elif before is not None and serves is None:
+                move = self._core.next_move(before)
+                if move is not None:
+                    self._send(slot, move, now, self._programming_s)
+                else:
+                    # The move that it left for has become void.
+                    self._engine.program(slot, before, now)
+                    self._served[slot] = before
+
+    def _move(self, now: float, programming_s: float) -> None:
+        """Move free slots and idle members; others leave after a task."""
+        while True:
+            self._core.set_free(frozenset(), self._engine.free_slots)
+            moves = self._core.moves()
+            for move in moves:
+                slot = self._slot_for(move)
+                if slot is not None:
+                    if move.donor is not None:
+                        self._engine.free(slot)
+                        self._served[slot] = None
+                    self._send(slot, move, now, programming_s)
+                    break
+            else:
+                break
+        for group in self._groups:
+            self._engine.let_leave(
+                group.number, sum(move.donor == group.number for move in moves)
+            )
+
+    def _slot_for(self, move: core_groups.Move) -> int | None:
+        if move.donor is None:
+            return self._engine.free_slot()
+        return self._engine.idle_member(move.donor)
+
+    def _send(
+        self,
+        slot: int,
+        move: core_groups.Move,
+        now: float,
+        programming_s: float,
+    ) -> None:
+        """Let a slot that has left its group begin its move."""
+        self._core.begin(move, now)
+        if move.receiver is not None:
+            self._engine.program(slot, move.receiver, now + programming_s)
+            self._groups[move.receiver].moves += now > 0
+
+    # -- results -----------------------------------------------------------
+
+    def _next_step_s(self) -> float | None:
+        if self._step_s is None:
+            return None
+        return len(self.course.times_s) * self._step_s
+
+    def _record(self, now: float) -> None:
+        """Add a point to the course, if it is time."""
+        next_s = self._next_step_s()
+        if self._accounts is not None or next_s is None or now < next_s:
+            return
+        self.course.times_s.append(now)
+        for group in self._groups:
+            at = group.number
+            self.course.members[at].append(self._engine.members(at))
+            self.course.waiting_s[at].append(self._engine.waiting_s(at))
+
+    def _close_accounts(self, now: float) -> None:
+        if self._accounts is None:
+            self._accounts = _Accounts(
+                now,
+                self._engine.spent(),
+                [self._engine.busy_s(at) for at in range(len(self._groups))],
+                [
+                    self._engine.programming_s(at)
+                    for at in range(len(self._groups))
+                ],
+            )
+
+    def _result(self) -> group_results.GroupsResult:
+        assert self._accounts is not None
+        accounts, spent = self._accounts, self._accounts.spent
+        slots = len(self._served)
+        total_s = math.fsum(spent)
+        return group_results.GroupsResult(
+            horizon_s=accounts.now,
+            slots=slots,
+            busy=spent.busy_s / total_s,
+            programming=spent.programming_s / total_s,
+            idle=(spent.idle_s + spent.free_s) / total_s,
+            latency=group_results.measure_latency(
+                self._engine, range(len(self._reported))
+            ),
+            groups=[
+                group_results.GroupResult(
+                    name=group.spec.name,
+                    latency=group_results.measure_latency(
+                        self._engine, group.clients
+                    ),
+                    tasks=self._ended(group),
+                    busy_s=accounts.busy_s[group.number],
+                    programming_s=accounts.programming_s[group.number],
+                    moves=group.moves,
+                    clients={
+                        client.name: group_results.measure_latency(
+                            self._engine, range(number, number + 1)
+                        )
+                        for number, client in zip(
+                            group.clients, group.spec.clients, strict=True
+                        )
+                    },
+                    goal=self._goal_result(group),
+                )
+                for group in self._groups
+            ],
+        )
+
+    def _ended(self, group: _Group) -> int:
+        return sum(
+            self._engine.counts(client).ended for client in group.clients
+        )
+
+    def _goal_result(self, group: _Group) -> group_results.GoalResult | None:
+        goal = group.spec.goal
+        if goal is None:
+            return None
+        ended_s = group.ended_s
+        rate_per_s = None
+        if ended_s is not None and ended_s > group.begin_s:
+            rate_per_s = self._ended(group) / (ended_s - group.begin_s)
+        met = False
+        if goal.deadline_s is not None and ended_s is not None:
+            met = (
+                self._ended(group) >= (goal.actions or 0)
+                and ended_s <= goal.deadline_s
+            )
+        elif goal.rate_per_s is not None and rate_per_s is not None:
+            met = rate_per_s >= goal.rate_per_s
+        return group_results.GoalResult(
+            met=met,
+            admitted=group.admitted,
+            begun_s=group.begin_s,
+            ended_s=ended_s,
+            rate_per_s=rate_per_s,
+        )
+
+
+class _Accounts(typing.NamedTuple):
+    """The use of the slots from the start to a time.
+
+    :ivar busy_s: of each group.
+    :ivar programming_s: of each group.
+    """
+
+    now: float
+    spent: tasks.Spent
+    busy_s: list[float]
+    programming_s: list[float]
+
+
+def _clients(
+    groups: Sequence[scenarios.Group],
+    arrivals_s: Sequence[Sequence[Sequence[float]]],
+) -> list[queues.Client]:
+    return [
+        queues.Client(
+            at,
+            client.task_s,
+            client.batch_tasks,
+            client.window_s or math.inf,
+            own_s,
+        )
+        for at, group in enumerate(groups)
+        for client, own_s in zip(group.clients, arrivals_s[at], strict=True)
+    ]
+
+
+def _make_groups(
+    groups: Sequence[scenarios.Group],
+    arrivals_s: Sequence[Sequence[Sequence[float]]],
+    slots: int,
+) -> list[_Group]:
+    """Make the groups; one with a goal begins when its first batch arrives."""
+    found = []
+    first = 0
+    for at, group in enumerate(groups):
+        begin_s = 0.0
+        if group.goal is not None:
+            begin_s = min(
+                (each_s for own_s in arrivals_s[at] for each_s in own_s),
+                default=0.0,
+            )
+        clients = range(first, first + len(group.clients))
+        found.append(_Group(at, group, clients, begin_s, slots))
+        first = clients.stop
+    return found

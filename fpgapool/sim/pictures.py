@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from fpgapool.sim import errors
 from fpgapool.sim import files
+from fpgapool.sim import group_results
 from fpgapool.sim import metrics
 from fpgapool.sim import observation
 from fpgapool.sim import plots
@@ -83,6 +84,31 @@ def draw(
     except OSError as error:
         raise files.unusable(directory, error) from error
     return [*timelines.values(), completions, utilisation]
+
+
+def draw_groups(
+    scenario: scenarios.Scenario,
+    courses: Mapping[str, group_results.Course],
+    directory: pathlib.Path,
+) -> pathlib.Path:
+    """Draw the sizes and queues of groups over time.
+
+    :param courses: by strategy.
+    :returns: the file.
+    :raises errors.InputError: if it cannot be written.
+    """
+    path = directory / "groups.png"
+    try:
+        plots.draw_groups(
+            courses,
+            [group.name for group in scenario.groups],
+            path,
+            subtitle=f"{scenario.name + ': ' if scenario.name else ''}"
+            f"{scenario.group_slots} slots for {len(scenario.groups)} groups",
+        )
+    except OSError as error:
+        raise files.unusable(directory, error) from error
+    return path
 
 
 def _file_names(

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from fpgapool.sim import files
+from fpgapool.sim import group_results
 from fpgapool.sim import metrics
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import usage
@@ -125,16 +126,23 @@ def evaluate(
     )
 
 
-def write(found: Mapping[str, Result], path: pathlib.Path) -> None:
+def write(
+    found: Mapping[str, Result],
+    path: pathlib.Path,
+    groups: Mapping[str, group_results.GroupsResult],
+) -> None:
     """Write the results, as a whole or not at all.
 
-    :param found: by strategy.
+    :param found: of the jobs, by strategy.
+    :param groups: of the groups, by strategy.
     :raises fpgapool.sim.errors.InputError: if it cannot be written.
     """
-    document = {
+    document: dict[str, object] = {
         "results": {name: each.outcome for name, each in found.items()},
         "details": {name: each.details for name, each in found.items()},
     }
+    if groups:
+        document["groups"] = groups
     text = msgspec.json.format(msgspec.json.encode(document), indent=1)
     files.write(path, text + b"\n")
 

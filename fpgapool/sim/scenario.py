@@ -120,13 +120,14 @@ class Elasticity(_Record, frozen=True):
     :ivar name: of the installed policy.
     :ivar period_s: from one resize to the next; None: the policy's.
     :ivar estimate: how the policy learns the time of tasks.
+    :ivar own: options that only this policy has, by name.
     """
 
     name: _Name = "none"
     period_s: _Positive | None = None
-    estimate: typing.Literal[
-        "measured", "nnls", "saturated", "as_printed"
-    ] = "measured"
+    estimate: typing.Literal["measured", "nnls", "saturated", "as_printed"] = (
+        "measured"
+    )
 
 
 class StrategyOptions(_Record, frozen=True):

@@ -162,6 +162,8 @@ class _Simulation:
         self._engine = make_engine(scenario.cluster)
         self._watcher = watcher
         self._slots = base.slots_of(scenario.cluster)
+        # Groups have the first ones.
+        self._for_jobs = self._slots[scenario.group_slots :]
         self._pool = state.PoolState(strategy, wakeups=scenario.wakeups)
         self._wants_rates = strategy.wants_rates
         # The rates that the strategy got last.
@@ -181,7 +183,7 @@ class _Simulation:
 
     def run(self) -> None:
         """Run to the end of the last job that can end."""
-        self._pool.step(_topology(self._cluster, self._slots), 0.0)
+        self._pool.step(_topology(self._cluster, self._for_jobs), 0.0)
         while self._to_come or self._working or self._goes_on():
             now, done = self._engine.advance(self._next_s())
             batch: list[events.Event] = [

@@ -15,12 +15,13 @@ import numpy as np
 
 from fpgapool.sim import metrics
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim.engines import base
 
 
 class Usage(typing.NamedTuple):
     """Use of each host; each member is a vector over the hosts.
 
-    :ivar slots: number of its slots.
+    :ivar slots: number of its slots for jobs.
     :ivar taken_s: slot-seconds with jobs, programming included.
     :ivar dma_bytes: bytes that went to its device.
     :ivar egress_bytes: bytes that its NIC sent.
@@ -50,8 +51,8 @@ def measure(
     """
     cluster = scenario.cluster
     slots = np.zeros(cluster.hosts)
-    for host in cluster.fpga_hosts:
-        slots[host] = cluster.slot_count(host)
+    for slot in base.slots_of(cluster)[scenario.group_slots :]:
+        slots[slot.host] += 1
     ratios = {
         name: profile.return_ratio
         for name, profile in cluster.accelerators.items()

@@ -7,12 +7,15 @@ from __future__ import annotations
 import argparse
 import pathlib
 import typing
+from collections.abc import Iterator
 from collections.abc import Mapping
 
 import rich.console
 import rich.markup
 
+from fpgapool.sim import elastic
 from fpgapool.sim import files
+from fpgapool.sim import group_results
 from fpgapool.sim import metrics
 from fpgapool.sim import observation
 from fpgapool.sim import pictures
@@ -30,6 +33,8 @@ _METRICS = {
     "dlr": ("DLR", "share of bytes that stayed local", "{:.3f}"),
     "makespan_s": ("makespan", "end of the last job", "{:.2f} s"),
 }
+#: How often pictures of groups have a point.
+_STEP_S = 1.0
 
 
 def add_parser(subparsers: typing.Any) -> None:
@@ -100,17 +105,65 @@ def run(arguments: argparse.Namespace) -> None:
     scenario = scenarios.read(arguments.scenario)
     names = list(dict.fromkeys(arguments.strategy or scenario.strategies))
     for name in names:
-        simulation.make_strategy(
-            scenario.strategies, name, arguments.seed, source
-        )
+        if scenario.jobs:
+            simulation.make_strategy(
+                scenario.strategies, name, arguments.seed, source
+            )
+        if scenario.groups:
+            elastic.check(scenario, name, source)
     if arguments.output is not None:
         files.check_writable(arguments.output)
     if arguments.plot is not None:
         pictures.prepare(arguments.plot, "--plot")
     console = screen.make_console()
-    found: dict[str, results.Result] = {}
-    courses: dict[str, observation.Course] = {}
+    jobs = _Jobs()
+    groups = _Groups()
     for name in names:
+        if scenario.jobs:
+            jobs.run(console, scenario, name, arguments)
+        if scenario.groups:
+            groups.run(console, scenario, name, arguments)
+    if arguments.output is not None:
+        results.write(jobs.found, arguments.output, groups.found)
+    if jobs.found:
+        _show(console, jobs.found)
+    if groups.found:
+        _show_groups(console, groups.found)
+    if arguments.plot is not None:
+        with screen.busy(console, "drawing"):
+            paths = []
+            if jobs.found:
+                paths += pictures.draw(
+                    scenario, jobs.found, jobs.courses, arguments.plot
+                )
+            if groups.found:
+                paths.append(
+                    pictures.draw_groups(
+                        scenario, groups.courses, arguments.plot
+                    )
+                )
+        screen.say(console, f"pictures: {', '.join(map(str, paths))}")
+
+
+class _Jobs:
+    """The jobs under each strategy.
+
+    :ivar found: results by strategy.
+    :ivar courses: by strategy, for pictures.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, results.Result] = {}
+        self.courses: dict[str, observation.Course] = {}
+
+    def run(
+        self,
+        console: rich.console.Console,
+        scenario: scenarios.Scenario,
+        name: str,
+        arguments: argparse.Namespace,
+    ) -> None:
+        """Simulate a strategy."""
         observer = None
         if arguments.plot is not None:
             observer = observation.Observer(
@@ -122,20 +175,42 @@ def run(arguments: argparse.Namespace) -> None:
                 name,
                 engine=arguments.engine,
                 seed=arguments.seed,
-                source=source,
+                source=str(arguments.scenario),
                 watcher=observer,
                 fair_share=arguments.fair_share,
             )
-            found[name] = results.evaluate(scenario, outcomes)
+            self.found[name] = results.evaluate(scenario, outcomes)
         if observer is not None:
-            courses[name] = observer.course()
-    if arguments.output is not None:
-        results.write(found, arguments.output)
-    _show(console, found)
-    if arguments.plot is not None:
-        with screen.busy(console, "drawing"):
-            paths = pictures.draw(scenario, found, courses, arguments.plot)
-        screen.say(console, f"pictures: {', '.join(map(str, paths))}")
+            self.courses[name] = observer.course()
+
+
+class _Groups:
+    """The groups under the elasticity policy of each strategy.
+
+    :ivar found: results by strategy.
+    :ivar courses: by strategy, for pictures.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, group_results.GroupsResult] = {}
+        self.courses: dict[str, group_results.Course] = {}
+
+    def run(
+        self,
+        console: rich.console.Console,
+        scenario: scenarios.Scenario,
+        name: str,
+        arguments: argparse.Namespace,
+    ) -> None:
+        """Simulate a strategy."""
+        with screen.busy(console, f"{name}: {len(scenario.groups)} groups"):
+            self.found[name], self.courses[name] = elastic.run(
+                scenario,
+                name,
+                seed=arguments.seed,
+                source=str(arguments.scenario),
+                step_s=None if arguments.plot is None else _STEP_S,
+            )
 
 
 # -- what the user sees ----------------------------------------------------
@@ -215,3 +290,57 @@ def _show_usage(
             *([f"{energy.total_j / 1e3:.1f} kJ"] if energy else []),
         )
     console.print(table)
+
+
+def _show_groups(
+    console: rich.console.Console,
+    found: Mapping[str, group_results.GroupsResult],
+) -> None:
+    table = screen.make_table(
+        ("strategy",),
+        ("busy", "programming", "idle", *_LATENCIES),
+        "Groups: share of their slots, and latency of accepted batches",
+    )
+    for name, each in found.items():
+        table.add_row(
+            rich.markup.escape(name),
+            *(
+                f"{share:.1%}"
+                for share in (each.busy, each.programming, each.idle)
+            ),
+            *_latency_cells(each.latency),
+        )
+    console.print(table)
+    table = screen.make_table(
+        ("strategy", "group"), ("tasks", "moves", *_LATENCIES, "goal")
+    )
+    for name, each in found.items():
+        for group in each.groups:
+            table.add_row(
+                rich.markup.escape(name),
+                rich.markup.escape(group.name),
+                str(group.tasks),
+                str(group.moves),
+                *_latency_cells(group.latency),
+                _goal_cell(group.goal),
+            )
+    console.print(table)
+
+
+_LATENCIES = ("mean", "p95", "worst", "batches", "refused")
+
+
+def _latency_cells(latency: group_results.Latency) -> Iterator[str]:
+    for value_s in (latency.mean_s, latency.p95_s, latency.worst_s):
+        yield "" if value_s is None else f"{value_s:.3g} s"
+    yield str(latency.batches)
+    yield str(latency.refused)
+
+
+def _goal_cell(goal: group_results.GoalResult | None) -> str:
+    if goal is None:
+        return ""
+    if not goal.admitted:
+        return "refused"
+    text = "met" if goal.met else "missed"
+    return text if goal.ended_s is None else f"{text} at {goal.ended_s:.1f} s"

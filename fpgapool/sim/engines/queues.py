@@ -19,6 +19,10 @@ import typing
 
 from fpgapool.sim.engines import compiling
 
+#: In place of the end of a batch.
+NOT_ENDED = -1.0
+REFUSED = -2.0
+
 # States of a slot.
 IDLE = 0  # a member without a task
 BUSY = 1  # a member with a task
@@ -27,7 +31,7 @@ FREE = 3  # in no group
 STATES = 4
 
 # Places in Tasks.times.
-_NOW = 0
+NOW = 0
 #: Work that a slot has done if it has never been idle; all busy slots work at
 #: the same pace, which is 1 unless the link is full.
 _WORK = 1
@@ -35,7 +39,7 @@ _LINK = 2  # tasks/s that all slots run together
 _TIMES = 3
 
 # Places in Tasks.sizes.
-_NEXT_BATCH = 0
+NEXT_BATCH = 0
 _GROUPS = 1
 _CLIENTS = 2
 _HOSTS = 3
@@ -88,7 +92,7 @@ class Tasks(typing.NamedTuple):
     :ivar count: of tasks of each batch.
     :ivar first_task: of each batch.
     :ivar left: tasks of each batch that have not ended.
-    :ivar finish: of each batch; -1: not yet, -2: it was refused.
+    :ivar finish: of each batch, or `NOT_ENDED`, or `REFUSED`.
     :ivar batch: of each task.
     :ivar following: task behind each task in its queue; -1: none.
     """
@@ -234,7 +238,7 @@ def make_tasks(
         ),
         first_task=compiling.integers(first_task),
         left=_wholes(len(order)),
-        finish=_numbers(len(order), -1.0),
+        finish=_numbers(len(order), NOT_ENDED),
         batch=compiling.integers(batch),
         following=_wholes(len(batch), -1),
     )
@@ -254,8 +258,8 @@ def _wholes(count: int, value: int = 0) -> list[int]:
 @compiling.in_place
 def _account(net: Tasks, slot: int) -> None:
     """Add the time since the last entry to a slot's state."""
-    passed_s = net.times[_NOW] - net.since[slot]
-    net.since[slot] = net.times[_NOW]
+    passed_s = net.times[NOW] - net.since[slot]
+    net.since[slot] = net.times[NOW]
     net.spent[slot * STATES + net.state[slot]] += passed_s
     if net.state[slot] == BUSY:
         net.busy[net.member[slot]] += passed_s
@@ -341,7 +345,7 @@ def _put(net: Tasks, task: int, client: int) -> None:
     net.following[task] = -1
     if net.head[queue] < 0:
         net.head[queue] = task
-        net.asked[queue] = net.times[_NOW]
+        net.asked[queue] = net.times[NOW]
         net.asking[host * net.sizes[_GROUPS] + net.group[client]] += 1
     else:
         net.following[net.tail[queue]] = task
@@ -417,7 +421,7 @@ def _arrive(net: Tasks, batch: int) -> None:
     own += count
     if own * net.task_s[client] > net.window_s[client] * _ROUNDING:
         net.refused[client] += 1
-        net.finish[batch] = -2.0
+        net.finish[batch] = REFUSED
         return
     net.left[batch] = count
     net.arrived[client] += count
@@ -441,15 +445,15 @@ def _end_task(net: Tasks, slot: int) -> int:
     net.head[queue] = net.following[task]
     net.length[queue] -= 1
     if net.head[queue] >= 0:
-        net.asked[queue] = net.times[_NOW]
+        net.asked[queue] = net.times[NOW]
         net.asking[place] += 1
     net.unfinished[net.host[slot] * net.sizes[_CLIENTS] + client] -= 1
     net.ended[client] += 1
-    net.taken[client] += net.times[_NOW] - net.began[slot]
+    net.taken[client] += net.times[NOW] - net.began[slot]
     batch = net.batch[task]
     net.left[batch] -= 1
     if net.left[batch] == 0:
-        net.finish[batch] = net.times[_NOW]
+        net.finish[batch] = net.times[NOW]
     stops = 0
     if net.due[group] > 0:
         net.due[group] -= 1
@@ -483,7 +487,7 @@ def _serve(net: Tasks) -> None:
         net.asked[queue] = math.inf
         net.running[slot] = queue
         net.state[slot] = BUSY
-        net.began[slot] = net.times[_NOW]
+        net.began[slot] = net.times[NOW]
         net.waiting[net.owner[queue]] -= 1
         net.end[slot] = net.times[_WORK] + net.task_s[net.owner[queue]]
 
@@ -508,8 +512,8 @@ def _pace(net: Tasks) -> float:
 @compiling.in_place
 def _pass(net: Tasks, time_s: float, pace: float) -> None:
     """Let time pass, in which nothing happens."""
-    net.times[_WORK] += pace * (time_s - net.times[_NOW])
-    net.times[_NOW] = time_s
+    net.times[_WORK] += pace * (time_s - net.times[NOW])
+    net.times[NOW] = time_s
     if net.times[_LINK] == math.inf:
         # Without rounding errors.
         net.times[_WORK] = time_s
@@ -534,15 +538,15 @@ def advance(net: Tasks, limit_s: float) -> int:
         for slot in range(slots):
             end = min(end, net.end[slot])
             time_s = min(time_s, net.ready[slot])
-        if net.sizes[_NEXT_BATCH] < len(net.arrival):
-            time_s = min(time_s, net.arrival[net.sizes[_NEXT_BATCH]])
+        if net.sizes[NEXT_BATCH] < len(net.arrival):
+            time_s = min(time_s, net.arrival[net.sizes[NEXT_BATCH]])
         end_s = end
         if net.times[_LINK] < math.inf:
-            end_s = net.times[_NOW] + (end - net.times[_WORK]) / pace
-        time_s = max(min(time_s, end_s), net.times[_NOW])
+            end_s = net.times[NOW] + (end - net.times[_WORK]) / pace
+        time_s = max(min(time_s, end_s), net.times[NOW])
         if time_s == math.inf or time_s > limit_s:
             if limit_s < math.inf:
-                _pass(net, max(limit_s, net.times[_NOW]), pace)
+                _pass(net, max(limit_s, net.times[NOW]), pace)
             return 0
         _pass(net, time_s, pace)
         if end_s <= time_s:
@@ -556,11 +560,11 @@ def advance(net: Tasks, limit_s: float) -> int:
                 _join(net, slot)
                 stops += 1
         while (
-            net.sizes[_NEXT_BATCH] < len(net.arrival)
-            and net.arrival[net.sizes[_NEXT_BATCH]] <= time_s
+            net.sizes[NEXT_BATCH] < len(net.arrival)
+            and net.arrival[net.sizes[NEXT_BATCH]] <= time_s
         ):
-            _arrive(net, net.sizes[_NEXT_BATCH])
-            net.sizes[_NEXT_BATCH] += 1
+            _arrive(net, net.sizes[NEXT_BATCH])
+            net.sizes[NEXT_BATCH] += 1
         _serve(net)
         if stops > 0:
             return 1

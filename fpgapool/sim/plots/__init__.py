@@ -4,6 +4,7 @@
 
 from fpgapool.sim.plots.comparison import draw_comparison
 from fpgapool.sim.plots.completion import draw_completions
+from fpgapool.sim.plots.groups import draw_groups
 from fpgapool.sim.plots.overview import draw_overview
 from fpgapool.sim.plots.schedule import SlotName
 from fpgapool.sim.plots.timeline import draw_timeline
@@ -13,6 +14,7 @@ __all__ = [
     "SlotName",
     "draw_comparison",
     "draw_completions",
+    "draw_groups",
     "draw_overview",
     "draw_timeline",
     "draw_utilisation",

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Sizes and queues of groups over time, a row of two panels per policy."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from fpgapool.sim import group_results
+from fpgapool.sim.plots import style
+
+_PANEL_IN = 1.5
+_GAP_IN = 0.42
+_TOP_IN = 1.35
+_BOTTOM_IN = 0.55
+
+
+def draw_groups(
+    courses: Mapping[str, group_results.Course],
+    names: Sequence[str],
+    path: pathlib.Path,
+    *,
+    title: str = "Groups over time",
+    subtitle: str = "",
+) -> None:
+    """Draw the members and the waiting work of each group as a PNG file.
+
+    :param courses: by policy.
+    :param names: of the groups.
+    :param path: of the file.
+    :param title: of the picture.
+    :param subtitle: a line below it.
+    :raises OSError: if the file cannot be written.
+    """
+    from matplotlib import patches
+
+    count = len(courses)
+    height_in = _TOP_IN + count * (_PANEL_IN + _GAP_IN) - _GAP_IN + _BOTTOM_IN
+    figure, panels = style.make_panels(
+        height_in,
+        (count, 2),
+        left=0.055,
+        bottom=_BOTTOM_IN / height_in,
+        top=1 - _TOP_IN / height_in,
+        gaps=(_GAP_IN / _PANEL_IN, 0.13),
+        sharex=True,
+        sharey="col",
+    )
+    colours = style.colours_of(names)
+    for row, (policy, course) in enumerate(courses.items()):
+        sizes, queues = panels[row]
+        sizes.stackplot(
+            course.times_s,
+            *course.members,
+            colors=colours.values(),
+            step="post",
+            linewidth=0,
+        )
+        sizes.set_ylabel("members", fontsize=9, color=style.INK)
+        for name, waiting_s in zip(names, course.waiting_s, strict=True):
+            queues.plot(
+                course.times_s, waiting_s, color=colours[name], linewidth=1.4
+            )
+        queues.set_ylabel("waiting, slot-s", fontsize=9, color=style.INK)
+        for axes in panels[row]:
+            style.prepare_axes(axes, "both")
+            style.name_panel(axes, policy, pad=4)
+            axes.set_ylim(bottom=0)
+            axes.set_xlim(left=0)
+    for axes in panels[-1]:
+        axes.set_xlabel("seconds since the start", fontsize=9, color=style.INK)
+    style.write_texts(figure, title, subtitle)
+    style.add_legend(
+        figure,
+        [
+            patches.Patch(facecolor=colour, label=name)
+            for name, colour in colours.items()
+        ],
+        9,
+    )
+    style.save(figure, path)
