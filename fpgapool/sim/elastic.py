@@ -62,6 +62,7 @@ def run(
     seed: int = 0,
     source: str = "scenario",
     step_s: float | None = None,
+    any_period: bool = False,
 ) -> tuple[group_results.GroupsResult, group_results.Course]:
     """Simulate the groups of a scenario under an elasticity policy.
 
@@ -70,16 +71,21 @@ def run(
     :param seed: of the arrivals.
     :param source: the scenario's file, for messages.
     :param step_s: how often the course is recorded; None: never.
+    :param any_period: whether a period may be too short for the time that
+        programming takes; slots that changed then need not stay, either.
     :raises errors.InputError: if there is no such policy, it refuses its
         period, or tasks would wait for ever.
     """
-    core = _make_core(scenario, name, source)
+    core = _make_core(scenario, name, source, any_period)
     simulation = _Simulation(scenario, core, seed, source, step_s)
     return simulation.run(), simulation.course
 
 
 def _make_core(
-    scenario: scenarios.Scenario, name: str, source: str
+    scenario: scenarios.Scenario,
+    name: str,
+    source: str,
+    any_period: bool = False,
 ) -> core_groups.Groups:
     strategy = scenario.strategies.get(name)
     wanted = scenarios.Elasticity(name)
@@ -101,7 +107,9 @@ def _make_core(
             core_groups.Options(
                 period_s=wanted.period_s,
                 estimate=wanted.estimate,
-                programming_time_s=scenario.cluster.reconfiguration_s,
+                programming_time_s=0.0
+                if any_period
+                else scenario.cluster.reconfiguration_s,
             ),
         )
     except ValueError as error:
@@ -183,6 +191,13 @@ class _Simulation:
             scenario.cluster.tasks_per_s or math.inf,
         )
         self._groups = _make_groups(scenario.groups, arrivals_s, len(slots))
+        self._core.set_slots(
+            frozenset(),
+            len(slots)
+            - sum(
+                group.slots for group in scenario.groups if not group.elastic
+            ),
+        )
         self._to_begin = sorted(
             self._groups, key=lambda each: (each.begin_s, each.number)
         )
@@ -241,8 +256,7 @@ class _Simulation:
             ]
         # In the end, queues drain without resizes.
         if self._accounts is None or not self._engine.is_going_on:
-            wake_s = self._core.wake_s()
-            limits += [] if wake_s is None else [wake_s]
+            limits.append(self._core.wake_s())
         return max(now, min(limits, default=math.inf))
 
     def _resize(self, now: float, calm_periods: int) -> int:
@@ -251,8 +265,7 @@ class _Simulation:
         :param calm_periods: periods before this one in which nothing went on.
         :returns: the same with this one.
         """
-        wake_s = self._core.wake_s()
-        if wake_s is None or wake_s > now:
+        if self._core.wake_s() > now:
             return calm_periods
         for group in self._groups:
             self._report(group, now)
@@ -292,7 +305,6 @@ class _Simulation:
 
     def _begin(self, group: _Group, now: float) -> None:
         goal = group.goal()
-        self._core.set_free(frozenset(), self._engine.free_slots)
         try:
             self._core.create(group.core_spec, now, goal)
         except goals.Infeasible:
@@ -366,7 +378,6 @@ class _Simulation:
     def _move(self, now: float, programming_s: float) -> None:
         """Move free slots and idle members; others leave after a task."""
         while True:
-            self._core.set_free(frozenset(), self._engine.free_slots)
             moves = self._core.moves()
             for move in moves:
                 slot = self._slot_for(move)

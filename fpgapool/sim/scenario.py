@@ -128,6 +128,7 @@ class Elasticity(_Record, frozen=True):
     estimate: typing.Literal["measured", "nnls", "saturated", "as_printed"] = (
         "measured"
     )
+    own: dict[_Name, bool | int | float | str] = {}
 
 
 class StrategyOptions(_Record, frozen=True):

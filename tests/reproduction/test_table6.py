@@ -23,8 +23,8 @@ _LIMIT_S = 1800
 
 
 def _simulate(
-    runs: Sequence[experiments.RunT], /
-) -> Mapping[experiments.RunT, metrics.Metrics]:
+    runs: Sequence[experiments.Run], /
+) -> Mapping[experiments.Run, metrics.Metrics]:
     processes = multiprocessing.cpu_count()
     return dict(crews.work_here(experiments.measure_one, runs, processes))
 

@@ -16,12 +16,12 @@ from fpgapool.sim import crews
 from fpgapool.sim import errors
 from fpgapool.sim import figures
 from fpgapool.sim import files
-from fpgapool.sim import metrics
 from fpgapool.sim import pictures
 from fpgapool.sim import screen
 from fpgapool.sim.figures import experiments
 
 _ALL = "all"
+_Found = typing.TypeVar("_Found")
 
 
 def add_parser(subparsers: typing.Any) -> None:
@@ -80,11 +80,11 @@ class _Laboratory:
         self.purpose = ""
         self._console = console
         self._processes = processes
-        self._known: dict[experiments.Run, metrics.Metrics] = {}
+        self._known: dict[experiments.Run[typing.Any], typing.Any] = {}
 
     def __call__(
-        self, runs: Sequence[experiments.RunT], /
-    ) -> dict[experiments.RunT, metrics.Metrics]:
+        self, runs: Sequence[experiments.Run[_Found]], /
+    ) -> dict[experiments.Run[_Found], _Found]:
         """Do the simulations that are new, and show the progress."""
         new = [run for run in dict.fromkeys(runs) if run not in self._known]
         with screen.make_progress(self._console) as progress:
@@ -95,8 +95,8 @@ class _Laboratory:
         return {run: self._known[run] for run in runs}
 
     def _work(
-        self, runs: Sequence[experiments.RunT]
-    ) -> Iterator[tuple[experiments.RunT, metrics.Metrics]]:
+        self, runs: Sequence[experiments.Run[_Found]]
+    ) -> Iterator[tuple[experiments.Run[_Found], _Found]]:
         if self._processes == 1:
             return ((run, run.measure()) for run in runs)
         return crews.work_here(experiments.measure_one, runs, self._processes)

@@ -36,26 +36,27 @@ _SKIP_LIMIT = 5
 _STRATEGY = "strategy"
 
 
-class Run(typing.Protocol):
+_Found = typing.TypeVar("_Found")
+_Found_co = typing.TypeVar("_Found_co", covariant=True)
+
+
+class Run(typing.Protocol[_Found_co]):
     """A simulation to be done; equal runs have equal results."""
 
-    def measure(self) -> metrics.Metrics:
+    def measure(self) -> _Found_co:
         """Simulate."""
 
     def __hash__(self) -> int:
         """Runs are keys."""
 
 
-RunT = typing.TypeVar("RunT", bound=Run)
-
-
 class Measure(typing.Protocol):
     """Does simulations, in any processes."""
 
     def __call__(
-        self, runs: Sequence[RunT], /
-    ) -> Mapping[RunT, metrics.Metrics]:
-        """Return the metrics of each."""
+        self, runs: Sequence[Run[_Found]], /
+    ) -> Mapping[Run[_Found], _Found]:
+        """Return the result of each."""
 
 
 def make_options(
@@ -142,7 +143,7 @@ def verdict(holds: Sequence[bool]) -> str:
     return "holds in part" if any(holds) else "does not hold"
 
 
-def measure_one(run: Run) -> metrics.Metrics:
+def measure_one(run: Run[_Found]) -> _Found:
     """Simulate; a function that processes can import."""
     return run.measure()
 

@@ -179,13 +179,13 @@ def _measured(
 
 
 def _invented(
-    of_run: Callable[[experiments.RunT], metrics.Metrics],
+    of_run: Callable[[experiments.Run], metrics.Metrics],
 ) -> experiments.Measure:
     """Whoever needs no simulation to know what comes out."""
 
     def measure(
-        runs: Sequence[experiments.RunT], /
-    ) -> Mapping[experiments.RunT, metrics.Metrics]:
+        runs: Sequence[experiments.Run], /
+    ) -> Mapping[experiments.Run, metrics.Metrics]:
         return {run: of_run(run) for run in runs}
 
     return measure
