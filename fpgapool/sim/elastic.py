@@ -210,7 +210,7 @@ class _Simulation:
         self._accounts: _Accounts | None = None
         self._step_s = step_s
         self.course = group_results.Course(
-            [], [[] for _ in self._groups], [[] for _ in self._groups]
+            [], *([[] for _ in self._groups] for _ in range(3))
         )
 
     # -- time --------------------------------------------------------------
@@ -429,6 +429,7 @@ class _Simulation:
             at = group.number
             self.course.members[at].append(self._engine.members(at))
             self.course.waiting_s[at].append(self._engine.waiting_s(at))
+            self.course.ended[at].append(self._ended(group))
 
     def _close_accounts(self, now: float) -> None:
         if self._accounts is None:

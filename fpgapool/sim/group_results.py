@@ -98,11 +98,13 @@ class Course(msgspec.Struct, frozen=True):
 
     :ivar members: slots that serve the group.
     :ivar waiting_s: slot-seconds of its waiting tasks.
+    :ivar ended: tasks that have ended so far.
     """
 
     times_s: list[float]
     members: list[list[int]]
     waiting_s: list[list[float]]
+    ended: list[list[int]]
 
 
 def measure_latency(engine: tasks.TaskEngine, clients: range) -> Latency:

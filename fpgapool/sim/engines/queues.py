@@ -5,11 +5,10 @@
 A task is never preempted. Each client has some queues on each host; a task
 joins the shortest of them, the lowest number first. A queue is sequential: its
 head asks for a member of the group, runs, and then the next head asks. Heads
-are served in the order in which they asked, then by client and queue, the
-lowest idle member first.
+are served in the order in which they asked, the lowest idle member first.
 
-At one instant tasks end, then programmed slots join, then batches arrive, and
-then idle members take heads.
+At one instant tasks end, the lowest slot first, then programmed slots join,
+then batches arrive, the lowest client first, and then idle members take heads.
 """
 
 from __future__ import annotations
@@ -36,14 +35,13 @@ NOW = 0
 #: the same pace, which is 1 unless the link is full.
 _WORK = 1
 _LINK = 2  # tasks/s that all slots run together
-_TIMES = 3
 
 # Places in Tasks.sizes.
 NEXT_BATCH = 0
 _GROUPS = 1
 _CLIENTS = 2
 _HOSTS = 3
-_SIZES = 4
+_ASKS = 4  # heads that have asked so far
 
 #: A window has room for a batch that fits but for a rounding error.
 _ROUNDING = 1 + 1e-12
@@ -86,7 +84,7 @@ class Tasks(typing.NamedTuple):
     :ivar head: first task of each queue, which may run; -1: none.
     :ivar tail: its last one.
     :ivar length: of each queue.
-    :ivar asked: when its head asked; infinite: it runs, or there is none.
+    :ivar asked: number of its head's ask; infinite: it runs, or there is none.
     :ivar arrival: of each batch.
     :ivar client: of each batch.
     :ivar count: of tasks of each batch.
@@ -193,7 +191,7 @@ def make_tasks(
     places = host_count * group_count
     return Tasks(
         times=compiling.floats([0.0, 0.0, link_tasks_per_s]),
-        sizes=compiling.integers([0, group_count, len(clients), host_count]),
+        sizes=compiling.integers([0, group_count, len(clients), host_count, 0]),
         host=compiling.integers(hosts),
         member=_wholes(slots, -1),
         state=_wholes(slots, FREE),
@@ -332,6 +330,14 @@ def _choose_host(net: Tasks, client: int) -> int:
 
 
 @compiling.in_place
+def _ask(net: Tasks, queue: int, place: int) -> None:
+    """Let the head of a queue ask for a member."""
+    net.asked[queue] = net.sizes[_ASKS]
+    net.sizes[_ASKS] += 1
+    net.asking[place] += 1
+
+
+@compiling.in_place
 def _put(net: Tasks, task: int, client: int) -> None:
     """Let a task join a queue."""
     host = _choose_host(net, client) if net.sizes[_HOSTS] > 1 else 0
@@ -345,8 +351,7 @@ def _put(net: Tasks, task: int, client: int) -> None:
     net.following[task] = -1
     if net.head[queue] < 0:
         net.head[queue] = task
-        net.asked[queue] = net.times[NOW]
-        net.asking[host * net.sizes[_GROUPS] + net.group[client]] += 1
+        _ask(net, queue, host * net.sizes[_GROUPS] + net.group[client])
     else:
         net.following[net.tail[queue]] = task
     net.tail[queue] = task
@@ -445,8 +450,7 @@ def _end_task(net: Tasks, slot: int) -> int:
     net.head[queue] = net.following[task]
     net.length[queue] -= 1
     if net.head[queue] >= 0:
-        net.asked[queue] = net.times[NOW]
-        net.asking[place] += 1
+        _ask(net, queue, place)
     net.unfinished[net.host[slot] * net.sizes[_CLIENTS] + client] -= 1
     net.ended[client] += 1
     net.taken[client] += net.times[NOW] - net.began[slot]
