@@ -41,7 +41,7 @@ def draw(
     count = sum(len(group.clients) for group in groups)
     streams = iter(np.random.SeedSequence(seed).spawn(count))
     tasks = 0
-    found = []
+    found: list[list[list[float]]] = []
     for at, group in enumerate(groups):
         found.append([])
         for client_at, client in enumerate(group.clients):

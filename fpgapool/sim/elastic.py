@@ -210,7 +210,10 @@ class _Simulation:
         self._accounts: _Accounts | None = None
         self._step_s = step_s
         self.course = group_results.Course(
-            [], *([[] for _ in self._groups] for _ in range(3))
+            [],
+            [[] for _ in self._groups],
+            [[] for _ in self._groups],
+            [[] for _ in self._groups],
         )
 
     # -- time --------------------------------------------------------------

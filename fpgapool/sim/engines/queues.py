@@ -87,7 +87,7 @@ class Tasks(typing.NamedTuple):
     :ivar asked: number of its head's ask; infinite: it runs, or there is none.
     :ivar arrival: of each batch.
     :ivar client: of each batch.
-    :ivar count: of tasks of each batch.
+    :ivar batch_tasks: of each batch.
     :ivar first_task: of each batch.
     :ivar left: tasks of each batch that have not ended.
     :ivar finish: of each batch, or `NOT_ENDED`, or `REFUSED`.
@@ -131,7 +131,7 @@ class Tasks(typing.NamedTuple):
     asked: list[float]
     arrival: list[float]
     client: list[int]
-    count: list[int]
+    batch_tasks: list[int]
     first_task: list[int]
     left: list[int]
     finish: list[float]
@@ -191,7 +191,9 @@ def make_tasks(
     places = host_count * group_count
     return Tasks(
         times=compiling.floats([0.0, 0.0, link_tasks_per_s]),
-        sizes=compiling.integers([0, group_count, len(clients), host_count, 0]),
+        sizes=compiling.integers(
+            [0, group_count, len(clients), host_count, 0]
+        ),
         host=compiling.integers(hosts),
         member=_wholes(slots, -1),
         state=_wholes(slots, FREE),
@@ -231,7 +233,7 @@ def make_tasks(
         asked=_numbers(len(owners), math.inf),
         arrival=compiling.floats([arrival_s for arrival_s, _ in order]),
         client=compiling.integers([number for _, number in order]),
-        count=compiling.integers(
+        batch_tasks=compiling.integers(
             [clients[number].batch_tasks for _, number in order]
         ),
         first_task=compiling.integers(first_task),
@@ -421,7 +423,7 @@ def drop(net: Tasks, group: int) -> None:
 def _arrive(net: Tasks, batch: int) -> None:
     """Take a batch in, or refuse it."""
     client = net.client[batch]
-    count = net.count[batch]
+    count = net.batch_tasks[batch]
     own = net.arrived[client] - net.ended[client] - net.dropped[client]
     own += count
     if own * net.task_s[client] > net.window_s[client] * _ROUNDING:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The paper's figures, drawn from simulations."""
+"""The papers' figures, drawn from simulations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from fpgapool.sim.figures import figure9
 from fpgapool.sim.figures import figure10
 from fpgapool.sim.figures import figure11
 from fpgapool.sim.figures import figure12
+from fpgapool.sim.figures import goals3
+from fpgapool.sim.figures import goals6
+from fpgapool.sim.figures import groups5
+from fpgapool.sim.figures import groups7
 from fpgapool.sim.figures import maps
+from fpgapool.sim.figures import mixes
 from fpgapool.sim.figures import table6
 
 
@@ -26,7 +31,7 @@ class Make(typing.Protocol):
     def __call__(
         self, out_dir: pathlib.Path, measure: experiments.Measure, /
     ) -> str:
-        """Write a PNG and a CSV file.
+        """Write a CSV file and one or more PNG files.
 
         :param out_dir: an existing directory.
         :param measure: does the simulations.
@@ -49,4 +54,10 @@ FIGURES: dict[str, Make] = {
     "13": functools.partial(maps.make, maps.FIGURE13),
     "14": functools.partial(maps.make, maps.FIGURE14),
     "table6": table6.make,
+    "groups5": groups5.make_figure5,
+    "groups6": groups5.make_figure6,
+    "groups7": groups7.make,
+    "goals3": goals3.make,
+    "goals6": goals6.make,
+    "goals-mixes": mixes.make,
 }

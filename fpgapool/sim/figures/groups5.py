@@ -73,7 +73,8 @@ def make_figure5(out_dir: pathlib.Path, measure: experiments.Measure) -> str:
     """Write ``groups5.png`` and ``groups5.csv``; see the package."""
     run = SteadyRun(1, TASK_S, 1, 1.0, TASKS)
     latency = measure([run])[run].latency
-    assert latency.mean_s is not None and latency.worst_s is not None
+    assert latency.mean_s is not None
+    assert latency.worst_s is not None
     spread_ms = _MS * (latency.worst_s - latency.mean_s)
     alone_ms = _MS * (latency.mean_s + group_loads.PATH_S)
     group_ms = alone_ms + _MS * group_loads.GROUP_S

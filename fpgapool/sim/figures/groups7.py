@@ -224,3 +224,151 @@ def _row(variant: Variant, values: Values) -> tuple[object, ...]:
         *paper,
         *dataclasses.astuple(variant.reference),
     )
+
+
+# -- what is said ----------------------------------------------------------
+
+
+def _judge(found: Mapping[Variant, Values]) -> str:
+    by_name = {(each.load, each.name): each for each in found}
+
+    def change(load: str, name: str) -> float:
+        after, before = (
+            found[by_name[load, one]].latency_s for one in (name, "static")
+        )
+        return 100 * (after / before - 1)
+
+    static, nnls = (found[by_name["Q", one]] for one in ("static", "nnls"))
+    best = found[by_name["Q", "static 4/3/1"]]
+    ahead = [found[by_name[load, "ahead"]].programming for load in ("P", "Q")]
+    latency = change("Q", "nnls")
+    holds = [abs(static.useful - 52) <= 1.5, nnls.useful >= 61, latency <= -55]
+    lines = [
+        f"Figure 7 of FPGA groups {experiments.verdict(holds)} with load Q "
+        f"(means of {len(group_loads.SEEDS)} seeds; paper: useful 52 to 61 %, "
+        f"latency -61 %): useful {static.useful:.1f} to {nnls.useful:.1f} %, "
+        f"latency {latency:+.0f} %, and programming takes "
+        f"{nnls.programming:.1f} % besides, which is no use. The best static "
+        f"sizes, 4/3/1, have {best.latency_s:.2f} s and win. With load P the "
+        f"paper's rule changes the latency by {change('P', 'nnls'):+.0f} % "
+        "only, and at low load it makes it "
+        f"{1 + change('Q low', 'nnls') / 100:.1f} times as long. 'ahead' "
+        f"changes it by {change('Q', 'ahead'):+.0f} % on Q, "
+        f"{change('P', 'ahead'):+.0f} % on P and "
+        f"{change('Q low', 'ahead'):+.0f} % at low load, with at most "
+        f"{max(ahead):.1f} % programming. The paper's latencies of static "
+        "sizes (6.49 s, 0.43 s) are not those of load Q. Below: ours, and in "
+        "parentheses the reference, an independent simulation of other "
+        "arrivals.",
+        f"{'load':6}{'policy':20}{'useful %':>15}{'programming %':>15}"
+        f"{'latency s':>16}{'worst A s':>15}{'refused':>15}",
+    ]
+    for variant, values in found.items():
+        lines.append(
+            f"{variant.load:6}{variant.name:20}" + _cells(variant, values)
+        )
+    return "\n".join(lines)
+
+
+def _cells(variant: Variant, values: Values) -> str:
+    reference = variant.reference
+    return (
+        f"{values.useful:6.1f} ({reference.useful:6.1f})"
+        f"{values.programming:7.1f} ({reference.programming:5.1f})"
+        f"{values.latency_s:8.2f} ({reference.latency_s:5.2f})"
+        f"{values.worst_a_s:7.1f} ({reference.worst_a_s:5.1f})"
+        f"{values.refused:7.0f} ({reference.refused:5.0f})"
+    )
+
+
+def _draw(found: Mapping[Variant, Values], path: pathlib.Path) -> None:
+    height_in = 6.2
+    figure, grid = style.make_panels(
+        height_in,
+        (1, 3),
+        left=0.145,
+        bottom=0.08,
+        top=0.78,
+        gaps=(0.0, 0.08),
+        sharey=True,
+    )
+    rows = range(len(found))
+    names = [f"{each.load}: {each.name}" for each in found]
+    useful, latency, refused = grid[0]
+    values = list(found.values())
+    useful.barh(
+        rows,
+        [each.useful for each in values],
+        color=style.NEUTRAL,
+        label="tasks",
+    )
+    useful.barh(
+        rows,
+        [each.programming for each in values],
+        left=[each.useful for each in values],
+        color="#D55E00",
+        label="programming",
+    )
+    for axes, name, pattern in (
+        (latency, "latency_s", "{:.2f}"),
+        (refused, "refused", "{:.0f}"),
+    ):
+        numbers = [getattr(each, name) for each in values]
+        axes.barh(rows, numbers, color=style.NEUTRAL)
+        for row, number in zip(rows, numbers, strict=True):
+            axes.text(number, row, " " + pattern.format(number), va="center")
+        axes.set_xlim(right=1.18 * max(numbers))
+    for axes, name in zip(
+        grid[0],
+        ("time of the slots, %", "mean latency, s", "refused batches"),
+        strict=True,
+    ):
+        style.prepare_axes(axes)
+        style.name_panel(axes, name, 10)
+        axes.plot(
+            [getattr(each.reference, _MEMBERS[name]) for each in found],
+            rows,
+            linestyle="",
+            marker="|",
+            markersize=12,
+            color=style.INK,
+            label="reference",
+        )
+    useful.set_yticks(rows, names, fontsize=8.5)
+    useful.invert_yaxis()
+    style.add_legend(figure, useful.get_legend_handles_labels()[0])
+    style.write_texts(
+        figure,
+        "Figure 7 of FPGA groups: elastic groups against static ones",
+        f"8 slots, {group_loads.PERIOD_S:g} s periods, programming "
+        f"{group_loads.PROGRAMMING_S} s; means of {len(group_loads.SEEDS)} "
+        "seeds. Accepted batches have a latency, refused ones have none.",
+    )
+    style.save(figure, path)
+
+
+_MEMBERS = {
+    "time of the slots, %": "useful",
+    "mean latency, s": "latency_s",
+    "refused batches": "refused",
+}
+
+
+def _draw_courses(load: str, path: pathlib.Path) -> None:
+    """Draw the first seed of some policies."""
+    courses = {}
+    for variant in VARIANTS:
+        if variant.load == load and variant.name in _PLOTTED:
+            result, course = variant.run.record(_STEP_S)
+            title = (
+                f"{variant.name}: {result.latency.mean_s:.2f} s mean latency, "
+                f"{result.latency.refused} batches refused"
+            )
+            courses[title] = course
+    plots.draw_groups(
+        courses,
+        group_loads.NAMES,
+        path,
+        title=f"FPGA groups over time, load {load}",
+        subtitle="8 slots; missing members are being programmed; first seed.",
+    )
