@@ -8,30 +8,18 @@ fluid engine or of the workloads.
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Mapping
-from collections.abc import Sequence
-
 import pytest
 
-from fpgapool.sim import crews
-from fpgapool.sim import metrics
 from fpgapool.sim.figures import experiments
 from fpgapool.sim.figures import table6
+from tests.reproduction import laboratory
 
 _LIMIT_S = 1800
 
 
-def _simulate(
-    runs: Sequence[experiments.Run], /
-) -> Mapping[experiments.Run, metrics.Metrics]:
-    processes = multiprocessing.cpu_count()
-    return dict(crews.work_here(experiments.measure_one, runs, processes))
-
-
 @pytest.fixture(scope="module")
 def cells() -> list[table6.Cell]:
-    return table6.compare(_simulate)
+    return table6.compare(laboratory.simulate)
 
 
 @pytest.mark.timeout(_LIMIT_S)

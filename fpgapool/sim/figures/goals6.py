@@ -187,7 +187,7 @@ def _draw(
         (len(courses), 2),
         left=0.055,
         bottom=0.085,
-        top=0.84,
+        top=0.79,
         gaps=(0.4, 0.13),
         sharex=True,
     )
