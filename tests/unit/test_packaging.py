@@ -302,6 +302,7 @@ NEEDED = {
     "fpgapool.accelerators.ec": "emulator",
     "fpgapool.accelerators.fft": "emulator",
     "fpgapool.accelerators.sha": "emulator",
+    "fpgapool.accelerators.sobel": "emulator",
     "fpgapool.cmd.allinone": "allinone",
     "fpgapool.cmd.demo": "demo",
     "fpgapool.cmd.sim": "sim",

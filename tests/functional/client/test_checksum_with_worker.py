@@ -59,7 +59,9 @@ def _input(length_bytes: int, unit_bytes: int) -> bytes:
 
 
 def test_no_false_alarm_of_any_accelerator(door):
-    assert set(ACCELERATORS) == set(accelerators.profile_names())
+    # A frame of sobel is longer than a chunk of this worker.
+    known = set(accelerators.profile_names())
+    assert set(ACCELERATORS) == known - {"sobel"}
     for accelerator, (params, unit_bytes) in ACCELERATORS.items():
         data = _input(5 * CHUNK + 4711, unit_bytes)
         plain, _ = _run(door, accelerator, data, params, checksum=False)

@@ -33,7 +33,9 @@ IV = "ff" * 16
 
 def test_every_profile_loads_with_its_core():
     profiles = base.load_profiles()
-    assert set(profiles) == set("aes aes-cbc copy dtw ec fft sha".split())
+    assert set(profiles) == set(
+        "aes aes-cbc copy dtw ec fft sha sobel".split()
+    )
     for name, profile in profiles.items():
         assert profile.name == name
         assert issubclass(base.load_core(profile.core), base.Core)
@@ -86,6 +88,7 @@ CASES = {
         },
     ),
     "sha": ({"algorithm": "sha1"}, {"algorithm": ["md5", "SHA1", None]}),
+    "sobel": ({}, {"width_pixels": [640]}),
 }
 
 
@@ -126,7 +129,9 @@ def test_defaults_of_the_schema_are_those_of_the_core(name):
         if "default" in each
     }
     # A whole number of blocks, frames, pairs and stripes.
+    unit_bytes = runs.multiple_bytes(name, core(params))
     data = bytes(range(256)) * 20 * 4096
+    data = data[: len(data) // unit_bytes * unit_bytes]
     outputs = {
         runs.run(core(given_params), data)
         for given_params in (params, {**params, **defaults})
