@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
-import json
-import math
 import re
 import typing
 
 from fpgapool.objects import accelerator
+from fpgapool.objects import untrusted
 
 FORMAT_VERSION = 1
 MAX_SIZE_BYTES = 64 * 1024
@@ -31,8 +30,6 @@ _MAX_PEAK_BYTES_PER_S = 1e15
 _MAX_RETURN_RATIO = 1000.0
 _MAX_CHUNK_MULTIPLE_BYTES = 1 << 20
 _MAX_DESCRIPTION_CHARS = 1000
-_MAX_DIGITS = 20
-_MAX_INTEGER = 2**63 - 1
 
 # Without a colon: module:Class would run code that the host's
 # administrator never named.
@@ -186,12 +183,12 @@ def parse(data: bytes) -> Declaration:
     :returns: the declaration.
     :raises ValueError: with the member and the fault.
     """
-    document = _decode(data)
+    document = untrusted.decode(data, "declaration", MAX_SIZE_BYTES, MAX_DEPTH)
     if not isinstance(document, dict):
         raise ValueError("declaration: must be an object")
     _check_members(document)
     version = document["format_version"]
-    if not _is_integer(version) or version != FORMAT_VERSION:
+    if not untrusted.is_integer(version) or version != FORMAT_VERSION:
         raise ValueError(f"format_version: must be {FORMAT_VERSION}")
     declaration = Declaration(
         name=_name(document, "name"),
@@ -215,82 +212,6 @@ def parse(data: bytes) -> Declaration:
                 f"params_schema: {name!r:.80} is fixed in params already"
             )
     return declaration
-
-
-def _decode(data: bytes) -> object:
-    if len(data) > MAX_SIZE_BYTES:
-        raise ValueError(f"declaration: longer than {MAX_SIZE_BYTES} bytes")
-    try:
-        document: object = json.loads(
-            data.decode("utf-8"),
-            object_pairs_hook=_members_once,
-            parse_int=_parse_integer,
-            parse_float=_parse_number,
-            parse_constant=_refuse_constant,
-        )
-    except UnicodeDecodeError as error:
-        raise ValueError("declaration: is not UTF-8") from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"declaration: is not JSON: {error}") from error
-    except RecursionError:
-        raise _too_deep() from None
-    _check_values(document, MAX_DEPTH)
-    return document
-
-
-def _members_once(
-    pairs: list[tuple[str, typing.Any]],
-) -> dict[str, typing.Any]:
-    # Of two equal members, one reader may take the first, another the last.
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("declaration: a member is there twice")
-    return members
-
-
-def _parse_integer(text: str) -> int:
-    if len(text) > _MAX_DIGITS or abs(int(text)) > _MAX_INTEGER:
-        raise ValueError("declaration: a number is too large")
-    return int(text)
-
-
-def _parse_number(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError("declaration: a number is too large")
-    return number
-
-
-def _refuse_constant(name: str) -> typing.NoReturn:
-    raise ValueError(f"declaration: {name} is no number")
-
-
-def _check_values(value: object, depth: int) -> None:
-    """Check the depth of a value and all its texts."""
-    if depth < 0:
-        raise _too_deep()
-    match value:
-        case dict():
-            for name, item in value.items():
-                _check_text(name)
-                _check_values(item, depth - 1)
-        case list():
-            for item in value:
-                _check_values(item, depth - 1)
-        case str():
-            _check_text(value)
-
-
-def _check_text(text: str) -> None:
-    # JSON can have lone surrogates, which databases refuse.
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("declaration: a text is no Unicode")
-    if "\0" in text:
-        raise ValueError("declaration: a text has a zero")
-
-
-def _too_deep() -> ValueError:
-    return ValueError(f"declaration: deeper than {MAX_DEPTH} levels")
 
 
 def _check_members(document: dict[str, typing.Any]) -> None:
@@ -337,11 +258,6 @@ def _object(
     return value
 
 
-def _is_integer(value: object) -> typing.TypeGuard[int]:
-    # JSON's true is an int to Python.
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _integer(
     document: dict[str, typing.Any],
     member: str,
@@ -350,7 +266,7 @@ def _integer(
     highest: int,
 ) -> int:
     value = document.get(member, default)
-    if not _is_integer(value) or not lowest <= value <= highest:
+    if not untrusted.is_integer(value) or not lowest <= value <= highest:
         raise ValueError(
             f"{member}: must be a whole number from {lowest} to {highest}"
         )
@@ -366,7 +282,7 @@ def _number(
 ) -> float:
     value = document.get(member, default)
     if not (
-        (_is_integer(value) or isinstance(value, float))
+        (untrusted.is_integer(value) or isinstance(value, float))
         and lowest <= value <= highest
     ):
         raise ValueError(
@@ -408,7 +324,7 @@ def check_params_schema(schema: object) -> None:
 
     :raises ValueError: with the place of the fault.
     """
-    _check_values(schema, MAX_DEPTH)
+    untrusted.check_values(schema, "declaration", MAX_DEPTH)
     _check_schema(schema, "params_schema")
 
 
@@ -467,13 +383,13 @@ def _check_keyword(keyword: str, value: object, here: str) -> None:
             _require(isinstance(value, bool), here, "must be true or false")
         case "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
             _require(
-                _is_integer(value) or isinstance(value, float),
+                untrusted.is_integer(value) or isinstance(value, float),
                 here,
                 "must be a number",
             )
         case _ if keyword.startswith(("min", "max")):
             _require(
-                _is_integer(value) and value >= 0,
+                untrusted.is_integer(value) and value >= 0,
                 here,
                 "must be a whole number from 0",
             )

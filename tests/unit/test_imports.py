@@ -34,7 +34,8 @@ clients: conf common version # other services of OpenStack
 rpcapi: objects common version # what can be asked by RPC
 db: common core.health objects version vocabulary # rows, and the pool as
     # they show it; knows no decisions
-drivers: core.fairness accelerators objects.declaration vocabulary # boards
+drivers: core.fairness accelerators objects.declaration objects.untrusted
+    vocabulary # boards
 bitstreams: objects db conf common clients version vocabulary # the library
 conductor.decisions: bitstreams.library clients.nova common conductor.counts
     core db objects vocabulary # pure: time comes in, effects go out

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""JSON from strangers: of bounded size, depth and numbers, and readable in
+one way only."""
+
+from __future__ import annotations
+
+import json
+import math
+import typing
+
+_MAX_DIGITS = 20
+_MAX_INTEGER = 2**63 - 1
+
+
+def decode(data: bytes, what: str, max_bytes: int, max_depth: int) -> object:
+    """Decode a document.
+
+    :param data: JSON, UTF-8.
+    :param what: the kind of the document, for messages.
+    :param max_bytes: its largest size.
+    :param max_depth: its largest number of levels.
+    :returns: the document.
+    :raises ValueError: with the fault.
+    """
+    if len(data) > max_bytes:
+        raise ValueError(f"{what}: longer than {max_bytes} bytes")
+    reader = _Reader(what)
+    try:
+        document: object = json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=reader.members_once,
+            parse_int=reader.integer,
+            parse_float=reader.number,
+            parse_constant=reader.refuse_constant,
+        )
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{what}: is not UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{what}: is not JSON: {error}") from error
+    except RecursionError:
+        raise _too_deep(what, max_depth) from None
+    check_values(document, what, max_depth)
+    return document
+
+
+class _Reader:
+    """Reads numbers and members.
+
+    :param what: the kind of the document, for messages.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def members_once(
+        self, pairs: list[tuple[str, typing.Any]]
+    ) -> dict[str, typing.Any]:
+        # Of two equal members, one reader may take the first, another the
+        # last.
+        members = dict(pairs)
+        if len(members) != len(pairs):
+            raise ValueError(f"{self._what}: a member is there twice")
+        return members
+
+    def integer(self, text: str) -> int:
+        if len(text) > _MAX_DIGITS or abs(int(text)) > _MAX_INTEGER:
+            raise ValueError(f"{self._what}: a number is too large")
+        return int(text)
+
+    def number(self, text: str) -> float:
+        number = float(text)
+        if not math.isfinite(number):
+            raise ValueError(f"{self._what}: a number is too large")
+        return number
+
+    def refuse_constant(self, name: str) -> typing.NoReturn:
+        raise ValueError(f"{self._what}: {name} is no number")
+
+
+def check_values(value: object, what: str, max_depth: int) -> None:
+    """Check the depth of a value and all its texts.
+
+    :param value: the decoded JSON.
+    :param what: the kind of the document, for messages.
+    :param max_depth: its largest number of levels.
+    :raises ValueError: with the fault.
+    """
+
+    def check(value: object, depth: int) -> None:
+        if depth < 0:
+            raise _too_deep(what, max_depth)
+        match value:
+            case dict():
+                for name, item in value.items():
+                    _check_text(name, what)
+                    check(item, depth - 1)
+            case list():
+                for item in value:
+                    check(item, depth - 1)
+            case str():
+                _check_text(value, what)
+
+    check(value, max_depth)
+
+
+def is_integer(value: object) -> typing.TypeGuard[int]:
+    """Whether a value is a whole number; JSON's true is an int to Python."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _check_text(text: str, what: str) -> None:
+    # JSON can have lone surrogates, which databases refuse.
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError(f"{what}: a text is no Unicode")
+    if "\0" in text:
+        raise ValueError(f"{what}: a text has a zero")
+
+
+def _too_deep(what: str, max_depth: int) -> ValueError:
+    return ValueError(f"{what}: deeper than {max_depth} levels")
