@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""OpenCL devices: boards with XRT, GPUs, and processors with PoCL."""

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The kernels of the built-in accelerators: a source and a manifest each."""
+
+from __future__ import annotations
+
+import pathlib
+
+_DIRECTORY = pathlib.Path(__file__).parent
+
+
+def names() -> tuple[str, ...]:
+    """List the accelerators that have a kernel.
+
+    :returns: their names, sorted.
+    """
+    return tuple(sorted(path.stem for path in _DIRECTORY.glob("*.json")))
+
+
+def read(name: str) -> tuple[bytes, bytes]:
+    """Read a kernel.
+
+    :param name: one of :func:`names`.
+    :returns: manifest and source.
+    :raises KeyError: if there is no such kernel.
+    """
+    if name not in names():
+        raise KeyError(name)
+    manifest = (_DIRECTORY / f"{name}.json").read_bytes()
+    return manifest, (_DIRECTORY / f"{name}.cl").read_bytes()

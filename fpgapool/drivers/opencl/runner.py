@@ -1,0 +1,417 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs the kernels of one session on one device, as a manifest says.
+
+Data goes from the caller's memory to the device's and back; Python copies
+none of it.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import dataclasses
+import os
+import typing
+
+import numpy
+
+from fpgapool.accelerators import base as accelerators
+from fpgapool.drivers import base
+from fpgapool.drivers.opencl import binding
+from fpgapool.drivers.opencl import manifest as manifests
+from fpgapool.vocabulary import codes
+
+# Sources of tenants do not go into a directory of the worker's user.
+os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+
+import pyopencl as cl  # noqa: E402
+
+_BUILD_OPTIONS = ("-cl-std=CL1.2",)
+_MAX_LOG_CHARS = 2000
+_REPORT_TYPE = numpy.dtype("<u4")
+_NUMBERS = {
+    "uint": numpy.uint32,
+    "ulong": numpy.uint64,
+    "float": numpy.float32,
+}
+
+Events = collections.abc.Sequence[cl.Event]
+
+
+class Program:
+    """The kernels of a bitstream, built for one device.
+
+    Building blocks for as long as the device's compiler takes.
+
+    :param device: of OpenCL.
+    :param manifest: of the bitstream.
+    :param code: source in OpenCL C, or a binary for this device.
+    :param is_source: which of them.
+    :raises InvalidManifest: if a kernel is missing, or has another number of
+        arguments than the manifest says.
+    :raises DriverError: ``KERNEL_BUILD_FAILED``, with the end of the
+        compiler's log, or ``DEVICE_FAILED``.
+    """
+
+    def __init__(
+        self,
+        device: cl.Device,
+        manifest: manifests.Manifest,
+        code: bytes,
+        is_source: bool = True,
+    ) -> None:
+        with _translated():
+            self.context = cl.Context([device])
+        self.device = device
+        self.manifest = manifest
+        try:
+            if is_source:
+                text = code.decode("utf-8")
+                program = cl.Program(self.context, text)
+            else:
+                program = cl.Program(self.context, [device], [code])
+            self._program = program.build(list(_BUILD_OPTIONS), [device])
+        except (cl.Error, UnicodeDecodeError) as error:
+            raise base.DriverError(
+                codes.KERNEL_BUILD_FAILED, str(error)[-_MAX_LOG_CHARS:]
+            ) from None
+        for variant in manifest.variants:
+            for step in variant.steps():
+                self.kernel(step)
+
+    @property
+    def binary(self) -> bytes:
+        """The built kernels, for this device and this version of its driver."""
+        with _translated():
+            return bytes(self._program.binaries[0])
+
+    def kernel(self, step: manifests.Step) -> cl.Kernel:
+        """Make a kernel whose arguments are its own.
+
+        :param step: of the manifest.
+        :raises InvalidManifest: if there is no such kernel.
+        """
+        try:
+            kernel = cl.Kernel(self._program, step.kernel)
+        except cl.Error:
+            raise manifests.InvalidManifest(
+                f"kernel: the program has no {step.kernel!r}"
+            ) from None
+        if kernel.num_args != len(step.arguments):
+            raise manifests.InvalidManifest(
+                f"arguments: kernel {step.kernel!r} has {kernel.num_args}, "
+                f"not {len(step.arguments)}"
+            )
+        return kernel
+
+
+@dataclasses.dataclass(slots=True)
+class Lane:
+    """Memory of the device for one piece on its way.
+
+    :ivar input: of the piece.
+    :ivar output: that is made of it.
+    :ivar report: a fault's number, and the bytes that the output lacks.
+    :ivar output_bytes: length of the output if it lacks none.
+    """
+
+    input: cl.Buffer
+    output: cl.Buffer
+    report: cl.Buffer | None
+    output_bytes: int = 0
+
+
+class Runner:
+    """One session's computation. One thread at a time uses it.
+
+    Pieces go through *lanes*: :meth:`upload`, :meth:`launch` and
+    :meth:`download` of one lane follow each other through events, and those
+    of several lanes overlap. Launches run in the order of the calls, because
+    they hand on the state. :meth:`process` does all three for one piece.
+
+    :param program: of the bitstream.
+    :param params: the session's parameters.
+    :param max_input_bytes: length of the longest piece.
+    :param state: result of :meth:`state`, to go on with a session.
+    :param offset_bytes: position in the session's input to go on from.
+    :raises InvalidParams: if the manifest does not accept the parameters.
+    :raises InvalidManifest: if the manifest has an impossible size with them.
+    :raises DriverError: ``DEVICE_OUT_OF_MEMORY`` or ``DEVICE_FAILED``, as
+        all methods.
+    :ivar binding: sizes of pieces and of their output.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        params: collections.abc.Mapping[str, object],
+        max_input_bytes: int,
+        state: bytes | None = None,
+        offset_bytes: int = 0,
+    ) -> None:
+        self.binding = binding.Binding(program.manifest, params)
+        self._context = program.context
+        self._max_input_bytes = max_input_bytes
+        self._end_bytes = offset_bytes
+        self._scratch_bytes = self.binding.scratch_bytes(max_input_bytes)
+        contents = self.binding.initial_state if state is None else state
+        if len(contents) != len(self.binding.initial_state):
+            raise ValueError("the state is not one of this kernel")
+        self._owned: list[cl.Buffer] = []
+        with _translated():
+            # One each, so that transfers and launches overlap.
+            self._uploads = cl.CommandQueue(self._context)
+            self._launches = cl.CommandQueue(self._context)
+            self._downloads = cl.CommandQueue(self._context)
+            self._buffers = {
+                name: self._with_contents(data)
+                for name, data in self.binding.contents.items()
+            }
+            for name, size_bytes in self._scratch_bytes.items():
+                self._buffers[name] = self._zeros(size_bytes)
+            self._state = self._with_contents(contents)
+            self._launches.finish()
+        variant = self.binding.variant
+        self._kernels = {
+            phase: [program.kernel(step) for step in phase.steps]
+            for phase in (variant.process, variant.finish)
+            if phase
+        }
+        self._lane: Lane | None = None
+
+    def lane(self) -> Lane:
+        """Allocate memory for a piece. Its output is zeros at first."""
+        output_bytes = max(
+            self.binding.max_output_bytes(size)
+            for size in (self._max_input_bytes, 0)
+        )
+        with _translated():
+            lane = Lane(
+                self._zeros(self._max_input_bytes),
+                self._zeros(output_bytes),
+                self._zeros(8) if self.binding.reports else None,
+            )
+            self._launches.finish()
+        return lane
+
+    def upload(self, lane: Lane, chunk_in: memoryview) -> cl.Event:
+        """Start to copy a piece into a lane.
+
+        :param lane: unused since its last piece was downloaded.
+        :param chunk_in: must not change before the event.
+        :returns: the end of the copy.
+        """
+        with _translated():
+            event = cl.enqueue_copy(
+                self._uploads, lane.input, chunk_in, is_blocking=False
+            )
+            self._uploads.flush()
+        return event
+
+    def launch(
+        self,
+        lane: Lane,
+        input_bytes: int,
+        offset_bytes: int,
+        wait_for: Events = (),
+    ) -> cl.Event:
+        """Start the kernels for a piece.
+
+        :param lane: with the piece.
+        :param input_bytes: length of the piece; 0 means the end of the input.
+        :param offset_bytes: its position in the session's input.
+        :param wait_for: end of its upload.
+        :returns: the end of the kernels.
+        :raises InvalidInput: if the piece ends within a block.
+        """
+        bound = self.binding
+        if input_bytes > self._max_input_bytes:
+            raise ValueError("the piece is longer than announced")
+        if bound.variant.whole_blocks:
+            accelerators.require_whole(
+                input_bytes, bound.block_bytes, bound.variant.block
+            )
+        lane.output_bytes = bound.output_bytes(input_bytes, offset_bytes)
+        # An expression may be larger for a shorter piece.
+        sizes = bound.scratch_bytes(input_bytes)
+        if lane.output_bytes > lane.output.size or any(
+            size > self._buffers[name].size for name, size in sizes.items()
+        ):
+            raise manifests.InvalidManifest(
+                "a shorter piece needs more memory than a longer one"
+            )
+        with _translated():
+            if lane.report:
+                self._fill(lane.report)
+            event = cl.enqueue_barrier(self._launches, wait_for=list(wait_for))
+            phase = (
+                bound.variant.process if input_bytes else bound.variant.finish
+            )
+            for launch in bound.launches(input_bytes, offset_bytes):
+                assert phase is not None
+                kernel = self._kernels[phase][launch.step]
+                for index, (kind, value) in enumerate(launch.arguments):
+                    kernel.set_arg(index, self._argument(lane, kind, value))
+                event = cl.enqueue_nd_range_kernel(
+                    self._launches,
+                    kernel,
+                    launch.global_size,
+                    launch.local_size,
+                )
+            self._launches.flush()
+        self._end_bytes = offset_bytes + input_bytes
+        return event
+
+    def download(
+        self, lane: Lane, chunk_out: memoryview, wait_for: Events
+    ) -> tuple[cl.Event, int]:
+        """Start to copy a lane's output.
+
+        Blocks until the kernels have ended if they can report faults.
+
+        :param lane: with the output.
+        :param chunk_out: room for ``lane.output_bytes`` bytes.
+        :param wait_for: end of the kernels.
+        :returns: the end of the copy, and the length of the output.
+        :raises InvalidInput: if a kernel reports a fault.
+        """
+        with _translated():
+            output_bytes = lane.output_bytes - self._lacking(lane, wait_for)
+            if output_bytes > 0:
+                event = cl.enqueue_copy(
+                    self._downloads,
+                    chunk_out[:output_bytes],
+                    lane.output,
+                    is_blocking=False,
+                    wait_for=list(wait_for),
+                )
+            else:
+                event = cl.enqueue_marker(
+                    self._downloads, wait_for=list(wait_for)
+                )
+            self._downloads.flush()
+        return event, output_bytes
+
+    def process(
+        self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
+    ) -> int:
+        """Process a piece, as a core does; see :class:`accelerators.Core`."""
+        lane = self._lane = self._lane or self.lane()
+        uploaded = self.upload(lane, chunk_in)
+        try:
+            return self._run(
+                lane, chunk_out, len(chunk_in), offset_bytes, [uploaded]
+            )
+        finally:
+            with _translated():
+                uploaded.wait()
+
+    def finish(self, chunk_out: memoryview) -> int:
+        """Return the output at the end, as a core does."""
+        if self.binding.variant.finish is None:
+            return 0
+        lane = self._lane = self._lane or self.lane()
+        return self._run(lane, chunk_out, 0, self._end_bytes, ())
+
+    def _run(
+        self,
+        lane: Lane,
+        chunk_out: memoryview,
+        input_bytes: int,
+        offset_bytes: int,
+        wait_for: Events,
+    ) -> int:
+        launched = self.launch(lane, input_bytes, offset_bytes, wait_for)
+        event, output_bytes = self.download(lane, chunk_out, [launched])
+        with _translated():
+            event.wait()
+        return output_bytes
+
+    def state(self) -> bytes:
+        """Return what later launches need of earlier ones.
+
+        Blocks until the launches so far have ended.
+        """
+        contents = numpy.empty(len(self.binding.initial_state), numpy.uint8)
+        if contents.size:
+            with _translated():
+                cl.enqueue_copy(self._launches, contents, self._state)
+        return contents.tobytes()
+
+    def clear(self) -> None:
+        """Overwrite and release all memory of the device.
+
+        Blocks until that has happened. The runner cannot be used again.
+        """
+        with _translated():
+            for queue in (self._uploads, self._launches, self._downloads):
+                queue.finish()
+            for buffer in self._owned:
+                self._fill(buffer)
+            self._launches.finish()
+            while self._owned:
+                self._owned.pop().release()
+
+    def _argument(self, lane: Lane, kind: str, value: typing.Any) -> object:
+        match kind:
+            case manifests.INPUT:
+                return lane.input
+            case manifests.OUTPUT:
+                return lane.output
+            case manifests.REPORT:
+                return lane.report
+            case manifests.STATE:
+                return self._state
+            case manifests.BUFFER:
+                return self._buffers[value]
+            case manifests.LOCAL:
+                return cl.LocalMemory(value)
+        return _NUMBERS[kind](value)
+
+    def _lacking(self, lane: Lane, wait_for: Events) -> int:
+        """Return how much shorter the output is than it may be."""
+        if lane.report is None:
+            return 0
+        report = numpy.empty(2, _REPORT_TYPE)
+        cl.enqueue_copy(
+            self._downloads, report, lane.report, wait_for=list(wait_for)
+        )
+        fault, lacking_bytes = report.tolist()
+        if fault:
+            raise accelerators.InvalidInput(
+                self.binding.variant.faults.get(
+                    fault, f"the kernel reports fault {fault}"
+                )
+            )
+        return min(lacking_bytes, lane.output_bytes)
+
+    def _with_contents(self, data: bytes) -> cl.Buffer:
+        buffer = self._zeros(len(data))
+        if data:
+            cl.enqueue_copy(self._launches, buffer, data)
+        return buffer
+
+    def _zeros(self, size_bytes: int) -> cl.Buffer:
+        # Memory of the device may still have the data of others.
+        flags = cl.mem_flags.READ_WRITE
+        buffer = cl.Buffer(self._context, flags, max(1, size_bytes))
+        self._owned.append(buffer)
+        self._fill(buffer)
+        return buffer
+
+    def _fill(self, buffer: cl.Buffer) -> None:
+        cl.enqueue_fill_buffer(self._launches, buffer, b"\0", 0, buffer.size)
+
+
+@contextlib.contextmanager
+def _translated() -> collections.abc.Iterator[None]:
+    """Raise errors of OpenCL as those of a driver."""
+    try:
+        yield
+    except cl.MemoryError as error:
+        raise base.DriverError(
+            codes.DEVICE_OUT_OF_MEMORY, str(error)
+        ) from error
+    except cl.Error as error:
+        raise base.DriverError(base.DEVICE_FAILED, str(error)) from error
