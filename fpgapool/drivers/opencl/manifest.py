@@ -495,7 +495,7 @@ class _Reader:
             )
         items = 1
         for size in local:
-            if not untrusted.is_integer(size) or not 1 <= size:
+            if not untrusted.is_integer(size) or not size >= 1:
                 raise ValueError(f"{where}.local: must be whole numbers")
             items *= size
         if items > MAX_LOCAL_ITEMS:

@@ -25,7 +25,7 @@ from fpgapool.vocabulary import codes
 # Sources of tenants do not go into a directory of the worker's user.
 os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
 
-import pyopencl as cl  # noqa: E402
+import pyopencl as cl
 
 _BUILD_OPTIONS = ("-cl-std=CL1.2",)
 _MAX_LOG_CHARS = 2000
@@ -82,7 +82,7 @@ class Program:
 
     @property
     def binary(self) -> bytes:
-        """The built kernels, for this device and this version of its driver."""
+        """The built kernels, for this device and its present driver."""
         with _translated():
             return bytes(self._program.binaries[0])
 
