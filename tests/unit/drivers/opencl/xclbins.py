@@ -86,9 +86,7 @@ def write(
         body += data.ljust(_aligned(len(data)), b"\0")
     header = b"xclbin2\0" + struct.pack("<i", len(signature) or -1)
     header += b"\xff" * 28 + bytes(256) + struct.pack("<Q", 1)
-    header += struct.pack(
-        "<QQQHBBHH", start + len(body), 0, 0, 0, 2, 13, 0, 0
-    )
+    header += struct.pack("<QQQHBBHH", start + len(body), 0, 0, 0, 2, 13, 0, 0)
     header += interface.bytes if interface else bytes(16)
     header += platform.encode().ljust(64, b"\0") + own.bytes + bytes(16)
     header += struct.pack("<I4x", len(sections))
