@@ -130,6 +130,15 @@ class Binding:
             for argument in step.arguments
         )
 
+    def longest_piece(self, max_bytes: int) -> int:
+        """Return the length of the longest possible piece.
+
+        :param max_bytes: the most that a piece has room for.
+        """
+        if self.variant.whole_blocks:
+            return max_bytes - max_bytes % self.block_bytes
+        return max_bytes
+
     def scratch_bytes(self, input_bytes: int) -> dict[str, int]:
         """Return the sizes of buffers without contents, by name.
 

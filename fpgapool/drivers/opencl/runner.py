@@ -27,13 +27,20 @@ os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
 
 import pyopencl as cl
 
-_BUILD_OPTIONS = ("-cl-std=CL1.2",)
+_BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-kernel-arg-info")
 _MAX_LOG_CHARS = 2000
 _REPORT_TYPE = numpy.dtype("<u4")
 _NUMBERS = {
     "uint": numpy.uint32,
     "ulong": numpy.uint64,
     "float": numpy.float32,
+}
+
+#: Types of a kernel's arguments that may get a number.
+_TYPES = {
+    "uint": ("uint", "int"),
+    "ulong": ("ulong", "long"),
+    "float": ("float",),
 }
 
 Events = collections.abc.Sequence[cl.Event]
@@ -48,8 +55,8 @@ class Program:
     :param manifest: of the bitstream.
     :param code: source in OpenCL C, or a binary for this device.
     :param is_source: which of them.
-    :raises InvalidManifest: if a kernel is missing, or has another number of
-        arguments than the manifest says.
+    :raises InvalidManifest: if a kernel is missing, or has other arguments
+        than the manifest says.
     :raises DriverError: ``KERNEL_BUILD_FAILED``, with the end of the
         compiler's log, or ``DEVICE_FAILED``.
     """
@@ -103,7 +110,35 @@ class Program:
                 f"arguments: kernel {step.kernel!r} has {kernel.num_args}, "
                 f"not {len(step.arguments)}"
             )
+        for index, argument in enumerate(step.arguments):
+            _check_argument(kernel, index, argument.kind)
         return kernel
+
+
+def _check_argument(kernel: cl.Kernel, index: int, kind: str) -> None:
+    """Refuse an argument that a runtime might take for another one.
+
+    PoCL uses a number as an address.
+    """
+    info = cl.kernel_arg_info
+    spaces = cl.kernel_arg_address_qualifier
+    try:
+        space = kernel.get_arg_info(index, info.ADDRESS_QUALIFIER)
+        name = kernel.get_arg_info(index, info.TYPE_NAME)
+    except cl.Error:
+        # Some binaries do not say. Their authors could lie.
+        return
+    if kind == manifests.LOCAL:
+        is_right = space == spaces.LOCAL
+    elif kind in _TYPES:
+        is_right = space == spaces.PRIVATE and name in _TYPES[kind]
+    else:
+        is_right = space in (spaces.GLOBAL, spaces.CONSTANT)
+    if not is_right:
+        raise manifests.InvalidManifest(
+            f"arguments[{index}]: kernel {kernel.function_name!r} has "
+            f"{name!r:.80} there, not {kind}"
+        )
 
 
 @dataclasses.dataclass(slots=True)
@@ -113,12 +148,14 @@ class Lane:
     :ivar input: of the piece.
     :ivar output: that is made of it.
     :ivar report: a fault's number, and the bytes that the output lacks.
+    :ivar input_bytes: length of the piece; 0 means the end of the input.
     :ivar output_bytes: length of the output if it lacks none.
     """
 
     input: cl.Buffer
     output: cl.Buffer
     report: cl.Buffer | None
+    input_bytes: int = 0
     output_bytes: int = 0
 
 
@@ -152,9 +189,10 @@ class Runner:
     ) -> None:
         self.binding = binding.Binding(program.manifest, params)
         self._context = program.context
-        self._max_input_bytes = max_input_bytes
+        self._max_buffer_bytes = program.device.max_mem_alloc_size
+        self._max_input_bytes = self.binding.longest_piece(max_input_bytes)
         self._end_bytes = offset_bytes
-        self._scratch_bytes = self.binding.scratch_bytes(max_input_bytes)
+        scratch = self.binding.scratch_bytes(self._max_input_bytes)
         contents = self.binding.initial_state if state is None else state
         if len(contents) != len(self.binding.initial_state):
             raise ValueError("the state is not one of this kernel")
@@ -168,7 +206,7 @@ class Runner:
                 name: self._with_contents(data)
                 for name, data in self.binding.contents.items()
             }
-            for name, size_bytes in self._scratch_bytes.items():
+            for name, size_bytes in scratch.items():
                 self._buffers[name] = self._zeros(size_bytes)
             self._state = self._with_contents(contents)
             self._launches.finish()
@@ -201,7 +239,16 @@ class Runner:
         :param lane: unused since its last piece was downloaded.
         :param chunk_in: must not change before the event.
         :returns: the end of the copy.
+        :raises InvalidInput: if the piece ends within a block.
         """
+        variant = self.binding.variant
+        if variant.whole_blocks:
+            accelerators.require_whole(
+                len(chunk_in), self.binding.block_bytes, variant.block
+            )
+        if len(chunk_in) > self._max_input_bytes:
+            raise ValueError("the piece is longer than announced")
+        lane.input_bytes = len(chunk_in)
         with _translated():
             event = cl.enqueue_copy(
                 self._uploads, lane.input, chunk_in, is_blocking=False
@@ -210,28 +257,17 @@ class Runner:
         return event
 
     def launch(
-        self,
-        lane: Lane,
-        input_bytes: int,
-        offset_bytes: int,
-        wait_for: Events = (),
+        self, lane: Lane, offset_bytes: int, wait_for: Events = ()
     ) -> cl.Event:
-        """Start the kernels for a piece.
+        """Start the kernels for a lane's piece.
 
         :param lane: with the piece.
-        :param input_bytes: length of the piece; 0 means the end of the input.
         :param offset_bytes: its position in the session's input.
         :param wait_for: end of its upload.
         :returns: the end of the kernels.
-        :raises InvalidInput: if the piece ends within a block.
         """
         bound = self.binding
-        if input_bytes > self._max_input_bytes:
-            raise ValueError("the piece is longer than announced")
-        if bound.variant.whole_blocks:
-            accelerators.require_whole(
-                input_bytes, bound.block_bytes, bound.variant.block
-            )
+        input_bytes = lane.input_bytes
         lane.output_bytes = bound.output_bytes(input_bytes, offset_bytes)
         # An expression may be larger for a shorter piece.
         sizes = bound.scratch_bytes(input_bytes)
@@ -293,6 +329,10 @@ class Runner:
             self._downloads.flush()
         return event, output_bytes
 
+    def max_output_bytes(self, input_bytes: int) -> int:
+        """Return the room that the output of a piece needs; 0: of the end."""
+        return self.binding.max_output_bytes(input_bytes)
+
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> int:
@@ -300,9 +340,7 @@ class Runner:
         lane = self._lane = self._lane or self.lane()
         uploaded = self.upload(lane, chunk_in)
         try:
-            return self._run(
-                lane, chunk_out, len(chunk_in), offset_bytes, [uploaded]
-            )
+            return self._run(lane, chunk_out, offset_bytes, [uploaded])
         finally:
             with _translated():
                 uploaded.wait()
@@ -312,17 +350,17 @@ class Runner:
         if self.binding.variant.finish is None:
             return 0
         lane = self._lane = self._lane or self.lane()
-        return self._run(lane, chunk_out, 0, self._end_bytes, ())
+        lane.input_bytes = 0
+        return self._run(lane, chunk_out, self._end_bytes, ())
 
     def _run(
         self,
         lane: Lane,
         chunk_out: memoryview,
-        input_bytes: int,
         offset_bytes: int,
         wait_for: Events,
     ) -> int:
-        launched = self.launch(lane, input_bytes, offset_bytes, wait_for)
+        launched = self.launch(lane, offset_bytes, wait_for)
         event, output_bytes = self.download(lane, chunk_out, [launched])
         with _translated():
             event.wait()
@@ -393,6 +431,12 @@ class Runner:
         return buffer
 
     def _zeros(self, size_bytes: int) -> cl.Buffer:
+        if size_bytes > self._max_buffer_bytes:
+            raise base.DriverError(
+                codes.DEVICE_OUT_OF_MEMORY,
+                f"a buffer of {size_bytes} bytes is longer than the device's "
+                f"longest, {self._max_buffer_bytes}",
+            )
         # Memory of the device may still have the data of others.
         flags = cl.mem_flags.READ_WRITE
         buffer = cl.Buffer(self._context, flags, max(1, size_bytes))

@@ -15,9 +15,14 @@ _GUARD = b"untouched"
 CUTS = st.lists(st.integers(0, 50), max_size=6)
 
 
+def load_class(name: str) -> type[base.Core]:
+    """Find the core of an accelerator."""
+    return base.load_core(base.load_profile(name).core)
+
+
 def load(name: str, **params: object) -> base.Core:
     """Make the core of an accelerator."""
-    return base.load_core(base.load_profile(name).core)(params)
+    return load_class(name)(params)
 
 
 def multiple_bytes(name: str, core: base.Core) -> int:

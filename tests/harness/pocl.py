@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""An OpenCL device that computes on the processor: PoCL, from PyPI."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+#: Few threads, so that tests can run side by side.
+THREADS = 2
+MEMORY_GIB = 1
+PLATFORM = "Portable Computing Language"
+
+
+def environment(directory: pathlib.Path) -> Mapping[str, str]:
+    """Return variables that have to be set before PoCL is first used.
+
+    :param directory: for its compiler's files.
+    """
+    return {
+        "POCL_CACHE_DIR": str(directory),
+        "POCL_MAX_PTHREAD_COUNT": str(THREADS),
+        "POCL_MEMORY_LIMIT": str(MEMORY_GIB),
+    }
+
+
+def device() -> Any:
+    """Return the device."""
+    import pyopencl
+
+    for platform in pyopencl.get_platforms():
+        if platform.name == PLATFORM:
+            return platform.get_devices()[0]
+    raise AssertionError("PoCL is missing: pip install 'pyopencl[pocl]'")
