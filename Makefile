@@ -53,7 +53,7 @@ $(BIN)/python:
 	@tools/create-venv $(VENV)
 
 # Stamps: what was asked for has been installed. Installed again on a change.
-EVERYTHING := --editable '.[allinone,cli,demo,limits,mysql,postgresql,sim]'
+EVERYTHING := --editable '.[all]'
 $(VENV)/.installed: $(REQUIREMENTS) | $(BIN)/python
 	@echo "== installing fpgapool and what it needs into $(VENV)"
 	@$(PIP) $(EVERYTHING)

@@ -105,6 +105,8 @@ THIRD_PARTY: dict[str, frozenset[str]] = {
     "version": frozenset(),
     "vocabulary": frozenset(),
 }
+#: What only one module imports.
+ONLY_IN = {"pyopencl": "fpgapool.drivers.opencl.runner"}
 NOVA_SIDE = frozenset({"keystoneauth1", "nova"})
 #: Concurrency in this project is threads.
 BANNED = frozenset({"asyncio", "eventlet"})
@@ -154,6 +156,8 @@ def _problem_in_fpgapool(item: imports.Import) -> str | None:
         layer in DECIDES and root in IMPURE - NAMES_AND_FUTURES
     ):
         return f"{layer} does no I/O and reads no clock"
+    elif ONLY_IN.get(root, item.importer) != item.importer:
+        return f"only {ONLY_IN[root]} imports it"
     elif layer in PROCESSES and root.startswith(OSLO_PREFIX):
         return "the processes beside the agent do without oslo"
     elif (
@@ -289,6 +293,7 @@ PLANTED = {
         "agent/worker/a.py",
         "import fpgapool.common.channel",
     ),
+    "OpenCL elsewhere": ("drivers/opencl/a.py", "import pyopencl as cl"),
     "conductor to drivers": ("conductor/a.py", "import fpgapool.drivers.base"),
     "conductor's decisions to the clock": (
         "conductor/decisions/a.py",

@@ -221,4 +221,10 @@ def test_the_pool_knows_what_is_not_a_slots_fault():
         base.BITSTREAM_UNKNOWN,
         codes.BITSTREAM_UNAVAILABLE,
         codes.BITSTREAM_UNTRUSTED,
+        codes.INVALID_MANIFEST,
+        codes.INVALID_XCLBIN,
+        codes.KERNEL_BUILD_FAILED,
+        codes.XCLBIN_OTHER_PLATFORM,
+        codes.XCLBIN_OTHER_SHELL,
+        codes.XCLBIN_TRUNCATED,
     } == codes.BITSTREAM_FAULTS
