@@ -83,7 +83,8 @@ $(OPENSTACK_VENV)/.installed: $(OPENSTACK_REQUIREMENTS) $(REQUIREMENTS)
 # oldest release that is supported, and the oldest ones that are declared.
 RELEASE := 2026.1
 UNIT_TOOLS := build greenlet hypothesis openapi-spec-validator \
-    'psycopg[binary]' pytest pytest-timeout pytest-xdist 'setuptools>=77'
+    'psycopg[binary]' 'pyopencl[pocl]' pytest pytest-timeout pytest-xdist \
+    'setuptools>=77'
 
 build/lower-bounds.txt: tools/lower-bounds $(REQUIREMENTS) | $(BIN)/python
 	@mkdir -p $(@D)

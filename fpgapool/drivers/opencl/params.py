@@ -21,7 +21,7 @@ MAX_CHOICES = 32
 _UINT_MAX = 2**32 - 1
 _MAX_INTEGERS = {"uint": _UINT_MAX, "ulong": 2**63 - 1, "uints": _UINT_MAX}
 #: Members of a parameter besides its type, and its default.
-_MEMBERS: dict[str, tuple[str, ...]] = {
+MEMBERS: dict[str, tuple[str, ...]] = {
     "uint": ("minimum", "maximum"),
     "ulong": ("minimum", "maximum"),
     "uints": ("minimum", "maximum", "max_items"),
@@ -173,11 +173,9 @@ def parse(value: object, where: str) -> Param:
     if not isinstance(value, dict):
         raise ValueError(f"{where}: must be an object")
     kind = value.get("type")
-    if not isinstance(kind, str) or kind not in _MEMBERS:
-        raise ValueError(
-            f"{where}.type: must be one of: {', '.join(_MEMBERS)}"
-        )
-    known = ("type", "default", *_MEMBERS[kind])
+    if not isinstance(kind, str) or kind not in MEMBERS:
+        raise ValueError(f"{where}.type: must be one of: {', '.join(MEMBERS)}")
+    known = ("type", "default", *MEMBERS[kind])
     for member in value:
         if member not in known:
             raise ValueError(

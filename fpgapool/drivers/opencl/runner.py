@@ -391,7 +391,9 @@ class Runner:
             while self._owned:
                 self._owned.pop().release()
 
-    def _argument(self, lane: Lane, kind: str, value: typing.Any) -> object:
+    def _argument(
+        self, lane: Lane, kind: str, value: typing.Any
+    ) -> typing.Any:
         match kind:
             case manifests.INPUT:
                 return lane.input
