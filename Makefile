@@ -155,8 +155,8 @@ integration: openstack-venv ## run the tests with services of OpenStack only
 	@$(NOVA_FILTERS_TESTS)
 
 .PHONY: test-reproduction
-test-reproduction: $(VENV)/.installed-test ## simulate the reference table; minutes
-	@echo "== comparing the simulator with the reference table"
+test-reproduction: $(VENV)/.installed-test ## simulate the reference tables; minutes
+	@echo "== comparing the simulator with the reference tables"
 	@$(BIN)/python -m pytest tests/reproduction
 
 .PHONY: test-simgrid

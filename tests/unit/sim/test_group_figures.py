@@ -129,7 +129,7 @@ def test_mixes(
 ) -> None:
     monkeypatch.setattr(mixes, "MIXES", 2)
     said = make("goals-mixes", tmp_path)
-    assert said.startswith("Mixes of goals")
+    assert said.startswith("That 'hybrid' with admission")
     scores = mixes.compare(simulate)
     for score in scores.values():
         assert score.jobs == 2 * mixes.DEADLINE_JOBS
