@@ -214,3 +214,17 @@ def test_known_answers(program, name):
         built = program(name)
         kernel = runner.Runner(built, answer.params, len(answer.data))
         assert runs.run(kernel, answer.data) == answer.output
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", ["copy", "aes", "sha"])
+def test_a_gigabyte(program, name):
+    session = next(each for each in sessions.LARGE if each.name == name)
+    data = session.input(1, LARGE_BYTES)
+    kernel = start(program, session, len(data))
+    core = runs.load(session.name, **session.params)
+    for offset_bytes in range(0, 1 << 30, len(data)):
+        expected = runs.process(core, data, offset_bytes)
+        assert runs.process(kernel, data, offset_bytes) == expected
+    assert runs.finish(kernel) == runs.finish(core)
