@@ -96,6 +96,7 @@ class PlainPool:
                     shapes=pools.BY_NAME[job.accelerator].shapes,
                     avoided=frozenset(),
                     skips=0,
+                    is_for_group=False,
                 )
             )
             self._now = job.arrival_s

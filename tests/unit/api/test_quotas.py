@@ -37,6 +37,9 @@ def test_everybody_sees_what_the_own_project_may_use(world):
                 "queued": 3,
                 "queued_bytes": 3000,
                 "bitstream_bytes": 0,
+                "groups": 0,
+                "group_slots": 0,
+                "group_clients": 0,
             }
             for resource in RESOURCES:
                 assert quota[resource] == {"limit": 20, "source": "default"}

@@ -19,6 +19,7 @@ from fpgapool.conductor.decisions import quotas
 from fpgapool.db import migration
 from fpgapool.objects import base
 from fpgapool.protocol import frames
+from fpgapool.protocol import groups
 from fpgapool.protocol import messages
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.rpcapi import conductor as conductor_api
@@ -228,6 +229,16 @@ def _frames() -> dict[str, bytes]:
             "output_bytes": 4100,
             "run_s": 1.5,
         },
+        frames.TASK_PARAMS: {"key": "00"},
+        frames.UNLOCK: {"code": "LOCK_LOST", "message": "text"},
+        frames.MEMBERS: groups.MemberList(
+            4,
+            (
+                groups.Host(
+                    "host_id", 2, (("tcp", "127.0.0.1", 4000),), "ce" * 32
+                ),
+            ),
+        ).document(),
     }
     found = {}
     for kind in frames.FrameType:
