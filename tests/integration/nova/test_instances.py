@@ -90,4 +90,4 @@ def test_who_does_not_ask_gets_nothing(
     assert inside(server).vendordata() == {}
     with pytest.raises(client.FrontDoorUnavailable) as caught:
         client.acc_open("copy", 1)
-    assert "it has no data about the pool" in caught.value.message
+    assert "it has no token for this instance" in caught.value.message
