@@ -13,10 +13,15 @@ from fpgapool.objects.bitstream import UpdateBitstream
 from fpgapool.objects.bitstream import UploadBitstream
 from fpgapool.objects.finding import Finding
 from fpgapool.objects.group import AttachClient
+from fpgapool.objects.group import ClientCounts
 from fpgapool.objects.group import CreateGroup
 from fpgapool.objects.group import DeleteGroup
 from fpgapool.objects.group import Goal
+from fpgapool.objects.group import GroupAccess
+from fpgapool.objects.group import GroupHost
 from fpgapool.objects.group import GroupMember
+from fpgapool.objects.group import GroupOrder
+from fpgapool.objects.group import GroupReport
 from fpgapool.objects.group import GroupView
 from fpgapool.objects.group import RevokeClient
 from fpgapool.objects.group import SetGoal
@@ -45,6 +50,7 @@ __all__ = [
     "AssignRequest",
     "AttachClient",
     "BitstreamRef",
+    "ClientCounts",
     "CreateBitstream",
     "CreateGroup",
     "DecideBitstream",
@@ -55,9 +61,13 @@ __all__ = [
     "Endpoint",
     "Finding",
     "Goal",
+    "GroupAccess",
     "GroupClientPayload",
+    "GroupHost",
     "GroupMember",
+    "GroupOrder",
     "GroupPayload",
+    "GroupReport",
     "GroupView",
     "HostPayload",
     "InstanceEntry",

@@ -148,6 +148,97 @@ class GroupView(base.Payload):
         return cls(**_recorded(record), **others)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GroupAccess(base.Payload):
+    """A client that a group's desks admit.
+
+    :param project_id: of the client.
+    :param secret_sha256: of its secret, hexadecimal.
+    """
+
+    client_id: str
+    project_id: str
+    secret_sha256: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GroupHost(base.Payload):
+    """The part of a group that is on one host.
+
+    :param members: the slots that serve the group there.
+    :param endpoints: of its desk; empty until the desk has told them.
+    """
+
+    host_uuid: str
+    members: int
+    endpoints: tuple[session.Endpoint, ...] = ()
+    certificate_sha256: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GroupOrder(base.Payload):
+    """All that the agent of a host has to know about a group.
+
+    The agent makes its desk so; a repeated order changes nothing. Orders of
+    one group with higher revisions replace those with lower ones.
+
+    :param project_id: of the owner.
+    :param accelerator: its key in the library.
+    :param arbitration: ``fifo`` or ``time``, see :mod:`fpgapool.protocol`.
+    :param clear_between: ``clients`` or ``projects``.
+    :param max_task_bytes: longest input, and longest output, of a task.
+    :param clients: all that may use it; others are revoked.
+    :param hosts: all hosts with members.
+    :param deleted: the desk has to end.
+    """
+
+    group_id: str
+    revision: int
+    project_id: str
+    accelerator: str
+    arbitration: str
+    clear_between: str
+    max_task_bytes: int
+    clients: tuple[GroupAccess, ...] = ()
+    hosts: tuple[GroupHost, ...] = ()
+    deleted: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClientCounts(base.Payload):
+    """The tasks of one client of a desk.
+
+    :param ended: since the desk began; like ``arrived`` and ``busy_s`` it
+        never falls.
+    :param waiting: those that wait in its queues now.
+    :param running: those that run now.
+    :param busy_s: slot-seconds of its tasks.
+    """
+
+    client_id: str
+    ended: int
+    arrived: int
+    waiting: int
+    running: int
+    busy_s: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GroupReport(base.Payload):
+    """The desk of a group as its agent sees it.
+
+    :param revision: of the last order that the desk follows; 0: of none.
+    :param desk_boot_id: another one means that its counts begin anew.
+    """
+
+    group_id: str
+    revision: int
+    desk_boot_id: str
+    endpoints: tuple[session.Endpoint, ...] = ()
+    certificate_sha256: str | None = None
+    clients: tuple[ClientCounts, ...] = ()
+
+
 _recorded = fields.copier(
     one.name for one in description.GROUP.told if one.kept
 )

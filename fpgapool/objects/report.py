@@ -6,6 +6,7 @@ import dataclasses
 import typing
 
 from fpgapool.objects import base
+from fpgapool.objects import group
 from fpgapool.objects import session
 
 
@@ -70,6 +71,7 @@ class AgentReport(base.Payload):
         not capped as configured; None if it is, or needs no cap.
     :param sent_at: wall clock of the host; its front door uses that clock to
         say how long a request is valid; None if the agent does not send it.
+    :param groups: the desks of groups.
     """
 
     host_uuid: str
@@ -84,3 +86,4 @@ class AgentReport(base.Payload):
     driver: str
     link_message: str | None = None
     sent_at: float | None = None
+    groups: tuple[group.GroupReport, ...] = ()

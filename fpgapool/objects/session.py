@@ -150,6 +150,8 @@ class AssignRequest(base.Payload):
     :param bitstream_ref: the file that ``bitstream`` names; None if the
         driver has its own.
     :param self_test: there is no session; the order only tests the slot.
+    :param group_id: the slot becomes a member of this group, which is also
+        the ``session_id``; empty: a session gets it.
     """
 
     host_uuid: str
@@ -171,6 +173,7 @@ class AssignRequest(base.Payload):
     min_progress_bytes_per_s: float = 0.0
     bitstream_ref: bitstreams.BitstreamRef | None = None
     self_test: bool = False
+    group_id: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

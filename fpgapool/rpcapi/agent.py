@@ -111,6 +111,14 @@ class AgentAPI:
             reason=reason,
         )
 
+    def keep_group(
+        self, host_uuid: str, leader_epoch: int, order: objects.GroupOrder
+    ) -> None:
+        """Say how the desk of a group on the host shall be."""
+        self._cast(
+            host_uuid, "keep_group", leader_epoch, order=order.to_primitive()
+        )
+
     def reissue_secret(
         self,
         host_uuid: str,
