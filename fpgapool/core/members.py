@@ -123,6 +123,12 @@ class Members:
         """When the sizes have to be looked at again; infinite: never."""
         return self._sizes.wake_s()
 
+    def goal_progress(
+        self, group_id: model.GroupId
+    ) -> group_sizes.Progress | None:
+        """How the goal of a group goes; None: it has none."""
+        return self._sizes.progress(group_id, self._view.now)
+
     def is_due(self) -> bool:
         """Whether :meth:`settle` has something to do."""
         return self._changed or self.wake_s <= self._view.now

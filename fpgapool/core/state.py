@@ -193,6 +193,12 @@ class PoolState:
             return (codes.NO_IDLE_SLOT,)
         return self._strategy.reasons(self._view, job_id)
 
+    def goal_progress(
+        self, group_id: model.GroupId
+    ) -> group_sizes.Progress | None:
+        """How the goal of a group goes; None: it has none."""
+        return self._members.goal_progress(group_id)
+
     # -- stepping --------------------------------------------------------
 
     def apply(

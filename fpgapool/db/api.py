@@ -434,6 +434,9 @@ class Database:
                 ),
                 assignments=rows.read(connection, AssignmentRecord),
                 gone_instances=frozenset(connection.scalars(gone)),
+                groups=frozenset(
+                    connection.scalars(sa.select(models.groups.c.id))
+                ),
             )
 
     def purge_sessions(self, finished_before: float, limit: int) -> int:

@@ -660,8 +660,9 @@ class Standing:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """Which sessions wait for slots or have them. Rows are ordered by id.
+    """Who waits for slots or has them. Rows are ordered by id.
 
+    :param groups: ids of the rows of all groups.
     :param gone_instances: ids, in Nova, of some instances that it deleted.
     """
 
@@ -669,6 +670,7 @@ class Holdings:
     sessions: list[Standing]
     assignments: list[AssignmentRecord]
     gone_instances: frozenset[str] = frozenset()
+    groups: frozenset[int] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

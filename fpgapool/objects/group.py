@@ -126,6 +126,20 @@ class GroupMember(base.Payload):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class GroupHost(base.Payload):
+    """The part of a group that is on one host.
+
+    :param members: the slots that serve the group there.
+    :param endpoints: of its desk; empty until the desk has told them.
+    """
+
+    host_uuid: str
+    members: int
+    endpoints: tuple[session.Endpoint, ...] = ()
+    certificate_sha256: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 @fields.with_members(base.told(description.GROUP))
 class GroupView(base.Payload):
     """All that a group's owner may know about it.
@@ -136,7 +150,7 @@ class GroupView(base.Payload):
     VERSION = f"1.{max(one.told or 0 for one in description.GROUP.told)}"
 
     members: tuple[GroupMember, ...] = ()
-    endpoints: tuple[session.Endpoint, ...] = ()
+    endpoints: tuple[GroupHost, ...] = ()
 
     @classmethod
     def of(cls, record: Any, **others: Any) -> Self:
@@ -162,20 +176,6 @@ class GroupAccess(base.Payload):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GroupHost(base.Payload):
-    """The part of a group that is on one host.
-
-    :param members: the slots that serve the group there.
-    :param endpoints: of its desk; empty until the desk has told them.
-    """
-
-    host_uuid: str
-    members: int
-    endpoints: tuple[session.Endpoint, ...] = ()
-    certificate_sha256: str | None = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupOrder(base.Payload):
     """All that the agent of a host has to know about a group.
 
@@ -184,8 +184,8 @@ class GroupOrder(base.Payload):
 
     :param project_id: of the owner.
     :param accelerator: its key in the library.
-    :param arbitration: ``fifo`` or ``time``, see :mod:`fpgapool.protocol`.
-    :param clear_between: ``clients`` or ``projects``.
+    :param arbitration: a word of :mod:`fpgapool.vocabulary.group`.
+    :param clear_between: a word of that module, too.
     :param max_task_bytes: longest input, and longest output, of a task.
     :param clients: all that may use it; others are revoked.
     :param hosts: all hosts with members.

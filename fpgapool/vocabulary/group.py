@@ -17,6 +17,15 @@ from fpgapool.vocabulary import rules
 DEADLINE = "deadline"
 RATE = "rate"
 
+#: Which waiting task a free member of a group takes: the one that has waited
+#: longest, or one of the client that has used the least time.
+FIFO = "fifo"
+TIME = "time"
+#: Members are cleared whenever another client's task comes.
+CLIENTS = "clients"
+#: Longest input, and longest output, of a task.
+MAX_TASK_BYTES = 4 * 1024 * 1024
+
 #: The object in which users see the goal of a group.
 GOAL = "goal"
 

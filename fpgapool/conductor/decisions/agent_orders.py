@@ -7,43 +7,45 @@ from __future__ import annotations
 from fpgapool import objects
 from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import registry
 from fpgapool.conductor.decisions import sessions
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 
 
-def assign(
-    hold: sessions.Hold, limits: admission.Limits
-) -> effects.AssignSlot:
-    """Order an agent to prepare the slot for its session."""
-    session, slot = hold.session, hold.slot
+def assign(hold: holds.Hold, limits: admission.Limits) -> effects.AssignSlot:
+    """Order an agent to prepare the slot for its holder."""
+    slot = hold.slot
+    ordered = hold.ordered()
+    if isinstance(hold, sessions.Hold):
+        ordered |= {
+            "claim_limit_bytes": limits.claim_limit_bytes(
+                hold.session.claimed_bytes
+            ),
+            "idle_timeout_s": limits.idle_timeout_s,
+            "max_hold_s": limits.max_hold_s,
+            "min_progress_bytes_per_s": limits.min_progress_bytes_per_s,
+        }
     return effects.AssignSlot(
         objects.AssignRequest(
             host_uuid=slot.host.uuid,
             device=slot.device.name,
             slot=slot.number,
-            **session.ordered(),
-            bitstream=names.bitstream_of(
-                session.accelerator, hold.bitstream_id
-            ),
+            bitstream=names.bitstream_of(hold.accelerator, hold.bitstream_id),
             bitstream_ref=hold.bitstream,
-            origin_host_uuid=session.host_uuid,
-            claim_limit_bytes=limits.claim_limit_bytes(session.claimed_bytes),
-            idle_timeout_s=limits.idle_timeout_s,
-            max_hold_s=limits.max_hold_s,
-            min_progress_bytes_per_s=limits.min_progress_bytes_per_s,
+            **ordered,
         )
     )
 
 
-def release(hold: sessions.Hold, reason: str) -> effects.ReleaseSlot:
-    """Order an agent to take the slot from its session."""
+def release(hold: holds.Hold, reason: str) -> effects.ReleaseSlot:
+    """Order an agent to take the slot from its holder."""
     return effects.ReleaseSlot(
         host_uuid=hold.slot.host.uuid,
         device=hold.slot.device.name,
         slot=hold.slot.number,
-        session_id=hold.session.session_id,
+        session_id=hold.public_id,
         generation=hold.generation,
         reason=reason,
     )

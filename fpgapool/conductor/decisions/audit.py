@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 
 from fpgapool import objects
+from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import questions
 from fpgapool.conductor.decisions import reconcile
 from fpgapool.conductor.decisions import registry
-from fpgapool.conductor.decisions import sessions
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 from fpgapool.vocabulary import states
@@ -39,7 +39,8 @@ class Memory:
     """A copy of the leader's memory.
 
     :ivar sessions: the live ones, by row id.
-    :ivar holds: the session's row id and the generation, by slot.
+    :ivar holds: by slot, the kind and row id of its holder, and the
+        generation.
     :ivar reservations: devices, and instances that have reserved slots of
         them.
     :ivar differences: between this memory and the agents' reports.
@@ -47,7 +48,7 @@ class Memory:
 
     epoch: int
     sessions: Mapping[int, db_api.Standing]
-    holds: Mapping[int, tuple[int, int]]
+    holds: Mapping[int, tuple[str, int, int]]
     reservations: tuple[tuple[str, str], ...] = ()
     differences: tuple[findings.Finding, ...]
 
@@ -75,7 +76,7 @@ def remember(
             for one in asked.live_sessions
         },
         holds={
-            slot_id: (hold.session.row_id, hold.generation)
+            slot_id: (hold.holder.kind.value, hold.holder.id, hold.generation)
             for slot_id, hold in asked.pool.holds.items()
         },
         reservations=tuple(
@@ -124,11 +125,12 @@ def _lines(
                 yield slot, line
 
 
-def _held(hold: sessions.Hold | None) -> str:
+def _held(hold: holds.Hold | None) -> str:
     if hold is None:
         return "idle"
     return (
-        f"{hold.phase.value}, session {hold.session.session_id}, generation"
+        f"{hold.phase.value}, {hold.holder.kind.value} {hold.public_id},"
+        " generation"
         f" {hold.generation}"
     )
 
@@ -144,7 +146,7 @@ def _silent_hosts(asked: questions.Questions) -> Iterator[findings.Finding]:
                 kind=findings.WORKER_WITHOUT_AGENT,
                 subject=f"host {host.name} ({host.uuid})",
                 detail=f"its agent is silent; slot {hold.slot} and perhaps"
-                " others have sessions",
+                " others work",
                 host_uuid=host.uuid,
             )
         elif host.devices:
@@ -169,6 +171,10 @@ def in_database(found: db_api.Holdings) -> Iterator[findings.Finding]:
     sessions = {one.id: one for one in found.sessions}
     held = set()
     for row in found.assignments:
+        if row.holder_kind == states.HELD_BY_GROUP:
+            if row.holder_id not in found.groups:
+                yield _slot_without_session(row)
+            continue
         session = sessions.get(row.holder_id) if row.of_session else None
         if session is not None and session.generation == row.generation:
             held.add(session.id)
@@ -253,19 +259,21 @@ def _assignments(
 ) -> Iterator[findings.Finding]:
     recorded = {}
     for row in rows:
-        recorded[row.slot_id] = row.holder_id, row.generation
+        recorded[row.slot_id] = row.holder_kind, row.holder_id, row.generation
         if row.slot_id not in memory.holds:
             yield _slot_without_session(row)
     for slot_id, own in memory.holds.items():
         if recorded.get(slot_id) != own:
-            row_id, generation = own
-            session = memory.sessions.get(row_id)
+            kind, row_id, generation = own
+            of_session = kind == states.HELD_BY_SESSION
+            session = memory.sessions.get(row_id) if of_session else None
             yield findings.Finding(
                 kind=findings.SESSION_WITHOUT_SLOT,
                 subject=f"session {session.session_id}"
                 if session
                 else f"slot number {slot_id}",
-                detail=f"conductor: slot {slot_id}, generation {generation};"
+                detail=f"conductor: slot {slot_id} for {kind} row {row_id},"
+                f" generation {generation};"
                 f" database: {recorded.get(slot_id)}",
                 session_id=session.session_id if session else None,
                 slot_id=slot_id,

@@ -67,6 +67,14 @@ class ReleaseSlot(AtOnce):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class KeepGroup(AtOnce):
+    """Tell an agent how the desk of a group shall be."""
+
+    host_uuid: str
+    order: objects.GroupOrder
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ReissueSecret(AtOnce):
     """Ask an agent for a new secret of a prepared, unconnected slot."""
 
@@ -148,6 +156,7 @@ Message = (
     AssignSlot
     | TestSlot
     | ReleaseSlot
+    | KeepGroup
     | ReissueSecret
     | PublishSession
     | AskReport

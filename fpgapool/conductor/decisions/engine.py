@@ -9,6 +9,7 @@ messages. They do no I/O and have no threads: the pump calls the engine.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 from oslo_log import log as logging
@@ -17,10 +18,12 @@ from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import accelerators
 from fpgapool.conductor.decisions import administration
 from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions import desks
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import groups
 from fpgapool.conductor.decisions import hosts
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import members
 from fpgapool.conductor.decisions import opening
 from fpgapool.conductor.decisions import operators
 from fpgapool.conductor.decisions import pool as pools
@@ -78,13 +81,17 @@ class Engine:
         self._snapshot: db_api.Snapshot | None = snapshot
         self._serving = serving.Serving(self.pool)
         self._hosts = hosts.Hosts(self.pool, self._serving)
-        self._reports = reports.Reports(self.pool, self._serving, self._hosts)
+        self._members = members.Members(self.pool, self._serving)
+        self._desks = desks.Desks(self.pool)
+        self._reports = reports.Reports(
+            self.pool, self._serving, self._hosts, self._members, self._desks
+        )
         self._opening = opening.Opening(self.pool, self._serving)
         self._accelerators = accelerators.Accelerators(self.pool)
         self._operators = operators.Operators(self.pool)
-        self._groups = groups.Groups(self.pool)
+        self._groups = groups.Groups(self.pool, self._members)
         self.questions = questions.Questions(
-            self.pool, self._serving, strategy_name
+            self.pool, self._serving, self._desks, strategy_name
         )
         self.handled = {
             **self._opening.handled,
@@ -96,7 +103,10 @@ class Engine:
         }
         self.pool.instructed.update(
             {
-                **self._serving.instructed,
+                **_by_holder(
+                    self._serving.instructed, self._members.instructed
+                ),
+                **self._groups.instructed,
                 **self._operators.instructed,
                 instructions.Test: self.pool.probation.carry_out,
                 instructions.WakeAt: self._wake_at,
@@ -145,8 +155,9 @@ class Engine:
         pool.tell(*reservations.core_events(pool.registry))
         pool.probation.start(now)
         restoring.restore_sessions(pool, self._serving, snapshot)
-        self._groups.restore()
+        self._groups.restore(snapshot.assignments)
         pool.decide()
+        self._desks.tell_changes()
         pool.outbox.send(*map(effects.AskReport, pool.registry.hosts))
         return pool.take_effects()
 
@@ -168,6 +179,8 @@ class Engine:
             else:
                 pool.attempt(self.handled, item)
         pool.decide()
+        self._groups.note_progress()
+        self._desks.tell_changes()
         for query in queries:
             pool.outbox.send(self._answer(query))
         return pool.take_effects()
@@ -188,9 +201,25 @@ class Engine:
         pool = self.pool
         pool.now = now
         self._hosts.tick()
+        self._desks.tick()
         pool.probation.end_overdue(now)
         pool.decide()
         # After decide(): tests take only slots that no session waits for.
         pool.probation.begin_due(now)
         self._operators.finish_drains()
+        self._desks.tell_changes()
         return pool.take_effects()
+
+
+def _by_holder(
+    of_sessions: Mapping[type, pools.Handler],
+    of_members: Mapping[type, pools.Handler],
+) -> dict[type, pools.Handler]:
+    """Return the handlers of instructions about jobs."""
+
+    def chosen(kind: type) -> pools.Handler:
+        session, member = of_sessions[kind], of_members[kind]
+        # Only the jobs of members have negative ids.
+        return lambda order: (member if order.job_id < 0 else session)(order)
+
+    return {**of_sessions, **{kind: chosen(kind) for kind in of_members}}

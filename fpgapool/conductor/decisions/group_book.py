@@ -46,6 +46,7 @@ class Book:
     """All groups and clients; it checks changes, and keeps their results.
 
     :ivar groups: by their public ids.
+    :ivar by_row: the same, by their row ids.
     :param groups: their rows.
     :param clients: the rows of their clients.
     :param last_id: the highest row id of a group.
@@ -60,6 +61,7 @@ class Book:
         last_client_id: int = 0,
     ) -> None:
         self.groups: dict[str, db_api.GroupRecord] = {}
+        self.by_row: dict[int, db_api.GroupRecord] = {}
         self._clients: dict[str, dict[str, db_api.GroupClientRecord]] = {}
         self._last_id = last_id
         self._last_client_id = last_client_id
@@ -86,9 +88,10 @@ class Book:
         """Keep the rows that :meth:`planned` has returned."""
         for row in rows:
             if isinstance(row, db_api.GroupRecord):
-                self.groups[row.group_id] = row
+                self.groups[row.group_id] = self.by_row[row.id] = row
                 if row.state == states.GROUP_DELETED:
                     del self.groups[row.group_id]
+                    del self.by_row[row.id]
             else:
                 clients = self._clients.setdefault(row.group_id, {})
                 clients[row.client_id] = row

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable
 from collections.abc import Mapping
 
@@ -14,8 +15,13 @@ from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import group_book
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import members
 from fpgapool.conductor.decisions import opening
 from fpgapool.conductor.decisions import pool as pools
+from fpgapool.core import events
+from fpgapool.core import goals
+from fpgapool.core import instructions
+from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import states
 
@@ -25,20 +31,55 @@ LOG = logging.getLogger(__name__)
 class Groups:
     """Creates, changes and deletes groups; attaches and revokes clients."""
 
-    def __init__(self, pool: pools.Pool) -> None:
+    def __init__(
+        self, pool: pools.Pool, group_members: members.Members
+    ) -> None:
         self._pool = pool
+        self._members = group_members
 
     @property
     def handled(self) -> Mapping[type, pools.Handler]:
         """The inputs that are handled here."""
         return {inputs.ChangeGroup: self._change}
 
-    def restore(self) -> None:
-        """Tell the core of the groups in the database."""
-        for group in list(self._pool.groups.groups.values()):
-            self._created(group)
+    @property
+    def instructed(self) -> Mapping[type, pools.Handler]:
+        """The handlers of the core's instructions about groups."""
+        return {
+            instructions.Resize: self._resized,
+            instructions.RejectGroup: self._rejected,
+            instructions.GoalReached: self._goal_reached,
+        }
+
+    def restore(self, rows: Iterable[db_api.AssignmentRecord]) -> None:
+        """Take over the groups in the database, and their slots.
+
+        :param rows: of all assignments.
+        """
+        pool = self._pool
+        groups = list(pool.groups.groups.values())
+        for group in groups:
+            pool.tell(
+                events.GroupRestored(
+                    _as_wanted(group), group.size, _goal_before(group)
+                ),
+                self._clients_of(group),
+            )
+            pool.stirred_groups.add(group.group_id)
+        for row in rows:
+            group = pool.groups.by_row.get(row.holder_id)
+            if row.holder_kind != states.HELD_BY_GROUP:
+                continue
+            if group is not None and row.slot_id not in pool.holds:
+                self._members.restore(group, row)
+            else:
+                # A slot that still works for it shows up as a stray.
+                pool.counts.reconciled["slot_without_session"] += 1
+                if row.slot_id not in pool.holds:
+                    pool.outbox.write_assignment(row.slot_id, None)
+        for group in groups:
             if group.state == states.GROUP_DRAINING:
-                self._deleted(group)
+                pool.tell(events.GroupDeleted(group.id))
 
     def _change(self, item: inputs.ChangeGroup) -> None:
         pool = self._pool
@@ -81,34 +122,34 @@ class Groups:
 
         :raises Rejected: if the core refuses it; nothing has changed then.
         """
+        pool = self._pool
         for row in rows:
             if isinstance(row, db_api.GroupClientRecord):
                 self._write(row)
                 self._client_changed(row)
                 continue
-            known = self._pool.groups.groups.get(row.group_id)
+            known = pool.groups.groups.get(row.group_id)
             if known is None:
                 self._created(row)
             elif row.state != states.GROUP_DRAINING:
                 self._changed(known, row)
             self._write(row)
             if row.state == states.GROUP_DRAINING:
-                self._deleted(row)
+                pool.tell(events.GroupDeleted(row.id))
 
     def _write(self, row: group_book.Row) -> None:
+        self._pool.stirred_groups.add(row.group_id)
         self._pool.groups.put([row])
         self._pool.outbox.write(row)
 
-    # -- the core and the desks --------------------------------------------
-    #
-    # The core does not give slots to groups yet. A group has no members, so
-    # it stays CREATING, and is gone as soon as it is deleted.
+    # -- the core ----------------------------------------------------------
 
     def _created(self, group: db_api.GroupRecord) -> None:
-        """Tell the core of a group, of a request or of a former leader.
+        """Tell the core of a new group.
 
         :raises Rejected: if its goal cannot be reached.
         """
+        self._pool.tell(events.GroupCreated(_as_wanted(group), _goal(group)))
 
     def _changed(
         self, old: db_api.GroupRecord, new: db_api.GroupRecord
@@ -117,15 +158,112 @@ class Groups:
 
         :raises Rejected: if the goal cannot be reached.
         """
+        if _as_wanted(old) != _as_wanted(new):
+            self._pool.tell(events.GroupChanged(_as_wanted(new)))
+        if _goal(old) != _goal(new) or _is_reached(old) > _is_reached(new):
+            self._pool.tell(events.GoalChanged(new.id, _goal(new)))
 
-    def _deleted(self, group: db_api.GroupRecord) -> None:
-        """Tell the core that a group gives its members back."""
-        self._drained(group)
+    def _rejected(self, order: instructions.RejectGroup) -> None:
+        """Refuse a request, before anything of it is kept.
 
-    def _drained(self, group: db_api.GroupRecord) -> None:
-        """Forget a group that has no members any more."""
-        gone = dataclasses.replace(group, state=states.GROUP_DELETED)
-        self._write(gone)
+        :raises Rejected: always.
+        """
+        message = order.message
+        if order.earliest_s is not None:
+            earliest_s = math.ceil(order.earliest_s - self._pool.now)
+            message += f"; the earliest deadline is in {earliest_s} s"
+        raise admission.Rejected(order.code, message)
+
+    def _resized(self, order: instructions.Resize) -> None:
+        """Record a size or state that the core has decided."""
+        old = self._pool.groups.by_row.get(order.group_id)
+        if old is None:
+            return
+        new = dataclasses.replace(old, state=order.state)
+        if old.elastic and order.wanted:
+            new = dataclasses.replace(new, size=order.wanted)
+        if new != old:
+            LOG.info(
+                "Group %s (%s) is %s, %d slots",
+                new.name,
+                new.group_id,
+                new.state,
+                order.wanted,
+            )
+            new = dataclasses.replace(new, updated_at=self._pool.now)
+            self._write(new)
+
+    def _goal_reached(self, order: instructions.GoalReached) -> None:
+        """Record that all tasks of a goal have ended."""
+        old = self._pool.groups.by_row.get(order.group_id)
+        if old is not None:
+            LOG.info("Group %s has reached its goal", old.group_id)
+            self._write(dataclasses.replace(old, actions_done=old.actions))
+
+    def note_progress(self) -> None:
+        """Record the tasks that have ended for goals, after reports."""
+        pool = self._pool
+        for old in list(pool.groups.groups.values()):
+            going = old.goal_kind and pool.core.goal_progress(old.id)
+            if going and going.done != old.actions_done:
+                self._write(dataclasses.replace(old, actions_done=going.done))
 
     def _client_changed(self, client: db_api.GroupClientRecord) -> None:
-        """Tell the desks of a client that is attached or revoked."""
+        """Tell the core and the desks of a client, after it is kept."""
+        group = self._pool.groups.groups[client.group_id]
+        self._pool.stirred_groups.add(group.group_id)
+        self._pool.tell(self._clients_of(group))
+
+    def _clients_of(
+        self, group: db_api.GroupRecord
+    ) -> events.GroupClientsChanged:
+        return events.GroupClientsChanged(
+            group.id,
+            tuple(
+                (one.client_id, one.project_id)
+                for one in self._pool.groups.clients_of(group.group_id)
+                if one.project_id != group.project_id
+            ),
+        )
+
+
+def _as_wanted(group: db_api.GroupRecord) -> model.Group:
+    """Return the core's view of a group."""
+    return model.Group(
+        id=group.id,
+        accelerator=group.accelerator,
+        size=group.size,
+        min_size=group.min_size,
+        max_size=group.max_size,
+        project=group.project_id,
+        elastic=group.elastic,
+    )
+
+
+def _goal(group: db_api.GroupRecord) -> goals.Goal | None:
+    """Return the core's view of a group's goal; None: it has none."""
+    if not group.goal_kind:
+        return None
+    return goals.Goal(
+        deadline_s=group.deadline_at,
+        rate_per_s=group.rate_per_s,
+        actions=group.actions,
+    )
+
+
+def _is_reached(group: db_api.GroupRecord) -> bool:
+    """Whether all tasks of a goal have ended; the core has forgotten it."""
+    return bool(group.goal_kind) and group.actions_done == group.actions
+
+
+def _goal_before(group: db_api.GroupRecord) -> goals.State | None:
+    """Return what is left of a goal from before a restart."""
+    goal = _goal(group)
+    if goal is None or _is_reached(group):
+        return None
+    return goals.State(
+        goal=goal,
+        registered_s=group.created_at,
+        started=group.actions_done > 0,
+        done=group.actions_done,
+    )

@@ -10,6 +10,7 @@ from oslo_log import log as logging
 
 from fpgapool.conductor.decisions import agent_orders
 from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import registry
@@ -127,7 +128,7 @@ class Hosts:
         pool.tell(events.HostLost(host.id))
         self._remove_if_gone(host)
 
-    def _check(self, hold: sessions.Hold) -> None:
+    def _check(self, hold: holds.Hold) -> None:
         """Check an assignment for timeouts."""
         pool, host = self._pool, hold.slot.host
         limits = pool.settings
@@ -148,8 +149,8 @@ class Hosts:
         ):
             self._prepare_timed_out(hold)
 
-    def _give_up(self, hold: sessions.Hold) -> None:
-        if hold.wanted:
+    def _give_up(self, hold: holds.Hold) -> None:
+        if isinstance(hold, sessions.Hold) and hold.wanted:
             self._pool.end(
                 hold.session,
                 states.LOST,
@@ -162,7 +163,7 @@ class Hosts:
 
     # -- preparations ------------------------------------------------------
 
-    def _prepare_timed_out(self, hold: sessions.Hold) -> None:
+    def _prepare_timed_out(self, hold: holds.Hold) -> None:
         pool = self._pool
         LOG.warning(
             "Slot %s was not prepared within %.0f s",
@@ -176,8 +177,8 @@ class Hosts:
         pool.tell(events.SlotFaulty(hold.slot.id, codes.PREPARE_TIMEOUT))
         self.fail_preparation(hold, codes.PREPARE_TIMEOUT)
 
-    def fail_preparation(self, hold: sessions.Hold, reason: str) -> None:
-        """Take a slot from its session after a failed preparation."""
+    def fail_preparation(self, hold: holds.Hold, reason: str) -> None:
+        """Take a slot from its holder after a failed preparation."""
         pool = self._pool
         # The revocation may have caused the failure.
         if not hold.revoked and reason not in codes.BITSTREAM_FAULTS:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -25,6 +26,7 @@ from fpgapool.conductor.decisions import bitstreams
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import expected_waits
 from fpgapool.conductor.decisions import group_book
+from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import instances
 from fpgapool.conductor.decisions import probation
 from fpgapool.conductor.decisions import quotas
@@ -34,6 +36,7 @@ from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.decisions import usage
 from fpgapool.core import events
 from fpgapool.core import model
+from fpgapool.core import slots
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import states
@@ -102,7 +105,8 @@ class Pool:
     :ivar core: the scheduling core.
     :ivar sessions: all sessions in memory.
     :ivar groups: all groups and their clients.
-    :ivar holds: the slots of sessions, by id.
+    :ivar holds: the slots of sessions and groups, by id.
+    :ivar stirred_groups: the groups about which desks may have to be told.
     :ivar deaf_until: up to then the conductor could not receive reports, so
         that silence of a host proves nothing.
     :ivar failing_at: when the database last failed, so that messages waited.
@@ -158,7 +162,8 @@ class Pool:
             snapshot.max_ids.group,
             snapshot.max_ids.group_client,
         )
-        self.holds: dict[int, sessions.Hold] = {}
+        self.holds: dict[int, holds.Hold] = {}
+        self.stirred_groups: set[str] = set()
         self.outbox = Outbox()
         self.probation = probation.Probation(
             settings,
@@ -203,10 +208,12 @@ class Pool:
             happened = (events.Wake(),)
         self._carry_out(self.core.step(happened, self.now))
         for job_id, skips in self.core.take_skips().items():
-            # Recorded for the next leader, but not published.
-            session = self.sessions.by_job[job_id]
-            session.skips = skips
-            self.outbox.write(session.record())
+            # Recorded for the next leader, but not published. Groups have no
+            # rows of their jobs.
+            session = self.sessions.by_job.get(job_id)
+            if session is not None:
+                session.skips = skips
+                self.outbox.write(session.record())
 
     def _carry_out(self, instructions: Iterable[object]) -> None:
         for instruction in instructions:
@@ -222,6 +229,40 @@ class Pool:
         except sessions.WrongMove as error:
             LOG.error("%s: %s is left out", error, type(item).__name__)
             self.counts.reconciled["wrong_move"] += 1
+
+    # -- slots -------------------------------------------------------------
+
+    def assignment(self, slot_id: int) -> slots.Hold:
+        """Return the assignment that the core has made.
+
+        :raises RuntimeError: if it has made none.
+        """
+        core = self.core.hold(slot_id)
+        if core is None:
+            raise RuntimeError(f"the core gives slot {slot_id} to no holder")
+        return core
+
+    def members(self) -> Iterator[holds.Member]:
+        """Yield the slots of groups."""
+        for hold in self.holds.values():
+            if isinstance(hold, holds.Member):
+                yield hold
+
+    def save(self, hold: holds.Hold) -> None:
+        """Record an assignment."""
+        self._stir(hold)
+        row = hold.record() if hold.is_recorded else None
+        self.outbox.write_assignment(hold.slot.id, row)
+
+    def drop(self, hold: holds.Hold) -> None:
+        """Remove an assignment from memory and from the database."""
+        self._stir(hold)
+        del self.holds[hold.slot.id]
+        self.outbox.write_assignment(hold.slot.id, None)
+
+    def _stir(self, hold: holds.Hold) -> None:
+        if isinstance(hold, holds.Member):
+            self.stirred_groups.add(hold.group.group_id)
 
     def job(self, session: sessions.Session) -> model.Job:
         """Return the core's view of a session."""

@@ -26,11 +26,11 @@ from fpgapool.common import exception
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import bitstreams
+from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import reconcile
 from fpgapool.conductor.decisions import registry
 from fpgapool.conductor.decisions import self_tests
-from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.decisions import unknown_words
 from fpgapool.core import events
 from fpgapool.core import health
@@ -70,7 +70,7 @@ class Probation:
     :param pool: the hosts and slots.
     :param catalogue: the accelerators for tests.
     :param core: has the holders of slots.
-    :param used: the slots that sessions have, or may still have.
+    :param used: the slots that sessions and groups have, or may still have.
     :param rows: the faults in the database.
     :param counts: for metrics.
     :param tell: sends events to the core, and carries out its instructions.
@@ -151,16 +151,16 @@ class Probation:
 
     # -- failures ----------------------------------------------------------
 
-    def failed(self, hold: sessions.Hold, reason: str, now: float) -> None:
+    def failed(self, hold: holds.Hold, reason: str, now: float) -> None:
         """Count a failure of a slot that its holder did not cause."""
         profiles = self._catalogue.library.profiles
-        profile = profiles.get(hold.session.accelerator)
+        profile = profiles.get(hold.accelerator)
         # Tenants' bitstreams may fail in good slots, and an agent that
         # restarts may lose its workers.
         if profile is None or profile.projects or reason == codes.WORKER_LOST:
             return
         found = self._health.failed(
-            self_tests.place_of(hold.slot, hold.session.accelerator),
+            self_tests.place_of(hold.slot, hold.accelerator),
             reason,
             now,
             spares_device=(
@@ -181,7 +181,7 @@ class Probation:
         return heard_at != last
 
     def finished(
-        self, hold: sessions.Hold, result: objects.SessionResult, now: float
+        self, hold: holds.Hold, result: objects.SessionResult, now: float
     ) -> None:
         """Count the end of a session as a failure or success of its slot."""
         if result.state == states.FAILED and result.code in SLOT_FAILURES:
@@ -190,7 +190,7 @@ class Probation:
             result.state != states.PREPARE_FAILED
             and (hold.prepared or hold.phase is not model.Phase.PREPARING)
         ):
-            place = self_tests.place_of(hold.slot, hold.session.accelerator)
+            place = self_tests.place_of(hold.slot, hold.accelerator)
             self._health.succeeded(place)
 
     def repair(self, device: registry.DeviceEntry, now: float) -> None:

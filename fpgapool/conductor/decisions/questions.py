@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 import collections
+import math
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
 from fpgapool import objects
+from fpgapool.conductor.decisions import desks
 from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import restoring
 from fpgapool.conductor.decisions import serving as servings
@@ -31,9 +34,11 @@ class Questions:
         self,
         pool: pools.Pool,
         serving: servings.Serving,
+        group_desks: desks.Desks,
         strategy_name: str,
     ) -> None:
         self.pool = pool
+        self._desks = group_desks
         self._serving = serving
         self._strategy_name = strategy_name
 
@@ -84,11 +89,44 @@ class Questions:
     def groups(self, group_ids: Iterable[str]) -> list[objects.GroupView]:
         """Return the groups that exist."""
         known = self.pool.groups.groups
+        members = collections.defaultdict[str, list[holds.Member]](list)
+        for one in self.pool.members():
+            members[one.public_id].append(one)
         return [
-            objects.GroupView.of(known[group_id])
+            self._group_view(known[group_id], members[group_id])
             for group_id in group_ids
             if group_id in known
         ]
+
+    def _group_view(
+        self, group: db_api.GroupRecord, members: list[holds.Member]
+    ) -> objects.GroupView:
+        pool = self.pool
+        goal: dict[str, Any] = {}
+        going = pool.core.goal_progress(group.id)
+        if going is not None:
+            goal = {
+                "goal_slots": going.asked,
+                "expected_finish_at": going.expected_finish_s,
+                "goal_progress": (
+                    going.progress if math.isfinite(going.progress) else None
+                ),
+            }
+        return objects.GroupView.of(
+            group,
+            members=tuple(
+                objects.GroupMember(
+                    host_uuid=one.slot.host.uuid,
+                    host_name=one.slot.host.name,
+                    device=one.slot.device.name,
+                    slot=one.slot.number,
+                    phase=one.phase.value,
+                )
+                for one in members
+            ),
+            endpoints=self._desks.hosts_of(members),
+            **goal,
+        )
 
     def reservable_slots(self, device_id: str) -> int:
         """Return the number of slots of a device that instances can reserve.
@@ -132,7 +170,9 @@ class Questions:
     def _served(self) -> Iterator[sessions.Session]:
         """Yield the sessions that have a slot."""
         return (
-            hold.session for hold in self.pool.holds.values() if hold.wanted
+            hold.session
+            for hold in self.pool.holds.values()
+            if isinstance(hold, sessions.Hold) and hold.wanted
         )
 
     def figures(self, max_projects: int) -> summary.Figures:
@@ -201,8 +241,10 @@ class Questions:
         if slot_id is None:
             return
         hold = pool.holds.get(slot_id)
-        if hold is not None:
+        if isinstance(hold, sessions.Hold):
             self._serving.entered(hold)
+        elif hold is not None:
+            pool.save(hold)
         else:
             pool.outbox.write_assignment(slot_id, None)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions import holds
 from fpgapool.core import model
 from fpgapool.vocabulary import states
 
@@ -60,7 +60,7 @@ def busy(report: objects.SlotReport) -> bool:
     return report.state in _BUSY
 
 
-def compare(hold: sessions.Hold | None, report: objects.SlotReport) -> Finding:
+def compare(hold: holds.Hold | None, report: objects.SlotReport) -> Finding:
     """Compare a slot's assignment with its line in an agent's report.
 
     :param hold: the slot's assignment; None if it has none.
@@ -78,7 +78,7 @@ def compare(hold: sessions.Hold | None, report: objects.SlotReport) -> Finding:
     return _compare_idle(hold, report)
 
 
-def _compare_busy(hold: sessions.Hold, report: objects.SlotReport) -> Finding:
+def _compare_busy(hold: holds.Hold, report: objects.SlotReport) -> Finding:
     if report.generation != hold.generation:
         return Finding.STRAY
     if hold.revoked:
@@ -86,7 +86,7 @@ def _compare_busy(hold: sessions.Hold, report: objects.SlotReport) -> Finding:
     return _BY_STATE[report.state]
 
 
-def _compare_idle(hold: sessions.Hold, report: objects.SlotReport) -> Finding:
+def _compare_idle(hold: holds.Hold, report: objects.SlotReport) -> Finding:
     """Compare an idle slot whose last result is of another assignment."""
     if report.seen_generation >= hold.generation:
         return Finding.VANISHED

@@ -12,8 +12,11 @@ from fpgapool import objects
 from fpgapool.common import ratelimit
 from fpgapool.conductor.decisions import administration
 from fpgapool.conductor.decisions import agent_orders
+from fpgapool.conductor.decisions import desks
+from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import hosts
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import members
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import reconcile
 from fpgapool.conductor.decisions import registry
@@ -28,6 +31,13 @@ LOG = logging.getLogger(__name__)
 # For lines that agents can cause again and again.
 _LIMITED_LOG = ratelimit.RateLimitedLog(__name__)
 
+_PROGRAMMED = frozenset(
+    {
+        reconcile.Finding.READY,
+        reconcile.Finding.ATTACHED,
+        reconcile.Finding.DETACHED,
+    }
+)
 _UNCONNECTED = frozenset({model.Phase.PREPARING, model.Phase.READY})
 
 # The state of a session in the conductor and in the worker's result: the
@@ -56,8 +66,12 @@ class Reports:
         pool: pools.Pool,
         serving: servings.Serving,
         host_watch: hosts.Hosts,
+        group_members: members.Members,
+        group_desks: desks.Desks,
     ) -> None:
         self._pool = pool
+        self._members = group_members
+        self._desks = group_desks
         self._serving = serving
         self._hosts = host_watch
 
@@ -73,7 +87,7 @@ class Reports:
         slot = device.slots.get(prepared.slot) if device else None
         hold = pool.holds.get(slot.id) if slot else None
         if (
-            hold is None
+            not isinstance(hold, sessions.Hold)
             or hold.generation != prepared.generation
             or hold.revoked
             or hold.phase not in _UNCONNECTED
@@ -110,6 +124,7 @@ class Reports:
             for line in device.slots:
                 slot = host.devices[device.name].slots[line.slot]
                 self._check_slot(slot, line, report)
+        self._desks.heard(host, report)
 
     def _host_up(self, host: registry.HostEntry) -> None:
         pool = self._pool
@@ -194,6 +209,29 @@ class Reports:
 
     def _handle_finding(
         self,
+        hold: holds.Hold,
+        finding: reconcile.Finding,
+        line: objects.SlotReport,
+    ) -> None:
+        if isinstance(hold, sessions.Hold):
+            self._note_session(hold, finding, line)
+        elif isinstance(hold, holds.Member) and finding in _PROGRAMMED:
+            joined = finding is not reconcile.Finding.READY
+            self._members.ready(hold, joined=joined)
+        match finding:
+            case (
+                reconcile.Finding.NOT_STARTED | reconcile.Finding.NOT_RELEASED
+            ):
+                self._serving.tell_again(hold)
+            case reconcile.Finding.PREPARE_FAILED:
+                self._prepare_failed(hold, line.last_result)
+            case reconcile.Finding.FINISHED:
+                self._finished(hold, line.last_result)
+            case reconcile.Finding.VANISHED:
+                self._vanished(hold)
+
+    def _note_session(
+        self,
         hold: sessions.Hold,
         finding: reconcile.Finding,
         line: objects.SlotReport,
@@ -203,10 +241,6 @@ class Reports:
             session.input_bytes = line.input_bytes
             session.output_bytes = line.output_bytes
         match finding:
-            case (
-                reconcile.Finding.NOT_STARTED | reconcile.Finding.NOT_RELEASED
-            ):
-                serving.tell_again(hold)
             case reconcile.Finding.READY:
                 hold.prepared = True
                 if not session.secret:
@@ -218,12 +252,6 @@ class Reports:
             case reconcile.Finding.DETACHED:
                 serving.detached(hold)
                 self._note_progress(hold, line)
-            case reconcile.Finding.PREPARE_FAILED:
-                self._prepare_failed(hold, line.last_result)
-            case reconcile.Finding.FINISHED:
-                self._finished(hold, line.last_result)
-            case reconcile.Finding.VANISHED:
-                self._vanished(hold)
 
     def _note_progress(
         self, hold: sessions.Hold, line: objects.SlotReport
@@ -254,16 +282,21 @@ class Reports:
             pool.tell(events.ClaimExceeded(hold.slot.id, hold.generation))
 
     def _prepare_failed(
-        self, hold: sessions.Hold, result: objects.SessionResult | None
+        self, hold: holds.Hold, result: objects.SessionResult | None
     ) -> None:
         reason = result.code if result else codes.PREPARE_FAILED
         LOG.warning(
-            "Slot %s could not be prepared for session %s: %s",
+            "Slot %s could not be prepared for %s %s: %s",
             hold.slot,
-            hold.session.session_id,
+            hold.holder.kind.value,
+            hold.public_id,
             reason,
         )
-        if reason in codes.BITSTREAM_FAULTS and hold.wanted:
+        if (
+            isinstance(hold, sessions.Hold)
+            and reason in codes.BITSTREAM_FAULTS
+            and hold.wanted
+        ):
             hold.session.bitstream_failures += 1
             if hold.session.bitstream_failures >= _MAX_BITSTREAM_FAILURES:
                 self._give_up_bitstream(hold, reason)
@@ -285,10 +318,13 @@ class Reports:
         )
         self._serving.free(hold, self._pool.now)
 
-    def _vanished(self, hold: sessions.Hold) -> None:
+    def _vanished(self, hold: holds.Hold) -> None:
         """End or requeue an assignment whose worker is gone."""
         pool = self._pool
         pool.counts.reconciled["vanished"] += 1
+        if not isinstance(hold, sessions.Hold):
+            self._serving.free(hold, pool.now)
+            return
         if hold.wanted and hold.phase in _UNCONNECTED:
             # The client has not sent anything yet and can use another slot.
             self._hosts.fail_preparation(hold, codes.WORKER_LOST)
@@ -305,14 +341,19 @@ class Reports:
     # -- ends --------------------------------------------------------------
 
     def _finished(
-        self, hold: sessions.Hold, result: objects.SessionResult | None
+        self, hold: holds.Hold, result: objects.SessionResult | None
     ) -> None:
-        pool, session = self._pool, hold.session
+        pool = self._pool
         if result is not None:
             pool.probation.finished(hold, result, pool.now)
-        if result is None or hold.abandoned:
+        if (
+            result is None
+            or not isinstance(hold, sessions.Hold)
+            or hold.abandoned
+        ):
             self._serving.free(hold, pool.now, result)
             return
+        session = hold.session
         self._note_result(session, result, hold.slot.host)
         if not session.live:
             if (session.state, result.state) == _CLOSED_BEFORE_CANCEL:

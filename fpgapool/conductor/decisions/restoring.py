@@ -28,7 +28,9 @@ def restore_sessions(
     assigned that may no longer exist.
     """
     held = {
-        (row.holder_id, row.generation): row for row in snapshot.assignments
+        (row.holder_id, row.generation): row
+        for row in snapshot.assignments
+        if row.holder_kind != states.HELD_BY_GROUP
     }
     for record in snapshot.unknown_sessions:
         unknown_words.log_unknown(record, "state")

@@ -10,12 +10,12 @@ from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import agent_orders
+from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import sessions
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
@@ -38,8 +38,8 @@ class Serving:
             instructions.Grant: self._grant,
             instructions.Reject: self._reject,
             instructions.Requeue: self._requeue,
-            instructions.Revoke: self._revoke,
-            instructions.Yield: self._revoke,
+            instructions.Revoke: self.revoke,
+            instructions.Yield: self.revoke,
         }
 
     # -- instructions of the core ------------------------------------------
@@ -73,13 +73,10 @@ class Serving:
         bitstream: objects.BitstreamRef | None,
     ) -> sessions.Hold:
         """Give a session the slot that the core has assigned to it."""
-        core = self._pool.core.hold(slot_id)
-        if core is None:
-            raise RuntimeError(f"the core gives slot {slot_id} to no session")
         hold = sessions.Hold(
             session=session,
             slot=self._pool.registry.slots[slot_id],
-            core=core,
+            core=self._pool.assignment(slot_id),
             assigned_at=assigned_at,
             bitstream=bitstream,
         )
@@ -88,9 +85,10 @@ class Serving:
         return hold
 
     def _grant(self, order: instructions.Grant) -> None:
-        hold = self._pool.holds[order.slot_id]
-        hold.session.ready_at = self._pool.now
-        self.entered(hold)
+        hold = self._pool.sessions.by_job[order.job_id].hold
+        if hold is not None:
+            hold.session.ready_at = self._pool.now
+            self.entered(hold)
 
     def _reject(self, order: instructions.Reject) -> None:
         pool = self._pool
@@ -121,7 +119,8 @@ class Serving:
         pool.sessions.note_queued(session)
         pool.touch(session)
 
-    def _revoke(self, order: instructions.Revoke | instructions.Yield) -> None:
+    def revoke(self, order: instructions.Revoke | instructions.Yield) -> None:
+        """Order the agent to take a slot from its holder."""
         hold = self._pool.holds[order.slot_id]
         hold.told_at = self._pool.now
         self._pool.outbox.send(agent_orders.release(hold, hold.revoked))
@@ -149,14 +148,14 @@ class Serving:
 
     def entered(self, hold: sessions.Hold) -> None:
         """Record and publish a new phase of an assignment."""
-        self.save(hold)
+        self._pool.save(hold)
         self._pool.touch(hold.session)
 
     # -- slots -------------------------------------------------------------
 
     def free(
         self,
-        hold: sessions.Hold,
+        hold: holds.Hold,
         ended_at: float,
         result: objects.SessionResult | None = None,
     ) -> None:
@@ -165,6 +164,25 @@ class Serving:
         :param result: of its worker; None: take the last report, if the
             session has not moved to another slot.
         """
+        if isinstance(hold, sessions.Hold):
+            self._charge(hold, ended_at, result)
+        elif isinstance(hold, holds.Member):
+            self._pool.ledger.add(
+                hold.group.project_id,
+                hold.accelerator,
+                ended_at,
+                slot_s=max(ended_at - hold.charged_at, 0.0),
+                energy_j=hold.energy.total_j,
+            )
+        self.forget(hold)
+        self._pool.tell(events.SlotReleased(hold.slot.id, hold.generation))
+
+    def _charge(
+        self,
+        hold: sessions.Hold,
+        ended_at: float,
+        result: objects.SessionResult | None,
+    ) -> None:
         pool, session = self._pool, hold.session
         used: objects.SessionResult | sessions.Session | None = result
         if used is None and hold.phase in _IN_USE and not hold.abandoned:
@@ -179,36 +197,13 @@ class Serving:
             energy_j=hold.energy.total_j,
         )
         pool.counts.service_s.observe(ended_at - hold.assigned_at)
-        self.forget(hold)
-        pool.tell(events.SlotReleased(hold.slot.id, hold.generation))
 
-    def forget(self, hold: sessions.Hold) -> None:
+    def forget(self, hold: holds.Hold) -> None:
         """Remove an assignment from memory and from the database."""
-        if hold.session.hold is hold:
+        if isinstance(hold, sessions.Hold) and not hold.abandoned:
             hold.session.hold = None
-        del self._pool.holds[hold.slot.id]
         self._pool.traffic.forget(hold.slot.id)
-        self._pool.outbox.write_assignment(hold.slot.id, None)
-
-    def save(self, hold: sessions.Hold) -> None:
-        """Record an assignment."""
-        session = hold.session
-        self._pool.outbox.write_assignment(
-            hold.slot.id,
-            None
-            if session.withdrawn
-            else db_api.AssignmentRecord(
-                slot_id=hold.slot.id,
-                holder_kind=states.HELD_BY_SESSION,
-                holder_id=session.row_id,
-                accelerator=session.accelerator,
-                generation=hold.generation,
-                phase=hold.phase.value,
-                local=bool(session.local),
-                assigned_at=hold.assigned_at,
-                bitstream_id=hold.bitstream_id,
-            ),
-        )
+        self._pool.drop(hold)
 
     # -- sessions ----------------------------------------------------------
 
@@ -244,7 +239,7 @@ class Serving:
 
     # -- agents ------------------------------------------------------------
 
-    def tell_again(self, hold: sessions.Hold) -> None:
+    def tell_again(self, hold: holds.Hold) -> None:
         """Repeat an order that the agent has not carried out."""
         pool = self._pool
         if not self._may_repeat(hold):
@@ -262,7 +257,7 @@ class Serving:
         if self._may_repeat(hold):
             self._pool.outbox.send(agent_orders.reissue_secret(hold))
 
-    def _may_repeat(self, hold: sessions.Hold) -> bool:
+    def _may_repeat(self, hold: holds.Hold) -> bool:
         now = self._pool.now
         if now - hold.told_at < self._pool.settings.resend_interval_s:
             return False

@@ -16,10 +16,9 @@ from typing import NamedTuple
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import limits
-from fpgapool.conductor.decisions import registry
 from fpgapool.core import model
-from fpgapool.core import slots
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
 from fpgapool.objects import instance
@@ -57,67 +56,30 @@ _ordered = fields.copier(
 )
 
 
-@dataclasses.dataclass(slots=True)
-class Energy:
-    """Energy that a slot has drawn for one holder, over agent restarts.
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Hold(holds.Hold):
+    """A session's slot.
 
-    :ivar total_j: None as long as the agent measures nothing.
-    """
-
-    total_j: float | None = None
-    _boot_id: str = ""
-    _before_j: float = 0.0
-
-    def note(self, boot_id: str, energy_j: float) -> None:
-        """Take an agent's measurement since its start."""
-        if boot_id != self._boot_id:
-            self._boot_id = boot_id
-            self._before_j = self.total_j or 0.0
-        self.total_j = self._before_j + max(energy_j, 0.0)
-
-
-@dataclasses.dataclass(slots=True)
-class Hold:
-    """The conductor's own state of an assignment; the core has the rest.
-
-    It exists until the agent shows that the assignment is over.
-
-    :ivar core: the assignment; only the core changes it.
-    :ivar told_at: when the agent was last told to prepare or release it.
     :ivar announced_at: when this leader first announced the slot as ready.
-    :ivar prepared: the agent's report shows the slot ready; the secret may
-        still be on its way.
-    :ivar heard: boot id and sequence of the agent's last report before it
-        announced the slot as ready.
-    :ivar bitstream: the bitstream in the slot; None for the driver's own
-        implementation.
     """
 
     session: Session
-    slot: registry.SlotEntry
-    core: slots.Hold
-    assigned_at: float
-    told_at: float = 0.0
     announced_at: float = math.inf
-    prepared: bool = False
-    heard: tuple[str, int] = ("", 0)
-    energy: Energy = dataclasses.field(default_factory=Energy)
-    bitstream: objects.BitstreamRef | None = None
 
     @property
-    def generation(self) -> int:
-        """The assignment's number; later ones have higher numbers."""
-        return self.core.generation
+    def holder(self) -> model.Holder:
+        """The session."""
+        return model.Holder(model.HolderKind.SESSION, self.session.row_id)
 
     @property
-    def phase(self) -> model.Phase:
-        """The assignment's phase."""
-        return self.core.phase
+    def public_id(self) -> str:
+        """The session's id."""
+        return self.session.session_id
 
     @property
-    def revoked(self) -> str:
-        """Why the slot is being revoked; empty while it is not."""
-        return self.core.revoked
+    def accelerator(self) -> str:
+        """The session's accelerator."""
+        return self.session.accelerator
 
     @property
     def abandoned(self) -> bool:
@@ -126,26 +88,20 @@ class Hold:
 
     @property
     def wanted(self) -> bool:
-        """Whether a session still depends on the slot."""
+        """Whether the session still depends on the slot."""
         return self.session.live and not self.abandoned
 
     @property
-    def bitstream_id(self) -> str | None:
-        """Id of the bitstream in the slot."""
-        return self.bitstream.bitstream_id if self.bitstream else None
+    def is_recorded(self) -> bool:
+        """Whether the session has a row, so that its slot may have one."""
+        return not self.session.withdrawn
 
-    def note_energy(self, boot_id: str, line: objects.SlotReport) -> None:
-        """Take the slot's energy from a report, if it is for this holder."""
-        generation = line.generation
-        if generation is None and line.last_result is not None:
-            generation = line.last_result.generation
-        if line.energy_j is not None and generation == self.generation:
-            self.energy.note(boot_id, line.energy_j)
-
-    def outdates(self, report: objects.AgentReport) -> bool:
-        """Whether a report is older than the known state of the slot."""
-        boot_id, sequence = self.heard
-        return report.agent_boot_id == boot_id and report.sequence <= sequence
+    def ordered(self) -> dict[str, Any]:
+        """Return what the order to prepare the slot says of the session."""
+        return {
+            **_ordered(self.session),
+            "origin_host_uuid": self.session.host_uuid,
+        }
 
 
 class WrongMove(Exception):
@@ -316,10 +272,6 @@ class Session:
             certificate_sha256=self.certificate_sha256 if ready else None,
             **others,
         )
-
-    def ordered(self) -> dict[str, Any]:
-        """Return what the order to prepare its slot says of it."""
-        return _ordered(self)
 
     def record(self) -> db_api.SessionRecord:
         """Return the session's row."""

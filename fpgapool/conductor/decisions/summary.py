@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from fpgapool.conductor.decisions import administration
+from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import rates
 from fpgapool.conductor.decisions import registry
 from fpgapool.conductor.decisions import sessions
 from fpgapool.core import model
 from fpgapool.vocabulary import states
 
-Holds: TypeAlias = Mapping[int, sessions.Hold]
+Holds: TypeAlias = Mapping[int, holds.Hold]
 
 #: Stands for all projects that are not listed by name.
 OTHER = "other"
@@ -65,7 +66,7 @@ class Figures:
     reservations: Mapping[str, int]
 
 
-def _slot_state(slot: registry.SlotEntry, hold: sessions.Hold | None) -> str:
+def _slot_state(slot: registry.SlotEntry, hold: holds.Hold | None) -> str:
     if hold is not None:
         return hold.phase.value.lower()
     if slot.faulty or not slot.usable:
@@ -74,10 +75,10 @@ def _slot_state(slot: registry.SlotEntry, hold: sessions.Hold | None) -> str:
     return states.SLOT_IDLE if enabled else states.DISABLED
 
 
-def slots_by_state(pool: registry.Registry, holds: Holds) -> dict[str, int]:
+def slots_by_state(pool: registry.Registry, held: Holds) -> dict[str, int]:
     """Return the numbers of slots by state."""
     return collections.Counter(
-        _slot_state(slot, holds.get(slot.id)) if slot.host.up else _HOST_DOWN
+        _slot_state(slot, held.get(slot.id)) if slot.host.up else _HOST_DOWN
         for slot in pool.slots.values()
     )
 
@@ -105,7 +106,7 @@ def reservations_by_state(
 
 def nic_loads(
     pool: registry.Registry,
-    holds: Iterable[sessions.Hold],
+    held: Iterable[holds.Hold],
     readings: rates.Traffic,
 ) -> dict[int, float]:
     """Return the used share of hosts' network cards, by the hosts' ids.
@@ -113,7 +114,9 @@ def nic_loads(
     It is that of the busier direction; hosts with idle cards are left out.
     """
     used: dict[int, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
-    for hold in holds:
+    for hold in held:
+        if not isinstance(hold, sessions.Hold):
+            continue
         reading = readings.of(hold.slot.id)
         origin, target = hold.session.host_id, hold.slot.host.id
         if (

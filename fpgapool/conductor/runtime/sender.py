@@ -123,6 +123,8 @@ class Sender:
                     message.generation,
                     message.reason,
                 )
+            case effects.KeepGroup(host_uuid, order):
+                agents.keep_group(host_uuid, epoch, order)
             case effects.ReissueSecret():
                 agents.reissue_secret(
                     message.host_uuid,

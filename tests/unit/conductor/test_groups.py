@@ -115,7 +115,7 @@ def only(pool: world.World) -> db_api.GroupRecord:
     return group
 
 
-def test_a_group_is_recorded_and_waits_for_its_members(pool):
+def test_a_group_is_recorded_and_gets_slots(pool):
     wanted = new(name="render")
     assert change(pool, wanted) == ""
     group = only(pool)
@@ -123,7 +123,9 @@ def test_a_group_is_recorded_and_waits_for_its_members(pool):
     assert (group.size, group.min_size, group.max_size) == (2, 2, 2)
     assert group.created_at == group.updated_at == pool.now
     (view,) = pool.ask.groups([wanted.group_id, "unknown"])
-    assert (view.name, view.members, view.endpoints) == ("render", (), ())
+    assert (view.name, view.endpoints) == ("render", ())
+    assert [one.slot for one in view.members] == [0, 1]
+    assert {one.phase for one in view.members} == {"PREPARING"}
     assert objects.GroupView.from_primitive(view.to_primitive()) == view
 
 
@@ -153,6 +155,7 @@ def test_a_new_leader_finishes_what_drains(pool):
     draining = dataclasses.replace(only(pool), state=states.GROUP_DRAINING)
     pool.rows["groups"][draining.id] = draining
     pool.boot_conductor()
+    pool.settle()
     assert rows(pool) == book(pool) == ([], [])
 
 
@@ -214,12 +217,13 @@ def test_a_deleted_group_takes_its_clients_along(pool):
         change(pool, client(group.group_id))
     deletion = objects.DeleteGroup(group_id=wanted.group_id)
     assert change(pool, deletion) == ""
+    assert change(pool, deletion) == codes.GROUP_NOT_FOUND
+    pool.settle()
     ((group,), (left,)) = rows(pool)
     assert group.group_id == left.group_id == other.group_id
-    assert change(pool, deletion) == codes.GROUP_NOT_FOUND
     # Its name, and what it used, are free again.
     assert change(pool, new(name=wanted.name)) == ""
-    assert pool.ask.in_use("p")["group_clients"] == 1
+    assert pool.in_use("p")["group_clients"] == 1
 
 
 # Bad input.
@@ -293,7 +297,7 @@ def test_goals(pool, goal, code):
         assert (found.goal_kind, found.rate_per_s) == ("rate", 3.0)
 
 
-def test_a_goal_begins_with_no_task_done(pool):
+def test_another_goal_goes_on_from_the_tasks_done(pool):
     wanted = elastic(goal=objects.Goal(rate_per_s=3.0))
     change(pool, wanted)
     done = dataclasses.replace(only(pool), actions_done=7)
@@ -308,9 +312,10 @@ def test_a_goal_begins_with_no_task_done(pool):
             group_id=wanted.group_id, goal=objects.Goal(rate_per_s=4.0)
         ),
     )
-    assert only(pool).actions_done == 0
+    assert only(pool).actions_done == 7
     change(pool, objects.SetGoal(group_id=wanted.group_id, goal=None))
     assert (only(pool).goal_kind, only(pool).rate_per_s) == ("", None)
+    assert only(pool).actions_done == 0
 
 
 def test_a_group_that_is_unknown(pool):
@@ -341,8 +346,8 @@ def test_clients_of_another_project(pool):
     assert change(pool, other) == codes.GROUP_NOT_FOUND
     assert change(pool, client(wanted.group_id)) == ""
     # It belongs to the project that has attached it.
-    assert pool.ask.in_use("q")["group_clients"] == 1
-    assert pool.ask.in_use("q")["groups"] == 0
+    assert pool.in_use("q")["group_clients"] == 1
+    assert pool.in_use("q")["groups"] == 0
     private = objects.UpdateGroup(group_id=wanted.group_id, shared=False)
     assert change(pool, private) == ""
     assert only(pool).projects == ()
@@ -380,11 +385,11 @@ def test_limits_of_a_project(pool):
     change(pool, first)
     # The elastic one counts as much as it may grow.
     assert change(pool, elastic()) == ""
-    assert pool.ask.in_use("p") | {
+    assert pool.in_use("p") | {
         "groups": 2,
         "group_slots": 6,
         "group_clients": 0,
-    } == pool.ask.in_use("p")
+    } == pool.in_use("p")
     more = objects.UpdateGroup(group_id=first.group_id, size=7, max_size=7)
     assert change(pool, more) == codes.QUOTA_EXCEEDED
     assert change(pool, new(size=4)) == ""
@@ -518,7 +523,7 @@ def test_random_changes(pool, seed):
         if rng.random() < 0.1:
             pool.boot_conductor()
         for project_id in "pq":
-            used = pool.ask.in_use(project_id)
+            used = pool.in_use(project_id)
             assert used["groups"] <= 3
             assert used["group_slots"] <= 10
             assert used["group_clients"] <= 3

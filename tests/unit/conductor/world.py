@@ -24,6 +24,9 @@ from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import questions
+from fpgapool.conductor.decisions import sessions
+from fpgapool.core import elasticity
+from fpgapool.core import groups
 from fpgapool.core import health
 from fpgapool.core import sharing
 from fpgapool.core import state as core_state
@@ -128,6 +131,33 @@ class Slot:
     energy_j: float | None = None
 
 
+@dataclasses.dataclass
+class Desk:
+    """The desk of a group on a host."""
+
+    revision: int = 0
+    boot_id: str = "1"
+    order: objects.GroupOrder | None = None
+    #: By client.
+    counts: dict[str, objects.ClientCounts] = dataclasses.field(
+        default_factory=dict
+    )
+
+    def count(self, client_id: str, **more: float) -> None:
+        """Add to what a client has done; waiting and running are set."""
+        old = self.counts.get(client_id) or objects.ClientCounts(
+            client_id=client_id,
+            ended=0,
+            arrived=0,
+            waiting=0,
+            running=0,
+            busy_s=0.0,
+        )
+        for name in ("ended", "arrived", "busy_s"):
+            more[name] = getattr(old, name) + more.get(name, 0)
+        self.counts[client_id] = dataclasses.replace(old, **more)
+
+
 def uuid_of(name: str) -> str:
     """Return a host's UUID; its name, if that is one."""
     try:
@@ -145,6 +175,9 @@ class FakeAgent:
         self.sequence = 0
         self.slots = [Slot() for _ in range(slots)] if board else []
         self.views: dict[str, objects.SessionView] = {}
+        #: By group.
+        self.desks: dict[str, Desk] = {}
+        self._groups: set[str] = set()
         self.link_message: str | None = None
         #: By its own clock; None: it does not tell.
         self.sent_at: float | None = None
@@ -181,8 +214,34 @@ class FakeAgent:
                 driver="test",
                 link_message=self.link_message,
                 sent_at=self.sent_at,
+                groups=tuple(
+                    objects.GroupReport(
+                        group_id=group_id,
+                        revision=desk.revision,
+                        desk_boot_id=desk.boot_id,
+                        endpoints=(
+                            objects.Endpoint(
+                                network="data", address="127.0.0.1", port=4001
+                            ),
+                        ),
+                        certificate_sha256="cd" * 32,
+                        clients=tuple(desk.counts.values()),
+                    )
+                    for group_id, desk in self.desks.items()
+                ),
             )
         )
+
+    def keep_group(self, order: objects.GroupOrder) -> None:
+        """A desk follows an order, if there is one."""
+        desk = self.desks.get(order.group_id)
+        if desk is None or order.revision < desk.revision:
+            return
+        desk.revision, desk.order = order.revision, order
+        if order.deleted and order.group_id not in {
+            slot.session_id for slot in self.slots
+        }:
+            del self.desks[order.group_id]
 
     def assign(self, request: objects.AssignRequest) -> None:
         slot = self.slots[request.slot]
@@ -194,6 +253,10 @@ class FakeAgent:
         slot.generation = request.generation
         slot.previous_result = slot.last_result
         slot.last_result = None
+        if request.group_id:
+            assert request.group_id == request.session_id
+            self._groups.add(request.group_id)
+            self.desks.setdefault(request.group_id, Desk())
 
     def release(self, message: effects.ReleaseSlot, now: float) -> None:
         slot = self.slots[message.slot]
@@ -219,6 +282,10 @@ class FakeAgent:
             return None
         slot.state = states.SLOT_READY
         slot.programmed = "copy"
+        if slot.session_id in self._groups:
+            # Members have no secret; they join their desk.
+            slot.state = states.SLOT_ACTIVE
+            return None
         return inputs.Prepared(
             objects.Prepared(
                 host_uuid=self.uuid,
@@ -277,12 +344,14 @@ class World:
         fault_limit: int = 3,
         fair: bool = False,
         max_wait_s: float | None = None,
+        policy: elasticity.Policy | None = None,
         make_strategy: Callable[[], base.Strategy] = lambda: strategies.fifo(
             {"slot_choice": "index"}, 0
         ),
         **settings: object,
     ) -> None:
         self.make_strategy = make_strategy
+        self.policy = policy
         self.fair = fair
         self.max_wait_s = max_wait_s
         self.agents = {agent.uuid: agent for agent in agents}
@@ -343,6 +412,7 @@ class World:
         self.state = core_state.PoolState(
             strategy,
             first_generation=self.epoch << 32,
+            groups=groups.Groups(self.policy) if self.policy else None,
         )
         self.engine = engine.Engine(
             self.state,
@@ -378,7 +448,7 @@ class World:
             dataclasses.replace(row, uuid=uuid_of(row.uuid))
             for row in tables["hosts"]
         ]
-        sessions = self.rows["sessions"]
+        rows = self.rows["sessions"]
         return inventory.Inventory(
             db_api.Inventory(
                 **tables,
@@ -387,9 +457,9 @@ class World:
                         slot_id=row.slot_id,
                         accelerator=row.accelerator,
                         phase=row.phase,
-                        session_id=sessions[row.holder_id].session_id,
-                        project_id=sessions[row.holder_id].project_id,
-                        user_id=sessions[row.holder_id].user_id,
+                        session_id=rows[row.holder_id].session_id,
+                        project_id=rows[row.holder_id].project_id,
+                        user_id=rows[row.holder_id].user_id,
                     )
                     for row in self.rows["assignments"].values()
                     if row.holder_kind == states.HELD_BY_SESSION
@@ -404,6 +474,7 @@ class World:
             "sessions": sum(
                 hold.session.project_id == project_id
                 for hold in pool.holds.values()
+                if isinstance(hold, sessions.Hold)
             ),
             "queued": book.queued[project_id],
             "queued_bytes": book.queued_bytes[project_id],
@@ -412,11 +483,12 @@ class World:
                 for one in pool.catalogue.bitstreams
                 if one.project_id == project_id
             ),
+            **pool.groups.in_use(project_id),
         }
 
     def _snapshot(self) -> db_api.Snapshot:
         tables = {name: list(t.values()) for name, t in self.rows.items()}
-        sessions = tables.pop("sessions")
+        opened = tables.pop("sessions")
         instances = tables.pop("instances")
         return db_api.Snapshot(
             **tables,
@@ -426,16 +498,19 @@ class World:
                     profile=PROFILE.to_primitive()["data"],
                 )
             ],
-            live_sessions=[s for s in sessions if s.state in states.LIVE],
+            live_sessions=[s for s in opened if s.state in states.LIVE],
             ending_sessions=[
                 s
-                for s in sessions
+                for s in opened
                 if s.finished_at is not None
-                and s.id in {one.holder_id for one in tables["assignments"]}
+                and s.id
+                in {
+                    one.holder_id
+                    for one in tables["assignments"]
+                    if one.of_session
+                }
             ],
-            unknown_sessions=[
-                s for s in sessions if s.state not in states.ALL
-            ],
+            unknown_sessions=[s for s in opened if s.state not in states.ALL],
             instances=[i for i in instances if i.deleted_at is None],
             max_ids=db_api.MaxIds(
                 0,
@@ -523,9 +598,12 @@ class World:
         assert {s: r.generation for s, r in rows.items()} == {
             s: h.generation
             for s, h in holds.items()
-            if h.session.row_id not in self._never_recorded
+            if not isinstance(h, sessions.Hold)
+            or h.session.row_id not in self._never_recorded
         }
-        waiting = {job.id for job in self.state.waiting()}
+        waiting = {
+            job.id for job in self.state.waiting() if job.group_id is None
+        }
         for row_id, row in self.rows["sessions"].items():
             session = self.view_or_none(row.request_id, row.project_id)
             if session is None or session.session_id != row.session_id:
@@ -535,7 +613,9 @@ class World:
             held = [
                 hold
                 for hold in holds.values()
-                if hold.session.row_id == row_id and not hold.abandoned
+                if isinstance(hold, sessions.Hold)
+                and hold.session.row_id == row_id
+                and not hold.abandoned
             ]
             assert len(held) <= 1
             if row.state == states.QUEUED:
@@ -557,6 +637,8 @@ class World:
                 self.agents[request.host_uuid].assign(request)
             case effects.ReleaseSlot(host_uuid=host_uuid):
                 self.agents[host_uuid].release(message, self.now)
+            case effects.KeepGroup(host_uuid, order):
+                self.agents[host_uuid].keep_group(order)
             case effects.ReissueSecret(host_uuid=host_uuid, slot=number):
                 answer = self.agents[host_uuid].prepared(number)
                 if answer:

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Desks of groups: orders to them, and what they count.
+
+An order says all that a desk has to know. It is sent when that changes, and
+again whenever a report shows that the desk follows another one.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from collections.abc import Iterable
+from collections.abc import Iterator
+
+from fpgapool import objects
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import holds
+from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions import registry
+from fpgapool.core import events
+from fpgapool.db import api as db_api
+from fpgapool.vocabulary import group as description
+
+
+@dataclasses.dataclass(slots=True)
+class _Desk:
+    """The desk of a group on a host.
+
+    :ivar report: the last one; None: there was none.
+    :ivar told_at: when its agent was last told how it shall be.
+    :ivar is_silent: whether the core counts no tasks of it.
+    :ivar unpaid_s: the time of members that is not in the usage yet; below 0
+        if tasks have been charged for more.
+    """
+
+    report: objects.GroupReport | None = None
+    told_at: float = -math.inf
+    is_silent: bool = True
+    unpaid_s: float = 0.0
+
+
+class Desks:
+    """The desks of all groups."""
+
+    def __init__(self, pool: pools.Pool) -> None:
+        self._pool = pool
+        # By group.
+        self._orders: dict[str, objects.GroupOrder] = {}
+        # By host and group.
+        self._desks: dict[str, dict[str, _Desk]] = {}
+        # Hosts that have reported to this leader.
+        self._met: set[str] = set()
+        # Above those of all former leaders, as generations are.
+        self._last_revision = pool.core.view.next_generation
+
+    # -- orders ------------------------------------------------------------
+
+    def tell_changes(self) -> None:
+        """Tell the desks of groups that have changed in this batch."""
+        pool = self._pool
+        if not pool.stirred_groups:
+            return
+        stirred, pool.stirred_groups = pool.stirred_groups, set()
+        members = collections.defaultdict[str, list[holds.Member]](list)
+        for one in pool.members():
+            members[one.public_id].append(one)
+        for group_id in sorted(stirred):
+            self._tell_change(group_id, members[group_id])
+
+    def _tell_change(self, group_id: str, members: list[holds.Member]) -> None:
+        group = self._pool.groups.groups.get(group_id)
+        former = self._orders.get(group_id)
+        if group is None:
+            new = _deleted(group_id)
+        else:
+            new = self._order(group, members)
+        if former is not None:
+            new = dataclasses.replace(new, revision=former.revision)
+        if new != former:
+            self._last_revision += 1
+            new = dataclasses.replace(new, revision=self._last_revision)
+            self._orders[group_id] = new
+        for host_uuid in {one.slot.host.uuid for one in members}:
+            self._desks.setdefault(host_uuid, {}).setdefault(group_id, _Desk())
+        for host_uuid, desks in self._desks.items():
+            if group_id in desks and (
+                new != former or desks[group_id].told_at == -math.inf
+            ):
+                self._send(host_uuid, desks[group_id], new)
+        if group is None:
+            for desks in self._desks.values():
+                if group_id in desks and desks[group_id].report is None:
+                    del desks[group_id]
+            self._forget_order(group_id)
+
+    def _forget_order(self, group_id: str) -> None:
+        """Forget the order for a deleted group without desks."""
+        if group_id not in self._pool.groups.groups and not any(
+            group_id in desks for desks in self._desks.values()
+        ):
+            self._orders.pop(group_id, None)
+
+    def _send(
+        self, host_uuid: str, desk: _Desk, order: objects.GroupOrder
+    ) -> None:
+        desk.told_at = self._pool.now
+        self._pool.outbox.send(effects.KeepGroup(host_uuid, order))
+
+    def _order(
+        self, group: db_api.GroupRecord, members: list[holds.Member]
+    ) -> objects.GroupOrder:
+        return objects.GroupOrder(
+            group_id=group.group_id,
+            revision=0,
+            project_id=group.project_id,
+            accelerator=group.accelerator,
+            arbitration=(
+                description.TIME if group.shared else description.FIFO
+            ),
+            clear_between=description.CLIENTS,
+            max_task_bytes=description.MAX_TASK_BYTES,
+            clients=tuple(
+                objects.GroupAccess(
+                    client_id=one.client_id,
+                    project_id=one.project_id,
+                    secret_sha256=one.secret_hash,
+                )
+                for one in self._pool.groups.clients_of(group.group_id)
+            ),
+            hosts=self.hosts_of(members),
+        )
+
+    def hosts_of(
+        self, members: Iterable[holds.Member]
+    ) -> tuple[objects.GroupHost, ...]:
+        """Return where the clients of a group can connect.
+
+        :param members: all of the group.
+        """
+        counts = collections.Counter(
+            (one.slot.host.uuid, one.public_id)
+            for one in members
+            if one.serves
+        )
+        found = []
+        for (host_uuid, group_id), count in sorted(counts.items()):
+            desk = self._desks.get(host_uuid, {}).get(group_id, _Desk())
+            report = desk.report
+            found.append(
+                objects.GroupHost(
+                    host_uuid=host_uuid,
+                    members=count,
+                    endpoints=report.endpoints if report else (),
+                    certificate_sha256=(
+                        report.certificate_sha256 if report else None
+                    ),
+                )
+            )
+        return tuple(found)
+
+    # -- reports -----------------------------------------------------------
+
+    def heard(
+        self, host: registry.HostEntry, report: objects.AgentReport
+    ) -> None:
+        """Take the part about groups of an agent's report."""
+        # A former leader has counted most of what the first one says.
+        is_first = host.uuid not in self._met
+        self._met.add(host.uuid)
+        desks = self._desks.setdefault(host.uuid, {})
+        reported = {one.group_id: one for one in report.groups}
+        self._count_time(host, desks)
+        for group_id, line in reported.items():
+            desk = desks.setdefault(group_id, _Desk())
+            self._take(host, desk, line, line if is_first else desk.report)
+        for group_id, desk in list(desks.items()):
+            self._pay_owner(group_id, desk)
+            self._follow_up(host, group_id, reported.get(group_id))
+
+    def _take(
+        self,
+        host: registry.HostEntry,
+        desk: _Desk,
+        line: objects.GroupReport,
+        counted: objects.GroupReport | None,
+    ) -> None:
+        """Take a desk's report.
+
+        :param counted: the report whose tasks have been counted.
+        """
+        pool, former = self._pool, desk.report
+        desk.report, desk.is_silent = line, False
+        group = pool.groups.groups.get(line.group_id)
+        if group is not None:
+            self._count_tasks(host, desk, group, counted)
+        if former is None or (
+            former.endpoints != line.endpoints
+            or former.certificate_sha256 != line.certificate_sha256
+        ):
+            pool.stirred_groups.add(line.group_id)
+
+    def _follow_up(
+        self,
+        host: registry.HostEntry,
+        group_id: str,
+        line: objects.GroupReport | None,
+    ) -> None:
+        """Tell a desk again, and forget one that is gone."""
+        pool = self._pool
+        desk = self._desks[host.uuid][group_id]
+        if line is None:
+            self._silence(host, group_id, desk)
+            if desk.report is not None:
+                desk.report = None
+                pool.stirred_groups.add(group_id)
+            if not any(
+                one.public_id == group_id for one in self._members_on(host)
+            ):
+                del self._desks[host.uuid][group_id]
+                self._forget_order(group_id)
+                return
+        order = self._orders.get(group_id)
+        if order is None:
+            # Of a group that another leader has deleted.
+            pool.stirred_groups.add(group_id)
+        elif line is None or line.revision != order.revision:
+            self._tell_again(host.uuid, desk, order)
+
+    def _tell_again(
+        self, host_uuid: str, desk: _Desk, order: objects.GroupOrder
+    ) -> None:
+        interval_s = self._pool.settings.resend_interval_s
+        if self._pool.now - desk.told_at >= interval_s:
+            self._send(host_uuid, desk, order)
+
+    def tick(self) -> None:
+        """Count no tasks that wait on hosts that are lost."""
+        for host_uuid, desks in self._desks.items():
+            host = self._pool.registry.hosts.get(host_uuid)
+            if host is not None and not host.up:
+                for group_id, desk in desks.items():
+                    self._silence(host, group_id, desk)
+
+    def _silence(
+        self, host: registry.HostEntry, group_id: str, desk: _Desk
+    ) -> None:
+        group = self._pool.groups.groups.get(group_id)
+        if group is not None and not desk.is_silent:
+            self._pool.tell(events.TaskStats(group.id, host.id, (), 0.0, 0))
+        desk.is_silent = True
+
+    # -- tasks -------------------------------------------------------------
+
+    def _count_tasks(
+        self,
+        host: registry.HostEntry,
+        desk: _Desk,
+        group: db_api.GroupRecord,
+        counted: objects.GroupReport | None,
+    ) -> None:
+        """Tell the core of the tasks since a report."""
+        line = desk.report
+        former = {}
+        if counted is not None and counted.desk_boot_id == line.desk_boot_id:
+            former = {one.client_id: one for one in counted.clients}
+        clients = []
+        for one in line.clients:
+            old = former.get(one.client_id, _NOTHING)
+            clients.append(
+                events.ClientStats(
+                    client=one.client_id,
+                    ended=max(one.ended - old.ended, 0),
+                    arrived=max(one.arrived - old.arrived, 0),
+                    waiting=one.waiting,
+                    busy_s=max(one.busy_s - old.busy_s, 0.0),
+                )
+            )
+        self._charge(desk, group, clients)
+        self._pool.tell(
+            events.TaskStats(
+                group_id=group.id,
+                host_id=host.id,
+                clients=tuple(clients),
+                busy_s=sum(one.busy_s for one in clients),
+                busy_members=sum(one.running for one in line.clients),
+            )
+        )
+
+    # -- usage -------------------------------------------------------------
+
+    def _count_time(
+        self, host: registry.HostEntry, desks: dict[str, _Desk]
+    ) -> None:
+        """Add up the time of members since the last report."""
+        for one in self._members_on(host):
+            desk = desks.setdefault(one.public_id, _Desk())
+            desk.unpaid_s += self._pool.now - one.charged_at
+            one.charged_at = self._pool.now
+
+    def _members_on(self, host: registry.HostEntry) -> Iterator[holds.Member]:
+        for slot in host.slots():
+            hold = self._pool.holds.get(slot.id)
+            if isinstance(hold, holds.Member):
+                yield hold
+
+    def _charge(
+        self,
+        desk: _Desk,
+        group: db_api.GroupRecord,
+        clients: Iterable[events.ClientStats],
+    ) -> None:
+        """Charge the projects of clients for their tasks."""
+        pool = self._pool
+        projects = {
+            one.client_id: one.project_id
+            for one in pool.groups.clients_of(group.group_id)
+        }
+        for one in clients:
+            if one.busy_s:
+                pool.ledger.add(
+                    projects.get(one.client, group.project_id),
+                    group.accelerator,
+                    pool.now,
+                    slot_s=one.busy_s,
+                )
+                desk.unpaid_s -= one.busy_s
+
+    def _pay_owner(self, group_id: str, desk: _Desk) -> None:
+        """Charge the owner for the time in which no task ran."""
+        group = self._pool.groups.groups.get(group_id)
+        if group is not None and desk.unpaid_s > 0:
+            self._pool.ledger.add(
+                group.project_id,
+                group.accelerator,
+                self._pool.now,
+                slot_s=desk.unpaid_s,
+            )
+            desk.unpaid_s = 0.0
+
+
+_NOTHING = objects.ClientCounts(
+    client_id="", ended=0, arrived=0, waiting=0, running=0, busy_s=0.0
+)
+
+
+def _deleted(group_id: str) -> objects.GroupOrder:
+    """Return the order to end the desk of a group."""
+    return objects.GroupOrder(
+        group_id=group_id,
+        revision=0,
+        project_id="",
+        accelerator="",
+        arbitration=description.FIFO,
+        clear_between=description.CLIENTS,
+        max_task_bytes=description.MAX_TASK_BYTES,
+        deleted=True,
+    )
