@@ -225,7 +225,7 @@ class Desks:
         if order is None:
             # Of a group that another leader has deleted.
             pool.stirred_groups.add(group_id)
-        elif line is None or line.revision != order.revision:
+        elif line is None or order.deleted or line.revision != order.revision:
             self._tell_again(host.uuid, desk, order)
 
     def _tell_again(

@@ -1,0 +1,595 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The engine and the slots of groups: from the request to the release."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import random
+import uuid
+from typing import Any
+
+import pytest
+
+from fpgapool import objects
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import holds
+from fpgapool.conductor.decisions import inputs
+from fpgapool.core import elasticity
+from fpgapool.core import goals
+from fpgapool.core import model
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
+from tests.unit.conductor import world
+
+HASH = "ab" * 32
+_numbers = itertools.count(1)
+
+
+def an_id() -> str:
+    return str(uuid.UUID(int=next(_numbers)))
+
+
+@pytest.fixture
+def pool() -> world.World:
+    """Two hosts with two slots each."""
+    return world.World([world.FakeAgent("a", 2), world.FakeAgent("b", 2)])
+
+
+def ask(pool: world.World, wanted: Any) -> str:
+    """Make a change; return the code of its refusal, or nothing."""
+    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    pool.feed(inputs.ChangeGroup(wanted, future))
+    (answer,) = [m for m in pool.wire if getattr(m, "future", 0) is future]
+    pool.wire.remove(answer)
+    return answer.value.code if answer.value else ""
+
+
+def create(pool: world.World, size: int = 2, **members: Any) -> str:
+    group_id = an_id()
+    wanted = objects.CreateGroup(
+        **{
+            "group_id": group_id,
+            "project_id": "p",
+            "accelerator": "copy",
+            "name": f"g{next(_numbers)}",
+            "size": size,
+        }
+        | members
+    )
+    assert ask(pool, wanted) == ""
+    return group_id
+
+
+def attach(pool: world.World, group_id: str, project_id: str = "p") -> str:
+    wanted = objects.AttachClient(
+        client_id=an_id(),
+        group_id=group_id,
+        project_id=project_id,
+        user_id="u",
+        secret_hash=HASH,
+    )
+    assert ask(pool, wanted) == ""
+    return wanted.client_id
+
+
+def delete(pool: world.World, group_id: str) -> None:
+    assert ask(pool, objects.DeleteGroup(group_id=group_id)) == ""
+
+
+def view(pool: world.World, group_id: str) -> objects.GroupView:
+    (found,) = pool.ask.groups([group_id])
+    return found
+
+
+def state(pool: world.World, group_id: str) -> str:
+    found = [
+        row.state
+        for row in pool.rows["groups"].values()
+        if row.group_id == group_id
+    ]
+    return found[0] if found else "gone"
+
+
+def members(pool: world.World, group_id: str) -> list[holds.Member]:
+    return [one for one in pool.memory.members() if one.public_id == group_id]
+
+
+def orders(pool: world.World, kind: type) -> list[Any]:
+    return [one for one in pool.wire if isinstance(one, kind)]
+
+
+def idle(pool: world.World) -> bool:
+    return all(
+        slot.state == states.SLOT_IDLE
+        for agent in pool.agents.values()
+        for slot in agent.slots
+    )
+
+
+def test_a_slot_from_the_request_to_its_release(pool):
+    group_id = create(pool)
+    (first, second) = orders(pool, effects.AssignSlot)
+    assert {first.request.slot, second.request.slot} == {0, 1}
+    for order in (first.request, second.request):
+        assert order.group_id == order.session_id == group_id
+        assert (order.project_id, order.accelerator) == ("p", "copy")
+        assert not order.self_test
+        assert (order.claimed_bytes, order.max_hold_s) == (0, 0.0)
+    rows = pool.rows["assignments"].values()
+    assert {row.holder_kind for row in rows} == {"group"}
+    assert {row.phase for row in rows} == {"PREPARING"}
+    pool.settle()
+    assert state(pool, group_id) == states.GROUP_ACTIVE
+    assert {row.phase for row in rows} == {"ACTIVE"}
+    found = view(pool, group_id)
+    assert [(one.host_uuid, one.slot) for one in found.members] == [
+        ("a", 0),
+        ("a", 1),
+    ]
+    (place,) = found.endpoints
+    assert (place.host_uuid, place.members) == ("a", 2)
+    assert place.endpoints[0].port == 4001
+    assert place.certificate_sha256 == "cd" * 32
+    delete(pool, group_id)
+    assert state(pool, group_id) == states.GROUP_DRAINING
+    releases = orders(pool, effects.ReleaseSlot)
+    assert [one.session_id for one in releases] == [group_id] * 2
+    assert {one.reason for one in releases} == {codes.RESIZED}
+    pool.settle()
+    assert state(pool, group_id) == "gone"
+    assert idle(pool)
+    assert not pool.memory.holds
+    assert not pool.rows["assignments"]
+    assert not pool.agents["a"].desks
+
+
+def test_a_slot_that_is_programmed_but_has_not_joined(pool):
+    group_id = create(pool, size=1)
+    pool.deliver_all()
+    pool.agents["a"].slots[0].state = states.SLOT_READY
+    pool.feed(pool.agents["a"].report())
+    (member,) = members(pool, group_id)
+    assert member.prepared
+    assert member.phase is model.Phase.ACTIVE
+    assert state(pool, group_id) == states.GROUP_ACTIVE
+
+
+def test_desks_learn_of_clients(pool):
+    group_id = create(pool, size=3)
+    pool.settle()
+    desks = [agent.desks[group_id] for agent in pool.agents.values()]
+    client_id = attach(pool, group_id)
+    pool.deliver_all()
+    for desk in desks:
+        assert [one.client_id for one in desk.order.clients] == [client_id]
+        assert desk.order.clients[0].secret_sha256 == HASH
+        assert [(one.host_uuid, one.members) for one in desk.order.hosts] == [
+            ("a", 2),
+            ("b", 1),
+        ]
+        assert all(one.endpoints for one in desk.order.hosts)
+    revisions = [desk.revision for desk in desks]
+    ask(pool, objects.RevokeClient(group_id=group_id, client_id=client_id))
+    pool.deliver_all()
+    for desk, before in zip(desks, revisions, strict=True):
+        assert desk.order.clients == ()
+        assert desk.revision > before
+
+
+def test_an_order_that_was_lost_is_sent_again(pool):
+    group_id = create(pool, size=1)
+    pool.settle()
+    client_id = attach(pool, group_id)
+    pool.wire.clear()
+    desk = pool.agents["a"].desks[group_id]
+    assert not desk.order.clients
+    pool.tick(10.0)
+    pool.feed(pool.agents["a"].report())
+    (order,) = orders(pool, effects.KeepGroup)
+    assert [one.client_id for one in order.order.clients] == [client_id]
+    # Not with each report.
+    pool.feed(pool.agents["a"].report())
+    assert len(orders(pool, effects.KeepGroup)) == 1
+    pool.deliver_all()
+    pool.tick(10.0)
+    pool.feed(pool.agents["a"].report())
+    assert not orders(pool, effects.KeepGroup)
+
+
+def test_a_desk_of_no_group_ends(pool):
+    pool.agents["a"].desks["other"] = world.Desk(revision=2**40)
+    pool.feed(pool.agents["a"].report())
+    (order,) = orders(pool, effects.KeepGroup)
+    assert order.order.deleted
+    assert order.order.group_id == "other"
+    pool.agents["a"].desks.clear()
+    pool.feed(pool.agents["a"].report())
+    pool.wire.clear()
+    pool.tick(30.0)
+    pool.feed(pool.agents["a"].report())
+    assert not orders(pool, effects.KeepGroup)
+
+
+def test_slots_that_cannot_be_programmed(pool):
+    group_id = create(pool, size=1)
+    pool.deliver_all()
+    pool.end(states.PREPARE_FAILED, codes.PREPARE_FAILED)
+    (member,) = members(pool, group_id)
+    assert member.slot.number == 1, "another slot"
+    pool.settle()
+    assert state(pool, group_id) == states.GROUP_ACTIVE
+
+
+def test_a_member_whose_worker_dies(pool):
+    group_id = create(pool, min_size=2)
+    pool.settle()
+    generations = {one.generation for one in members(pool, group_id)}
+    pool.end(states.FAILED, codes.WORKER_DIED)
+    pool.settle()
+    assert state(pool, group_id) == states.GROUP_ACTIVE
+    now = {one.generation for one in members(pool, group_id)}
+    assert len(now) == 2
+    assert len(now & generations) == 1
+
+
+def test_a_host_that_is_lost(pool):
+    group_id = create(pool, size=2)
+    pool.settle()
+    assert {one.slot.host.uuid for one in members(pool, group_id)} == {"a"}
+    silent = pool.agents.pop("a")
+    pool.agents["a"] = silent
+    limit_s = pool.settings.lost_session_timeout_s
+    passed_s = 0.0
+    while passed_s < limit_s + 120.0:
+        pool.wire = [
+            one
+            for one in pool.wire
+            if getattr(one, "host_uuid", "") != "a"
+            and getattr(getattr(one, "request", None), "host_uuid", "") != "a"
+        ]
+        pool.deliver_all()
+        for number in range(2):
+            pool.agents["b"].prepared(number)
+        pool.feed(pool.agents["b"].report())
+        pool.tick(5.0)
+        passed_s += 5.0
+    assert {one.slot.host.uuid for one in members(pool, group_id)} == {"b"}
+    assert state(pool, group_id) == states.GROUP_ACTIVE
+    # It comes back, and its slots are strays.
+    pool.settle()
+    assert all(
+        slot.state == states.SLOT_IDLE for slot in pool.agents["a"].slots
+    )
+    assert len(members(pool, group_id)) == 2
+
+
+def test_a_drain_moves_members(pool):
+    group_id = create(pool, size=2)
+    pool.settle()
+    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    pool.feed(
+        inputs.Administer(
+            host_uuid="a",
+            device=None,
+            state=model.AdminState.DRAINING,
+            reason="",
+            drain_within_s=0.0,
+            future=future,
+        )
+    )
+    releases = orders(pool, effects.ReleaseSlot)
+    assert {one.reason for one in releases} == {codes.DRAINED}
+    pool.settle()
+    assert {one.slot.host.uuid for one in members(pool, group_id)} == {"b"}
+    assert state(pool, group_id) == states.GROUP_ACTIVE
+
+
+def test_a_session_gets_the_slot_of_a_member(pool):
+    group_id = create(pool, size=4, min_size=1)
+    pool.settle()
+    session = pool.open()
+    pool.settle()
+    assert pool.view(session).state == states.READY
+    assert len(members(pool, group_id)) == 3
+
+
+# A new leader.
+
+
+def test_a_new_leader_keeps_the_members(pool):
+    group_id = create(pool, size=3)
+    client_id = attach(pool, group_id)
+    pool.settle()
+    before = {one.slot.id: one.generation for one in members(pool, group_id)}
+    revision = pool.agents["a"].desks[group_id].revision
+    pool.boot_conductor()
+    assert before == {
+        one.slot.id: one.generation for one in members(pool, group_id)
+    }
+    pool.settle()
+    assert before == {
+        one.slot.id: one.generation for one in members(pool, group_id)
+    }
+    assert state(pool, group_id) == states.GROUP_ACTIVE
+    desk = pool.agents["a"].desks[group_id]
+    assert desk.revision > revision
+    assert [one.client_id for one in desk.order.clients] == [client_id]
+    delete(pool, group_id)
+    pool.settle()
+    assert idle(pool)
+    assert state(pool, group_id) == "gone"
+
+
+def test_a_new_leader_prepares_on(pool):
+    group_id = create(pool, size=2)
+    pool.boot_conductor()
+    pool.settle()
+    assert state(pool, group_id) == states.GROUP_ACTIVE
+    assert len(members(pool, group_id)) == 2
+
+
+def test_a_member_whose_group_is_gone(pool):
+    group_id = create(pool, size=1)
+    pool.settle()
+    pool.rows["groups"].clear()
+    pool.boot_conductor()
+    assert not pool.rows["assignments"]
+    pool.settle()
+    assert idle(pool)
+    assert group_id not in pool.agents["a"].desks
+
+
+# Tasks.
+
+
+class Recorder(elasticity.Policy):
+    """Remembers what it sees; it lets a group grow when told so."""
+
+    def __init__(self) -> None:
+        self.views: list[elasticity.View] = []
+        self.sizes: dict[int, int] = {}
+        self.refusal: goals.Infeasible | None = None
+
+    def resize(self, view: elasticity.View, now: float) -> elasticity.Sizes:
+        """Return the sizes that the test has set."""
+        self.views.append(view)
+        return self.sizes
+
+    def admit(
+        self, view: elasticity.View, group_id: int, now: float
+    ) -> elasticity.Sizes:
+        """Refuse what the test wants refused."""
+        if self.refusal is not None:
+            raise self.refusal
+        return {}
+
+
+@pytest.fixture
+def policy() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def elastic(policy: Recorder) -> world.World:
+    return world.World(
+        [world.FakeAgent("a", 2), world.FakeAgent("b", 2)], policy=policy
+    )
+
+
+def test_sizes_follow_the_policy(elastic, policy):
+    group_id = create(elastic, size=2, elastic=True, min_size=1, max_size=4)
+    other = create(elastic, size=2, elastic=True, min_size=1, max_size=4)
+    elastic.settle()
+    policy.sizes = {1: 1, 2: 3}
+    elastic.settle()
+    assert len(members(elastic, group_id)) == 1
+    assert len(members(elastic, other)) == 3
+    sizes = [row.size for row in elastic.rows["groups"].values()]
+    assert sizes == [1, 3]
+    assert state(elastic, other) == states.GROUP_ACTIVE
+    # The next leader begins with these.
+    elastic.boot_conductor()
+    policy.sizes = {}
+    elastic.settle()
+    assert len(members(elastic, other)) == 3
+
+
+def test_a_goal_that_is_refused_changes_nothing(elastic, policy):
+    policy.refusal = goals.Infeasible("too much", elastic.now + 90.0)
+    wanted = objects.CreateGroup(
+        group_id=an_id(),
+        project_id="p",
+        accelerator="copy",
+        name="late",
+        size=1,
+        elastic=True,
+        goal=objects.Goal(deadline_at=elastic.now + 30.0, actions=100),
+    )
+    assert ask(elastic, wanted) == codes.GOAL_INFEASIBLE
+    assert not elastic.rows["groups"]
+    assert not elastic.memory.groups.groups
+    assert not orders(elastic, effects.AssignSlot)
+    policy.refusal = None
+    assert ask(elastic, wanted) == ""
+    policy.refusal = goals.Infeasible("too much")
+    change = objects.SetGoal(
+        group_id=wanted.group_id, goal=objects.Goal(rate_per_s=1e6)
+    )
+    before = dict(elastic.rows["groups"])
+    assert ask(elastic, change) == codes.GOAL_INFEASIBLE
+    assert elastic.rows["groups"] == before
+
+
+def test_tasks_are_counted_by_differences(elastic, policy):
+    group_id = create(elastic, size=1, elastic=True, min_size=1, max_size=2)
+    client_id = attach(elastic, group_id)
+    elastic.settle()
+    desk = elastic.agents["a"].desks[group_id]
+    elastic.tick(10.0)
+    policy.views.clear()
+    # A report is lost: the next one has its counts, too.
+    desk.count(client_id, ended=4, arrived=6, busy_s=2.0, waiting=2, running=1)
+    elastic.agents["a"].report()
+    desk.count(client_id, ended=4, arrived=2, busy_s=2.0, waiting=1, running=1)
+    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    elastic.tick(10.0)
+    (group,) = policy.views[-1].groups
+    assert group.waiting_s == pytest.approx(0.5)
+    assert group.arrived_s == pytest.approx(4.0)
+    # The desk begins anew, and counts from 0.
+    desk.boot_id, desk.counts = "2", {}
+    desk.count(client_id, ended=2, arrived=3, busy_s=1.0, waiting=0, running=1)
+    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    elastic.tick(10.0)
+    (group,) = policy.views[-1].groups
+    assert group.arrived_s == pytest.approx(1.5)
+    # A new leader does not count them again.
+    elastic.boot_conductor()
+    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    desk.count(client_id, ended=2, arrived=2, busy_s=2.0, waiting=0, running=0)
+    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    elastic.tick(10.0)
+    (group,) = policy.views[-1].groups
+    assert group.arrived_s == pytest.approx(2.0)
+
+
+def test_a_goal_from_its_first_task_to_the_last(elastic):
+    group_id = create(
+        elastic,
+        size=1,
+        elastic=True,
+        min_size=1,
+        max_size=2,
+        goal=objects.Goal(rate_per_s=2.0, actions=10),
+    )
+    client_id = attach(elastic, group_id)
+    elastic.settle()
+    desk = elastic.agents["a"].desks[group_id]
+    desk.count(client_id, ended=4, arrived=10, busy_s=4, waiting=5, running=1)
+    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    (row,) = elastic.rows["groups"].values()
+    assert row.actions_done == 4
+    elastic.tick(10.0)
+    found = view(elastic, group_id)
+    assert found.actions_done == 4
+    assert found.goal_progress is not None
+    assert found.goal_progress < 1
+    assert found.goal_slots
+    assert found.expected_finish_at > elastic.now
+    # A new leader goes on from there.
+    elastic.boot_conductor()
+    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    desk.count(client_id, ended=6, waiting=0, running=0, busy_s=6)
+    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    (row,) = elastic.rows["groups"].values()
+    assert row.actions_done == row.actions == 10
+    assert view(elastic, group_id).goal_progress is None
+    elastic.boot_conductor()
+    elastic.settle()
+    assert view(elastic, group_id).goal_progress is None
+    # The same goal again begins anew.
+    goal = objects.Goal(rate_per_s=2.0, actions=10)
+    assert ask(elastic, objects.SetGoal(group_id=group_id, goal=goal)) == ""
+    assert view(elastic, group_id).goal_slots
+    (row,) = elastic.rows["groups"].values()
+    assert row.actions_done == 0
+
+
+def test_usage_of_clients_and_owner(elastic):
+    group_id = create(elastic, size=1, shared=True)
+    client_id = attach(elastic, group_id, "q")
+    elastic.settle()
+    began_at = elastic.rows["assignments"][1].assigned_at
+    desk = elastic.agents["a"].desks[group_id]
+    desk.count(client_id, ended=3, arrived=3, busy_s=7.0, waiting=0, running=0)
+    elastic.tick(10.0)
+    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    delete(elastic, group_id)
+    elastic.settle()
+    used = {
+        row.project_id: row.slot_s for row in elastic.rows["usage"].values()
+    }
+    assert used["q"] == pytest.approx(7.0)
+    held_s = used["p"] + used["q"]
+    assert 0 < held_s <= elastic.now - began_at
+
+
+# Chance.
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_histories_end_with_an_idle_pool(seed):
+    """Lost and doubled messages, new leaders, restarts of agents."""
+    rng = random.Random(seed)
+    pool = world.World(
+        [world.FakeAgent("a", 2), world.FakeAgent("b", 2)], policy=Recorder()
+    )
+    groups: list[str] = []
+    for _ in range(60):
+        match rng.randrange(9):
+            case 0 if len(groups) < 3:
+                size = rng.randint(1, 3)
+                groups.append(
+                    create(pool, size=size, min_size=rng.randint(0, size))
+                )
+            case 1 if groups:
+                delete(pool, groups.pop(rng.randrange(len(groups))))
+            case 2 if groups:
+                attach(pool, rng.choice(groups))
+            case 3 if groups:
+                size = rng.randint(1, 4)
+                update = objects.UpdateGroup(
+                    group_id=rng.choice(groups),
+                    size=size,
+                    min_size=rng.randint(0, size),
+                    max_size=size,
+                )
+                ask(pool, update)
+            case 4:
+                pool.open(rng.choice("ab"))
+            case 5 if rng.random() < 0.3:
+                pool.boot_conductor()
+            case 6 if rng.random() < 0.5:
+                agent = pool.agents[rng.choice("ab")]
+                agent.restart(workers_too=rng.random() < 0.5)
+            case 7:
+                agent = pool.agents[rng.choice("ab")]
+                number = rng.randrange(2)
+                if agent.slots[number].state == states.SLOT_ACTIVE:
+                    agent.end(
+                        number, states.FAILED, codes.WORKER_LOST, pool.now
+                    )
+            case _:
+                pool.tick(rng.choice((0.0, 1.0, 5.0)))
+        for _ in range(rng.randrange(4)):
+            if not pool.wire:
+                break
+            message = pool.wire.pop(rng.randrange(len(pool.wire)))
+            if rng.random() < 0.8:
+                pool.deliver(message)
+            if rng.random() < 0.2:
+                pool.deliver(message)
+        agent = pool.agents[rng.choice("ab")]
+        for number in range(2):
+            if rng.random() < 0.5:
+                answer = agent.prepared(number)
+                if answer:
+                    pool.feed(answer)
+        if rng.random() < 0.7:
+            pool.feed(agent.report())
+    for group_id in groups:
+        delete(pool, group_id)
+    for row in list(pool.rows["sessions"].values()):
+        if row.state in states.LIVE:
+            pool.cancel(row.request_id)
+    for _ in range(4):
+        pool.settle()
+    assert not pool.memory.groups.groups
+    assert not pool.rows["groups"]
+    assert not pool.memory.holds
+    assert not pool.rows["assignments"]
+    assert idle(pool)
+    assert not any(agent.desks for agent in pool.agents.values())
