@@ -8,6 +8,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -41,6 +42,7 @@ from fpgapool.conductor.runtime import sender
 from fpgapool.conductor.runtime import strategy_loading
 from fpgapool.conductor.runtime import threads
 from fpgapool.conf import quota as quota_conf
+from fpgapool.core import groups
 from fpgapool.core import health
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
@@ -65,8 +67,8 @@ class Conductor:
     :param on_failure: called with a reason if it cannot go on.
     :param keys: of the pool, to check signatures; None: signatures are not
         checked.
-    :raises ConfigurationError: if the strategy's options are wrong, or RPC
-        has too few threads.
+    :raises ConfigurationError: if options of the strategy or of the
+        elasticity policy are wrong, or RPC has too few threads.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Conductor:
         self._term: _Term | None = None
         # Report wrong options before the first election.
         strategy_loading.load_strategy(conf)
+        strategy_loading.load_groups(conf)
         conductor_rpc.places(rpc.handler_threads(conf))
         if conf.quota.driver == quota_conf.UNIFIED:
             keystone.prepare()
@@ -243,6 +246,7 @@ class _Term:
             core_state.PoolState(
                 strategy,
                 first_generation=epoch << agent_rpcapi.GENERATION_BITS,
+                groups=_groups(conf, snapshot.slots),
             ),
             settings,
             snapshot,
@@ -467,6 +471,24 @@ def _notify(
     if publisher is None:
         return None
     return functools.partial(publisher.note, journal.Journal(snapshot))
+
+
+def _groups(
+    conf: cfg.ConfigOpts, slots: Sequence[db_api.SlotRecord]
+) -> groups.Groups:
+    """Return the sizes of groups for a pool with these slots."""
+    programming_time_s = max(
+        (slot.programming_time_s for slot in slots), default=0.0
+    )
+    try:
+        made = strategy_loading.load_groups(conf, programming_time_s)
+    except exception.ConfigurationError as error:
+        # A new board must not end the service of all others.
+        LOG.error("Elastic groups may do little but change slots: %s", error)
+        return strategy_loading.load_groups(conf)
+    if made.warning is not None:
+        LOG.warning("[scheduler] elasticity: %s", made.warning)
+    return made
 
 
 def _settings(conf: cfg.ConfigOpts) -> admission.Limits:

@@ -172,6 +172,40 @@ strategies from other packages. A value is a number, ``true``, ``false`` or
 text. The conductor does not start with an option that the strategy lacks.
 """,
     ),
+    cfg.StrOpt(
+        "elasticity",
+        default="ahead",
+        help="""
+How elastic groups are sized: the name of an entry point in
+``fpgapool.elasticity``.
+
+``none`` leaves all sizes as they are, ``nnls`` follows the work that waits,
+and ``ahead`` also the work that is expected. With goals, ``edf`` serves
+deadlines, ``throughput`` rates, and ``hybrid`` both; it refuses goals that
+cannot be reached.
+""",
+    ),
+    cfg.FloatOpt(
+        "elasticity_period_s",
+        default=0.0,
+        min=0.0,
+        max=86400.0,
+        help="""
+Seconds from one look at the sizes of elastic groups to the next. 0 means the
+period of the policy: 10 for ``none``, ``nnls`` and ``ahead``, and 1 for the
+others. For the first three it should be at least 10 times as long as
+programming a slot takes, and must be at least twice as long: otherwise slots
+would do little but change groups.
+""",
+    ),
+    cfg.DictOpt(
+        "elasticity_options",
+        default={},
+        help="""
+Options of the policy named by ``elasticity``, by name, as in
+``strategy_options``.
+""",
+    ),
     cfg.IntOpt(
         "seed",
         default=0,

@@ -9,12 +9,13 @@ import sqlalchemy as sa
 from fpgapool.db import models
 from fpgapool.db import records
 from fpgapool.db import rows
+from fpgapool.vocabulary import states
 
 
 def inventory(connection: sa.Connection) -> records.Inventory:
     """Return all hosts, devices and slots, with the slots' holders."""
     assignments, sessions = models.assignments.c, models.sessions.c
-    holders = (
+    of_sessions = (
         sa.select(
             assignments.slot_id,
             assignments.accelerator,
@@ -29,8 +30,25 @@ def inventory(connection: sa.Connection) -> records.Inventory:
             assignments.holder_id == sessions.id,
         )
         .where(models.OF_SESSIONS)
-        .order_by(assignments.slot_id)
     )
+    groups = models.groups.c
+    of_groups = (
+        sa.select(
+            assignments.slot_id,
+            assignments.accelerator,
+            assignments.phase,
+            sa.null().label("session_id"),
+            groups.project_id,
+            sa.literal("").label("user_id"),
+        )
+        .join_from(
+            models.assignments,
+            models.groups,
+            assignments.holder_id == groups.id,
+        )
+        .where(assignments.holder_kind == states.HELD_BY_GROUP)
+    )
+    holders = sa.union_all(of_sessions, of_groups).order_by("slot_id")
     instances = models.instances.c
     projects = sa.select(instances.instance_id, instances.project_id).where(
         instances.instance_id.in_(

@@ -138,7 +138,9 @@ class Inventory:
         )
         #: The number of them that sessions have.
         self.session_counts = collections.Counter(
-            slot.device.id for slot in self.slots if slot.holder is not None
+            slot.device.id
+            for slot in self.slots
+            if slot.holder is not None and slot.holder.session_id is not None
         )
 
         self._kept_off = collections.defaultdict[

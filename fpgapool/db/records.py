@@ -601,12 +601,14 @@ class SlotHolder:
     """The holder of a slot, as its owner knows it.
 
     :param phase: as that of an :class:`AssignmentRecord`.
+    :param session_id: None: a group has the slot.
+    :param user_id: of the session; empty for a group.
     """
 
     slot_id: int
     accelerator: str
     phase: str
-    session_id: str
+    session_id: str | None
     project_id: str
     user_id: str
 

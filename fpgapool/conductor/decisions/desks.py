@@ -50,8 +50,8 @@ class Desks:
         self._orders: dict[str, objects.GroupOrder] = {}
         # By host and group.
         self._desks: dict[str, dict[str, _Desk]] = {}
-        # Hosts that have reported to this leader.
-        self._met: set[str] = set()
+        # By host, the agent that has reported last.
+        self._boots: dict[str, str] = {}
         # Above those of all former leaders, as generations are.
         self._last_revision = pool.core.view.next_generation
 
@@ -167,8 +167,9 @@ class Desks:
     ) -> None:
         """Take the part about groups of an agent's report."""
         # A former leader has counted most of what the first one says.
-        is_first = host.uuid not in self._met
-        self._met.add(host.uuid)
+        is_first = host.uuid not in self._boots
+        is_new_agent = self._boots.get(host.uuid) != report.agent_boot_id
+        self._boots[host.uuid] = report.agent_boot_id
         desks = self._desks.setdefault(host.uuid, {})
         reported = {one.group_id: one for one in report.groups}
         self._count_time(host, desks)
@@ -177,7 +178,9 @@ class Desks:
             self._take(host, desk, line, line if is_first else desk.report)
         for group_id, desk in list(desks.items()):
             self._pay_owner(group_id, desk)
-            self._follow_up(host, group_id, reported.get(group_id))
+            self._follow_up(
+                host, group_id, reported.get(group_id), is_new_agent
+            )
 
     def _take(
         self,
@@ -206,6 +209,7 @@ class Desks:
         host: registry.HostEntry,
         group_id: str,
         line: objects.GroupReport | None,
+        is_new_agent: bool,
     ) -> None:
         """Tell a desk again, and forget one that is gone."""
         pool = self._pool
@@ -225,7 +229,10 @@ class Desks:
         if order is None:
             # Of a group that another leader has deleted.
             pool.stirred_groups.add(group_id)
-        elif line is None or order.deleted or line.revision != order.revision:
+        elif is_new_agent:
+            # It knows no orders.
+            self._send(host.uuid, desk, order)
+        elif line is None or line.revision != order.revision:
             self._tell_again(host.uuid, desk, order)
 
     def _tell_again(

@@ -225,8 +225,9 @@ class Journal:
     def _of_groups(self, changes: db_api.Changes) -> Iterator[Event]:
         for new in changes.rows(db_api.GroupRecord):
             type_ = GROUP_UPDATE if new.id in self._groups else GROUP_CREATE
-            if self._groups.get(new.id) != new:
-                self._groups[new.id] = new
+            old = self._groups.get(new.id)
+            self._groups[new.id] = new
+            if _without_noise(old) != _without_noise(new):
                 yield _group(type_, new)
         for gone in changes.deleted(db_api.GroupRecord):
             if self._groups.pop(gone.id, None) is not None:
@@ -301,8 +302,8 @@ def _devices_in(faults: Iterable[db_api.FaultRecord]) -> list[int]:
 
 
 def _without_noise(
-    record: db_api.HostRecord | db_api.SlotRecord | None,
-) -> db_api.HostRecord | db_api.SlotRecord | None:
+    record: db_api.HostRecord | db_api.SlotRecord | db_api.GroupRecord | None,
+) -> db_api.HostRecord | db_api.SlotRecord | db_api.GroupRecord | None:
     """Return a row without the columns that cause no notification."""
     if isinstance(record, db_api.HostRecord):
         return dataclasses.replace(
@@ -310,6 +311,9 @@ def _without_noise(
         )
     if isinstance(record, db_api.SlotRecord):
         return dataclasses.replace(record, programmed=None)
+    if isinstance(record, db_api.GroupRecord):
+        # The tasks that have ended for a goal.
+        return dataclasses.replace(record, actions_done=0)
     return None
 
 

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Loads the strategy that the configuration names."""
+"""Loads the strategy and the elasticity policy of the configuration."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from collections.abc import Mapping
+from typing import Any
+from typing import cast
 
 import stevedore
 from oslo_config import cfg
 from stevedore import exception as stevedore_exception
 
 from fpgapool.common import exception
+from fpgapool.core import elasticity
+from fpgapool.core import groups
 from fpgapool.core import sharing
 from fpgapool.core import strategy
 from fpgapool.strategies import base
@@ -20,6 +25,7 @@ from fpgapool.strategies import shared
 from fpgapool.strategies.orderings import wa
 
 NAMESPACE = "fpgapool.strategies"
+ELASTICITY_NAMESPACE = "fpgapool.elasticity"
 
 _FALLBACKS = {"auto": None, "on": True, "off": False}
 
@@ -33,20 +39,9 @@ def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
         message lists the known names.
     """
     name = conf.conductor.strategy
+    factory = _factory(NAMESPACE, name, "strategy", "[conductor]")
     try:
-        manager = stevedore.DriverManager(
-            NAMESPACE, name, warn_on_missing_entrypoint=False
-        )
-    except stevedore_exception.NoMatches:
-        known = stevedore.ExtensionManager(NAMESPACE).names()
-        raise exception.ConfigurationError(
-            reason=f"unknown strategy {name!r} in [conductor]; known are: "
-            + ", ".join(sorted(known))
-        ) from None
-    try:
-        made: strategy.Strategy = manager.driver(
-            options(conf), conf.scheduler.seed
-        )
+        made: strategy.Strategy = factory(options(conf), conf.scheduler.seed)
     except ValueError as error:
         raise exception.ConfigurationError(
             reason=f"[scheduler], strategy {name}: {error}"
@@ -54,6 +49,59 @@ def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
     return shared.SharedStrategy(
         made, _sharing_options(conf), conf.conductor.max_wait_s or None
     )
+
+
+def load_groups(
+    conf: cfg.ConfigOpts, programming_time_s: float = 0.0
+) -> groups.Groups:
+    """Make the sizes of groups, with the policy of ``[scheduler] elasticity``.
+
+    :param conf: with the group ``scheduler``.
+    :param programming_time_s: the longest time that programming a slot takes.
+    :returns: the sizes, without groups; for one pool.
+    :raises ConfigurationError: if the name or an option is not valid, or the
+        period is too short.
+    """
+    name = conf.scheduler.elasticity
+    factory = _factory(
+        ELASTICITY_NAMESPACE, name, "elasticity policy", "[scheduler]"
+    )
+    given = conf.scheduler.elasticity_options
+    try:
+        policy: elasticity.Policy = factory(
+            {key: _parsed(text) for key, text in given.items()}
+        )
+        return groups.Groups(
+            policy,
+            groups.Options(
+                period_s=conf.scheduler.elasticity_period_s or None,
+                programming_time_s=programming_time_s,
+            ),
+        )
+    except ValueError as error:
+        raise exception.ConfigurationError(
+            reason=f"[scheduler], elasticity policy {name}: {error}"
+        ) from error
+
+
+def _factory(
+    namespace: str, name: str, what: str, group: str
+) -> Callable[..., Any]:
+    """Return the plug-in with a name.
+
+    :raises ConfigurationError: if there is none.
+    """
+    try:
+        manager = stevedore.DriverManager(
+            namespace, name, warn_on_missing_entrypoint=False
+        )
+    except stevedore_exception.NoMatches:
+        known = stevedore.ExtensionManager(namespace).names()
+        raise exception.ConfigurationError(
+            reason=f"unknown {what} {name!r} in {group}; known are: "
+            + ", ".join(sorted(known))
+        ) from None
+    return cast(Callable[..., Any], manager.driver)
 
 
 def thresholds_bytes(made: strategy.Strategy) -> tuple[float, ...]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import itertools
 import random
 import uuid
@@ -16,9 +17,11 @@ from fpgapool import objects
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import journal
 from fpgapool.core import elasticity
 from fpgapool.core import goals
 from fpgapool.core import model
+from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.conductor import world
@@ -196,6 +199,19 @@ def test_an_order_that_was_lost_is_sent_again(pool):
     pool.tick(10.0)
     pool.feed(pool.agents["a"].report())
     assert not orders(pool, effects.KeepGroup)
+
+
+def test_a_new_agent_learns_all_orders(pool):
+    group_id = create(pool, size=1)
+    client_id = attach(pool, group_id)
+    pool.settle()
+    agent = pool.agents["a"]
+    agent.restart()
+    pool.feed(agent.report())
+    pool.feed(agent.report())
+    pool.deliver_all()
+    order = agent.desks[group_id].order
+    assert [one.client_id for one in order.clients] == [client_id]
 
 
 def test_a_desk_of_no_group_ends(pool):
@@ -496,6 +512,18 @@ def test_a_goal_from_its_first_task_to_the_last(elastic):
     assert view(elastic, group_id).goal_slots
     (row,) = elastic.rows["groups"].values()
     assert row.actions_done == 0
+
+
+def test_progress_alone_is_no_notification(elastic):
+    create(elastic, size=1, elastic=True, goal=objects.Goal(rate_per_s=2.0))
+    (row,) = elastic.rows["groups"].values()
+    notes = journal.Journal(elastic._snapshot())
+    more = dataclasses.replace(row, actions_done=5)
+    assert notes.events(db_api.Changes.of([more])) == []
+    other = dataclasses.replace(more, state=states.GROUP_DEGRADED)
+    (told,) = notes.events(db_api.Changes.of([other]))
+    assert told.payload.state == states.GROUP_DEGRADED
+    assert told.payload.actions_done == 5
 
 
 def test_usage_of_clients_and_owner(elastic):

@@ -43,3 +43,54 @@ def test_other_options_are_refused(strategy, given, message) -> None:
     with pytest.raises(exception.ConfigurationError) as caught:
         load(strategy, given)
     assert message in str(caught.value)
+
+
+def load_groups(programming_time_s: float = 0.0, **given: object):
+    conf = cfg.ConfigOpts()
+    configuration.register_opts(conf)
+    conf([], default_config_files=[])
+    for name, value in given.items():
+        conf.set_override(name, value, group="scheduler")
+    return strategy_loading.load_groups(conf, programming_time_s)
+
+
+def test_groups_have_the_policy_of_the_configuration() -> None:
+    made = load_groups()
+    assert type(made.policy).__name__ == "AheadPolicy"
+    assert made.period_s == 10.0
+    assert made.warning is None
+    made = load_groups(
+        elasticity="ahead",
+        elasticity_period_s=5.0,
+        elasticity_options="adopt:0.5",
+    )
+    assert (made.period_s, made.policy.options.adopt) == (5.0, 0.5)
+    assert load_groups(elasticity="hybrid").policy.serves_goals
+
+
+def test_a_period_that_is_short_for_the_boards() -> None:
+    assert "much time goes into programming" in (
+        load_groups(3.78).warning or ""
+    )
+    assert load_groups(0.9).warning is None
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"elasticity": "magic"}, "known are: ahead, edf, hybrid, nnls"),
+        (
+            {"elasticity_options": "adopt:2"},
+            "elasticity policy ahead: adopt must be above 0",
+        ),
+        ({"elasticity_options": "adapt:1"}, "unknown options adapt"),
+        (
+            {"elasticity_period_s": 1.0, "programming_time_s": 3.78},
+            "a period of 1 s is below 2 times the 3.78 s",
+        ),
+    ],
+)
+def test_other_policies_and_periods_are_refused(given, message) -> None:
+    with pytest.raises(exception.ConfigurationError) as caught:
+        load_groups(**given)
+    assert message in str(caught.value)

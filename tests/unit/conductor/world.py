@@ -185,6 +185,10 @@ class FakeAgent:
     def report(self) -> inputs.Report:
         """The whole state, as a heartbeat carries it."""
         self.sequence += 1
+        used = {slot.session_id for slot in self.slots}
+        for group_id, desk in list(self.desks.items()):
+            if desk.order and desk.order.deleted and group_id not in used:
+                del self.desks[group_id]
         device = objects.DeviceReport(
             name="board0",
             model="test",
@@ -217,7 +221,7 @@ class FakeAgent:
                 groups=tuple(
                     objects.GroupReport(
                         group_id=group_id,
-                        revision=desk.revision,
+                        revision=desk.revision if desk.order else 0,
                         desk_boot_id=desk.boot_id,
                         endpoints=(
                             objects.Endpoint(
@@ -238,10 +242,6 @@ class FakeAgent:
         if desk is None or order.revision < desk.revision:
             return
         desk.revision, desk.order = order.revision, order
-        if order.deleted and order.group_id not in {
-            slot.session_id for slot in self.slots
-        }:
-            del self.desks[order.group_id]
 
     def assign(self, request: objects.AssignRequest) -> None:
         slot = self.slots[request.slot]
@@ -328,6 +328,10 @@ class FakeAgent:
         self.sequence = 0
         for slot in self.slots:
             slot.seen_generation = slot.generation or 0
+        for desk in self.desks.values():
+            # The desk follows its order still, but the agent knows none.
+            desk.order = None
+        for slot in self.slots:
             if workers_too:
                 slot.state = states.SLOT_IDLE
                 slot.seen_generation = 0
