@@ -478,6 +478,15 @@ ROUTES: tuple[Route, ...] = (
         summary="List the clients of a group",
     ),
     Route(
+        method="GET",
+        path="/v1/groups/{group_id}/clients/{client_id}",
+        handler=groups.show_client,
+        policy=group_policies.GET_CLIENT,
+        response=group_schemas.SHOW_CLIENT,
+        since="1.1",
+        summary="Show a client of a group",
+    ),
+    Route(
         method="DELETE",
         path="/v1/groups/{group_id}/clients/{client_id}",
         handler=groups.revoke,

@@ -144,13 +144,15 @@ class GroupHost(base.Payload):
 class GroupView(base.Payload):
     """All that a group's owner may know about it.
 
-    :param endpoints: where its clients connect.
+    :param hosts: where its clients connect.
+    :param hosts_revision: grows with every change of ``hosts``.
     """
 
     VERSION = f"1.{max(one.told or 0 for one in description.GROUP.told)}"
 
     members: tuple[GroupMember, ...] = ()
-    endpoints: tuple[GroupHost, ...] = ()
+    hosts: tuple[GroupHost, ...] = ()
+    hosts_revision: int = 0
 
     @classmethod
     def of(cls, record: Any, **others: Any) -> Self:
@@ -184,8 +186,8 @@ class GroupOrder(base.Payload):
 
     :param project_id: of the owner.
     :param accelerator: its key in the library.
-    :param arbitration: a word of :mod:`fpgapool.vocabulary.group`.
-    :param clear_between: a word of that module, too.
+    :param arbitration: ``fifo`` or ``time``, see :mod:`fpgapool.protocol`.
+    :param clear_between: ``clients`` or ``projects``.
     :param max_task_bytes: longest input, and longest output, of a task.
     :param clients: all that may use it; others are revoked.
     :param hosts: all hosts with members.

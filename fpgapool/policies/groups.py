@@ -16,6 +16,7 @@ SHARE = "fpgapool:groups:share"
 GOAL = "fpgapool:groups:goal"
 DELETE = "fpgapool:groups:delete"
 LIST_CLIENTS = "fpgapool:groups:clients:list"
+GET_CLIENT = "fpgapool:groups:clients:get"
 ATTACH = "fpgapool:groups:clients:attach"
 REVOKE = "fpgapool:groups:clients:revoke"
 
@@ -59,6 +60,7 @@ def list_rules() -> list[policy.RuleDefault]:
                 {"method": "PATCH", "path": _ONE},
                 {"method": "DELETE", "path": _ONE},
                 {"method": "GET", "path": _CLIENTS},
+                {"method": "GET", "path": _CLIENT},
                 {"method": "DELETE", "path": _CLIENT},
             ],
             scope_types=["project"],
@@ -112,6 +114,13 @@ def list_rules() -> list[policy.RuleDefault]:
             " those of the own project otherwise.",
             "GET",
             _CLIENTS,
+        ),
+        base.rule(
+            GET_CLIENT,
+            base.ANY_PROJECT_READER,
+            "Show a client of the own project, or of its groups.",
+            "GET",
+            _CLIENT,
         ),
         base.rule(
             ATTACH,

@@ -3,7 +3,7 @@
 """The members of a group, :data:`GROUP`, and of its clients, :data:`CLIENT`.
 
 Two members have forms of their own: the slots that a group has, and the
-endpoints where its clients connect.
+hosts where its clients connect.
 """
 
 from __future__ import annotations

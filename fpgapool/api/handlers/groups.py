@@ -128,6 +128,15 @@ def index_clients(call: calls.Call) -> calls.Answer:
     )
 
 
+def show_client(call: calls.Call) -> calls.Answer:
+    """Show a client of a group."""
+    view = _find(call)
+    record = _find_client(call, view, call.path["client_id"])
+    return calls.Answer(
+        document={"client": _client(call, record, _now(call, view))}
+    )
+
+
 def attach(call: calls.Call) -> calls.Answer:
     """Attach a client to a group; only this answer has its secret."""
     view = _find(call)
@@ -140,7 +149,7 @@ def attach(call: calls.Call) -> calls.Answer:
             group_id=view.group_id,
             project_id=call.project_id,
             user_id=call.caller.user_id or "",
-            secret_hash=hashlib.sha256(bytes.fromhex(secret)).hexdigest(),
+            secret_hash=hashlib.sha256(secret.encode()).hexdigest(),
         ),
     )
     record = _find_client(call, view, client_id)
@@ -380,5 +389,12 @@ def _client(
         **shown.members(
             description.CLIENT, record, call.version, recorded=True
         ),
-        "endpoints": shown.endpoints(view.endpoints),
+        "hosts": [
+            {
+                **dataclasses.asdict(host),
+                "endpoints": shown.endpoints(host.endpoints),
+            }
+            for host in view.hosts
+        ],
+        "hosts_revision": view.hosts_revision,
     }

@@ -99,18 +99,34 @@ LIST_QUERY = common.list_query(
 LIST = common.page_of("groups", LISTED)
 SHOW = common.record(group=GROUP)
 
-_ENDPOINTS = common.described(
-    {"type": "array", "items": common.ENDPOINT},
-    "Where the client connects, on any of the group's hosts; empty until the"
-    " group has a slot.",
+_HOST = common.record(
+    host_uuid=common.UUID,
+    members=common.described(
+        common.COUNT, "The slots that serve the group there."
+    ),
+    endpoints=common.described(
+        {"type": "array", "items": common.ENDPOINT},
+        "Where its desk listens; empty until it has started.",
+    ),
+    certificate_sha256=common.described(
+        common.nullable(common.TEXT),
+        "Of the desk's certificate, to be compared; null without TLS.",
+    ),
 )
 CLIENT = common.record(
     **common.of_fields(
         description.CLIENT.shown,
         {fields.STATE: common.one_of(*states.CLIENT_STATES)},
     ),
-    endpoints=_ENDPOINTS,
+    hosts=common.described(
+        {"type": "array", "items": _HOST},
+        "Where the client connects; empty until the group has a slot.",
+    ),
+    hosts_revision=common.described(
+        common.COUNT, "Grows with every change of `hosts`."
+    ),
 )
+SHOW_CLIENT = common.record(client=CLIENT)
 LIST_CLIENTS_QUERY = common.list_query(description.CLIENT_SORT_KEYS)
 LIST_CLIENTS = common.page_of("clients", CLIENT)
 ATTACHED = common.record(

@@ -132,6 +132,11 @@ class Desks:
             hosts=self.hosts_of(members),
         )
 
+    def revision_of(self, group_id: str) -> int:
+        """Return the revision of the last order; 0: there was none."""
+        order = self._orders.get(group_id)
+        return order.revision if order else 0
+
     def hosts_of(
         self, members: Iterable[holds.Member]
     ) -> tuple[objects.GroupHost, ...]:

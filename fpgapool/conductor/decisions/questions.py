@@ -124,7 +124,8 @@ class Questions:
                 )
                 for one in members
             ),
-            endpoints=self._desks.hosts_of(members),
+            hosts=self._desks.hosts_of(members),
+            hosts_revision=self._desks.revision_of(group.group_id),
             **goal,
         )
 

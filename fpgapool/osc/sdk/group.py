@@ -82,6 +82,7 @@ class GroupClient(base.Resource):
     resources_key = "clients"
     base_path = "/groups/%(group)s/clients"
     allow_create = True
+    allow_fetch = True
     allow_delete = True
     allow_list = True
 
@@ -89,8 +90,10 @@ class GroupClient(base.Resource):
 
     #: Identifier of its group.
     group = resource.URI("group")
-    #: Where it connects.
-    endpoints = resource.Body("endpoints", type=list, list_type=dict)
+    #: Where it connects: hosts with their members and endpoints.
+    hosts = resource.Body("hosts", type=list, list_type=dict)
+    #: Grows with every change of the hosts.
+    hosts_revision = resource.Body("hosts_revision", type=int)
     #: For one connection; only in the answer that attaches it.
     secret = resource.Body("secret")
 
@@ -156,6 +159,13 @@ class GroupProxy(proxy.Proxy):
         """Return the clients of a group that you may see."""
         group_id = resource.Resource._get_id(group)
         return self._list(GroupClient, group=group_id, **query)
+
+    def get_group_client(
+        self, group: str | Group, client: str | GroupClient
+    ) -> GroupClient:
+        """Return a client of a group."""
+        group_id = resource.Resource._get_id(group)
+        return self._get(GroupClient, client, group=group_id)
 
     def attach_group_client(self, group: str | Group) -> GroupClient:
         """Attach a client to a group; the answer has its secret."""

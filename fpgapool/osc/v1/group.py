@@ -324,9 +324,9 @@ class ListGroupClients(base.ListCommand):
     columns = base.columns(description.CLIENT, listed=True)
     long_columns = {
         **base.columns(description.CLIENT, listed=False),
-        "endpoints": "Endpoints",
+        "hosts": "Hosts",
     }
-    formatters = {"endpoints": format_columns.ListDictColumn}
+    formatters = {"hosts": format_columns.ListDictColumn}
     sort_keys = description.CLIENT_SORT_KEYS
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -145,6 +145,9 @@ class FakeConductor:
         self.running: set[str] = set()
         self.quotas: dict[str, dict[str, int]] = {}
         self.groups = group_book.Book()
+        #: Of each group, and their revision.
+        self.group_hosts: tuple[objects.GroupHost, ...] = ()
+        self.group_hosts_revision = 0
         self.quota = admission.ProjectQuota()
 
     def _fail(self) -> None:
@@ -286,7 +289,11 @@ class FakeConductor:
         self._fail()
         known = self.groups.groups
         return [
-            objects.GroupView.of(known[id_])
+            objects.GroupView.of(
+                known[id_],
+                hosts=self.group_hosts,
+                hosts_revision=self.group_hosts_revision,
+            )
             for id_ in group_ids
             if id_ in known
         ]

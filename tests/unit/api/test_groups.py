@@ -12,6 +12,7 @@ from typing import Any
 import oslo_messaging as messaging
 import pytest
 
+from fpgapool import objects
 from fpgapool.api import instances
 from fpgapool.conductor.decisions import admission
 from fpgapool.db import api as db_api
@@ -57,6 +58,13 @@ def attach(
 
 def clients(world: fakes.World, group: dict[str, Any], token: str = MEMBER):
     return world.ask("GET", one(group, "clients"), token).json["clients"]
+
+
+def shown_client(
+    world: fakes.World, group: dict[str, Any], client: dict[str, Any]
+):
+    path = one(group, "clients", client["id"])
+    return world.ask("GET", path).json["client"]
 
 
 def kept(world: fakes.World) -> Any:
@@ -333,6 +341,7 @@ def test_another_projects_private_group_is_not_there(world, group):
         ("DELETE", one(group, "goal"), None),
         ("GET", one(group, "clients"), None),
         ("POST", one(group, "clients"), None),
+        ("GET", one(group, "clients", client["id"]), None),
         ("DELETE", one(group, "clients", client["id"]), None),
     ):
         found = world.error(method, path, OTHER, body=body)
@@ -407,14 +416,51 @@ def test_a_client_is_told_its_secret_once(world, group):
         "user_id": "eve",
         "state": "ATTACHED",
         "created_at": client["created_at"],
-        "endpoints": [],
+        "hosts": [],
+        "hosts_revision": 0,
     }
     assert clients(world, group) == [client]
+    assert shown_client(world, group, client) == client
     ((record,),) = kept(world)[1:]
-    digest = hashlib.sha256(bytes.fromhex(secret)).hexdigest()
+    digest = hashlib.sha256(secret.encode()).hexdigest()
     assert record.secret_hash == digest
     assert secret not in repr(kept(world))
     assert attach(world, group)["secret"] != secret
+
+
+def test_a_client_is_told_the_hosts_of_its_group(world, group):
+    client = attach(world, group)
+    assert client["hosts"] == []
+    world.conductor.group_hosts = (
+        objects.GroupHost(
+            host_uuid=fakes.HOST,
+            members=2,
+            endpoints=(
+                objects.Endpoint("local", "", 0),
+                objects.Endpoint("data", "10.0.0.1", 4000),
+            ),
+            certificate_sha256="ab" * 32,
+        ),
+    )
+    world.conductor.group_hosts_revision = 7
+    host = {
+        "host_uuid": fakes.HOST,
+        "members": 2,
+        # The local one is that of the host's front door.
+        "endpoints": [
+            {"network": "data", "address": "10.0.0.1", "port": 4000}
+        ],
+        "certificate_sha256": "ab" * 32,
+    }
+    for found in (
+        attach(world, group),
+        *clients(world, group),
+        shown_client(world, group, client),
+    ):
+        assert (found["hosts"], found["hosts_revision"]) == ([host], 7)
+    # Only the leader knows them.
+    world.conductor.failure = messaging.MessagingTimeout()
+    assert shown_client(world, group, client)["hosts"] == []
 
 
 def test_a_revoked_client_is_not_there(world, group):
@@ -424,6 +470,7 @@ def test_a_revoked_client_is_not_there(world, group):
     assert [one["id"] for one in clients(world, group)] == [second["id"]]
     gone = (404, codes.GROUP_CLIENT_NOT_FOUND)
     assert world.error("DELETE", path) == gone
+    assert world.error("GET", path) == gone
     other = create(world, name="other")
     path = one(other, "clients", second["id"])
     assert world.error("DELETE", path) == gone
@@ -495,10 +542,11 @@ def test_an_instance_sees_the_clients_that_it_attached(make_world):
         one for one in clients(noauth, group) if one["id"] != client["id"]
     )
     path = one(group, "clients", others["id"])
-    assert world.error("DELETE", path, token) == (
-        404,
-        codes.GROUP_CLIENT_NOT_FOUND,
-    )
+    for method in ("GET", "DELETE"):
+        assert world.error(method, path, token) == (
+            404,
+            codes.GROUP_CLIENT_NOT_FOUND,
+        )
     path = one(group, "clients", client["id"])
     assert world.ask("DELETE", path, token).status_code == 204
 

@@ -21,7 +21,7 @@ from fpgapool.vocabulary import codes
 ROOT = pathlib.Path(__file__).parents[3]
 
 #: Grows only with a new microversion, from the second release on.
-OPERATIONS = 53
+OPERATIONS = 54
 
 ROUTES = [
     pytest.param(route, id=f"{route.method} {route.path}")

@@ -131,10 +131,11 @@ def test_a_slot_from_the_request_to_its_release(pool):
         ("a", 0),
         ("a", 1),
     ]
-    (place,) = found.endpoints
+    (place,) = found.hosts
     assert (place.host_uuid, place.members) == ("a", 2)
     assert place.endpoints[0].port == 4001
     assert place.certificate_sha256 == "cd" * 32
+    assert found.hosts_revision == pool.agents["a"].desks[group_id].revision
     delete(pool, group_id)
     assert state(pool, group_id) == states.GROUP_DRAINING
     releases = orders(pool, effects.ReleaseSlot)

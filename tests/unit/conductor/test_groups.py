@@ -123,7 +123,7 @@ def test_a_group_is_recorded_and_gets_slots(pool):
     assert (group.size, group.min_size, group.max_size) == (2, 2, 2)
     assert group.created_at == group.updated_at == pool.now
     (view,) = pool.ask.groups([wanted.group_id, "unknown"])
-    assert (view.name, view.endpoints) == ("render", ())
+    assert (view.name, view.hosts) == ("render", ())
     assert [one.slot for one in view.members] == [0, 1]
     assert {one.phase for one in view.members} == {"PREPARING"}
     assert objects.GroupView.from_primitive(view.to_primitive()) == view

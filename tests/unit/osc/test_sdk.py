@@ -221,6 +221,10 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda pool: list(pool.group_clients(ID)),
         "GET /v1/groups/{group_id}/clients",
     ),
+    "get_group_client": (
+        lambda pool: pool.get_group_client(ID, ID),
+        "GET /v1/groups/{group_id}/clients/{client_id}",
+    ),
     "attach_group_client": (
         lambda pool: pool.attach_group_client(ID),
         "POST /v1/groups/{group_id}/clients",

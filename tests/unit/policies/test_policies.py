@@ -67,6 +67,7 @@ EXPECTED = {
     "fpgapool:groups:goal": _MEMBERS,
     "fpgapool:groups:delete": _MEMBERS,
     "fpgapool:groups:clients:list": _AND_INSTANCES,
+    "fpgapool:groups:clients:get": _AND_INSTANCES,
     "fpgapool:groups:clients:attach": _USERS,
     "fpgapool:groups:clients:revoke": (
         f"{_MEMBERS[0]} instance",
