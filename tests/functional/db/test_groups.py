@@ -12,6 +12,7 @@ import pytest
 
 from fpgapool.db import api
 from fpgapool.vocabulary import states
+from tests.functional.db import factory
 
 
 def group(id_: int, **members: Any) -> api.GroupRecord:
@@ -55,6 +56,36 @@ FIRST = group(
     updated_at=1.7e9,
 )
 SECOND = group(2, project_id="P", goal_kind="rate", rate_per_s=0.1)
+
+
+@pytest.mark.dialect
+def test_slots_of_groups(database: api.Database, epoch: int) -> None:
+    rows = [
+        *factory.hardware(),
+        FIRST,
+        # Ids of sessions and groups are apart.
+        factory.session(1, project_id="p2"),
+        factory.assignment(1, holder_id=1, phase="READY"),
+        factory.assignment(2, holder_id=1, holder_kind="group"),
+    ]
+    database.commit(epoch, api.Changes.of(rows))
+    holders = {one.slot_id: one for one in database.inventory().holders}
+    assert holders[1].project_id == "p2"
+    assert holders[2] == api.SlotHolder(
+        slot_id=2,
+        accelerator="aes",
+        phase="PREPARING",
+        session_id=None,
+        project_id="p",
+        user_id="",
+    )
+    found = database.holdings(0.0)
+    assert found.groups == {1}
+    assert [one.holder_kind for one in found.assignments] == [
+        "session",
+        "group",
+    ]
+    assert database.load().assignments == found.assignments
 
 
 @pytest.mark.dialect

@@ -220,6 +220,36 @@ def test_a_database_without_a_leader(pool):
     assert held(sessions=[]) == [findings.SLOT_WITHOUT_SESSION] * 2
 
 
+def test_slots_of_groups():
+    pool = worlds.World([worlds.FakeAgent("a", 2)])
+    wanted = objects.CreateGroup(
+        group_id="g", project_id="p", accelerator="copy", name="n", size=1
+    )
+    pool.feed(inputs.ChangeGroup(wanted, concurrent.futures.Future()))
+    pool.settle()
+    assert look(pool) == []
+    (row,) = pool.rows["assignments"].values()
+    # The row of a session of the same number is another one.
+    other = dataclasses.replace(row, holder_kind=states.HELD_BY_SESSION)
+    (found,) = look(pool, assignments=[other])
+    assert found.kind == findings.SESSION_WITHOUT_SLOT
+    assert "group row 1" in found.detail
+    held = db_api.Holdings(
+        lease=LEASE, sessions=[], assignments=[row], groups=frozenset({1})
+    )
+    assert list(audit.in_database(held)) == []
+    gone = dataclasses.replace(held, groups=frozenset())
+    (found,) = audit.in_database(gone)
+    assert found.kind == findings.SLOT_WITHOUT_SESSION
+    # The agent has lost its member.
+    agent = pool.agents["a"]
+    agent.slots[0].state = states.SLOT_IDLE
+    agent.slots[0].generation = None
+    (found,) = look(pool)
+    assert found.kind == findings.SESSION_WITHOUT_WORKER
+    assert "group g" in found.detail
+
+
 @pytest.mark.parametrize(("slot", "becomes"), [(0, "FAILED"), (1, "QUEUED")])
 def test_a_new_leader_goes_on_where_rows_are_missing(pool, slot, becomes):
     """It would have to give up office otherwise, as would the next one."""
