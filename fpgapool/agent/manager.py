@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import typing
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -25,6 +26,7 @@ Primitive = Mapping[str, typing.Any]
 #: Takes the command's name for the log, the epoch of the asking leader, and
 #: the change that executes it. Returns at once.
 Command = Callable[[str, int, table.Change], None]
+_GROUP_ID = re.compile("[0-9A-Za-z][0-9A-Za-z-]{0,35}")
 Method = typing.TypeVar("Method", bound=Callable[..., None])
 
 
@@ -78,6 +80,15 @@ def _check_new_generation(told: object, leader_epoch: int) -> None:
         raise ValueError("no leader has given out such a generation")
 
 
+def _check_group_id(told: str) -> None:
+    """Check a group's id, which names a directory.
+
+    :raises ValueError: if it cannot.
+    """
+    if not _GROUP_ID.fullmatch(told):
+        raise ValueError("that is no group's id")
+
+
 class AgentManager(rpc.Endpoint):
     """Endpoint of the topic ``fpgapool-agent``.
 
@@ -89,6 +100,7 @@ class AgentManager(rpc.Endpoint):
     CASTS = frozenset(
         {
             "assign",
+            "keep_group",
             "reissue_secret",
             "release",
             "report_now",
@@ -130,6 +142,10 @@ class AgentManager(rpc.Endpoint):
         self, leader_epoch: int, request: objects.AssignRequest
     ) -> None:
         _check_new_generation(request.generation, leader_epoch)
+        if request.group_id:
+            _check_group_id(request.group_id)
+            if request.session_id != request.group_id:
+                raise ValueError("a member's session_id is its group's id")
         self._command(
             f"assign of {request.device}.{request.slot}, "
             f"generation {request.generation}",
@@ -155,6 +171,19 @@ class AgentManager(rpc.Endpoint):
             f"release of {device}.{slot}, generation {generation}",
             _epoch(leader_epoch),
             lambda slots, now: slots.release(leader_epoch, key, *taken, now),
+        )
+
+    @_checked
+    def keep_group(
+        self, ctxt: object, leader_epoch: int, order: Primitive
+    ) -> None:
+        """Have a group's desk follow an order."""
+        wanted = objects.GroupOrder.from_primitive(order)
+        _check_group_id(wanted.group_id)
+        self._command(
+            f"order {wanted.revision} of group {wanted.group_id}",
+            _epoch(leader_epoch),
+            lambda slots, _now: slots.keep_group(leader_epoch, wanted),
         )
 
     @_checked

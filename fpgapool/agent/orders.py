@@ -53,10 +53,21 @@ class SendPrepared:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class KeepGroup:
+    """Have a group's desk follow an order.
+
+    :ivar leader_epoch: of the leader that sent it.
+    """
+
+    leader_epoch: int
+    order: objects.GroupOrder
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Changed:
     """The table has changed or a report was requested: report it soon."""
 
 
 Effect: typing.TypeAlias = (
-    ToWorker | Fetch | EndWorker | SendPrepared | Changed
+    ToWorker | Fetch | EndWorker | SendPrepared | KeepGroup | Changed
 )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The processes of workers: their start, their recognition and their end.
+"""Processes of an agent: their start, their recognition and their end.
 
 They are waited for by descriptor (pidfd): a number may have been reused.
 """
@@ -20,22 +20,24 @@ import fpgapool
 from fpgapool.common import descriptors
 
 WORKER_MODULE = "fpgapool.agent.worker"
+DESK_MODULE = "fpgapool.agent.groupdesk"
 
-#: Exit status of a worker that finds another one in its slot.
-EXIT_SLOT_TAKEN = 3
+#: Exit status of a process that finds another one in its place.
+EXIT_TAKEN = 3
 
 _CREDENTIALS = struct.Struct("3i")
 
 
-def start(document: Mapping[str, object]) -> int:
-    """Start a worker in its own session, so that it may outlive the agent.
+def start(module: str, document: Mapping[str, object]) -> int:
+    """Start a process in its own session, so that it may outlive the agent.
 
+    :param module: what it runs.
     :param document: its settings.
     :returns: its number.
     :raises OSError: if it cannot be started.
     """
     environment = dict(os.environ)
-    # The worker must be the agent's own version, wherever it runs, and
+    # The process must be the agent's own version, wherever it runs, and
     # take nothing from the working directory (-P).
     root = str(pathlib.Path(fpgapool.__file__).parent.parent)
     inherited = environment.get("PYTHONPATH")
@@ -48,7 +50,7 @@ def start(document: Mapping[str, object]) -> int:
             sys.executable,
             "-P",
             "-m",
-            WORKER_MODULE,
+            module,
             json.dumps(document),
         ],
         environment,
@@ -59,9 +61,9 @@ def start(document: Mapping[str, object]) -> int:
 
 
 def dial(path: str) -> socket.socket | None:
-    """Return a connection to a worker's socket that does not block.
+    """Return a connection to a process's socket that does not block.
 
-    :returns: None if the worker accepts none.
+    :returns: None if the process accepts none.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
@@ -110,10 +112,10 @@ def how(exit_status: int | None) -> str:
     return signal.Signals(-exit_status).name
 
 
-def is_worker(pid: int) -> bool:
-    """Whether a process is a worker by its command line."""
+def runs(pid: int, module: str) -> bool:
+    """Whether a process runs a module, by its command line."""
     try:
         command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return WORKER_MODULE.encode() in command.split(b"\0")
+    return module.encode() in command.split(b"\0")

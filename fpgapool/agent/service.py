@@ -9,6 +9,7 @@ each with its own host identity and state directory.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import fcntl
 import os
 import pathlib
@@ -22,6 +23,7 @@ from oslo_log import log as logging
 from fpgapool import objects
 from fpgapool.agent import boards
 from fpgapool.agent import cache
+from fpgapool.agent import desks
 from fpgapool.agent import energy
 from fpgapool.agent import fetching
 from fpgapool.agent import frontdoor
@@ -59,6 +61,9 @@ SETTLE_INTERVAL_S = 0.02
 
 #: The release of a slot may have to wait until its programming has ended.
 RELEASE_TIMEOUT_S = 10.0
+
+#: How long a member tries to reach its group's desk.
+DESK_TIMEOUT_S = 60.0
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
@@ -246,6 +251,13 @@ class Agent:
         self.workers = workers.Supervisor(
             settings, self.loop, self._counts, self._happened
         )
+        self.desks = desks.Desks(
+            settings,
+            self.loop,
+            self.table.slot_keys(),
+            self._happened,
+            self._reporter.soon,
+        )
         self._front_door = frontdoor.FrontDoor(
             agent_settings.front_door_settings(settings),
             self.loop,
@@ -293,13 +305,15 @@ class Agent:
         self._opener.start()
         self._nic.start()
         self._link.start()
-        self.loop.run_and_wait(
-            lambda: self.workers.start(self.table.slot_keys()), START_TIMEOUT_S
-        )
+        self.loop.run_and_wait(self._start_processes, START_TIMEOUT_S)
         self._settle()
         self.loop.run_and_wait(self._serve, START_TIMEOUT_S)
         self._server = self._make_server()
         self._server.start()
+
+    def _start_processes(self) -> None:
+        self.workers.start(self.table.slot_keys())
+        self.desks.start()
 
     def _make_server(self) -> typing.Any:
         settings = self._settings
@@ -317,12 +331,13 @@ class Agent:
             raise AgentError(f"cache of bitstreams: {error}") from error
 
     def _settle(self) -> None:
-        """Wait for workers found running, which would look idle otherwise."""
+        """Wait for processes found running, which would look idle else."""
         settled = threading.Event()
         give_up_s = self.loop.now() + SETTLE_TIMEOUT_S
 
         def check() -> None:
-            if self.workers.settled() or self.loop.now() >= give_up_s:
+            settled_now = self.workers.settled() and self.desks.settled()
+            if settled_now or self.loop.now() >= give_up_s:
                 settled.set()
             else:
                 self.loop.call_later(SETTLE_INTERVAL_S, check)
@@ -346,6 +361,7 @@ class Agent:
             LOG.error("The agent's loop does not stop")
         self.loop.stop(STOP_TIMEOUT_S)
         self.workers.close(STOP_TIMEOUT_S)
+        self.desks.close(STOP_TIMEOUT_S)
         self._casts.stop(STOP_TIMEOUT_S)
         self._caller.stop(STOP_TIMEOUT_S)
         self._opener.stop(STOP_TIMEOUT_S)
@@ -435,6 +451,7 @@ class Agent:
             {key: one.generation for key, one in holders.items()},
             self.loop.now(),
         )
+        self.desks.set_members(self.table.members())
         for effect in effects:
             match effect:
                 case orders.ToWorker():
@@ -445,6 +462,8 @@ class Agent:
                     self.workers.end(key, reason)
                 case orders.SendPrepared(prepared):
                     self._reporter.prepared(prepared)
+                case orders.KeepGroup(epoch, order):
+                    self.desks.keep(epoch, order)
                 case orders.Changed():
                     self._reporter.soon()
 
@@ -463,7 +482,24 @@ class Agent:
                 self.loop.now(),
                 _bitstream_id(order),
             )
+            group_id = str(order.members["group_id"])
+            if group_id:
+                order = self._for_desk(order, group_id)
         self.workers.send(order)
+
+    def _for_desk(
+        self, order: orders.ToWorker, group_id: str
+    ) -> orders.ToWorker:
+        """Tell a worker where its desk awaits it, and how long to try."""
+        members = {
+            **order.members,
+            "desk_socket": desks.member_path(
+                self._settings.state_path, group_id
+            ),
+            "connect_timeout_s": DESK_TIMEOUT_S,
+            "resume_grace_s": DESK_TIMEOUT_S,
+        }
+        return dataclasses.replace(order, members=members)
 
     def _refuse(self, order: orders.ToWorker, objection: str) -> None:
         """Do not program a slot with a bitstream that this host distrusts."""
@@ -531,6 +567,7 @@ class Agent:
             ),
             driver=settings.driver_name,
             link_message=self._link.state.message,
+            groups=self.desks.reports(),
             **members,
         )
 
@@ -541,6 +578,7 @@ class Agent:
         self._apply(self.table.tick(self._clock.now()))
         # Workers report changes by themselves, but not every byte.
         self.workers.tick()
+        self.desks.tick()
         self._boards.check()
 
     def _take_health(

@@ -26,7 +26,10 @@ Energy: typing.TypeAlias = Callable[[orders.Key], float | None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """The status that a worker reports; ``state`` is a slot's state."""
+    """The status that a worker reports; ``state`` is a slot's state.
+
+    :ivar is_member: the holder is a group, and ``session_id`` its id.
+    """
 
     state: str
     session_id: str | None
@@ -40,6 +43,7 @@ class WorkerStatus:
     data_port: int | None
     beyond_claim: bool = False
     bitstream_id: str | None = None
+    is_member: bool = False
 
     @classmethod
     def from_members(cls, members: Mapping[str, typing.Any]) -> WorkerStatus:
@@ -79,12 +83,16 @@ _all_but_bytes = operator.attrgetter(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Holder:
-    """The holder of a slot."""
+    """The holder of a slot.
+
+    :ivar is_member: it is a group, and ``session_id`` its id.
+    """
 
     session_id: str
     generation: int
     project_id: str | None
     state: str
+    is_member: bool = False
 
 
 @dataclasses.dataclass(slots=True)
@@ -102,6 +110,8 @@ class Slot:
     :ivar released: the slot was taken back from its last assignment.
     :ivar leaving: the worker is about to end, to make room for a fresh one.
     :ivar prepared: the message to the conductor about the holder's slot.
+    :ivar leave_asked_s: when its group's desk began to be asked to let it
+        leave; the worker is not told until ``leave_deadline_s``.
     """
 
     key: orders.Key
@@ -124,14 +134,24 @@ class Slot:
     prepared: objects.Prepared | None = None
     release_reason: str | None = None
     release_deadline_s: float | None = None
+    leave_asked_s: float = 0.0
+    leave_deadline_s: float | None = None
 
     def holder(self) -> Holder | None:
         """Return the holder of the slot, None if it is idle."""
         of: typing.Any = self.pending or self.status
         if of is None or of.session_id is None:
             return None
+        if self.pending is not None:
+            is_member = bool(self.pending.group_id)
+        else:
+            is_member = of.is_member
         return Holder(
-            of.session_id, of.generation or 0, of.project_id, self._state()
+            of.session_id,
+            of.generation or 0,
+            of.project_id,
+            self._state(),
+            is_member,
         )
 
     def _state(self) -> str:
@@ -148,6 +168,16 @@ class Slot:
             holder is not None
             and holder.generation == generation
             and holder.state == states.SLOT_READY
+            and not holder.is_member
+        )
+
+    def is_at_desk(self) -> bool:
+        """Whether the slot serves a group: its desk may let it leave."""
+        holder = self.holder()
+        return (
+            holder is not None
+            and holder.is_member
+            and holder.state == states.SLOT_ACTIVE
         )
 
     def visible(self) -> tuple[object, ...]:
@@ -181,8 +211,12 @@ class Slot:
         self.pending = None
         self.pending_sent = False
         self.prepared = None
+        self._forget_release()
+
+    def _forget_release(self) -> None:
         self.release_reason = None
         self.release_deadline_s = None
+        self.leave_deadline_s = None
 
     def end_pending(
         self, state: str, code: str, message: str, now: float
@@ -232,7 +266,12 @@ class Slot:
     def send_release(self) -> list[orders.Effect]:
         """Tell the worker to let go of its holder, if a release is due."""
         holder = self.holder()
-        if holder is None or not self.connected or self.release_reason is None:
+        if (
+            holder is None
+            or not self.connected
+            or self.release_reason is None
+            or self.leave_deadline_s is not None
+        ):
             return []
         reason = {"reason": self.release_reason}
         return [self._order("release", holder.generation, reason)]
@@ -271,8 +310,7 @@ class Slot:
         if status.state != states.SLOT_READY:
             self.prepared = None
         if self.holder() is None:
-            self.release_reason = None
-            self.release_deadline_s = None
+            self._forget_release()
         effects += self.send_pending()
         if is_first:
             effects += self.send_release()

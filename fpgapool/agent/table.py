@@ -24,6 +24,21 @@ from fpgapool.rpcapi import agent as agent_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
+#: A member whose desk says that it still has a task leaves by then.
+MAX_LEAVE_S = 600.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Member:
+    """A slot of a group.
+
+    :ivar generation: of its assignment.
+    :ivar leaves: it was released.
+    """
+
+    generation: int
+    leaves: bool
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostFacts:
@@ -98,6 +113,17 @@ class SlotTable:
             if holder.session_id == session_id:
                 return key, holder
         return None
+
+    def members(self) -> dict[str, dict[orders.Key, Member]]:
+        """Return the slots that groups have here, by the group's id."""
+        found: dict[str, dict[orders.Key, Member]] = {}
+        for key, holder in self.holders().items():
+            if holder.is_member:
+                found.setdefault(holder.session_id, {})[key] = Member(
+                    holder.generation,
+                    self._slots[key].release_reason is not None,
+                )
+        return found
 
     def last_result(self, key: orders.Key) -> objects.SessionResult | None:
         """Return the result of a slot's last holder, None if unknown."""
@@ -205,9 +231,30 @@ class SlotTable:
         if slot.pending is not None and not slot.pending_sent:
             return slot.end_pending(states.CANCELLED, reason, "", now)
         slot.release_reason = reason
-        if slot.release_deadline_s is None:
-            slot.release_deadline_s = now + self._release_timeout_s
+        if slot.release_deadline_s is not None:
+            return [*slot.send_release(), orders.Changed()]
+        if not slot.is_at_desk():
+            return self._release_worker(slot, now)
+        if slot.leave_deadline_s is None:
+            # Its desk lets the task end, and then the member leave.
+            slot.leave_asked_s = now
+            slot.leave_deadline_s = now + self._release_timeout_s
+        return [orders.Changed()]
+
+    def _release_worker(
+        self, slot: slots.Slot, now: float
+    ) -> list[orders.Effect]:
+        slot.leave_deadline_s = None
+        slot.release_deadline_s = now + self._release_timeout_s
         return [*slot.send_release(), orders.Changed()]
+
+    def keep_group(
+        self, leader_epoch: int, order: objects.GroupOrder
+    ) -> list[orders.Effect]:
+        """Have the desk of a group follow an order."""
+        if not self.accept_epoch(leader_epoch):
+            return []
+        return [orders.KeepGroup(leader_epoch, order)]
 
     def reissue_secret(
         self, leader_epoch: int, key: orders.Key, generation: int
@@ -290,7 +337,27 @@ class SlotTable:
         self, key: orders.Key, status: slots.WorkerStatus, now: float
     ) -> list[orders.Effect]:
         """A worker reports its status."""
-        return self._slots[key].take(status, now)
+        slot = self._slots[key]
+        effects = slot.take(status, now)
+        if slot.leave_deadline_s is not None and not slot.is_at_desk():
+            # Its desk is gone.
+            effects += self._release_worker(slot, now)
+        return effects
+
+    def member_leaves(
+        self, key: orders.Key, generation: int, now: float
+    ) -> list[orders.Effect]:
+        """A desk says that a member will leave after its present task."""
+        slot = self._slots.get(key)
+        if slot is None or slot.leave_deadline_s is None:
+            return []
+        holder = slot.holder()
+        if holder is not None and holder.generation == generation:
+            slot.leave_deadline_s = min(
+                now + self._release_timeout_s,
+                slot.leave_asked_s + MAX_LEAVE_S,
+            )
+        return []
 
     def worker_prepared(
         self,
@@ -315,23 +382,13 @@ class SlotTable:
             session_id=holder.session_id,
             generation=generation,
             secret=secret,
-            endpoints=self._endpoints(slot),
+            endpoints=endpoints(
+                self._host,
+                None if slot.status is None else slot.status.data_port,
+            ),
             certificate_sha256=certificate_sha256,
         )
         return [orders.SendPrepared(slot.prepared)]
-
-    def _endpoints(self, slot: slots.Slot) -> tuple[objects.Endpoint, ...]:
-        endpoints = [objects.Endpoint(network="local", address="", port=0)]
-        port = None if slot.status is None else slot.status.data_port
-        if self._host.data_address is not None and port:
-            endpoints.append(
-                objects.Endpoint(
-                    network=self._host.data_network,
-                    address=self._host.data_address,
-                    port=port,
-                )
-            )
-        return tuple(endpoints)
 
     def worker_refused(
         self,
@@ -385,6 +442,9 @@ class SlotTable:
         """End workers that do not let go of a released holder."""
         effects: list[orders.Effect] = []
         for slot in self._slots.values():
+            leave_s = slot.leave_deadline_s
+            if leave_s is not None and leave_s <= now:
+                effects += self._release_worker(slot, now)
             deadline_s = slot.release_deadline_s
             if deadline_s is not None and deadline_s <= now:
                 slot.release_deadline_s = now + self._release_timeout_s
@@ -428,6 +488,21 @@ class SlotTable:
             )
             for device in self._devices.values()
         )
+
+
+def endpoints(
+    host: HostFacts, port: int | None
+) -> tuple[objects.Endpoint, ...]:
+    """Return where a process of a host listens for clients.
+
+    :param port: of its data port, None without one.
+    """
+    local = objects.Endpoint(network="local", address="", port=0)
+    if host.data_address is None or not port:
+        return (local,)
+    return local, objects.Endpoint(
+        network=host.data_network, address=host.data_address, port=port
+    )
 
 
 #: Makes a change to the table at a wall-clock time in seconds.

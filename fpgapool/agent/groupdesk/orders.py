@@ -36,10 +36,13 @@ class Admit(typing.NamedTuple):
     clients: list[connections.Access]
 
 
-class Revoke(typing.NamedTuple):
-    """Let clients attach no more, and end what they do."""
+class Keep(typing.NamedTuple):
+    """Revoke the clients that were not admitted since the last such order.
 
-    client_ids: list[str]
+    :ivar revision: of the order that the desk follows now.
+    """
+
+    revision: int
 
 
 class Hosts(typing.NamedTuple):
@@ -49,11 +52,14 @@ class Hosts(typing.NamedTuple):
 
 
 class Counts(typing.NamedTuple):
-    """End a period and say what clients did in it.
+    """Say what clients did since the desk began.
 
-    If there are many clients, ``more`` in the reply says that the rest of the
-    same period comes with the next question.
+    If there are many clients, ``more`` in the reply says that others follow.
+
+    :ivar after: only clients whose names are greater.
     """
+
+    after: str
 
 
 class Exit(typing.NamedTuple):
@@ -61,7 +67,7 @@ class Exit(typing.NamedTuple):
 
 
 Order: typing.TypeAlias = (
-    Status | Members | Admit | Revoke | Hosts | Counts | Exit
+    Status | Members | Admit | Keep | Hosts | Counts | Exit
 )
 
 
@@ -84,15 +90,15 @@ def parse(message: messages.Message) -> Order:
                     for one in frames.require(message, "clients", list)
                 ]
             )
-        case "revoke":
-            client_ids = frames.require(message, "client_ids", list)
-            if not all(isinstance(one, str) for one in client_ids):
-                raise _wrong("client_ids must be texts")
-            return Revoke(client_ids)
+        case "keep":
+            return Keep(_natural(message, "revision"))
         case "hosts":
             return Hosts(groups.MemberList.parse(message))
         case "counts":
-            return Counts()
+            after = message.get("after", "")
+            if not isinstance(after, str):
+                raise _wrong("after must be a text")
+            return Counts(after)
         case "exit":
             return Exit()
     raise frames.ProtocolError(

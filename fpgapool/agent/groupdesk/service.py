@@ -42,8 +42,10 @@ LOG = logging.getLogger(__name__)
 
 # How long a revoked client may read its last answers.
 _GOODBYE_S = 1.0
-# The message with a period's counts has room for so many clients.
+# The message with counts has room for so many clients.
 _COUNTS_CLIENTS = 256
+# How long the counts of a revoked client are kept for its agent.
+_REVOKED_S = 60.0
 
 Place: typing.TypeAlias = tuple[str, int]
 
@@ -99,8 +101,13 @@ class Desk:
         self._wanted: dict[Place, int] = {}
         self._left: dict[Place, int] = {}
         self._hosts: groups.MemberList | None = None
-        # Counts of a period that the agent has not fetched yet.
-        self._counts: dict[str, model.Counts] = {}
+        # Clients admitted since the agent last said which ones to keep.
+        self._admitted: set[str] = set()
+        self._revision = 0
+        # Names this process: its counts, of all clients, begin at 0.
+        self._boot_id = f"{time.time_ns()}-{os.getpid()}"
+        self._totals: dict[str, model.Counts] = {}
+        self._revoked_s: dict[str, float] = {}
         self._goodbyes = crew.Later(_GOODBYE_S, "goodbye")
         self._certificate = (
             certificates.Certificate()
@@ -233,7 +240,7 @@ class Desk:
 
     def _revoke(self, client_id: str) -> None:
         self._connections.revoke(client_id)
-        now = time.monotonic()
+        now = self._revoked_s[client_id] = time.monotonic()
         self._queues.revoke(client_id, now)
         self._decide(now)
         port = self._clients.get(client_id)
@@ -443,6 +450,7 @@ class Desk:
         if self._agent is not None:
             self._agent.hang_up()
         self._agent = agent
+        self._admitted.clear()
         self._orphan_since_s = None
 
     def _agent_went(self, agent: control.Agent) -> None:
@@ -493,14 +501,13 @@ class Desk:
             case orders.Members(wanted, surplus):
                 self._want(wanted, surplus)
             case orders.Admit(clients):
-                self._connections.admit(clients)
-            case orders.Revoke(client_ids):
-                for client_id in client_ids:
-                    self._revoke(client_id)
+                self._admit(clients)
+            case orders.Keep(revision):
+                self._keep(revision)
             case orders.Hosts(members):
                 self._announce(members)
-            case orders.Counts():
-                return self._take_counts()
+            case orders.Counts(after):
+                return self._count(after)
             case orders.Exit():
                 LOG.info("the desk ends: its agent asked for it")
                 self._loop.stop()
@@ -530,16 +537,42 @@ class Desk:
         for port in self._clients.values():
             port.tell(groups.MEMBERS, 0, hosts.document())
 
-    def _take_counts(self) -> dict[str, typing.Any]:
-        if not self._counts:
-            self._counts = self._queues.take_counts()
-        some = [*self._counts][:_COUNTS_CLIENTS]
+    def _admit(self, clients: list[connections.Access]) -> None:
+        self._connections.admit(clients)
+        for client in clients:
+            self._admitted.add(client.client_id)
+            self._revoked_s.pop(client.client_id, None)
+
+    def _keep(self, revision: int) -> None:
+        for client_id in self._connections.client_ids:
+            if client_id not in self._admitted:
+                self._revoke(client_id)
+        self._admitted.clear()
+        self._revision = revision
+
+    def _count(self, after: str) -> dict[str, typing.Any]:
+        totals, now = self._totals, time.monotonic()
+        taken = self._queues.take_counts()
+        for client_id in taken.keys() - totals.keys():
+            totals[client_id] = model.Counts()
+        for client_id, total in totals.items():
+            counts = taken.get(client_id) or model.Counts()
+            total.arrived += counts.arrived
+            total.ended += counts.ended
+            total.busy_s += counts.busy_s
+            total.waiting, total.running = counts.waiting, counts.running
+        for client_id, revoked_s in [*self._revoked_s.items()]:
+            if now >= revoked_s + _REVOKED_S:
+                del self._revoked_s[client_id]
+                totals.pop(client_id, None)
+        told = sorted(one for one in totals if one > after)
         return {
+            "boot_id": self._boot_id,
             "clients": {
-                client_id: dataclasses.asdict(self._counts.pop(client_id))
-                for client_id in some
+                client_id: dataclasses.asdict(totals[client_id])
+                for client_id in told[:_COUNTS_CLIENTS]
             },
-            "more": bool(self._counts),
+            "more": len(told) > _COUNTS_CLIENTS,
         }
 
     def status(self) -> dict[str, typing.Any]:
@@ -560,6 +593,8 @@ class Desk:
         ]
         return {
             "pid": os.getpid(),
+            "boot_id": self._boot_id,
+            "revision": self._revision,
             "group_id": self._settings.group_id,
             "members": members,
             "clients": len(self._clients),

@@ -345,6 +345,7 @@ class Worker:
             "generation": None if order is None else order.generation,
             "seen_generation": machine.seen_generation,
             "project_id": None if order is None else order.project_id,
+            "is_member": order is not None and order.desk_socket is not None,
             "programmed": machine.programmed,
             "bitstream_id": machine.bitstream_id,
             "beyond_claim": machine.beyond_claim,

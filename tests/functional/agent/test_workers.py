@@ -16,6 +16,7 @@ import sys
 
 import pytest
 
+from fpgapool.agent import children
 from fpgapool.agent import processes
 from fpgapool.agent import reports
 from fpgapool.agent import service
@@ -428,7 +429,7 @@ def test_reports_go_on_after_the_broker_was_away(host):
 
 def test_a_worker_that_cannot_start_makes_its_slot_faulty(host, monkeypatch):
     monkeypatch.setattr(processes, "WORKER_MODULE", "fpgapool.no_such_module")
-    monkeypatch.setattr(workers, "FIRST_RESPAWN_S", 0.001)
+    monkeypatch.setattr(children, "FIRST_RESPAWN_S", 0.001)
     agent = host.start()
     slot = host.conductor.wait_for_slot(0, lambda one: one.state == "faulty")
     assert slot.session_id is None
@@ -459,7 +460,7 @@ sys.stdin.read()
 def test_only_a_worker_is_killed_for_being_mute(
     host, monkeypatch, name, killed
 ):
-    monkeypatch.setattr(workers, "START_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(children, "START_TIMEOUT_S", 0.3)
     monkeypatch.setattr(service, "SETTLE_TIMEOUT_S", 0.1)
     path = workers.control_path(host.settings.state_path, KEY)
     pathlib.Path(path).parent.mkdir(parents=True)

@@ -1,0 +1,452 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The desks of groups on a host: one process for each group with members.
+
+A desk is started with the first member, when the conductor's order for the
+group is here, and ends with the group, or when the group has neither members
+nor clients here. It outlives its agent, as :mod:`fpgapool.agent.children`
+says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import socket
+import typing
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.agent import children
+from fpgapool.agent import loop as agent_loop
+from fpgapool.agent import orders
+from fpgapool.agent import processes
+from fpgapool.agent import settings as agent_settings
+from fpgapool.agent import table
+from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
+
+LOG = logging.getLogger(__name__)
+
+#: How long reports show the last counts of a desk that has ended.
+LINGER_S = 60.0
+#: A message has room for so many clients.
+CLIENTS_AT_ONCE = 128
+
+#: Settings that desks take from their agent unchanged.
+_SAME = "data_address data_ports tls hello_timeout_s log_level".split()
+
+Members: typing.TypeAlias = Mapping[orders.Key, table.Member]
+
+
+def member_path(state_dir: str, group_id: str) -> str:
+    """Return the path of the socket where a desk awaits its members."""
+    return _path(state_dir, group_id, "member")
+
+
+def _path(state_dir: str, group_id: str, name: str) -> str:
+    return os.path.join(_desks_dir(state_dir), group_id, f"{name}.sock")
+
+
+def _desks_dir(state_dir: str) -> str:
+    return os.path.join(os.path.abspath(state_dir), "desks")
+
+
+@dataclasses.dataclass(slots=True, eq=False, kw_only=True)
+class _Desk(children.Child):
+    """The process of one group, or its absence.
+
+    :ivar order: that it shall follow, of the leader with this epoch.
+    :ivar members: slots of this host that the group holds.
+    :ivar boot_id: of the process that the counts are of.
+    :ivar revision: of the order that the process follows.
+    :ivar clients: how many are connected.
+    :ivar counts: of each client, by its name.
+    :ivar idle_since_s: when it was of use for the last time.
+    """
+
+    group_id: str
+    epoch: int = 0
+    order: objects.GroupOrder | None = None
+    members: Members = dataclasses.field(default_factory=dict)
+    boot_id: str = ""
+    revision: int = 0
+    clients: int = 0
+    data_port: int | None = None
+    certificate_sha256: str | None = None
+    counts: dict[str, objects.ClientCounts] = dataclasses.field(
+        default_factory=dict
+    )
+    idle_since_s: float = 0.0
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the process has to be started."""
+        return (
+            self.order is not None
+            and not self.order.deleted
+            and bool(self.members)
+        )
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the process may not end."""
+        if self.members:
+            return True
+        deleted = self.order is not None and self.order.deleted
+        return self.clients > 0 and not deleted
+
+
+class Desks(children.Keeper[_Desk]):
+    """Keeps the desks of the host alive, and makes them follow their orders.
+
+    Everything but :meth:`close` runs in the loop's thread.
+
+    :param settings: of the agent.
+    :param loop: serves the control connections.
+    :param keys: all slots of the host.
+    :param tell: passes the events of members to the slot table.
+    :param changed: called when the next report has news.
+    """
+
+    KIND = "desk"
+
+    def __init__(
+        self,
+        settings: agent_settings.AgentSettings,
+        loop: agent_loop.Loop,
+        keys: Iterable[orders.Key],
+        tell: Callable[[orders.Key, table.Change], None],
+        changed: Callable[[], None],
+    ) -> None:
+        super().__init__(settings, loop)
+        self._keys = list(keys)
+        self._tell = tell
+        self._changed = changed
+        self._desks: dict[str, _Desk] = {}
+
+    def start(self) -> None:
+        """Take over the living desks."""
+        directory = pathlib.Path(_desks_dir(self._state_dir))
+        if directory.is_dir():
+            for path in sorted(directory.iterdir()):
+                self._adopt(self._desk(path.name))
+
+    def _desk(self, group_id: str) -> _Desk:
+        desk = self._desks.get(group_id)
+        if desk is None:
+            desk = self._desks[group_id] = _Desk(
+                title=f"Desk of group {group_id}",
+                control_path=_path(self._state_dir, group_id, "control"),
+                log_name=f"desk-{group_id}.log",
+                group_id=group_id,
+                idle_since_s=self._loop.now(),
+            )
+        return desk
+
+    # What there shall be.
+
+    def keep(self, epoch: int, order: objects.GroupOrder) -> None:
+        """Take an order; an older one than the last changes nothing.
+
+        :param epoch: of the leader that sent it.
+        :param order: for one group.
+        """
+        desk = self._desk(order.group_id)
+        if desk.order is not None:
+            if (epoch, order.revision) < (desk.epoch, desk.order.revision):
+                return
+            if order == desk.order and desk.revision == order.revision:
+                desk.epoch = epoch
+                return
+        desk.epoch, desk.order = epoch, order
+        desk.idle_since_s = self._loop.now()
+        self._send_order(desk)
+        self._run(desk)
+
+    def set_members(self, members: Mapping[str, Members]) -> None:
+        """Take the slots that groups have here.
+
+        :param members: by the group's id.
+        """
+        for group_id in members:
+            self._desk(group_id)
+        for desk in self._desks.values():
+            mine = members.get(desk.group_id, {})
+            if mine != desk.members:
+                desk.members = mine
+                desk.idle_since_s = self._loop.now()
+                self._send_members(desk)
+                self._run(desk)
+
+    def _run(self, desk: _Desk) -> None:
+        """Start a process, if one is wanted and there is none."""
+        if desk.pidfd is None and desk.timer is None and desk.is_wanted:
+            self._take_over(desk)
+
+    def _spawn(self, child: _Desk) -> None:
+        child.timer = None
+        if child.is_wanted:
+            super()._spawn(child)
+
+    def tick(self) -> None:
+        """Ask all desks how they are, and forget those of no use."""
+        super().tick()
+        now = self._loop.now()
+        for desk in [*self._desks.values()]:
+            if desk.pidfd is not None or desk.members or desk.timer:
+                desk.idle_since_s = now
+            elif now >= desk.idle_since_s + LINGER_S or _is_deleted(desk):
+                self._forget(desk)
+
+    def _forget(self, desk: _Desk) -> None:
+        # An earlier agent may have started a process that was not there yet.
+        if self._adopt(desk):
+            return
+        del self._desks[desk.group_id]
+        shutil.rmtree(os.path.dirname(desk.control_path), ignore_errors=True)
+        self._changed()
+
+    # What there is.
+
+    def settled(self) -> bool:
+        """Whether all desks found running have told their counts."""
+        return all(
+            desk.pidfd is None or desk.boot_id for desk in self._desks.values()
+        )
+
+    def reports(self) -> tuple[objects.GroupReport, ...]:
+        """Return the part of the host's report that is about groups."""
+        return tuple(
+            self._report(desk)
+            for desk in self._desks.values()
+            # Without any of these only its directory is left.
+            if desk.boot_id or desk.order is not None or desk.members
+        )
+
+    def _report(self, desk: _Desk) -> objects.GroupReport:
+        runs = desk.sock is not None and desk.heard
+        if runs or desk.is_wanted or desk.order is None:
+            revision = desk.revision if runs else 0
+        else:
+            revision = desk.order.revision
+        return objects.GroupReport(
+            group_id=desk.group_id,
+            revision=revision,
+            desk_boot_id=desk.boot_id,
+            endpoints=self._endpoints(desk) if runs else (),
+            certificate_sha256=desk.certificate_sha256 if runs else None,
+            clients=tuple(desk.counts.values()),
+        )
+
+    def _endpoints(self, desk: _Desk) -> tuple[objects.Endpoint, ...]:
+        settings = self._settings
+        return table.endpoints(
+            table.HostFacts(
+                settings.host_uuid,
+                settings.data_network,
+                settings.data_address,
+            ),
+            desk.data_port,
+        )
+
+    def connect(self, project_id: str, group_id: str) -> socket.socket:
+        """Return a connection to the data socket of a desk.
+
+        :raises: rules.RequestError if no client of the project may use the
+            group, or it has no desk here.
+        """
+        desk = self._desks.get(group_id)
+        if (
+            desk is None
+            or desk.order is None
+            or all(one.project_id != project_id for one in desk.order.clients)
+        ):
+            raise rules.RequestError(
+                codes.GROUP_NOT_FOUND, "the group has no desk on this host"
+            )
+        sock = processes.dial(_path(self._state_dir, group_id, "data"))
+        if sock is None:
+            raise rules.RequestError(
+                codes.WORKER_LOST, "the group's desk takes no connections"
+            )
+        # The client's descriptor shares this open file description.
+        sock.setblocking(True)
+        return sock
+
+    # Requests.
+
+    def _send_order(self, desk: _Desk) -> None:
+        order = desk.order
+        if order is None:
+            return
+        clients = () if order.deleted else order.clients
+        for first in range(0, len(clients), CLIENTS_AT_ONCE):
+            some = clients[first : first + CLIENTS_AT_ONCE]
+            admitted = [
+                {
+                    "client_id": one.client_id,
+                    "project_id": one.project_id,
+                    "secret_sha256": one.secret_sha256,
+                }
+                for one in some
+            ]
+            self._ask(desk, "admit", {"clients": admitted}, "admit")
+        self._ask(desk, "keep", {"revision": order.revision}, "keep")
+        hosts = [_host(one) for one in order.hosts]
+        self._ask(
+            desk,
+            "hosts",
+            {"revision": order.revision, "hosts": hosts},
+            "hosts",
+        )
+        self._ask_status(desk)
+
+    def _send_members(self, desk: _Desk) -> None:
+        wanted = [
+            {
+                "device": device,
+                "slot": slot,
+                "generation": member.generation,
+            }
+            for (device, slot), member in desk.members.items()
+            if not member.leaves
+        ]
+        self._ask(desk, "members", {"members": wanted}, "members")
+
+    def _ask_status(self, child: _Desk) -> None:
+        self._ask(child, "status", {}, "status")
+        self._ask_counts(child)
+
+    def _ask_counts(self, child: _Desk, after: str = "") -> None:
+        self._ask(child, "counts", {"after": after}, "counts")
+
+    # Of the keeper.
+
+    def _children(self) -> Iterable[_Desk]:
+        return self._desks.values()
+
+    def _module(self) -> str:
+        return processes.DESK_MODULE
+
+    def _document(self, child: _Desk) -> dict[str, object]:
+        order, settings = child.order, self._settings
+        assert order is not None, "without an order no desk is wanted"
+        return {
+            "group_id": child.group_id,
+            "slots": [list(key) for key in self._keys],
+            "control_socket": child.control_path,
+            "data_socket": _path(self._state_dir, child.group_id, "data"),
+            "member_socket": member_path(self._state_dir, child.group_id),
+            **{name: getattr(settings, name) for name in _SAME},
+            "arbitration": order.arbitration,
+            "clear_between": order.clear_between,
+            "max_task_bytes": order.max_task_bytes,
+            "orphan_s": settings.worker_orphan_s,
+            "exit_with_agent": not settings.workers_outlive_agent,
+            "log_file": self._log_file(child),
+        }
+
+    def _greet(self, child: _Desk) -> None:
+        child.revision = 0
+        self._send_members(child)
+        self._send_order(child)
+        self._ask_status(child)
+
+    def _hung_up(self, child: _Desk) -> None:
+        self._changed()
+
+    def _died(self, child: _Desk, how: str | None) -> None:
+        child.clients = 0
+        # A client without a desk has no task there.
+        child.counts = {
+            name: dataclasses.replace(counts, waiting=0, running=0)
+            for name, counts in child.counts.items()
+        }
+
+    def _unstartable(self, child: _Desk, message: str) -> None:
+        LOG.error("%s does not work: %s", child.title, message)
+
+    def _handle(self, child: _Desk, message: messages.Message) -> None:
+        child.silent_s = 0.0
+        if "event" in message:
+            # A member has joined or left; the status says more.
+            return
+        operation = child.requests.pop(message["id"], None)
+        if not message["ok"]:
+            LOG.error(
+                "%s refused %s: %s",
+                child.title,
+                operation,
+                message["error"]["message"],
+            )
+        elif operation == "status":
+            self._take_status(child, message["status"])
+        elif operation == "counts":
+            self._take_counts(child, message)
+
+    def _take_status(
+        self, child: _Desk, status: Mapping[str, typing.Any]
+    ) -> None:
+        before = self._report(child)
+        child.heard = child.proved = True
+        child.clients = int(status["clients"])
+        child.revision = int(status["revision"])
+        child.data_port = status["data_port"]
+        child.certificate_sha256 = status["certificate_sha256"]
+        self._set_boot_id(child, str(status["boot_id"]))
+        if self._report(child) != before:
+            self._changed()
+        for one in status["members"]:
+            if one["state"] == "leaving":
+                self._leaves(
+                    (str(one["device"]), int(one["slot"])),
+                    int(one["generation"]),
+                )
+
+    def _leaves(self, key: orders.Key, generation: int) -> None:
+        self._tell(
+            key,
+            lambda slots, now: slots.member_leaves(key, generation, now),
+        )
+
+    def _take_counts(
+        self, child: _Desk, message: Mapping[str, typing.Any]
+    ) -> None:
+        self._set_boot_id(child, str(message["boot_id"]))
+        told = {
+            client_id: objects.ClientCounts(client_id=client_id, **counts)
+            for client_id, counts in message["clients"].items()
+        }
+        child.counts.update(told)
+        if message["more"]:
+            self._ask_counts(child, max(told))
+        elif not child.is_needed:
+            # The next report has its last counts.
+            self._ask(child, "exit", {}, "exit")
+
+    @staticmethod
+    def _set_boot_id(child: _Desk, boot_id: str) -> None:
+        if boot_id != child.boot_id:
+            child.boot_id = boot_id
+            child.counts = {}
+
+
+def _is_deleted(desk: _Desk) -> bool:
+    return desk.order is not None and desk.order.deleted
+
+
+def _host(host: objects.GroupHost) -> dict[str, object]:
+    return {
+        "host_id": host.host_uuid,
+        "members": host.members,
+        "endpoints": [dataclasses.asdict(one) for one in host.endpoints],
+        "certificate_sha256": host.certificate_sha256,
+    }
