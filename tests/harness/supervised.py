@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The worker processes that an agent has."""
+"""The processes that an agent has."""
 
+from fpgapool.agent import desks
 from fpgapool.agent import orders
 from fpgapool.agent import workers
 
@@ -10,3 +11,9 @@ def pid(supervisor: workers.Supervisor, key: orders.Key) -> int | None:
     """Return the number of a slot's worker, None if none is connected."""
     worker = supervisor._workers[key]
     return None if worker.sock is None else worker.pid
+
+
+def desk_pid(keeper: desks.Desks, group_id: str) -> int | None:
+    """Return the number of a group's desk, None if none is connected."""
+    desk = keeper._desks[group_id]
+    return None if desk.sock is None else desk.pid

@@ -84,7 +84,8 @@ RIGHT = {
             {"client_id": "c", "project_id": "p", "secret_sha256": "0" * 64}
         ],
     },
-    "revoke": {"op": "revoke", "client_ids": ["c"]},
+    "keep": {"op": "keep", "revision": 3},
+    "counts": {"op": "counts", "after": "c"},
     "want": {
         "op": "members",
         "members": [{"device": "d", "slot": 1, "generation": 2}],

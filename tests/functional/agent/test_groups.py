@@ -4,8 +4,14 @@
 
 from __future__ import annotations
 
+import collections
+import concurrent.futures
 import hashlib
+import os
+import signal
 import socket
+import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -13,8 +19,11 @@ from fpgapool import objects
 from fpgapool.agent import service
 from fpgapool.client import group
 from fpgapool.client import groupdoor
+from fpgapool.common import descriptors
 from fpgapool.protocol import groups
 from tests.functional.agent import harness
+from tests.harness import supervised
+from tests.harness import waiting
 
 GROUP = "7f000000-0000-4000-8000-00000000000a"
 CLIENT = "7f000000-0000-4000-8000-00000000000c"
@@ -27,6 +36,20 @@ def idle(slot):
 
 def active(slot):
     return slot.state == "active"
+
+
+def ended(host: harness.Host, slot: int, generation: int) -> str:
+    """Wait until an assignment has ended, and return its code."""
+    told = host.conductor.wait_for_slot(
+        slot,
+        lambda one: (
+            idle(one)
+            and one.last_result is not None
+            and one.last_result.generation == generation
+        ),
+    )
+    code: str = told.last_result.code
+    return code
 
 
 def access(client_id: str = CLIENT) -> objects.GroupAccess:
@@ -185,11 +208,175 @@ def test_a_group_runs_tasks_and_gives_its_slots_back(host, local):
     for slot in (0, 1):
         release(agent, 7 + slot, slot)
     for slot in (0, 1):
-        told = host.conductor.wait_for_slot(
-            slot, lambda one: idle(one) and one.last_result
+        assert ended(host, slot, 7 + slot) == "OK"
+
+
+def run_tasks_during(opened: group.Group, work: Callable[[], object]) -> int:
+    """Run tasks before, during and after some work; each has one result.
+
+    :returns: how many there were.
+    """
+    done = collections.Counter[int]()
+    results = []
+    room = threading.Semaphore(64)
+
+    def note(number: int) -> None:
+        done[number] += 1
+        room.release()
+
+    def submit() -> None:
+        assert room.acquire(timeout=harness.TIMEOUT_S)
+        number = len(results)
+        data = b"%d " % number * 5_000
+        future = opened.submit(data)
+        results.append((future, data))
+        future.add_done_callback(lambda _future: note(number))
+
+    for _ in range(100):
+        submit()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        working = pool.submit(work)
+        while not working.done():
+            submit()
+        working.result()
+    for _ in range(100):
+        submit()
+    for future, data in results:
+        assert future.result(harness.TIMEOUT_S) == data
+    assert done == collections.Counter(range(len(results)))
+    return len(results)
+
+
+def worker_pid(agent: service.Agent, slot: int) -> int:
+    found: list[int | None] = []
+    agent.loop.run_and_wait(
+        lambda: found.append(supervised.pid(agent.workers, ("board0", slot))),
+        harness.TIMEOUT_S,
+    )
+    assert found[0] is not None
+    return found[0]
+
+
+def desk_pid(agent: service.Agent) -> int:
+    found: list[int | None] = []
+
+    def look() -> bool:
+        agent.loop.run_and_wait(
+            lambda: found.append(supervised.desk_pid(agent.desks, GROUP)),
+            harness.TIMEOUT_S,
         )
-        assert told.last_result.generation == 7 + slot
-        assert (told.last_result.state, told.last_result.code) == (
-            "CLOSED",
-            "OK",
+        return found[-1] is not None
+
+    waiting.wait_until(look, "a desk")
+    return found[-1]
+
+
+def kill(pid: int) -> None:
+    pidfd = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    assert descriptors.is_readable(pidfd, harness.TIMEOUT_S)
+    os.close(pidfd)
+
+
+def counts_of(told: objects.GroupReport) -> objects.ClientCounts:
+    (counts,) = told.clients
+    return counts
+
+
+@pytest.mark.parametrize("local", [True, False], ids=["rings", "network"])
+def test_a_member_leaves_while_tasks_run(host, local):
+    agent = start_group(host, local)
+    with open_group(host, local) as opened:
+        run_tasks_during(opened, lambda: release(agent, 7, 0))
+        assert ended(host, 0, 7) == "OK"
+        assert opened.run(b"x", timeout_s=30) == b"x"
+
+
+def test_a_slot_that_has_left_serves_a_session_and_comes_back(host):
+    agent = start_group(host)
+    release(agent, 7, 0)
+    assert ended(host, 0, 7) == "OK"
+    harness.assign(agent, 9)
+    host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    harness.release(agent, 9)
+    assert ended(host, 0, 9) == "CLIENT_GONE"
+    join(agent, 10, 0)
+    host.conductor.wait_for_slot(
+        0, lambda one: active(one) and one.generation == 10
+    )
+    release(agent, 8, 1)
+    assert ended(host, 1, 8) == "OK"
+    with open_group(host) as opened:
+        assert opened.run(b"x", timeout_s=30) == b"x"
+
+
+def test_an_agent_is_restarted_while_tasks_run(staying_host):
+    agent = start_group(staying_host)
+    first = desk_pid(agent)
+
+    def restart() -> None:
+        agent.stop()
+        staying_host.conductor.calls.clear()
+        staying_host.start()
+
+    with open_group(staying_host) as opened:
+        count = run_tasks_during(opened, restart)
+        agent = staying_host.agents[-1]
+        for slot in (0, 1):
+            staying_host.conductor.wait_for_slot(slot, active)
+        assert desk_pid(agent) == first
+        # Without a new order the desk follows the old one, and has kept count.
+        told = group_report(staying_host, lambda one: one.clients)
+        assert told.revision == 2
+        agent.manager.report_now({}, 1)
+        waiting.wait_until(
+            lambda: counts_of(group_now(agent)).ended == count, "all counts"
         )
+        assert group_now(agent).desk_boot_id == told.desk_boot_id
+        release(agent, 7, 0)
+        assert ended(staying_host, 0, 7) == "OK"
+
+
+def group_now(agent: service.Agent) -> objects.GroupReport:
+    found: list[objects.GroupReport] = []
+    agent.loop.run_and_wait(
+        lambda: found.extend(agent.desks.reports()), harness.TIMEOUT_S
+    )
+    (told,) = found
+    return told
+
+
+@pytest.mark.parametrize("adopted", [False, True])
+def test_a_desk_is_killed_while_tasks_run(staying_host, adopted):
+    agent = start_group(staying_host)
+    before = group_now(agent)
+    if adopted:
+        agent.stop()
+        agent = staying_host.start()
+        keep(agent, 2, hosts=(group_host(before, True),))
+        assert desk_pid(agent)
+    with open_group(staying_host) as opened:
+        run_tasks_during(opened, lambda: kill(desk_pid(agent)))
+        group_report(
+            staying_host,
+            lambda one: (
+                one.desk_boot_id != before.desk_boot_id
+                and one.revision == 2
+                and one.endpoints
+            ),
+        )
+        for slot in (0, 1):
+            staying_host.conductor.wait_for_slot(slot, active)
+
+
+@pytest.mark.parametrize("local", [True, False], ids=["rings", "network"])
+def test_a_worker_is_killed_while_tasks_run(host, local):
+    agent = start_group(host, local)
+    with open_group(host, local) as opened:
+        run_tasks_during(opened, lambda: kill(worker_pid(agent, 0)))
+        assert ended(host, 0, 7) == "WORKER_DIED"
+        join(agent, 9, 0)
+        host.conductor.wait_for_slot(
+            0, lambda one: active(one) and one.generation == 9
+        )
+        assert opened.run(b"x", timeout_s=30) == b"x"

@@ -132,6 +132,12 @@ class DeskProcess:
         ]
         assert self.agent.ask("admit", clients=self.clients)["ok"]
 
+    def keep(self, *client_ids: str, revision: int) -> None:
+        """Admit these clients only."""
+        self.clients = []
+        self.admit(*client_ids)
+        assert self.agent.ask("keep", revision=revision)["ok"]
+
     def want(self, *slots: int, generation: int = 1, surplus: int = 0) -> None:
         reply = self.agent.ask(
             "members",

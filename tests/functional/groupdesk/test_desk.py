@@ -26,7 +26,7 @@ def desk(tmp_path):
     made = harness.DeskProcess(
         tmp_path / "h", data_address="127.0.0.1", resume_grace_s=5.0
     )
-    made.admit("c", "d", "e")
+    made.keep("c", "d", "e", revision=1)
     made.join(0, 1)
     yield made
     made.close()
@@ -201,7 +201,7 @@ def test_revocation(desk, tcp):
         mine = [opened.submit(b"sleep 0.2") for _ in range(20)]
         theirs = [other.submit(b"sleep 0.05 %d" % n) for n in range(20)]
         harness.until(lambda: mine[0].done(), "result")
-        assert desk.agent.ask("revoke", client_ids=["c"])["ok"]
+        desk.keep("d", revision=2)
         refused = [one.exception(30) for one in mine[4:]]
         assert {error.code for error in refused} == {codes.ACCESS_REVOKED}
         with pytest.raises(errors.TaskFailed) as caught:
@@ -291,7 +291,7 @@ def test_two_hosts_share_the_tasks(desk, tmp_path):
         second.close()
 
 
-def test_counts_of_a_period(desk):
+def test_counts_since_the_desk_began(desk):
     with harness.open_group(desk) as opened:
         for _ in range(5):
             opened.run(b"x")
@@ -301,7 +301,35 @@ def test_counts_of_a_period(desk):
         assert (mine["arrived"], mine["ended"]) == (5, 5)
         assert mine["busy_s"] == pytest.approx(0.005)
         assert (mine["waiting"], mine["running"]) == (0, 0)
-        assert desk.agent.ask("counts")["clients"]["c"]["ended"] == 0
+        opened.run(b"x")
+        again = desk.agent.ask("counts")
+        assert again["clients"]["c"]["ended"] == 6
+        assert again["boot_id"] == counts["boot_id"]
+        assert desk.agent.ask("counts", after="c")["clients"] == {}
+    desk.agent.close()
+    desk.agent = harness.Agent(desk.path["control"])
+    assert desk.agent.ask("counts")["clients"]["c"]["ended"] == 6
+    desk.restart()
+    new = desk.agent.ask("counts")
+    assert (new["clients"], new["more"]) == ({}, False)
+    assert new["boot_id"] != counts["boot_id"]
+
+
+def test_clients_that_were_not_admitted_again_are_revoked(desk):
+    def admitted_and_revision() -> tuple[int, int]:
+        status = desk.agent.ask("status")["status"]
+        return status["admitted"], status["revision"]
+
+    assert admitted_and_revision() == (3, 1)
+    desk.keep("c", "d", revision=7)
+    assert admitted_and_revision() == (2, 7)
+    desk.admit("e")
+    assert admitted_and_revision() == (3, 7)
+    # The next agent begins anew: half of an order counts for nothing.
+    desk.agent.close()
+    desk.agent = harness.Agent(desk.path["control"])
+    desk.keep("d", revision=8)
+    assert admitted_and_revision() == (1, 8)
 
 
 def test_an_agent_that_comes_back_finds_the_desk_at_work(desk):
@@ -325,7 +353,8 @@ def test_wrong_requests_of_an_agent_change_nothing(desk):
             codes.SLOT_NOT_FOUND,
         ),
         ({"operation": "admit", "clients": [{}]}, codes.PROTOCOL_ERROR),
-        ({"operation": "revoke", "client_ids": [1]}, codes.PROTOCOL_ERROR),
+        ({"operation": "keep", "revision": -1}, codes.PROTOCOL_ERROR),
+        ({"operation": "counts", "after": 1}, codes.PROTOCOL_ERROR),
     ):
         reply = desk.agent.ask(**request)
         assert reply["error"]["code"] == code
