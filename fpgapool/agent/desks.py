@@ -51,6 +51,11 @@ def member_path(state_dir: str, group_id: str) -> str:
     return _path(state_dir, group_id, "member")
 
 
+def data_path(state_dir: str, group_id: str) -> str:
+    """Return the path of the socket of a desk's local clients."""
+    return _path(state_dir, group_id, "data")
+
+
 def _path(state_dir: str, group_id: str, name: str) -> str:
     return os.path.join(_desks_dir(state_dir), group_id, f"{name}.sock")
 
@@ -65,6 +70,8 @@ class _Desk(children.Child):
 
     :ivar order: that it shall follow, of the leader with this epoch.
     :ivar members: slots of this host that the group holds.
+    :ivar joined: the slots that the process has, with their generations.
+    :ivar sent: the members that the process was told last, if it was.
     :ivar boot_id: of the process that the counts are of.
     :ivar revision: of the order that the process follows.
     :ivar clients: how many are connected.
@@ -76,6 +83,8 @@ class _Desk(children.Child):
     epoch: int = 0
     order: objects.GroupOrder | None = None
     members: Members = dataclasses.field(default_factory=dict)
+    joined: dict[orders.Key, int] = dataclasses.field(default_factory=dict)
+    sent: dict[orders.Key, int] | None = None
     boot_id: str = ""
     revision: int = 0
     clients: int = 0
@@ -94,14 +103,6 @@ class _Desk(children.Child):
             and not self.order.deleted
             and bool(self.members)
         )
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether the process may not end."""
-        if self.members:
-            return True
-        deleted = self.order is not None and self.order.deleted
-        return self.clients > 0 and not deleted
 
 
 class Desks(children.Keeper[_Desk]):
@@ -131,6 +132,7 @@ class Desks(children.Keeper[_Desk]):
         self._tell = tell
         self._changed = changed
         self._desks: dict[str, _Desk] = {}
+        self._untold: frozenset[orders.Key] = frozenset(self._keys)
 
     def start(self) -> None:
         """Take over the living desks."""
@@ -171,20 +173,24 @@ class Desks(children.Keeper[_Desk]):
         self._send_order(desk)
         self._run(desk)
 
-    def set_members(self, members: Mapping[str, Members]) -> None:
+    def set_members(
+        self, members: Mapping[str, Members], untold: frozenset[orders.Key]
+    ) -> None:
         """Take the slots that groups have here.
 
         :param members: by the group's id.
+        :param untold: slots that may have any holder: their workers have not
+            reported yet.
         """
+        self._untold = untold
         for group_id in members:
             self._desk(group_id)
         for desk in self._desks.values():
             mine = members.get(desk.group_id, {})
             if mine != desk.members:
                 desk.members = mine
-                desk.idle_since_s = self._loop.now()
-                self._send_members(desk)
                 self._run(desk)
+            self._send_members(desk)
 
     def _run(self, desk: _Desk) -> None:
         """Start a process, if one is wanted and there is none."""
@@ -272,7 +278,7 @@ class Desks(children.Keeper[_Desk]):
             raise rules.RequestError(
                 codes.GROUP_NOT_FOUND, "the group has no desk on this host"
             )
-        sock = processes.dial(_path(self._state_dir, group_id, "data"))
+        sock = processes.dial(data_path(self._state_dir, group_id))
         if sock is None:
             raise rules.RequestError(
                 codes.WORKER_LOST, "the group's desk takes no connections"
@@ -285,7 +291,7 @@ class Desks(children.Keeper[_Desk]):
 
     def _send_order(self, desk: _Desk) -> None:
         order = desk.order
-        if order is None:
+        if order is None or not desk.heard:
             return
         clients = () if order.deleted else order.clients
         for first in range(0, len(clients), CLIENTS_AT_ONCE):
@@ -310,16 +316,38 @@ class Desks(children.Keeper[_Desk]):
         self._ask_status(desk)
 
     def _send_members(self, desk: _Desk) -> None:
-        wanted = [
-            {
-                "device": device,
-                "slot": slot,
-                "generation": member.generation,
-            }
-            for (device, slot), member in desk.members.items()
-            if not member.leaves
+        if not desk.heard:
+            return
+        wanted = {
+            **self._unknown(desk),
+            **{
+                key: member.generation
+                for key, member in desk.members.items()
+                if not member.leaves
+            },
+        }
+        if wanted == desk.sent:
+            return
+        desk.sent = wanted
+        members = [
+            {"device": device, "slot": slot, "generation": generation}
+            for (device, slot), generation in wanted.items()
         ]
-        self._ask(desk, "members", {"members": wanted}, "members")
+        self._ask(desk, "members", {"members": members}, "members")
+
+    def _unknown(self, desk: _Desk) -> dict[orders.Key, int]:
+        """Return what may still be members, and must not be sent away."""
+        return {
+            key: generation
+            for key, generation in desk.joined.items()
+            if key in self._untold
+        }
+
+    def _is_needed(self, desk: _Desk) -> bool:
+        """Whether the process may not end."""
+        if desk.members or self._unknown(desk):
+            return True
+        return desk.clients > 0 and not _is_deleted(desk)
 
     def _ask_status(self, child: _Desk) -> None:
         self._ask(child, "status", {}, "status")
@@ -343,7 +371,7 @@ class Desks(children.Keeper[_Desk]):
             "group_id": child.group_id,
             "slots": [list(key) for key in self._keys],
             "control_socket": child.control_path,
-            "data_socket": _path(self._state_dir, child.group_id, "data"),
+            "data_socket": data_path(self._state_dir, child.group_id),
             "member_socket": member_path(self._state_dir, child.group_id),
             **{name: getattr(settings, name) for name in _SAME},
             "arbitration": order.arbitration,
@@ -356,8 +384,7 @@ class Desks(children.Keeper[_Desk]):
 
     def _greet(self, child: _Desk) -> None:
         child.revision = 0
-        self._send_members(child)
-        self._send_order(child)
+        child.sent = None
         self._ask_status(child)
 
     def _hung_up(self, child: _Desk) -> None:
@@ -395,13 +422,21 @@ class Desks(children.Keeper[_Desk]):
     def _take_status(
         self, child: _Desk, status: Mapping[str, typing.Any]
     ) -> None:
-        before = self._report(child)
+        before, is_first = self._report(child), not child.heard
         child.heard = child.proved = True
+        child.joined = {
+            (str(one["device"]), int(one["slot"])): int(one["generation"])
+            for one in status["members"]
+            if one["state"] == "joined"
+        }
         child.clients = int(status["clients"])
         child.revision = int(status["revision"])
         child.data_port = status["data_port"]
         child.certificate_sha256 = status["certificate_sha256"]
         self._set_boot_id(child, str(status["boot_id"]))
+        if is_first:
+            self._send_members(child)
+            self._send_order(child)
         if self._report(child) != before:
             self._changed()
         for one in status["members"]:
@@ -428,7 +463,7 @@ class Desks(children.Keeper[_Desk]):
         child.counts.update(told)
         if message["more"]:
             self._ask_counts(child, max(told))
-        elif not child.is_needed:
+        elif not self._is_needed(child):
             # The next report has its last counts.
             self._ask(child, "exit", {}, "exit")
 

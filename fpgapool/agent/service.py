@@ -451,7 +451,7 @@ class Agent:
             {key: one.generation for key, one in holders.items()},
             self.loop.now(),
         )
-        self.desks.set_members(self.table.members())
+        self.desks.set_members(self.table.members(), self.table.untold())
         for effect in effects:
             match effect:
                 case orders.ToWorker():

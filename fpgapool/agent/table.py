@@ -125,6 +125,14 @@ class SlotTable:
                 )
         return found
 
+    def untold(self) -> frozenset[orders.Key]:
+        """Return the slots whose workers have not said who holds them."""
+        return frozenset(
+            key
+            for key, slot in self._slots.items()
+            if slot.status is None and slot.pending is None
+        )
+
     def last_result(self, key: orders.Key) -> objects.SessionResult | None:
         """Return the result of a slot's last holder, None if unknown."""
         return self._slots[key].last_result

@@ -16,9 +16,11 @@ from collections.abc import Callable
 import pytest
 
 from fpgapool import objects
+from fpgapool.agent import desks
 from fpgapool.agent import service
 from fpgapool.client import group
 from fpgapool.client import groupdoor
+from fpgapool.common import channel
 from fpgapool.common import descriptors
 from fpgapool.protocol import groups
 from tests.functional.agent import harness
@@ -139,13 +141,9 @@ class Door(groupdoor.GroupDoor):
     def connect_local(
         self, access: groupdoor.Access, host_id: str
     ) -> socket.socket:
-        agent = self._host.agents[-1]
-        found: list[socket.socket] = []
-        agent.loop.run_and_wait(
-            lambda: found.append(agent.desks.connect(harness.PROJECT, GROUP)),
-            harness.TIMEOUT_S,
+        return channel.connect_unix(
+            desks.data_path(self._host.settings.state_path, GROUP)
         )
-        return found[0]
 
     def detach(self, access: groupdoor.Access) -> None:
         pass
