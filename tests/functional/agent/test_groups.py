@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import dataclasses
 import hashlib
 import os
+import pathlib
 import signal
 import socket
+import stat
 import threading
 from collections.abc import Callable
 
@@ -18,6 +21,7 @@ import pytest
 from fpgapool import objects
 from fpgapool.agent import desks
 from fpgapool.agent import service
+from fpgapool.client import errors
 from fpgapool.client import group
 from fpgapool.client import groupdoor
 from fpgapool.common import channel
@@ -335,12 +339,16 @@ def test_an_agent_is_restarted_while_tasks_run(staying_host):
         assert ended(staying_host, 0, 7) == "OK"
 
 
-def group_now(agent: service.Agent) -> objects.GroupReport:
+def reports_now(agent: service.Agent) -> list[objects.GroupReport]:
     found: list[objects.GroupReport] = []
     agent.loop.run_and_wait(
         lambda: found.extend(agent.desks.reports()), harness.TIMEOUT_S
     )
-    (told,) = found
+    return found
+
+
+def group_now(agent: service.Agent) -> objects.GroupReport:
+    (told,) = reports_now(agent)
     return told
 
 
@@ -378,3 +386,131 @@ def test_a_worker_is_killed_while_tasks_run(host, local):
             0, lambda one: active(one) and one.generation == 9
         )
         assert opened.run(b"x", timeout_s=30) == b"x"
+
+
+def test_a_desk_without_members_and_clients_ends(host):
+    agent = start_group(host)
+    with open_group(host) as opened:
+        assert opened.run(b"x", timeout_s=30) == b"x"
+        pidfd = os.pidfd_open(desk_pid(agent))
+        for slot in (0, 1):
+            release(agent, 7 + slot, slot)
+        for slot in (0, 1):
+            assert ended(host, slot, 7 + slot) == "OK"
+        # The client's next tasks wait for the next member.
+        future = opened.submit(b"y")
+        join(agent, 9, 0)
+        assert future.result(harness.TIMEOUT_S) == b"y"
+        release(agent, 9, 0)
+        assert ended(host, 0, 9) == "OK"
+    assert descriptors.is_readable(pidfd, harness.TIMEOUT_S)
+    os.close(pidfd)
+    # The last counts are still there.
+    told = group_report(host, lambda one: not one.endpoints and one.clients)
+    assert counts_of(told).ended == 2
+    # Another desk counts anew.
+    join(agent, 11, 1)
+    group_report(
+        host,
+        lambda one: (
+            one.desk_boot_id != told.desk_boot_id
+            and one.revision == 2
+            and one.endpoints
+        ),
+    )
+
+
+def test_a_deleted_group_is_gone(host):
+    agent = start_group(host)
+    opened = open_group(host)
+    assert opened.run(b"x", timeout_s=30) == b"x"
+    pidfd = os.pidfd_open(desk_pid(agent))
+    keep(agent, 3, deleted=True, clients=(), hosts=())
+    group_report(host, lambda one: one.revision == 3)
+    with pytest.raises(errors.TaskFailed) as caught:
+        opened.run(b"x", timeout_s=30)
+    assert caught.value.code == "ACCESS_REVOKED"
+    for slot in (0, 1):
+        release(agent, 7 + slot, slot)
+        assert ended(host, slot, 7 + slot) == "OK"
+    assert descriptors.is_readable(pidfd, harness.TIMEOUT_S)
+    os.close(pidfd)
+    agent.loop.run_and_wait(lambda: None, harness.TIMEOUT_S)
+    waiting.wait_until(lambda: not reports_now(agent), "the end of the group")
+    path = desks.data_path(host.settings.state_path, GROUP)
+    assert not os.path.exists(os.path.dirname(path))
+    opened.close()
+
+
+def test_only_the_clients_of_the_last_order_are_served(host):
+    agent = start_group(host)
+    with open_group(host) as opened:
+        assert opened.run(b"x", timeout_s=30) == b"x"
+        keep(agent, 1, clients=())
+        keep(agent, 9, epoch=0, clients=())
+        assert opened.run(b"x", timeout_s=30) == b"x"
+        keep(agent, 3, epoch=2, clients=(access("another"),))
+        group_report(host, lambda one: one.revision == 3)
+        with pytest.raises(errors.TaskFailed) as caught:
+            opened.run(b"x", timeout_s=30)
+        assert caught.value.code == "ACCESS_REVOKED"
+        # A former leader's order changes nothing.
+        keep(agent, 4, epoch=1)
+        keep(agent, 3, epoch=2, clients=(access("another"),))
+        agent.loop.run_and_wait(lambda: None, harness.TIMEOUT_S)
+        assert agent.table.refusals["epoch"] == 1
+        assert [one.revision for one in reports_now(agent)] == [3]
+
+
+def test_orders_with_a_wrong_group_are_dropped(host):
+    agent = start(host)
+    for group_id in ("", "..", "a/b", "x" * 37):
+        keep(agent, 1, group_id=group_id)
+    harness.assign(agent, 7, session_id="s", group_id="../s")
+    harness.assign(agent, 8, session_id="s", group_id=GROUP)
+    agent.loop.run_and_wait(lambda: None, harness.TIMEOUT_S)
+    assert reports_now(agent) == []
+    assert agent.table.holders() == {}
+
+
+def test_a_desk_that_is_frozen_does_not_keep_a_slot(host, monkeypatch):
+    monkeypatch.setattr(service, "RELEASE_TIMEOUT_S", 0.5)
+    agent = start_group(host)
+    pid = desk_pid(agent)
+    os.kill(pid, signal.SIGSTOP)
+    release(agent, 7, 0)
+    assert ended(host, 0, 7) == "GROUP_RESIZED"
+    os.kill(pid, signal.SIGCONT)
+    with open_group(host) as opened:
+        assert opened.run(b"x", timeout_s=30) == b"x"
+
+
+def test_a_frozen_desk_is_replaced(host):
+    host.settings = dataclasses.replace(host.settings, worker_timeout_s=2.0)
+    agent = start_group(host)
+    first = group_now(agent).desk_boot_id
+    os.kill(desk_pid(agent), signal.SIGSTOP)
+    group_report(
+        host, lambda one: one.desk_boot_id != first and one.revision == 2
+    )
+    with open_group(host) as opened:
+        assert opened.run(b"x", timeout_s=30) == b"x"
+
+
+@pytest.mark.security
+def test_other_hosts_reach_the_desk_with_tls(directory):
+    with harness.running_host(directory, tls=True) as host:
+        start_group(host, local=False)
+        told = group_report(host, lambda one: one.endpoints)
+        assert len(bytes.fromhex(told.certificate_sha256)) == 32
+        assert [one.network for one in told.endpoints] == ["local", "data"]
+        with open_group(host, local=False) as opened:
+            assert opened.run(b"x", timeout_s=30) == b"x"
+
+
+@pytest.mark.security
+def test_the_directory_of_a_desk_is_closed_to_others(host):
+    start_group(host)
+    path = pathlib.Path(desks.data_path(host.settings.state_path, GROUP))
+    for one in (path.parent, path.parent.parent):
+        assert stat.S_IMODE(one.stat().st_mode) & 0o077 == 0
