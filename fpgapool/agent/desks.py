@@ -161,6 +161,8 @@ class Desks(children.Keeper[_Desk]):
         :param epoch: of the leader that sent it.
         :param order: for one group.
         """
+        if order.deleted and order.group_id not in self._desks:
+            return
         desk = self._desk(order.group_id)
         if desk.order is not None:
             if (epoch, order.revision) < (desk.epoch, desk.order.revision):
@@ -233,9 +235,15 @@ class Desks(children.Keeper[_Desk]):
         return tuple(
             self._report(desk)
             for desk in self._desks.values()
-            # Without any of these only its directory is left.
-            if desk.boot_id or desk.order is not None or desk.members
+            if self._is_reported(desk)
         )
+
+    @staticmethod
+    def _is_reported(desk: _Desk) -> bool:
+        if desk.members or desk.pidfd is not None:
+            return True
+        # Else only its directory is left.
+        return not _is_deleted(desk) and bool(desk.boot_id or desk.order)
 
     def _report(self, desk: _Desk) -> objects.GroupReport:
         runs = desk.sock is not None and desk.heard
