@@ -170,10 +170,13 @@ class Desks(children.Keeper[_Desk]):
             if order == desk.order and desk.revision == order.revision:
                 desk.epoch = epoch
                 return
+        before = self._report(desk)
         desk.epoch, desk.order = epoch, order
         desk.idle_since_s = self._loop.now()
         self._send_order(desk)
         self._run(desk)
+        if self._report(desk) != before:
+            self._changed()
 
     def set_members(
         self, members: Mapping[str, Members], untold: frozenset[orders.Key]
@@ -247,7 +250,10 @@ class Desks(children.Keeper[_Desk]):
 
     def _report(self, desk: _Desk) -> objects.GroupReport:
         runs = desk.sock is not None and desk.heard
-        if runs or desk.is_wanted or desk.order is None:
+        if desk.order is None:
+            # The desk may follow the one that a former agent had.
+            revision = 0
+        elif runs or desk.is_wanted:
             revision = desk.revision if runs else 0
         else:
             revision = desk.order.revision

@@ -59,6 +59,13 @@ class Slots(typing.Protocol):
             here.
         """
 
+    def connect_group(self, project_id: str, group_id: str) -> socket.socket:
+        """Return a connection to the data socket of a group's desk.
+
+        :raises: rules.RequestError if no client of the project may use the
+            group, or it has no desk here.
+        """
+
     def sessions_in_use(self) -> Iterable[str]:
         """Return the ids of the sessions whose client has connected."""
 
@@ -128,6 +135,7 @@ class FrontDoor:
             "get": self._get,
             "cancel": self._cancel,
             "connect": self._connect,
+            "group_connect": self._group_connect,
             "pool": self._pool,
         }
 
@@ -382,6 +390,15 @@ class FrontDoor:
         generation = requests.generation(members)
         self._doorway.check_descriptors(client)
         sock = self._slots.connect(client.project_id, session_id, generation)
+        self._doorway.send(client, messages.reply(number), [sock.detach()])
+
+    def _group_connect(
+        self, client: doorway.Client, number: object, members: requests.Members
+    ) -> None:
+        group_id = requests.group_id(members)
+        self._doorway.check_descriptors(client)
+        # The desk asks its client for the secret.
+        sock = self._slots.connect_group(client.project_id, group_id)
         self._doorway.send(client, messages.reply(number), [sock.detach()])
 
     def _pool(

@@ -14,7 +14,7 @@ from fpgapool.vocabulary import session
 
 # Other projects ask for a project's own accelerator as name@project.
 _ACCELERATOR = re.compile(r"[A-Za-z0-9_.-]{1,64}(@[A-Za-z0-9_.:-]{1,128})?")
-_SESSION_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 Members = Mapping[str, object]
 
@@ -26,9 +26,23 @@ def session_id(members: Members) -> str:
     :raises rules.RequestError: SESSION_NOT_FOUND.
     """
     value = members.get("session_id")
-    if not isinstance(value, str) or not _SESSION_ID.fullmatch(value):
+    if not isinstance(value, str) or not _ID.fullmatch(value):
         raise rules.RequestError(
             codes.SESSION_NOT_FOUND, "there is no such session"
+        )
+    return value
+
+
+def group_id(members: Members) -> str:
+    """Return the id of the group that the message names.
+
+    :param members: of the message.
+    :raises rules.RequestError: GROUP_NOT_FOUND.
+    """
+    value = members.get("group_id")
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise rules.RequestError(
+            codes.GROUP_NOT_FOUND, "there is no such group"
         )
     return value
 

@@ -434,6 +434,10 @@ class Agent:
         sock.setblocking(True)
         return sock
 
+    def connect_group(self, project_id: str, group_id: str) -> socket.socket:
+        """See :class:`frontdoor.Slots`."""
+        return self.desks.connect(project_id, group_id)
+
     def sessions_in_use(self) -> Iterable[str]:
         """See :class:`frontdoor.Slots`."""
         return {

@@ -24,7 +24,6 @@ from fpgapool.agent import service
 from fpgapool.client import errors
 from fpgapool.client import group
 from fpgapool.client import groupdoor
-from fpgapool.common import channel
 from fpgapool.common import descriptors
 from fpgapool.protocol import groups
 from tests.functional.agent import harness
@@ -145,9 +144,14 @@ class Door(groupdoor.GroupDoor):
     def connect_local(
         self, access: groupdoor.Access, host_id: str
     ) -> socket.socket:
-        return channel.connect_unix(
-            desks.data_path(self._host.settings.state_path, GROUP)
-        )
+        with harness.Client(self._host.front_door) as door:
+            try:
+                reply = door.request("group_connect", group_id=GROUP)
+            except EOFError as exc:
+                raise ConnectionResetError from exc
+            if not reply["ok"]:
+                raise ConnectionRefusedError(reply["error"]["code"])
+            return socket.socket(fileno=door.fds.pop())
 
     def detach(self, access: groupdoor.Access) -> None:
         pass
@@ -327,10 +331,12 @@ def test_an_agent_is_restarted_while_tasks_run(staying_host):
         for slot in (0, 1):
             staying_host.conductor.wait_for_slot(slot, active)
         assert desk_pid(agent) == first
-        # Without a new order the desk follows the old one, and has kept count.
+        # The desk follows its last order, and has kept count; the agent does
+        # not know the order until it comes again.
         told = group_report(staying_host, lambda one: one.clients)
-        assert told.revision == 2
-        agent.manager.report_now({}, 1)
+        assert told.revision == 0
+        keep(agent, 2, hosts=(group_host(told, True),))
+        group_report(staying_host, lambda one: one.revision == 2)
         waiting.wait_until(
             lambda: counts_of(group_now(agent)).ended == count, "all counts"
         )
@@ -435,10 +441,13 @@ def test_a_deleted_group_is_gone(host):
         assert ended(host, slot, 7 + slot) == "OK"
     assert descriptors.is_readable(pidfd, harness.TIMEOUT_S)
     os.close(pidfd)
-    agent.loop.run_and_wait(lambda: None, harness.TIMEOUT_S)
     waiting.wait_until(lambda: not reports_now(agent), "the end of the group")
-    path = desks.data_path(host.settings.state_path, GROUP)
-    assert not os.path.exists(os.path.dirname(path))
+    path = os.path.dirname(desks.data_path(host.settings.state_path, GROUP))
+    waiting.wait_until(lambda: not os.path.exists(path), "an empty directory")
+    # A repeated order brings nothing back.
+    keep(agent, 3, deleted=True, clients=(), hosts=())
+    agent.loop.run_and_wait(lambda: None, harness.TIMEOUT_S)
+    assert reports_now(agent) == []
     opened.close()
 
 
@@ -506,6 +515,26 @@ def test_other_hosts_reach_the_desk_with_tls(directory):
         assert [one.network for one in told.endpoints] == ["local", "data"]
         with open_group(host, local=False) as opened:
             assert opened.run(b"x", timeout_s=30) == b"x"
+
+
+@pytest.mark.security
+def test_the_front_door_connects_only_projects_with_clients(host):
+    agent = start_group(host)
+
+    def code_of(**members: object) -> str:
+        with harness.Client(host.front_door) as door:
+            reply = door.request("group_connect", **members)
+            assert len(door.fds) == reply["ok"]
+            return "OK" if reply["ok"] else reply["error"]["code"]
+
+    assert code_of(group_id=GROUP) == "OK"
+    for wrong in ({}, {"group_id": 5}, {"group_id": "../x"}):
+        assert code_of(**wrong) == "GROUP_NOT_FOUND"
+    assert code_of(group_id="another") == "GROUP_NOT_FOUND"
+    other = dataclasses.replace(access(), project_id="project-b")
+    keep(agent, 3, clients=(other,))
+    group_report(host, lambda one: one.revision == 3)
+    assert code_of(group_id=GROUP) == "GROUP_NOT_FOUND"
 
 
 @pytest.mark.security

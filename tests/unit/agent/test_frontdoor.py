@@ -56,6 +56,9 @@ class FakeSlots:
         worker_end.close()
         return client_end
 
+    def connect_group(self, project_id: str, group_id: str) -> socket.socket:
+        raise rules.RequestError(codes.GROUP_NOT_FOUND, "not here")
+
     def sessions_in_use(self) -> set[str]:
         return set()
 
