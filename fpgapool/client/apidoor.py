@@ -15,11 +15,11 @@ import contextlib
 import dataclasses
 import datetime
 import socket
-import threading
 import time
 import typing
 import urllib.parse
 
+from fpgapool.client import apirequests
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import door as doors
 from fpgapool.client import errors
@@ -33,17 +33,10 @@ from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 SERVICE_TYPE = "fpgapool"
-MICROVERSION = "1.0"
 
-_REQUEST_S = 30.0
 _GIVE_UP_S = 5.0
-# How long the API should wait for news; it has a limit of its own.
-_POLL_S = 30.0
 # The API did not wait if it answers sooner.
 _SHORTEST_S = 0.1
-_LEAST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 5.0
-_UNAVAILABLE = frozenset({502, 503, 504})
 # The pool learns of the end of a session from its worker, which may take
 # longer than the program's next request: by at most this much.
 _END_LAG_S = 5.0
@@ -51,8 +44,7 @@ _END_LAG_S = 5.0
 # The last ended sessions of this process, and when they ended.
 _ended: collections.deque[tuple[str, float]] = collections.deque(maxlen=16)
 
-_T = typing.TypeVar("_T")
-_Document: typing.TypeAlias = dict[str, typing.Any]
+_Document: typing.TypeAlias = apirequests.Document
 
 
 class PoolApi:
@@ -186,8 +178,6 @@ def _not_installed(exc: ImportError) -> errors.InvalidRequest:
 class ApiDoor:
     """One request's connection to the API.
 
-    Requests run in threads of their own: a thread that waits for one can be
-    woken, the request itself cannot.
     :param adapter: see :class:`PoolApi`.
     :param cancel: cancels every wait.
     :param deadline_s: absolute deadline of connecting.
@@ -207,29 +197,24 @@ class ApiDoor:
         *,
         require_tls: bool = False,
     ) -> None:
-        self._adapter = adapter
-        self._require_tls = require_tls
         self._cancel = cancel
-        self._changed = threading.Condition()
-        self._lost = False
+        self._requests = apirequests.Requests(
+            adapter, cancel, require_tls=require_tls
+        )
         self._session_id: str | None = None
         self._revision = -1
         self._events: collections.deque[messages.Message] = collections.deque()
         self._poll: concurrent.futures.Future[_Document] | None = None
         #: Number of connections made.
         self.connections = 0
-        cancel.attach(self)
         try:
             self._connect(deadline_s)
         except BaseException:
-            cancel.detach(self)
+            self._requests.close()
             raise
 
     def _connect(self, deadline_s: float | None) -> None:
-        try:
-            self._ask("GET", "/accelerators?limit=1", deadline_s)
-        except doors.ConnectionLost as exc:
-            raise errors.FrontDoorUnavailable(str(exc)) from exc
+        self._requests.connect(deadline_s)
         self.connections += 1
 
     def reconnect(self, deadline_s: float | None = None) -> None:
@@ -275,10 +260,10 @@ class ApiDoor:
         """See :meth:`fpgapool.client.door.Door.next_event`."""
         while not self._events:
             if self._poll is None:
-                self._poll = self._begin(self._await_news)
+                self._poll = self._requests.begin(self._await_news)
             poll = self._poll
             try:
-                session = self._wait_for(poll, deadline_s)
+                session = self._requests.wait_for(poll, deadline_s)
             finally:
                 if poll.done():
                     self._poll = None
@@ -300,23 +285,24 @@ class ApiDoor:
                 # It may have been sent, but was not answered.
                 session_ids = self._find(members["request_id"], deadline_s)
             for session_id in session_ids:
-                self._http("DELETE", f"/sessions/{session_id}", deadline_s)
+                self._requests.http(
+                    "DELETE", f"/sessions/{session_id}", deadline_s
+                )
 
     def _find(self, request_id: object, deadline_s: float | None) -> list[str]:
         name = urllib.parse.quote(str(request_id))
-        found = self._http("GET", f"/sessions?request_id={name}", deadline_s)
+        found = self._requests.http(
+            "GET", f"/sessions?request_id={name}", deadline_s
+        )
         return [session["id"] for session in found["sessions"]]
 
     def shutdown(self) -> None:
         """See :meth:`fpgapool.client.door.Door.shutdown`."""
-        with self._changed:
-            self._lost = True
-            self._changed.notify_all()
+        self._requests.shutdown()
 
     def close(self) -> None:
         """See :meth:`fpgapool.client.door.Door.close`."""
-        self._cancel.detach(self)
-        self.shutdown()
+        self._requests.close()
         if self._session_id is not None:
             _ended.append((self._session_id, time.monotonic()))
 
@@ -332,7 +318,9 @@ class ApiDoor:
     ) -> messages.Message:
         name = urllib.parse.quote(members["name"], safe="")
         try:
-            found = self._ask("GET", f"/accelerators/{name}", deadline_s)
+            found = self._requests.ask(
+                "GET", f"/accelerators/{name}", deadline_s
+            )
         except errors.RequestRejected as exc:
             if exc.code == codes.ACCELERATOR_NOT_FOUND:
                 raise errors.RequestRejected(
@@ -367,7 +355,9 @@ class ApiDoor:
     def _submit(
         self, wanted: _Document, deadline_s: float | None
     ) -> _Document:
-        return self._ask("POST", "/sessions", deadline_s, session=wanted)
+        return self._requests.ask(
+            "POST", "/sessions", deadline_s, session=wanted
+        )
 
     def _ends_are_heard(self, deadline_s: float | None) -> bool:
         """Wait until the pool has noticed the ends of sessions.
@@ -385,7 +375,7 @@ class ApiDoor:
             while time.monotonic() < until_s and (
                 not self._is_over(session_id, deadline_s)
             ):
-                self._cancel.wait(_LEAST_PAUSE_S)
+                self._cancel.wait(apirequests.LEAST_PAUSE_S)
         return bool(recent)
 
     def _is_over(self, session_id: str, deadline_s: float | None) -> bool:
@@ -403,7 +393,9 @@ class ApiDoor:
         return {"session": _message(session)}
 
     def _show(self, session_id: str, deadline_s: float | None) -> _Document:
-        answer = self._ask("GET", f"/sessions/{session_id}", deadline_s)
+        answer = self._requests.ask(
+            "GET", f"/sessions/{session_id}", deadline_s
+        )
         session: _Document = answer["session"]
         return session
 
@@ -411,7 +403,7 @@ class ApiDoor:
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
         self._session_id = members["session_id"]
-        self._ask(
+        self._requests.ask(
             "POST",
             f"/sessions/{members['session_id']}/reopen",
             deadline_s,
@@ -442,9 +434,11 @@ class ApiDoor:
         path = f"/sessions/{self._session_id}"
         if self._revision >= 0:
             # Without a revision the current state is news.
-            path += f"?wait_s={_POLL_S:g}&revision={self._revision}"
-        answer = self._http(
-            "GET", path, channel.deadline_after(_POLL_S + _REQUEST_S)
+            path += f"?wait_s={apirequests.POLL_S:g}&revision={self._revision}"
+        answer = self._requests.http(
+            "GET",
+            path,
+            channel.deadline_after(apirequests.POLL_S + apirequests.REQUEST_S),
         )
         session: _Document = answer["session"]
         took_s = time.monotonic() - started_s
@@ -466,191 +460,13 @@ class ApiDoor:
         self._poll = None
         self._revision = -1
 
-    # Requests.
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        deadline_s: float | None,
-        **body: object,
-    ) -> _Document:
-        return self._wait_for(
-            # A cancelled request must not be sent later.
-            self._begin(
-                lambda: self._http(
-                    method, path, deadline_s, body, self._cancel.wait
-                )
-            ),
-            deadline_s,
-        )
-
-    def _begin(
-        self, work: collections.abc.Callable[[], _T]
-    ) -> concurrent.futures.Future[_T]:
-        future: concurrent.futures.Future[_T] = concurrent.futures.Future()
-
-        def run() -> None:
-            try:
-                future.set_result(work())
-            except BaseException as exc:
-                future.set_exception(exc)
-            with self._changed:
-                self._changed.notify_all()
-
-        threading.Thread(target=run, name="fpgapool-api", daemon=True).start()
-        return future
-
-    def _wait_for(
-        self, future: concurrent.futures.Future[_T], deadline_s: float | None
-    ) -> _T:
-        with self._changed:
-            while not future.done():
-                self._cancel.check()
-                if self._lost:
-                    raise doors.ConnectionLost("the wait was given up")
-                left_s = channel.remaining_s(deadline_s)
-                if left_s == 0:
-                    raise errors.OperationTimeout(
-                        "the pool's API did not answer in time"
-                    )
-                self._changed.wait(left_s)
-        return future.result()
-
-    def _http(
-        self,
-        method: str,
-        path: str,
-        deadline_s: float | None,
-        body: _Document | None = None,
-        pause: collections.abc.Callable[[float], object] = time.sleep,
-    ) -> _Document:
-        left_s = channel.remaining_s(deadline_s)
-        ends_s = time.monotonic() + (_REQUEST_S if left_s is None else left_s)
-        while True:
-            left_s = max(ends_s - time.monotonic(), _LEAST_PAUSE_S)
-            # Also if the caller allows hours: a service that hangs never
-            # answers.
-            response = self._send(
-                method, path, body, min(left_s, _POLL_S + _REQUEST_S)
-            )
-            try:
-                return _document(response)
-            except errors.RequestRejected as exc:
-                if exc.code != codes.RATE_LIMITED:
-                    raise
-                pause_s = _retry_after_s(response)
-                if time.monotonic() + pause_s > ends_s:
-                    raise
-            pause(pause_s)
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        body: _Document | None,
-        timeout_s: float,
-    ) -> typing.Any:
-        """:returns: the response, also a refusal."""
-        try:
-            if self._require_tls:
-                self._check_tls()
-            return self._adapter.request(
-                path,
-                method,
-                json=body or None,
-                microversion=MICROVERSION,
-                timeout=timeout_s,
-                raise_exc=False,
-                # Answers contain secrets.
-                log=False,
-            )
-        except (doors.ConnectionLost, errors.FpgapoolError):
-            raise
-        except Exception as exc:
-            failure = _failure(exc)
-            if failure is None:
-                raise
-            raise failure from exc
-
-    def _check_tls(self) -> None:
-        url = self._adapter.get_endpoint()
-        if urllib.parse.urlsplit(url or "").scheme != "https":
-            raise errors.InvalidRequest(
-                codes.TLS_REQUIRED,
-                f"the pool's API at {url} has no TLS; nothing was sent",
-            )
-
 
 def _pause_s(session: _Document) -> float:
     """How long to pause if the API does not wait."""
     part_s = (session.get("expected_wait_s") or 0.0) / 4
-    return max(_LEAST_PAUSE_S, min(part_s, _LONGEST_PAUSE_S))
-
-
-def _failure(exc: Exception) -> Exception | None:
-    """Return the library's error for one of keystoneauth; None: it has
-    none."""
-    from keystoneauth1 import exceptions
-
-    match exc:
-        case exceptions.ConnectionError():
-            return doors.ConnectionLost(str(exc))
-        case exceptions.Unauthorized():
-            return errors.RequestRejected(codes.UNAUTHORIZED, str(exc))
-        case exceptions.ClientException():
-            return errors.FrontDoorUnavailable(str(exc))
-    return None
-
-
-def _retry_after_s(response: typing.Any) -> float:
-    """Return when a rate-limited service may be asked again."""
-    text = response.headers.get("Retry-After") or ""
-    seconds = float(text) if text.isdecimal() else 1.0
-    return max(_LEAST_PAUSE_S, min(seconds, _LONGEST_PAUSE_S))
-
-
-def _document(response: typing.Any) -> _Document:
-    """Read an answer.
-
-    :param response: of ``requests``.
-    :returns: its JSON document.
-    :raises doors.ConnectionLost: if the service is away.
-    :raises errors.FpgapoolError: if it refuses.
-    """
-    try:
-        document = response.json() if response.content else {}
-    except ValueError:
-        document = None
-    if not isinstance(document, dict):
-        raise doors.ConnectionLost(
-            f"the pool's API answered {response.status_code} without JSON"
-        )
-    if response.ok:
-        return document
-    problems = document.get("errors") or [{}]
-    code = str(
-        problems[0].get("code")
-        or _CODES.get(response.status_code, codes.PROTOCOL_ERROR)
+    return max(
+        apirequests.LEAST_PAUSE_S, min(part_s, apirequests.LONGEST_PAUSE_S)
     )
-    detail = str(problems[0].get("detail", f"HTTP {response.status_code}"))
-    if response.status_code in _UNAVAILABLE and code not in _REFUSALS:
-        raise doors.ConnectionLost(f"{code}: {detail}")
-    raise errors.rejection(code, detail)
-
-
-# Codes for answers of a proxy in front of the API.
-_CODES = {401: codes.UNAUTHORIZED, 403: codes.FORBIDDEN}
-
-# Answers of a service that works: repeating the request at once is useless.
-_REFUSALS = frozenset(
-    {
-        codes.CONDUCTOR_UNAVAILABLE,
-        codes.DATABASE_UNAVAILABLE,
-        codes.QUEUE_FULL,
-        codes.NO_COMPATIBLE_SLOT,
-    }
-)
 
 
 _VIEWED = {one.name for one in dataclasses.fields(views.SessionView)}
