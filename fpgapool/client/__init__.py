@@ -4,7 +4,8 @@
 
 :func:`acc_open` gets a slot, :func:`acc_run` processes data in it and
 :func:`acc_close` releases it; :func:`run_file`, :func:`run_stream` and
-:func:`run_buffer` do all of it for available data. Importing this package
+:func:`run_buffer` do all of it for available data. :func:`group_open` gives
+access to a group of slots that several programs share. Importing this package
 loads the standard library only.
 """
 
@@ -20,7 +21,10 @@ from fpgapool.client.errors import OperationTimeout
 from fpgapool.client.errors import RequestRejected
 from fpgapool.client.errors import SessionClosed
 from fpgapool.client.errors import SessionFailed
+from fpgapool.client.errors import TaskFailed
 from fpgapool.client.errors import WaitTimeout
+from fpgapool.client.group import Group
+from fpgapool.client.group import group_open
 from fpgapool.client.opening import acc_close
 from fpgapool.client.opening import acc_open
 from fpgapool.client.opening import acc_run
@@ -38,6 +42,7 @@ __all__ = [
     "ChecksumMismatch",
     "FpgapoolError",
     "FrontDoorUnavailable",
+    "Group",
     "InvalidParams",
     "InvalidRequest",
     "OperationTimeout",
@@ -49,10 +54,12 @@ __all__ = [
     "SessionFailed",
     "SessionView",
     "Statistics",
+    "TaskFailed",
     "WaitTimeout",
     "acc_close",
     "acc_open",
     "acc_run",
+    "group_open",
     "run_buffer",
     "run_file",
     "run_stream",

@@ -19,6 +19,7 @@ import time
 import typing
 import urllib.parse
 
+from fpgapool.client import apigroups
 from fpgapool.client import apirequests
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import door as doors
@@ -44,6 +45,7 @@ _END_LAG_S = 5.0
 # The last ended sessions of this process, and when they ended.
 _ended: collections.deque[tuple[str, float]] = collections.deque(maxlen=16)
 
+_T = typing.TypeVar("_T")
 _Document: typing.TypeAlias = apirequests.Document
 
 
@@ -156,15 +158,44 @@ class PoolApi:
         :returns: the door.
         :raises: as :class:`ApiDoor`.
         """
-        try:
-            return ApiDoor(
-                self._adapter, cancel, deadline_s, require_tls=require_tls
+        return self._admitted(
+            lambda adapter: ApiDoor(
+                adapter, cancel, deadline_s, require_tls=require_tls
             )
+        )
+
+    def enter_groups(
+        self,
+        cancel: cancelling.CancelToken,
+        deadline_s: float | None = None,
+        *,
+        require_tls: bool = False,
+    ) -> apigroups.ApiGroupDoor:
+        """Connect, for the use of a group.
+
+        :param cancel: cancels every wait.
+        :param deadline_s: absolute deadline.
+        :param require_tls: refuse an API, and hosts, without TLS.
+        :returns: the door.
+        :raises: as :class:`~fpgapool.client.apigroups.ApiGroupDoor`.
+        """
+        return self._admitted(
+            lambda adapter: apigroups.ApiGroupDoor(
+                adapter, cancel, deadline_s, require_tls=require_tls
+            )
+        )
+
+    def _admitted(
+        self, enter: collections.abc.Callable[[typing.Any], _T]
+    ) -> _T:
+        """Enter, with other credentials if the API refuses these."""
+        try:
+            return enter(self._adapter)
         except errors.RequestRejected as exc:
             if exc.code != codes.UNAUTHORIZED or self._renew is None:
                 raise
             other = self._renew(exc.message)
-        return other.enter(cancel, deadline_s, require_tls=require_tls)
+        return other._admitted(enter)
 
 
 def _not_installed(exc: ImportError) -> errors.InvalidRequest:

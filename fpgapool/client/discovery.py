@@ -38,7 +38,23 @@ def find(
     try:
         return frontdoor.default_path()
     except errors.FrontDoorUnavailable as exc:
-        no_door = exc.message
+        return _api(finder, pause, exc.message)
+
+
+def find_api(
+    finder: instance.Finder | None = None,
+    pause: instance.Pause = lambda _: False,
+) -> apidoor.PoolApi:
+    """Find the API, for what front doors of hosts do not have.
+
+    As :func:`find`, also on a host with a front door.
+    """
+    return _api(finder, pause, "groups need the pool's API")
+
+
+def _api(
+    finder: instance.Finder | None, pause: instance.Pause, no_door: str
+) -> apidoor.PoolApi:
     credentials = instance.from_environment(os.environ)
     if credentials is not None:
         return apidoor.PoolApi.of_instance(credentials)

@@ -14,7 +14,10 @@ import sys
 import threading
 import typing
 
+from fpgapool.client import apidoor
+from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
+from fpgapool.client import discovery
 from fpgapool.client import errors
 from fpgapool.client import groupdoor
 from fpgapool.client import grouphosts
@@ -33,20 +36,35 @@ CLOSE_TIMEOUT_S = 30.0
 def group_open(
     name: str,
     *,
+    accelerator: str | None = None,
     window_tasks: int = groups.WINDOW_TASKS,
-    door: groupdoor.GroupDoor,
     timeout_s: float | None = None,
+    front_door: apidoor.PoolApi | groupdoor.GroupDoor | None = None,
+    cancel: threading.Event | cancelling.CancelToken | None = None,
+    require_tls: bool | None = None,
 ) -> Group:
-    """Become a client of a group.
+    """Become a client of a group, waiting for its members if it has none.
 
     :param name: of the group, or its ID.
+    :param accelerator: that the group must have; None: any.
     :param window_tasks: how many tasks may be at the group's desks; more wait
         in this process. A desk may allow fewer.
-    :param door: what gives access to groups.
     :param timeout_s: time limit of this call.
+    :param front_door: the pool's API, or another way to groups; None: the
+        API of the environment or, in an instance, of Nova
+        (:func:`fpgapool.client.discovery.find_api`).
+    :param cancel: setting it ends this call, or all tasks.
+    :param require_tls: refuse, with the code ``TLS_REQUIRED``, to send data to
+        another host without TLS, and to ask an API without it; None means
+        the value of ``FPGAPOOL_REQUIRE_TLS``, else no.
     :returns: the group; its desks are connected in the background.
-    :raises errors.InvalidRequest: if an argument is wrong.
-    :raises errors.FpgapoolError: if access is refused.
+    :raises errors.InvalidRequest: if an argument is wrong, with the code
+        ``WRONG_ACCELERATOR`` if the group has another accelerator.
+    :raises errors.FrontDoorUnavailable: if the API is not found, or away.
+    :raises errors.RequestRejected: if the pool refuses, with the code
+        ``GROUP_NOT_FOUND`` if there is no such group.
+    :raises errors.OperationTimeout: if ``timeout_s`` passes.
+    :raises errors.Cancelled: if cancelled.
     """
     if not isinstance(name, str) or not name:
         raise errors.InvalidRequest(
@@ -61,8 +79,38 @@ def group_open(
             codes.INVALID_REQUEST,
             f"window_tasks must be from 1 to {groups.MAX_WINDOW_TASKS}",
         )
+    if isinstance(front_door, str):
+        raise errors.InvalidRequest(
+            codes.INVALID_REQUEST,
+            "groups need the pool's API; a host's front door has none",
+        )
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
-    return Group(door, door.attach(name, deadline_s), window_tasks)
+    must_encrypt = checks.require_tls(require_tls)
+    token = cancelling.token_of(cancel)
+    try:
+        token.check()
+        found = front_door or discovery.find_api(
+            pause=functools.partial(_pause, token, deadline_s)
+        )
+        if isinstance(found, apidoor.PoolApi):
+            found = found.enter_groups(
+                token, deadline_s, require_tls=must_encrypt
+            )
+        access = found.attach(name, accelerator, deadline_s)
+        return Group(found, access, window_tasks, token)
+    except BaseException:
+        cancelling.release(token)
+        raise
+
+
+def _pause(
+    token: cancelling.CancelToken, deadline_s: float | None, seconds: float
+) -> bool:
+    left_s = channel.remaining_s(deadline_s)
+    if left_s is not None and left_s <= seconds:
+        return False
+    token.wait(seconds)
+    return True
 
 
 class Group:
@@ -80,6 +128,7 @@ class Group:
     :param door: gave the access.
     :param access: of this client.
     :param window_tasks: see :func:`group_open`.
+    :param token: see :func:`group_open`.
     """
 
     def __init__(
@@ -87,6 +136,7 @@ class Group:
         door: groupdoor.GroupDoor,
         access: groupdoor.Access,
         window_tasks: int,
+        token: cancelling.CancelToken,
     ) -> None:
         self._door = door
         self._access = access
@@ -94,6 +144,12 @@ class Group:
         self._hosts = grouphosts.Hosts(door, access, window_tasks)
         # The lock of each thread.
         self._held = threading.local()
+        self._token = token
+        try:
+            token.attach(self)
+        except errors.Cancelled:
+            self.close(timeout_s=0.0)
+            raise
 
     def __enter__(self) -> Group:
         return self
@@ -110,6 +166,14 @@ class Group:
     def client_id(self) -> str:
         """The pool's ID of this client."""
         return self._access.client_id
+
+    @property
+    def profile(self) -> collections.abc.Mapping[str, typing.Any]:
+        """The public description of the accelerator, as the API shows it.
+
+        It is empty if this program's project does not see the accelerator.
+        """
+        return self._access.profile
 
     @property
     def members(self) -> int:
@@ -243,7 +307,21 @@ class Group:
             checks.seconds(timeout_s, "timeout_s") if timeout_s else timeout_s
         )
         if self._hosts.close(deadline_s):
+            self._token.detach(self)
+            cancelling.release(self._token)
             self._door.detach(self._access)
+
+    def shutdown(self) -> None:
+        """End all tasks with ``CANCELLED``, for the token.
+
+        A signal handler may call it, also while this thread has locks.
+        """
+        threading.Thread(
+            target=self._hosts.fail,
+            args=(errors.Cancelled(),),
+            name="fpgapool-group-cancel",
+            daemon=True,
+        ).start()
 
     def _task(
         self,
@@ -284,7 +362,7 @@ def _buffer(
     """Return the bytes of an input, and what makes a result of an output."""
     if data.__class__ is bytes:
         return data, bytes
-    # Whoever has an array has loaded its library.
+    # A program that has an array has loaded its library.
     numpy = sys.modules.get("numpy")
     try:
         if numpy is not None and isinstance(data, numpy.ndarray):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
 import socket
 import typing
@@ -19,12 +20,19 @@ class Access:
     :ivar client_id: the pool's ID of this client.
     :ivar secret: proves to each desk that it is this client.
     :ivar members: the hosts of the group, and how many members each has.
+    :ivar profile: public description of its accelerator; empty if the
+        program's project does not see it.
+    :ivar require_tls: send nothing to another host without TLS.
     """
 
     group_id: str
     client_id: str
     secret: str = dataclasses.field(repr=False)
     members: groups.MemberList
+    profile: collections.abc.Mapping[str, typing.Any] = dataclasses.field(
+        default_factory=dict
+    )
+    require_tls: bool = False
 
 
 class GroupDoor(typing.Protocol):
@@ -33,10 +41,13 @@ class GroupDoor(typing.Protocol):
     Its methods are called from several threads.
     """
 
-    def attach(self, name: str, deadline_s: float | None) -> Access:
-        """Become a client of a group.
+    def attach(
+        self, name: str, accelerator: str | None, deadline_s: float | None
+    ) -> Access:
+        """Become a client of a group, and wait until it has members.
 
         :param name: of the group, or its ID.
+        :param accelerator: that it must have; None: any.
         :param deadline_s: absolute deadline.
         :raises errors.FpgapoolError: if that is refused.
         """

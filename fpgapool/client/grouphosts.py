@@ -27,7 +27,9 @@ _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 
 #: A desk's answers after which this client is of no use.
-_FATAL = frozenset({codes.ACCESS_REVOKED, codes.PROTOCOL_ERROR})
+_FATAL = frozenset(
+    {codes.ACCESS_REVOKED, codes.PROTOCOL_ERROR, codes.TLS_REQUIRED}
+)
 # A new desk hears of its clients a moment after its start, and refuses them
 # until then.
 _PATIENCE_S = 30.0
@@ -116,7 +118,7 @@ class Hosts:
                 self._idle.wait(left_s)
             self._closed = True
             links = [*self._links.values()]
-        self._fail(errors.SessionClosed("the group is closed"))
+        self.fail(errors.SessionClosed("the group is closed"))
         for link in links:
             if link.thread is not None:
                 link.thread.join()
@@ -339,7 +341,7 @@ class Hosts:
             if kind != records.FAILED:
                 raise channel.ChannelClosed(f"no record of kind {kind}")
             if number == 0:
-                return functools.partial(self._fail, error)
+                return functools.partial(self.fail, error)
             task = self._answered(link, (records.TASK, number))
             if task is not None and code == codes.TASK_LOST:
                 # The desk has no copy of its input.
@@ -375,7 +377,8 @@ class Hosts:
 
     def _use_members(self, members: groups.MemberList) -> None:
         """Use the hosts of a list, unless it is old; holds the lock."""
-        if members.revision <= self._revision:
+        if members.revision <= self._revision or not members.hosts:
+            # Without hosts, the former ones are asked until there are others.
             return
         self._revision = members.revision
         hosts = {host.host_id: host for host in members.hosts}
@@ -420,7 +423,7 @@ class Hosts:
                 unauthorized_since_s = unauthorized_since_s or now
                 patient = now < unauthorized_since_s + _PATIENCE_S
                 if exc.code in _FATAL or not patient:
-                    self._fail(errors.TaskFailed(exc.code, exc.message))
+                    self.fail(errors.TaskFailed(exc.code, exc.message))
                     return
             except (OSError, frames.ProtocolError, errors.FpgapoolError):
                 unauthorized_since_s = None
@@ -509,7 +512,7 @@ class Hosts:
         for task in locked:
             task.finish(None, error)
 
-    def _fail(self, error: errors.FpgapoolError) -> None:
+    def fail(self, error: errors.FpgapoolError) -> None:
         """End all tasks and connections."""
         with self._lock:
             if self._failure is None:

@@ -19,6 +19,7 @@ from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
 #: How long one attempt to connect may take.
@@ -28,7 +29,7 @@ _CLOSE = frames.pack_header(frames.CLOSE)
 
 
 class Refused(exceptions.CodedError):
-    """The desk does not admit this client."""
+    """The desk does not admit this client, or the client not the desk."""
 
 
 class Wire(typing.Protocol):
@@ -82,7 +83,8 @@ def connect(
     :param door: connects to the desk of this host.
     :param window_tasks: how many unanswered tasks the client wants to have.
     :returns: the connection.
-    :raises Refused: if the desk does not admit this client.
+    :raises Refused: if the desk does not admit this client, or lacks a
+        required TLS.
     :raises OSError: if no endpoint can be reached.
     :raises frames.ProtocolError: if something else than a desk answers.
     """
@@ -104,6 +106,12 @@ def connect(
                 sock = door.connect_local(access, host.host_id)
                 return _open_local(
                     channel.PlainChannel(sock), hello, deadline_s
+                )
+            if host.certificate_sha256 is None and access.require_tls:
+                raise Refused(
+                    codes.TLS_REQUIRED,
+                    f"the desk of host {host.host_id} does not offer TLS"
+                    " ([agent] tls is off there); nothing was sent",
                 )
             sock = channel.connect_tcp(address, port, deadline_s)
             if host.certificate_sha256 is None:

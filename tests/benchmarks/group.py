@@ -42,7 +42,9 @@ class Door:
         host = protocol.Host(_HOST, members, (("local", "", 0),))
         self._members = protocol.MemberList(1, (host,))
 
-    def attach(self, name: str, deadline_s: float | None) -> groupdoor.Access:
+    def attach(
+        self, name: str, accelerator: str | None, deadline_s: float | None
+    ) -> groupdoor.Access:
         return groupdoor.Access(
             name, self._client_id, self._client_id, self._members
         )
@@ -192,7 +194,7 @@ def opened(members: int, clients: int) -> Iterator[Pool]:
 def _main(path: str, client_id: str, members: str, length_bytes: str) -> None:
     data = bytes(int(length_bytes))
     door = Door(path, client_id, int(members))
-    with groups.group_open("group", door=door) as group:
+    with groups.group_open("group", front_door=door) as group:
         group.run(data)
         plain_relay.tell()
         for line in sys.stdin:

@@ -46,7 +46,7 @@ def _latency(plan: measure.Plan) -> Iterator[measure.Row]:
             client.acc_open("copy", 1, front_door=door.path)
         )
         ours = stack.enter_context(
-            client_group.group_open("group", door=pool.door(0))
+            client_group.group_open("group", front_door=pool.door(0))
         )
         direct = plain_relay.open_channel(parts.echo())
         stack.callback(direct.close)

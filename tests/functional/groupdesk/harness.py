@@ -211,7 +211,9 @@ class GivenDoor:
         self.members_list = groups.MemberList(1, hosts)
         self.detached = False
 
-    def attach(self, name: str, deadline_s: float | None) -> groupdoor.Access:
+    def attach(
+        self, name: str, accelerator: str | None, deadline_s: float | None
+    ) -> groupdoor.Access:
         return groupdoor.Access(GROUP, name, SECRET, self.members_list)
 
     def members(self, access: groupdoor.Access) -> groups.MemberList:
@@ -231,4 +233,4 @@ def open_group(
 ) -> group.Group:
     """Open a group with one host."""
     door = GivenDoor(desk.host(tcp=tcp), h=desk)
-    return group.group_open(client_id, door=door, **options)
+    return group.group_open(client_id, front_door=door, **options)

@@ -270,7 +270,7 @@ def test_two_hosts_share_the_tasks(desk, tmp_path):
         door = harness.GivenDoor(
             desk.host("h"), second.host("i"), h=desk, i=second
         )
-        with group.group_open("c", door=door) as opened:
+        with group.group_open("c", front_door=door) as opened:
             assert opened.run(b"x") == b"x"
             harness.until(
                 lambda: all(
@@ -394,7 +394,7 @@ def _raw(desk, window_tasks=10):
     """Return the rings and the connection of client d."""
     host = desk.host()
     door = harness.GivenDoor(host, h=desk)
-    wire = grouplink.connect(host, door.attach("d", None), door, window_tasks)
+    wire = grouplink.connect(host, door.attach("d", None, None), door, window_tasks)
     return wire._shared, wire
 
 
