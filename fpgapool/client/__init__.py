@@ -25,6 +25,8 @@ from fpgapool.client.errors import TaskFailed
 from fpgapool.client.errors import WaitTimeout
 from fpgapool.client.group import Group
 from fpgapool.client.group import group_open
+from fpgapool.client.grouptransfer import GroupReport
+from fpgapool.client.grouptransfer import run_group_file
 from fpgapool.client.opening import acc_close
 from fpgapool.client.opening import acc_open
 from fpgapool.client.opening import acc_run
@@ -43,6 +45,7 @@ __all__ = [
     "FpgapoolError",
     "FrontDoorUnavailable",
     "Group",
+    "GroupReport",
     "InvalidParams",
     "InvalidRequest",
     "OperationTimeout",
@@ -62,5 +65,6 @@ __all__ = [
     "group_open",
     "run_buffer",
     "run_file",
+    "run_group_file",
     "run_stream",
 ]

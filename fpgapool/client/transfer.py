@@ -13,9 +13,6 @@ import collections.abc
 import contextlib
 import dataclasses
 import os
-import secrets
-import shutil
-import stat
 import time
 import typing
 
@@ -23,13 +20,13 @@ from fpgapool.client import checks
 from fpgapool.client import dataflow as flows
 from fpgapool.client import errors
 from fpgapool.client import feeding
+from fpgapool.client import files
 from fpgapool.client import opening
 from fpgapool.client import session as sessions
 from fpgapool.common import channel
 from fpgapool.vocabulary import codes
 
 Progress: typing.TypeAlias = collections.abc.Callable[[int, int], object]
-Path: typing.TypeAlias = str | os.PathLike[str]
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 
 _MAX_RESTARTS = 3
@@ -99,9 +96,7 @@ class _StreamSink:
 
     def write(self, data: memoryview) -> None:
         self._empty = False
-        while data:
-            # Unbuffered files may write less than requested.
-            data = data[self._stream.write(data) :]
+        files.write_all(self._stream, data)
 
     def rewind(self) -> bool:
         if self._empty:
@@ -469,8 +464,8 @@ def _place(into: bytearray | memoryview, data: memoryview) -> memoryview:
 
 def run_file(
     accelerator: str,
-    source: Path | typing.BinaryIO,
-    destination: Path,
+    source: files.Path | typing.BinaryIO,
+    destination: files.Path,
     *,
     size_bytes: int | None = None,
     progress: Progress | None = None,
@@ -503,9 +498,9 @@ def run_file(
             # Unbuffered: data goes directly into the worker's buffers.
             source = stack.enter_context(open(source, "rb", buffering=0))
         if size_bytes is None:
-            size_bytes = _size_of(source)
+            size_bytes = files.size_of(source)
         checks.size(size_bytes)
-        output = stack.enter_context(_replacing(destination))
+        output = stack.enter_context(files.replacing(destination))
         return run_stream(
             accelerator,
             source,
@@ -515,49 +510,3 @@ def run_file(
             timeout_s=timeout_s,
             **options,
         )
-
-
-def _size_of(stream: typing.BinaryIO) -> int:
-    try:
-        position = stream.tell()
-        end = stream.seek(0, os.SEEK_END)
-        stream.seek(position)
-    except (AttributeError, OSError) as exc:
-        raise errors.InvalidRequest(
-            codes.INVALID_SIZE,
-            "the size of the input is unknown; give size_bytes",
-        ) from exc
-    return end - position
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> collections.abc.Iterator[typing.BinaryIO]:
-    """Open a temporary file that replaces ``path`` at the end."""
-    # Replaces the target of a symbolic link, not the link.
-    target = os.path.realpath(path)
-    if _is_special(target):
-        with open(target, "wb", buffering=0) as stream:
-            yield stream
-        return
-    directory, name = os.path.split(target)
-    partial = os.path.join(
-        directory, f".{name[:200]}.{secrets.token_hex(6)}.part"
-    )
-    try:
-        with open(partial, "xb", buffering=0) as stream:
-            yield stream
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copymode(target, partial)
-        os.replace(partial, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(partial)
-        raise
-
-
-def _is_special(path: str) -> bool:
-    """Whether it is a pipe, a device or a directory, which is not replaced."""
-    try:
-        return not stat.S_ISREG(os.stat(path).st_mode)
-    except FileNotFoundError:
-        return False

@@ -17,12 +17,15 @@ import signal
 import socket
 import sys
 import threading
+import time
 import typing
 
 from fpgapool import client
 
 #: How long the main thread may take to react to a signal by itself.
 _REACTS_S = 1.0
+# A time limit of 0 is none.
+_LEAST_S = 0.001
 
 SUCCESS = 0
 FAILURE = 1
@@ -32,6 +35,15 @@ _AES = "aes"
 _KEY_BYTES = (16, 24, 32)
 _IV_BYTES = 16
 _MAX_KEY_FILE_BYTES = 1024
+# Options that have no meaning for a group.
+_SESSION_OPTIONS = (
+    "socket",
+    "wait_timeout",
+    "priority",
+    "fallback",
+    "checksum",
+    "request_id",
+)
 _SIZE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
@@ -88,6 +100,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     iv.add_argument(
         "--iv-file", metavar="FILE", help="file with the same, as text"
+    )
+    group = parser.add_argument_group("groups")
+    group.add_argument(
+        "--group",
+        metavar="GROUP",
+        help="name or ID of a group: divide the file into tasks of its "
+        "members, instead of opening a session; the accelerator must be "
+        "stateless",
     )
     pool = parser.add_argument_group("request")
     door = pool.add_mutually_exclusive_group()
@@ -320,11 +340,7 @@ def _human_bytes(value_bytes: float) -> str:
 
 def _summary(report: client.RunReport) -> str:
     text = (
-        f"{_human_bytes(report.input_bytes)} in, "
-        f"{_human_bytes(report.output_bytes)} out "
-        f"in {report.ran_s:.3g} s "
-        f"({_human_bytes(report.bytes_per_s)}/s) "
-        f"on {_place_text(report)}; "
+        f"{_amounts(report)} on {_place_text(report)}; "
         f"waited {report.waited_s:.3g} s"
     )
     for did, times in (
@@ -337,6 +353,15 @@ def _summary(report: client.RunReport) -> str:
     if report.checksum:
         text += "; checksums are right"
     return text
+
+
+def _amounts(report: client.RunReport | client.GroupReport) -> str:
+    return (
+        f"{_human_bytes(report.input_bytes)} in, "
+        f"{_human_bytes(report.output_bytes)} out "
+        f"in {report.ran_s:.3g} s "
+        f"({_human_bytes(report.bytes_per_s)}/s)"
+    )
 
 
 def _place_text(report: client.RunReport) -> str:
@@ -360,42 +385,101 @@ def _run(
             keep = stack.enter_context(
                 _iv_file(arguments.destination + ".iv", new_iv)
             )
-        report = client.run_file(
-            arguments.accelerator,
-            arguments.source,
-            arguments.destination,
-            params=params,
-            progress=display.progress,
-            on_state=display.on_state,
-            timeout_s=arguments.timeout,
-            cancel=token,
-            wait_timeout_s=arguments.wait_timeout,
-            priority=arguments.priority,
-            request_id=arguments.request_id,
-            front_door=_front_door(arguments),
-            fallback=arguments.fallback,
-            checksum=arguments.checksum,
-            # None: the environment may require it.
-            require_tls=arguments.require_tls or None,
-        )
+        run = _run_session if arguments.group is None else _run_group
+        result = run(arguments, params, display, token)
         if new_iv is not None:
             keep()
-    result = {"summary": _summary(report), **dataclasses.asdict(report)}
     if new_iv is not None:
         result["iv"] = new_iv.hex()
         result["iv_file"] = arguments.destination + ".iv"
     return result
 
 
-def _front_door(
+def _run_session(
     arguments: argparse.Namespace,
-) -> str | client.PoolApi | None:
+    params: dict[str, typing.Any],
+    display: _Display,
+    token: client.CancelToken,
+) -> dict[str, typing.Any]:
+    report = client.run_file(
+        arguments.accelerator,
+        arguments.source,
+        arguments.destination,
+        params=params,
+        progress=display.progress,
+        on_state=display.on_state,
+        timeout_s=arguments.timeout,
+        cancel=token,
+        wait_timeout_s=arguments.wait_timeout,
+        priority=arguments.priority,
+        request_id=arguments.request_id,
+        front_door=_front_door(arguments),
+        fallback=arguments.fallback,
+        checksum=arguments.checksum,
+        # None: the environment may require it.
+        require_tls=arguments.require_tls or None,
+    )
+    return {"summary": _summary(report), **dataclasses.asdict(report)}
+
+
+def _run_group(
+    arguments: argparse.Namespace,
+    params: dict[str, typing.Any],
+    display: _Display,
+    token: client.CancelToken,
+) -> dict[str, typing.Any]:
+    for name in _SESSION_OPTIONS:
+        if getattr(arguments, name) not in (None, False, 0):
+            option = name.replace("_", "-")
+            raise _UsageError(f"--{option} is for sessions, not for --group")
+    started_s = time.monotonic()
+    with client.group_open(
+        arguments.group,
+        accelerator=arguments.accelerator,
+        timeout_s=arguments.timeout,
+        front_door=_api(arguments),
+        cancel=token,
+        require_tls=arguments.require_tls or None,
+    ) as group:
+        waited_s = time.monotonic() - started_s
+        left_s = None
+        if arguments.timeout is not None:
+            left_s = max(arguments.timeout - waited_s, _LEAST_S)
+        report = client.run_group_file(
+            group,
+            arguments.source,
+            arguments.destination,
+            params=params,
+            progress=display.progress,
+            timeout_s=left_s,
+        )
+    return {
+        "summary": _group_summary(report, waited_s),
+        "waited_s": waited_s,
+        **dataclasses.asdict(report),
+    }
+
+
+def _group_summary(report: client.GroupReport, waited_s: float) -> str:
+    return (
+        f"{_amounts(report)} with {report.tasks} tasks on {report.members}"
+        f" members; waited {waited_s:.3g} s"
+    )
+
+
+def _api(arguments: argparse.Namespace) -> client.PoolApi | None:
     if arguments.os_cloud is not None:
         return client.PoolApi.from_cloud(arguments.os_cloud)
     if arguments.api_url is not None:
         return client.PoolApi.at(arguments.api_url)
+    return None
+
+
+def _front_door(
+    arguments: argparse.Namespace,
+) -> str | client.PoolApi | None:
     socket_path: str | None = arguments.socket
-    return socket_path
+    return _api(arguments) or socket_path
 
 
 @contextlib.contextmanager

@@ -460,9 +460,10 @@ import signal
 import sys
 import threading
 import threading
+from fpgapool.client import files
 from fpgapool.client import transfer
 from fpgapool.cmd import run
-transfer._size_of = lambda stream: 1000
+files.size_of = lambda stream: 1000
 receive_all = transfer._receive_all
 def say():
     print("running", flush=True)

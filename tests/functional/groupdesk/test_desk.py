@@ -394,7 +394,9 @@ def _raw(desk, window_tasks=10):
     """Return the rings and the connection of client d."""
     host = desk.host()
     door = harness.GivenDoor(host, h=desk)
-    wire = grouplink.connect(host, door.attach("d", None, None), door, window_tasks)
+    wire = grouplink.connect(
+        host, door.attach("d", None, None), door, window_tasks
+    )
     return wire._shared, wire
 
 
