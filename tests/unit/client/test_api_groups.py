@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Becoming a client of a group through the API."""
+
+from __future__ import annotations
+
+import threading
+import typing
+
+import pytest
+
+from fpgapool import client
+from fpgapool.client import apigroups
+from fpgapool.client import cancel
+from fpgapool.client import door as doors
+from fpgapool.client import group as groups
+from fpgapool.client import groupdoor
+from fpgapool.client import instance
+from fpgapool.common import channel
+from fpgapool.vocabulary import codes
+from tests.harness import group_api
+
+TIMEOUT_S = 30.0
+HOST = {
+    "host_uuid": "h1",
+    "members": 2,
+    "endpoints": [{"network": "data", "address": "127.0.0.1", "port": 9}],
+    "certificate_sha256": "ab" * 32,
+}
+CLIENTS = f"/groups/{group_api.GROUP_ID}/clients"
+
+
+@pytest.fixture
+def api() -> group_api.Api:
+    made = group_api.Api()
+    made.hosts, made.revision = [HOST], 7
+    return made
+
+
+def attach(
+    api: group_api.Api,
+    name: str = "render",
+    accelerator: str | None = None,
+    timeout_s: float = TIMEOUT_S,
+    token: cancel.CancelToken | None = None,
+) -> tuple[apigroups.ApiGroupDoor, groupdoor.Access]:
+    door = client.PoolApi(api).enter_groups(token or cancel.CancelToken())
+    deadline_s = channel.deadline_after(timeout_s)
+    return door, door.attach(name, accelerator, deadline_s)
+
+
+def refused(api: group_api.Api, code: str, **options: typing.Any) -> None:
+    """Check that a program does not get access, and leaves nothing."""
+    with pytest.raises(client.FpgapoolError) as caught:
+        attach(api, **options)
+    assert caught.value.code == code
+    assert api.clients == []
+
+
+@pytest.mark.parametrize("name", ["render", group_api.GROUP_ID])
+def test_a_group_is_found_by_its_name_or_id(api, name) -> None:
+    door, access = attach(api, name, "copy")
+    assert api.clients == [access.client_id] == ["c1"]
+    assert access.group_id == group_api.GROUP_ID
+    assert access.secret == group_api.SECRET
+    assert group_api.SECRET not in repr(access)
+    assert access.profile["stateless"] is True
+    assert access.members.revision == 7
+    ((host_id, members, endpoints, certificate),) = access.members.hosts
+    assert (host_id, members, certificate) == ("h1", 2, "ab" * 32)
+    assert endpoints == (("data", "127.0.0.1", 9),)
+    assert api.versions == {"1.1"}
+    door.detach(access)
+    assert api.clients == []
+    door.detach(access)
+
+
+def test_a_program_waits_for_the_first_member(api) -> None:
+    """Neither a host without members nor one without a desk is enough."""
+    idle = {**HOST, "members": 0}
+    deaf = {**HOST, "endpoints": []}
+    coming = [[HOST], [deaf], [idle], []]
+
+    def before(asked: str) -> None:
+        if CLIENTS in asked:
+            api.hosts = coming.pop()
+
+    api.before = before
+    _door, access = attach(api)
+    assert coming == []
+    assert access.members.hosts[0].members == 2
+    assert api.asked[-3:] == [f"GET {CLIENTS}/c1"] * 3
+
+
+def test_members_that_do_not_come_in_time(api) -> None:
+    api.hosts = []
+    refused(api, codes.TIMEOUT, timeout_s=0.5)
+
+
+def test_a_program_that_cancels_its_wait(api) -> None:
+    api.hosts = []
+    token = cancel.CancelToken()
+
+    def before(asked: str) -> None:
+        if asked.startswith(f"GET {CLIENTS}"):
+            token.cancel()
+
+    api.before = before
+    refused(api, codes.CANCELLED, token=token)
+
+
+def test_a_group_that_is_deleted_meanwhile(api) -> None:
+    api.hosts = []
+
+    def before(asked: str) -> None:
+        if asked.startswith(f"GET {CLIENTS}"):
+            api.groups.clear()
+            api.clients.clear()
+
+    api.before = before
+    refused(api, codes.GROUP_NOT_FOUND)
+
+
+def test_an_answer_that_comes_too_late_is_undone(api) -> None:
+    """The pool would have a client that no program uses."""
+    answers, undone = threading.Event(), threading.Event()
+
+    def before(asked: str) -> None:
+        if asked.startswith("POST"):
+            answers.wait(TIMEOUT_S)
+        if asked.startswith("DELETE"):
+            undone.set()
+
+    api.before = before
+    with pytest.raises(client.OperationTimeout):
+        attach(api, timeout_s=0.2)
+    answers.set()
+    assert undone.wait(TIMEOUT_S)
+    assert api.asked[-1] == f"DELETE {CLIENTS}/c1"
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"name": "other"}, codes.GROUP_NOT_FOUND),
+        ({"name": "../../quotas?x=1"}, codes.GROUP_NOT_FOUND),
+        ({"accelerator": "none-such"}, codes.UNKNOWN_ACCELERATOR),
+        ({"accelerator": "aes"}, codes.WRONG_ACCELERATOR),
+    ],
+)
+def test_bad_wishes(api, options, code) -> None:
+    api.accelerators["aes"] = {"name": "aes"}
+    refused(api, code, **options)
+    assert not any(one.startswith("POST") for one in api.asked)
+    # What the caller writes stays one step of the path.
+    assert not any("/quotas" in one for one in api.asked)
+
+
+def test_an_accelerator_that_the_project_does_not_see(api) -> None:
+    """Its owner shares the group only."""
+    api.groups[0]["accelerator"] = "copy@q"
+    _door, access = attach(api)
+    assert access.profile == {}
+
+
+def test_a_name_that_two_projects_use(api) -> None:
+    api.groups.append({**api.groups[0], "id": "other"})
+    refused(api, codes.INVALID_REQUEST)
+    _door, access = attach(api, name="other")
+    assert access.group_id == "other"
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        None,
+        [None],
+        [{}],
+        [{**HOST, "members": "two"}],
+        [{**HOST, "endpoints": [{"network": "data"}]}],
+    ],
+)
+def test_hosts_that_are_none(api, hosts) -> None:
+    api.hosts = hosts
+    refused(api, codes.PROTOCOL_ERROR)
+
+
+def test_an_api_that_is_away(api) -> None:
+    door, access = attach(api)
+
+    def away(_asked: str) -> None:
+        raise doors.ConnectionLost("away")
+
+    api.before = away
+    with pytest.raises(client.FrontDoorUnavailable):
+        door.members(access)
+    door.detach(access)
+    with pytest.raises(client.FrontDoorUnavailable):
+        attach(api)
+
+
+def test_members_are_those_of_now(api) -> None:
+    door, access = attach(api)
+    api.hosts, api.revision = [{**HOST, "members": 3}], 8
+    found = door.members(access)
+    assert (found.revision, found.hosts[0].members) == (8, 3)
+    api.clients.clear()
+    with pytest.raises(client.RequestRejected) as caught:
+        door.members(access)
+    assert caught.value.code == codes.GROUP_CLIENT_NOT_FOUND
+    with pytest.raises(OSError, match="local"):
+        door.connect_local(access, "h1")
+
+
+def test_refused_credentials_are_replaced(api) -> None:
+    stale = group_api.Api()
+    stale.request = lambda *_, **__: group_api.refusal(401, "UNAUTHORIZED")
+    pool = client.PoolApi(stale, lambda _reason: client.PoolApi(api))
+    with client.group_open("render", front_door=pool) as opened:
+        assert opened.client_id == "c1"
+
+
+# The call itself.
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"name": ""}, codes.INVALID_REQUEST),
+        ({"window_tasks": 0}, codes.INVALID_REQUEST),
+        ({"front_door": "/run/front-door.sock"}, codes.INVALID_REQUEST),
+        ({"timeout_s": -1}, codes.INVALID_TIMEOUT),
+        ({"require_tls": "yes"}, codes.INVALID_REQUEST),
+        ({"require_tls": True}, codes.TLS_REQUIRED),
+        ({"cancel": "now"}, codes.INVALID_REQUEST),
+    ],
+)
+def test_bad_arguments(api, options, code) -> None:
+    wanted = {"name": "render", "front_door": client.PoolApi(api), **options}
+    with pytest.raises(client.InvalidRequest) as caught:
+        client.group_open(**wanted)
+    assert caught.value.code == code
+    assert api.asked == []
+
+
+def test_a_cancelled_program_asks_for_nothing(api) -> None:
+    event = threading.Event()
+    event.set()
+    with pytest.raises(client.Cancelled):
+        client.group_open(
+            "render", front_door=client.PoolApi(api), cancel=event
+        )
+    assert api.asked == []
+
+
+def test_the_api_is_found_as_for_sessions(api, monkeypatch) -> None:
+    """Also on a host with a front door, which has no groups."""
+    monkeypatch.setenv("FPGAPOOL_SOCKET", "/run/front-door.sock")
+    monkeypatch.setenv(instance.API_URL, "http://api.example.org")
+    pool = client.PoolApi(api)
+    monkeypatch.setattr(client.PoolApi, "at", lambda _url: pool)
+    with client.group_open("render") as opened:
+        assert (opened.group_id, opened.members) == (group_api.GROUP_ID, 2)
+    assert api.clients == []
+
+
+def test_without_an_api_the_places_are_named(monkeypatch) -> None:
+    monkeypatch.setenv("FPGAPOOL_SOCKET", "/run/front-door.sock")
+    for name in (instance.API_URL, "OS_CLOUD", "OS_AUTH_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(instance.METADATA_URL, "")
+    monkeypatch.setattr(instance, "FINDER", instance.Finder())
+    with pytest.raises(client.FrontDoorUnavailable) as caught:
+        client.group_open("render")
+    assert "groups need the pool's API" in caught.value.message
+    assert instance.API_URL in caught.value.message
+
+
+def test_cancelling_ends_tasks(api) -> None:
+    token = cancel.CancelToken()
+    opened = client.group_open(
+        "render", front_door=client.PoolApi(api), cancel=token
+    )
+    # No desk is there.
+    future = opened.submit(b"x")
+    token.cancel()
+    with pytest.raises(client.Cancelled):
+        future.result(TIMEOUT_S)
+    with pytest.raises(client.Cancelled):
+        opened.run(b"x")
+    opened.close()
+    assert api.clients == []
+
+
+def test_a_host_without_tls_gets_nothing(monkeypatch) -> None:
+    api = group_api.Api()
+    api.hosts = [{**HOST, "certificate_sha256": None}]
+    api.get_endpoint = lambda: "https://api.example.org/v1"
+    with client.group_open(
+        "render", front_door=client.PoolApi(api), require_tls=True
+    ) as opened:
+        with pytest.raises(client.TaskFailed) as caught:
+            opened.run(b"x", timeout_s=TIMEOUT_S)
+        assert caught.value.code == codes.TLS_REQUIRED
+
+
+def test_hosts_stay_while_there_are_no_others(api) -> None:
+    """A program without hosts would never ask for new ones."""
+    with client.group_open("render", front_door=client.PoolApi(api)) as opened:
+        api.hosts, api.revision = [], 8
+        opened._hosts._ask_door()
+        assert opened.members == 2
+        api.hosts, api.revision = [{**HOST, "members": 1}], 9
+        opened._hosts._ask_door()
+        assert opened.members == 1
+
+
+def test_the_package_has_one_way_to_groups() -> None:
+    assert client.group_open is groups.group_open
