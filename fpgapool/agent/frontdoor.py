@@ -135,7 +135,7 @@ class FrontDoor:
             "get": self._get,
             "cancel": self._cancel,
             "connect": self._connect,
-            "group_connect": self._group_connect,
+            "connect_group": self._connect_group,
             "pool": self._pool,
         }
 
@@ -392,7 +392,7 @@ class FrontDoor:
         sock = self._slots.connect(client.project_id, session_id, generation)
         self._doorway.send(client, messages.reply(number), [sock.detach()])
 
-    def _group_connect(
+    def _connect_group(
         self, client: doorway.Client, number: object, members: requests.Members
     ) -> None:
         group_id = requests.group_id(members)

@@ -16,18 +16,25 @@ from fpgapool.client import apirequests
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import door as doors
 from fpgapool.client import errors
+from fpgapool.client import frontdoor
 from fpgapool.client import groupdoor
+from fpgapool.client import view as views
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
+from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 
 #: The first version of the API that has groups.
 MICROVERSION = "1.1"
 
+# The desk of this host, if it is one of the group's.
+_LOCAL = ((views.LOCAL_NETWORK, "", 0),)
+
 _LONGEST_PAUSE_S = 1.0
 _MEMBERS_S = 10.0
 _DETACH_S = 5.0
+_LOCAL_S = 2.0
 
 
 class ApiGroupDoor:
@@ -184,7 +191,10 @@ class ApiGroupDoor:
         pause_s = apirequests.LEAST_PAUSE_S
         while True:
             found = _members(client)
-            if any(host.members and host.endpoints for host in found.hosts):
+            if any(
+                host.members and host.endpoints != _LOCAL
+                for host in found.hosts
+            ):
                 return found
             left_s = channel.remaining_s(deadline_s)
             if left_s is not None and left_s <= pause_s:
@@ -204,11 +214,25 @@ class ApiGroupDoor:
     def connect_local(
         self, access: groupdoor.Access, host_id: str
     ) -> socket.socket:
-        """Refuse: the API provides no connections.
+        """See :meth:`fpgapool.client.groupdoor.GroupDoor.connect_local`.
 
-        :raises OSError: always.
+        The front door of this host connects, if it has one that this program
+        may use.
         """
-        raise channel.ChannelClosed("the API provides no local connections")
+        deadline_s = channel.deadline_after(_LOCAL_S)
+        # The program may cancel, and its tasks end, while this waits.
+        token = cancelling.CancelToken()
+        try:
+            path = frontdoor.default_path()
+            door = frontdoor.FrontDoor(path, token, deadline_s)
+            with contextlib.closing(door):
+                hello = {"version": messages.FRONT_DOOR_VERSION}
+                here = door.request("hello", deadline_s, **hello)
+                if here.get("host_uuid") != host_id:
+                    raise channel.ChannelClosed("the desk is on another host")
+                return door.request_desk(access.group_id, deadline_s)
+        except (errors.FpgapoolError, doors.ConnectionLost) as exc:
+            raise channel.ChannelClosed(str(exc)) from exc
 
     def detach(self, access: groupdoor.Access) -> None:
         """See :meth:`fpgapool.client.groupdoor.GroupDoor.detach`."""
@@ -245,7 +269,7 @@ def _members(client: apirequests.Document) -> groups.MemberList:
     :raises errors.RequestRejected: if it is not one.
     """
     try:
-        return groups.MemberList.parse(
+        found = groups.MemberList.parse(
             {
                 "revision": client["hosts_revision"],
                 "hosts": [
@@ -253,6 +277,14 @@ def _members(client: apirequests.Document) -> groups.MemberList:
                     for host in client["hosts"]
                 ],
             }
+        )
+        # The API shows no local endpoints.
+        return groups.MemberList(
+            found.revision,
+            tuple(
+                host._replace(endpoints=_LOCAL + host.endpoints)
+                for host in found.hosts
+            ),
         )
     except (KeyError, TypeError, frames.ProtocolError) as exc:
         raise errors.RequestRejected(

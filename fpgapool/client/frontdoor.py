@@ -188,12 +188,34 @@ class FrontDoor:
         self, session_id: str, generation: int, deadline_s: float | None
     ) -> socket.socket:
         """See :meth:`fpgapool.client.door.Door.request_connection`."""
+        return self._request_socket(
+            "connect",
+            deadline_s,
+            {"session_id": session_id, "generation": generation},
+        )
+
+    def request_desk(
+        self, group_id: str, deadline_s: float | None
+    ) -> socket.socket:
+        """Ask for a connection to the desk of a group on this host.
+
+        :param group_id: of the group.
+        :param deadline_s: absolute deadline.
+        :returns: a connected Unix stream socket.
+        :raises: as :meth:`fpgapool.client.door.Door.request`.
+        """
+        return self._request_socket(
+            "connect_group", deadline_s, {"group_id": group_id}
+        )
+
+    def _request_socket(
+        self,
+        operation: str,
+        deadline_s: float | None,
+        members: dict[str, object],
+    ) -> socket.socket:
         with self._lock:
-            self._request(
-                "connect",
-                deadline_s,
-                {"session_id": session_id, "generation": generation},
-            )
+            self._request(operation, deadline_s, members)
             fds, self._fds = self._fds, []
         if len(fds) != 1:
             channel.close_fds(fds)

@@ -146,7 +146,7 @@ class Door(groupdoor.GroupDoor):
     ) -> socket.socket:
         with harness.Client(self._host.front_door) as door:
             try:
-                reply = door.request("group_connect", group_id=GROUP)
+                reply = door.request("connect_group", group_id=GROUP)
             except EOFError as exc:
                 raise ConnectionResetError from exc
             if not reply["ok"]:
@@ -523,7 +523,7 @@ def test_the_front_door_connects_only_projects_with_clients(host):
 
     def code_of(**members: object) -> str:
         with harness.Client(host.front_door) as door:
-            reply = door.request("group_connect", **members)
+            reply = door.request("connect_group", **members)
             assert len(door.fds) == reply["ok"]
             return "OK" if reply["ok"] else reply["error"]["code"]
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from fpgapool import client
+from fpgapool.client import grouplink
 from fpgapool.vocabulary import states
 from tests.functional.allinone import harness
 from tests.functional.allinone import test_groups as plain
@@ -36,6 +37,7 @@ class Site(plain.Site):
         self, pool: harness.Pool, url: str, state_dir: pathlib.Path
     ) -> None:
         super().__init__(pool, url, state_dir)
+        self.pool = pool
         self.user = self._connect(USER)
 
     def start(
@@ -126,6 +128,29 @@ def test_results_are_those_of_one_session(
         lambda: site.user.get_group(group).state == "ACTIVE", "all members"
     )
     assert len(site.user.get_group(group).members) == 3
+
+
+@pytest.mark.parametrize(
+    ("door", "wire"),
+    [("node1", grouplink.LocalWire), ("node2", grouplink.RemoteWire)],
+)
+def test_programs_of_the_members_host_use_shared_memory(
+    site: Site,
+    group: str,
+    monkeypatch: pytest.MonkeyPatch,
+    door: str,
+    wire: type[grouplink.Wire],
+) -> None:
+    """All slots are on the first host."""
+    monkeypatch.setenv("FPGAPOOL_SOCKET", site.pool.front_door(door))
+    monkeypatch.setenv("FPGAPOOL_API_URL", site.url)
+    with client.group_open("render", timeout_s=harness.LIMIT_S) as opened:
+        result = opened.run(
+            DATA[:1000], params=PARAMS, timeout_s=harness.LIMIT_S
+        )
+        assert result == programs.encrypted(DATA[:1000])
+        (link,) = opened._hosts._links.values()
+        assert isinstance(link.wire, wire)
 
 
 def test_the_program_of_the_documentation_runs(

@@ -57,7 +57,8 @@ class FakeSlots:
         return client_end
 
     def connect_group(self, project_id: str, group_id: str) -> socket.socket:
-        raise rules.RequestError(codes.GROUP_NOT_FOUND, "not here")
+        assert group_id == "group-1"
+        return self.connect(project_id, "", 0)
 
     def sessions_in_use(self) -> set[str]:
         return set()
@@ -172,6 +173,19 @@ def test_descriptors_that_a_client_does_not_fetch_are_bounded(scene):
         assert greedy.request("connect", session_id="session-1", generation=1)[
             "ok"
         ]
+
+
+def test_a_desk_is_connected_as_a_worker_is(scene):
+    scene.slots.has_workers = True
+    with scene.clients(OTHER, 1) as (client,):
+        for group_id in (None, 7, "", "../group-1", "g" * 65):
+            reply = client.request("connect_group", group_id=group_id)
+            assert reply["error"]["code"] == codes.GROUP_NOT_FOUND
+        assert scene.slots.served == []
+        for _ in range(PER_CLIENT):
+            assert client.request("connect_group", group_id="group-1")["ok"]
+        assert scene.slots.served == [OTHER] * PER_CLIENT
+        assert len(client.fds) == PER_CLIENT
 
 
 def test_descriptors_that_a_projects_clients_do_not_fetch_are_bounded(scene):

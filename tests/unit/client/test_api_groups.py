@@ -68,7 +68,7 @@ def test_a_group_is_found_by_its_name_or_id(api, name) -> None:
     assert access.members.revision == 7
     ((host_id, members, endpoints, certificate),) = access.members.hosts
     assert (host_id, members, certificate) == ("h1", 2, "ab" * 32)
-    assert endpoints == (("data", "127.0.0.1", 9),)
+    assert endpoints == (("local", "", 0), ("data", "127.0.0.1", 9))
     assert api.versions == {"1.1"}
     door.detach(access)
     assert api.clients == []
@@ -208,7 +208,12 @@ def test_members_are_those_of_now(api) -> None:
     with pytest.raises(client.RequestRejected) as caught:
         door.members(access)
     assert caught.value.code == codes.GROUP_CLIENT_NOT_FOUND
-    with pytest.raises(OSError, match="local"):
+
+
+def test_a_host_without_a_front_door(api, monkeypatch) -> None:
+    door, access = attach(api)
+    monkeypatch.setenv("FPGAPOOL_SOCKET", "/nowhere/front-door.sock")
+    with pytest.raises(OSError, match="nowhere"):
         door.connect_local(access, "h1")
 
 
