@@ -32,6 +32,7 @@ _FIXED: dict[str, Any] = {
     "admin_state": "draining",
     "code": "OK",
     "faults.level": "slot",
+    "group_id": str(uuid.UUID(int=9)),
     "groups.projects": ["project"],
     "generation": (LEADER_EPOCH << 32) + 5,
     "host_uuid": HOST_UUID,
