@@ -262,6 +262,10 @@ class PoolState:
         if called is not None:
             self._holders.call_back(called, codes.RESIZED)
         self._settle_groups()
+        while outcome.pass_due:
+            # Groups have asked for more slots since the pass.
+            self._run_pass()
+            self._settle_groups()
         if (
             self._wake_s <= now
             or jobs.quiet_until_s < self._wake_s

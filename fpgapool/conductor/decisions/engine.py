@@ -201,6 +201,7 @@ class Engine:
         pool = self.pool
         pool.now = now
         self._hosts.tick()
+        self._members.tick()
         self._desks.tick()
         pool.probation.end_overdue(now)
         pool.decide()

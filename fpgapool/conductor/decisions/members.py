@@ -120,6 +120,18 @@ class Members:
             self._pool.tell(event(hold.slot.id, hold.generation))
             self._pool.save(hold)
 
+    def tick(self) -> None:
+        """Give back the slots of groups whose accelerator is gone.
+
+        The core takes a slot that is not used yet from such a group without
+        an instruction, since no job waits for another one.
+        """
+        pool = self._pool
+        for hold in list(pool.members()):
+            if pool.core.hold(hold.slot.id) is not hold.core:
+                pool.outbox.send(agent_orders.release(hold, codes.RESIZED))
+                self._serving.forget(hold)
+
     # -- a new leader ------------------------------------------------------
 
     def restore(

@@ -239,6 +239,24 @@ def test_slots_that_cannot_be_programmed(pool):
     assert state(pool, group_id) == states.GROUP_ACTIVE
 
 
+def test_an_accelerator_that_is_deleted(pool):
+    group_id = create(pool, size=2)
+    pool.deliver_all()
+    agent = pool.agents["a"]
+    agent.prepared(1)
+    pool.feed(inputs.Library(()))
+    agent.end(0, states.PREPARE_FAILED, codes.PREPARE_FAILED, pool.now)
+    pool.feed(agent.report())
+    pool.settle()
+    # The member that is there serves on.
+    assert [one.slot.number for one in members(pool, group_id)] == [1]
+    assert len(pool.rows["assignments"]) == 1
+    delete(pool, group_id)
+    pool.settle()
+    assert idle(pool)
+    assert state(pool, group_id) == "gone"
+
+
 def test_a_member_whose_worker_dies(pool):
     group_id = create(pool, min_size=2)
     pool.settle()
@@ -553,16 +571,23 @@ def test_usage_of_clients_and_owner(elastic):
 def test_random_histories_end_with_an_idle_pool(seed):
     """Lost and doubled messages, new leaders, restarts of agents."""
     rng = random.Random(seed)
+    policy = Recorder()
     pool = world.World(
-        [world.FakeAgent("a", 2), world.FakeAgent("b", 2)], policy=Recorder()
+        [world.FakeAgent("a", 2), world.FakeAgent("b", 2)], policy=policy
     )
     groups: list[str] = []
     for _ in range(60):
-        match rng.randrange(9):
+        match rng.randrange(11):
             case 0 if len(groups) < 3:
                 size = rng.randint(1, 3)
                 groups.append(
-                    create(pool, size=size, min_size=rng.randint(0, size))
+                    create(
+                        pool,
+                        size=size,
+                        min_size=rng.randint(0, size),
+                        max_size=4,
+                        elastic=rng.random() < 0.5,
+                    )
                 )
             case 1 if groups:
                 delete(pool, groups.pop(rng.randrange(len(groups))))
@@ -591,8 +616,18 @@ def test_random_histories_end_with_an_idle_pool(seed):
                     agent.end(
                         number, states.FAILED, codes.WORKER_LOST, pool.now
                     )
+            case 8:
+                policy.sizes = {
+                    group.id: rng.randint(0, 4)
+                    for group in pool.memory.groups.groups.values()
+                }
             case _:
                 pool.tick(rng.choice((0.0, 1.0, 5.0)))
+        for agent in pool.agents.values():
+            for desk in agent.desks.values():
+                desk.count(
+                    "c", ended=1, arrived=1, busy_s=0.1, waiting=1, running=0
+                )
         for _ in range(rng.randrange(4)):
             if not pool.wire:
                 break
