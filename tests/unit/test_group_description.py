@@ -22,7 +22,7 @@ from fpgapool.vocabulary import group as description
 from fpgapool.vocabulary import rules
 
 #: Members of a view that have forms of their own.
-OWN = {"members", "endpoints"}
+OWN = {"members", "hosts", "hosts_revision"}
 
 every_member = pytest.mark.parametrize(
     "field", list(description.GROUP), ids=lambda field: field.name
