@@ -43,8 +43,6 @@ def test_each_input_is_handled_by_one_room(single):
 
 def test_each_instruction_is_carried_out(single):
     known = set(typing.get_args(instructions.Instruction))
-    # The conductor sends no events of groups yet.
-    known -= set(typing.get_args(instructions.GroupInstruction))
     assert set(single.memory.instructed) == known
 
 
