@@ -20,6 +20,7 @@ from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import state as worker_state
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import engine
+from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import registry
 from fpgapool.conductor.decisions import sessions
@@ -159,7 +160,7 @@ class Watcher:
     def _sessions(self, brain: engine.Engine) -> None:
         held: dict[int, int] = {}
         for hold in brain.pool.holds.values():
-            if not hold.abandoned and hold.session.live:
+            if isinstance(hold, sessions.Hold) and hold.wanted:
                 row_id = hold.session.row_id
                 held[row_id] = held.get(row_id, 0) + 1
         wrong = brain.pool.counts.reconciled["wrong_move"]
@@ -225,7 +226,7 @@ class Watcher:
                     and device.host.up
                 )
                 _check(
-                    not late or hold.revoked or hold.abandoned,
+                    not late or hold.revoked or not _is_needed(hold),
                     "a slot outlives its drain",
                     hold,
                 )
@@ -512,3 +513,8 @@ class Watcher:
             "let go twice",
             ends,
         )
+
+
+def _is_needed(hold: holds.Hold) -> bool:
+    """Whether the holder of a slot has no other one instead."""
+    return not isinstance(hold, sessions.Hold) or not hold.abandoned
