@@ -64,12 +64,12 @@ class Child:
 
     :ivar title: for the log.
     :ivar control_path: of its control socket.
-    :ivar log_name: of its log file.
+    :ivar log_file: path of its log; None: the agent's standard error.
     """
 
     title: str
     control_path: str
-    log_name: str
+    log_file: str | None
     pid: int = 0
     pidfd: int | None = None
     #: ``pidfd`` is proved to be of the process behind the control socket.
@@ -91,6 +91,38 @@ class Child:
     #: Why it was, or is about to be, ended on purpose.
     ended_for: str | None = None
     timer: agent_loop.Timer | None = None
+
+    def is_silent(self, limit_s: float) -> bool:
+        """Whether it has owed an answer for so long."""
+        # One that never reported has a limit of its own.
+        return (
+            self.sock is not None
+            and self.heard
+            and self.ended_for is None
+            and self.silent_s >= limit_s
+        )
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal the process, if it is certainly the right one."""
+        if self.pidfd is None or not self.proved:
+            return
+        try:
+            signal.pidfd_send_signal(self.pidfd, number)
+        except ProcessLookupError:
+            LOG.debug("%s has ended", self.title)
+
+    def cancel_timer(self) -> None:
+        """Forget what was to be done later."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+def log_file(settings: agent_settings.AgentSettings, name: str) -> str | None:
+    """Return the path of a process's log; None: standard error."""
+    if settings.log_dir is None:
+        return None
+    return os.path.join(os.path.abspath(settings.log_dir), name)
 
 
 C = typing.TypeVar("C", bound=Child)
@@ -206,22 +238,13 @@ class Keeper(abc.ABC, typing.Generic[C]):
         for child in [*self._children()]:
             if child.requests:
                 child.silent_s += passed_s
-            if self._is_silent(child):
+            if child.is_silent(self._settings.worker_timeout_s):
                 self._end(child, "does not answer")
             self._ask_status(child)
 
     @abc.abstractmethod
     def _ask_status(self, child: C) -> None:
         """Ask a process for its status."""
-
-    def _is_silent(self, child: C) -> bool:
-        # A process that never reported has a limit of its own.
-        return (
-            child.sock is not None
-            and child.heard
-            and child.ended_for is None
-            and child.silent_s >= self._settings.worker_timeout_s
-        )
 
     def _end(self, child: C, reason: str) -> None:
         """Kill a process that does not obey.
@@ -230,7 +253,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         """
         LOG.warning("%s is ended: it %s", child.title, reason)
         child.ended_for = reason
-        self._signal(child, signal.SIGKILL)
+        child.signal(signal.SIGKILL)
 
     def close(self, timeout_s: float) -> None:
         """Leave the processes alone, or end them if they go with their agent.
@@ -255,13 +278,13 @@ class Keeper(abc.ABC, typing.Generic[C]):
         deadline_s = time.monotonic() + timeout_s
         for child in children:
             # A process without a connection misses that sign.
-            self._signal(child, signal.SIGTERM)
+            child.signal(signal.SIGTERM)
         for child in children:
             if child.pidfd is None:
                 continue
             if not processes.ended(child.pidfd, deadline_s - time.monotonic()):
                 LOG.warning("%s is killed", child.title)
-                self._signal(child, signal.SIGKILL)
+                child.signal(signal.SIGKILL)
                 processes.ended(child.pidfd, timeout_s)
             processes.exit_status(child.pidfd)
 
@@ -331,12 +354,6 @@ class Keeper(abc.ABC, typing.Generic[C]):
         child.proved = True
         self._watch_process(child)
         self._connect_later(child)
-
-    def _log_file(self, child: C) -> str | None:
-        log_dir = self._settings.log_dir
-        if log_dir is None:
-            return None
-        return os.path.join(os.path.abspath(log_dir), child.log_name)
 
     # Connection.
 
@@ -451,7 +468,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         self._loop.unwatch(child.sock)
         child.sock.close()
         child.sock = None
-        self._cancel_timer(child)
+        child.cancel_timer()
         self._hung_up(child)
         if child.pidfd is None:
             return
@@ -502,7 +519,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
             # The other process may have been started by an agent that died
             # before that process had made its socket.
             taken = exit_status == processes.EXIT_TAKEN
-            log = self._log_file(child) or "standard error of the agent"
+            log = child.log_file or "standard error of the agent"
             self._failed(
                 child,
                 f"the {self.KIND} ended ({status}); {log} says why",
@@ -527,7 +544,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
 
     def _disconnected_by_death(self, child: C) -> None:
         self._close_pidfd(child)
-        self._cancel_timer(child)
+        child.cancel_timer()
         self._disconnected(child)
 
     def _failed(
@@ -547,14 +564,6 @@ class Keeper(abc.ABC, typing.Generic[C]):
             delay_s, functools.partial(retry or self._spawn, child)
         )
 
-    def _signal(self, child: C, number: signal.Signals) -> None:
-        if child.pidfd is None or not child.proved:
-            return
-        try:
-            signal.pidfd_send_signal(child.pidfd, number)
-        except ProcessLookupError:
-            LOG.debug("%s has ended", child.title)
-
     def _close_pidfd(self, child: C) -> None:
         if child.pidfd is None:
             return
@@ -562,9 +571,3 @@ class Keeper(abc.ABC, typing.Generic[C]):
             self._loop.unwatch(child.pidfd)
         os.close(child.pidfd)
         child.pidfd = None
-
-    @staticmethod
-    def _cancel_timer(child: C) -> None:
-        if child.timer is not None:
-            child.timer.cancel()
-            child.timer = None

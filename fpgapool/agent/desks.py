@@ -147,7 +147,9 @@ class Desks(children.Keeper[_Desk]):
             desk = self._desks[group_id] = _Desk(
                 title=f"Desk of group {group_id}",
                 control_path=_path(self._state_dir, group_id, "control"),
-                log_name=f"desk-{group_id}.log",
+                log_file=children.log_file(
+                    self._settings, f"desk-{group_id}.log"
+                ),
                 group_id=group_id,
                 idle_since_s=self._loop.now(),
             )
@@ -393,7 +395,7 @@ class Desks(children.Keeper[_Desk]):
             "max_task_bytes": order.max_task_bytes,
             "orphan_s": settings.worker_orphan_s,
             "exit_with_agent": not settings.workers_outlive_agent,
-            "log_file": self._log_file(child),
+            "log_file": child.log_file,
         }
 
     def _greet(self, child: _Desk) -> None:

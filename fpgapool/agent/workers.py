@@ -101,7 +101,9 @@ class Supervisor(children.Keeper[_Worker]):
             worker = self._workers[key] = _Worker(
                 title=f"Worker of slot {name}",
                 control_path=control_path(self._state_dir, key),
-                log_name=f"worker-{name}.log",
+                log_file=children.log_file(
+                    self._settings, f"worker-{name}.log"
+                ),
                 key=key,
             )
             self._take_over(worker)
@@ -155,7 +157,7 @@ class Supervisor(children.Keeper[_Worker]):
             **{name: getattr(settings, name) for name in _SAME},
             "orphan_s": settings.worker_orphan_s,
             "exit_with_agent": not settings.workers_outlive_agent,
-            "log_file": self._log_file(child),
+            "log_file": child.log_file,
         }
 
     def _started(self, child: _Worker) -> None:
