@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What an agent asks of the desks of its groups."""
+
+from __future__ import annotations
+
+import typing
+from unittest import mock
+
+import pytest
+
+from fpgapool import objects
+from fpgapool.agent import desks
+from fpgapool.agent import settings as agent_settings
+from fpgapool.agent import table
+from tests.unit.agent import factories
+
+KEYS = [("board0", 0), ("board0", 1)]
+NONE = frozenset[tuple[str, int]]()
+GROUP = "group-1"
+
+
+class Desks(desks.Desks):
+    """Notes what is asked of a desk that seems to be connected."""
+
+    def __init__(self, path: str) -> None:
+        self.asked: list[tuple[str, dict[str, typing.Any]]] = []
+        self.leaving: list[tuple[str, int]] = []
+        self.changes = 0
+        self.started = 0
+        super().__init__(
+            agent_settings.AgentSettings(
+                host_uuid=factories.HOST,
+                host_name="host1",
+                state_path=path,
+                driver_name="noop",
+                driver_path="",
+                data_address="192.0.2.7",
+            ),
+            mock.Mock(now=lambda: 5.0),
+            KEYS,
+            lambda key, _change: self.leaving.append(key),
+            self._note_change,
+        )
+
+    def _note_change(self) -> None:
+        self.changes += 1
+
+    def _ask(self, child, operation, members, request) -> None:
+        self.asked.append((operation, dict(members)))
+
+    def _take_over(self, child) -> None:
+        self.started += 1
+
+    def take(self) -> list[tuple[str, dict[str, typing.Any]]]:
+        """Return what was asked since the last call, but for questions."""
+        asked, self.asked = self.asked, []
+        return [one for one in asked if one[0] not in ("status", "counts")]
+
+    def hear(self, **changes: object) -> None:
+        """Let the desk say how it is."""
+        status = {
+            "boot_id": "boot-1",
+            "revision": 0,
+            "clients": 0,
+            "data_port": 4711,
+            "certificate_sha256": "ab",
+            "members": [],
+            **changes,
+        }
+        self.answer("status", status=status)
+
+    def count(self, more: bool = False, **clients: int) -> None:
+        """Let the desk say what its clients did."""
+        counts = {
+            name: {
+                "arrived": ended,
+                "ended": ended,
+                "busy_s": 0.5,
+                "waiting": 1,
+                "running": 1,
+            }
+            for name, ended in clients.items()
+        }
+        self.answer("counts", boot_id="boot-1", clients=counts, more=more)
+
+    def answer(self, operation: str, **members: object) -> None:
+        desk = self._desk(GROUP)
+        desk.requests[1] = operation
+        self._handle(desk, {"id": 1, "ok": True, **members})
+
+    def set(self, *keys: tuple[str, int], untold=NONE) -> None:
+        """Let the group have slots."""
+        members = {key: table.Member(7, leaves=False) for key in keys}
+        self.set_members({GROUP: members} if members else {}, untold)
+
+
+@pytest.fixture
+def made(tmp_path) -> Desks:
+    return Desks(str(tmp_path))
+
+
+def order(revision: int = 1, clients: int = 1, **changes: object):
+    return objects.GroupOrder(
+        **{
+            "group_id": GROUP,
+            "revision": revision,
+            "project_id": factories.PROJECT,
+            "accelerator": "copy",
+            "arbitration": "fifo",
+            "clear_between": "clients",
+            "max_task_bytes": 1000,
+            "clients": tuple(
+                objects.GroupAccess(
+                    client_id=f"client-{number:03}",
+                    project_id=factories.PROJECT,
+                    secret_sha256="0" * 64,
+                )
+                for number in range(clients)
+            ),
+            **changes,
+        }
+    )
+
+
+def member(slot: int, state: str) -> dict[str, object]:
+    return {"device": "board0", "slot": slot, "generation": 7, "state": state}
+
+
+def test_a_desk_is_started_with_a_member_and_an_order(made):
+    made.set(KEYS[0])
+    assert made.started == 0
+    made.keep(1, order())
+    assert made.started == 1
+    made.keep(1, order(2, deleted=True))
+    made.set(*KEYS)
+    assert made.started == 1
+
+
+def test_a_desk_without_members_is_not_started(made):
+    made.keep(1, order())
+    assert made.started == 0
+    made.set(KEYS[0])
+    assert made.started == 1
+
+
+def test_a_desk_is_told_all_when_it_is_first_heard(made):
+    made.keep(1, order(3, clients=300))
+    made.set(KEYS[0])
+    assert made.take() == []
+    made.hear()
+    asked = made.take()
+    assert [one for one, _ in asked] == [
+        "members",
+        "admit",
+        "admit",
+        "admit",
+        "keep",
+        "hosts",
+    ]
+    admitted = [
+        client["client_id"]
+        for _, members in asked[1:4]
+        for client in members["clients"]
+    ]
+    assert admitted == [f"client-{number:03}" for number in range(300)]
+    assert asked[4] == ("keep", {"revision": 3})
+    made.hear(revision=3)
+    assert made.take() == []
+
+
+def test_slots_that_are_not_known_yet_stay_members(made):
+    made.set(untold=frozenset(KEYS))
+    made.hear(members=[member(0, "joined"), member(1, "joined")])
+    ((_, told),) = made.take()
+    assert [one["slot"] for one in told["members"]] == [0, 1]
+    made.count()
+    assert made.take() == []
+    # The first slot has another holder; the second is the group's.
+    made.set(KEYS[1])
+    ((_, told),) = made.take()
+    assert told["members"] == [
+        {"device": "board0", "slot": 1, "generation": 7}
+    ]
+
+
+def test_a_slot_that_leaves_is_not_told_as_a_member(made):
+    made.set(*KEYS)
+    made.hear()
+    made.take()
+    made.set_members({GROUP: {KEYS[0]: table.Member(7, leaves=True)}}, NONE)
+    assert made.take() == [("members", {"members": []})]
+    # The desk says so; it still has the slot.
+    made.hear(members=[member(0, "leaving")])
+    assert made.leaving == [KEYS[0]]
+    made.count()
+    assert made.take() == []
+
+
+def test_a_desk_of_no_use_ends_after_its_last_counts(made):
+    made.keep(1, order())
+    made.set(untold=NONE)
+    made.hear(clients=1)
+    made.count(a=5)
+    assert "exit" not in dict(made.take())
+    made.hear(clients=0)
+    made.count(more=True, a=6)
+    assert made.asked[-1] == ("counts", {"after": "a"})
+    made.count(b=7)
+    assert made.take() == [("exit", {})]
+    (report,) = made.reports()
+    assert [(one.client_id, one.ended) for one in report.clients] == [
+        ("a", 6),
+        ("b", 7),
+    ]
+
+
+def test_a_deleted_group_has_no_clients(made):
+    made.keep(1, order(1))
+    made.set(untold=NONE)
+    made.hear(clients=1)
+    made.take()
+    made.keep(1, order(2, deleted=True))
+    assert [one for one, _ in made.take()] == ["keep", "hosts"]
+    made.count(a=5)
+    assert made.take() == [("exit", {})]
+
+
+def test_old_orders_change_nothing(made):
+    made.set(KEYS[0])
+    made.keep(2, order(5))
+    made.hear()
+    made.take()
+    for old in ((2, order(4)), (1, order(6))):
+        made.keep(*old)
+    assert made.take() == []
+    # One that was not followed yet is sent again, a followed one is not.
+    made.keep(2, order(5))
+    assert made.take() != []
+    made.hear(revision=5)
+    made.keep(2, order(5))
+    assert made.take() == []
+    # A new leader may begin with any number.
+    made.keep(3, order(1))
+    assert ("keep", {"revision": 1}) in made.take()
+
+
+def test_another_process_counts_anew(made):
+    made.set(KEYS[0])
+    made.hear()
+    made.count(a=5)
+    made.hear(boot_id="boot-2")
+    (report,) = made.reports()
+    assert (report.desk_boot_id, report.clients) == ("boot-2", ())
+
+
+def test_news_are_reported_once(made):
+    made.set(KEYS[0])
+    made.keep(1, order())
+    before = made.changes
+    made.hear(revision=1)
+    assert made.changes == before + 1
+    made.hear(revision=1)
+    made.count(a=1)
+    assert made.changes == before + 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"id": 1, "ok": True, "status": {}},
+        {"id": 1, "ok": True, "status": {"clients": "many"}},
+        {"ok": True},
+    ],
+)
+def test_nonsense_of_a_desk_changes_nothing(made, message):
+    made.set(KEYS[0])
+    before = made.reports()
+    desk = made._desk(GROUP)
+    desk.requests[1] = "status"
+    made._dispatch(desk, message)
+    assert made.reports() == before
