@@ -119,7 +119,9 @@ class Door(groupdoor.GroupDoor):
         self._host = host
         self._local = local
 
-    def attach(self, name: str, deadline_s: float | None) -> groupdoor.Access:
+    def attach(
+        self, name: str, accelerator: str | None, deadline_s: float | None
+    ) -> groupdoor.Access:
         members = groups.MemberList(0, self._hosts())
         return groupdoor.Access(GROUP, CLIENT, SECRET, members)
 
@@ -191,7 +193,7 @@ def group_host(told: objects.GroupReport, local: bool) -> objects.GroupHost:
 
 
 def open_group(host: harness.Host, local: bool = True) -> group.Group:
-    return group.group_open("g", door=Door(host, local))
+    return group.group_open("g", front_door=Door(host, local))
 
 
 def pieces(count: int) -> list[bytes]:
