@@ -39,6 +39,7 @@ OPEN = {
     "GET /v1/groups",
     "GET /v1/groups/{group_id}",
     "GET /v1/groups/{group_id}/clients",
+    "GET /v1/groups/{group_id}/clients/{client_id}",
     "POST /v1/groups/{group_id}/clients",
     "DELETE /v1/groups/{group_id}/clients/{client_id}",
 }
