@@ -399,6 +399,9 @@ def tell_refused(party: object, method: object, why: str) -> None:
     )
 
 
+_signature = functools.cache(inspect.signature)
+
+
 class Endpoint:
     """Handles messages of :meth:`Client.together`, and signed ones.
 
@@ -443,6 +446,10 @@ class Endpoint:
             raise ValueError(f"there is no cast {method!r:.60}")
         if not isinstance(kwargs, dict):
             raise ValueError(f"{method} has no arguments")
+        try:
+            _signature(getattr(type(self), method)).bind(self, None, **kwargs)
+        except TypeError as error:
+            raise ValueError(f"{method}: {error}") from None
         return method, kwargs
 
 

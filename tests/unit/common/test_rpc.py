@@ -330,6 +330,8 @@ def test_each_of_several_casts_is_handled_by_itself(serve):
         [["a"]],
         [[[], {}]],
         [["report_now", 7]],
+        [["report_now", {}]],
+        [["report_now", {"leader_epoch": 1, "other": 2}]],
         [["several", {"casts": []}]],
     ],
 )
