@@ -76,6 +76,8 @@ class _Desk(children.Child):
     :ivar revision: of the order that the process follows.
     :ivar clients: how many are connected.
     :ivar counts: of each client, by its name.
+    :ivar partial: counts whose rest is not here yet.
+    :ivar is_counted: a process has told all counts to this agent.
     :ivar idle_since_s: when it was of use for the last time.
     """
 
@@ -93,6 +95,10 @@ class _Desk(children.Child):
     counts: dict[str, objects.ClientCounts] = dataclasses.field(
         default_factory=dict
     )
+    partial: dict[str, objects.ClientCounts] = dataclasses.field(
+        default_factory=dict
+    )
+    is_counted: bool = False
     idle_since_s: float = 0.0
 
     @property
@@ -232,7 +238,8 @@ class Desks(children.Keeper[_Desk]):
     def settled(self) -> bool:
         """Whether all desks found running have told their counts."""
         return all(
-            desk.pidfd is None or desk.boot_id for desk in self._desks.values()
+            desk.pidfd is None or desk.is_counted
+            for desk in self._desks.values()
         )
 
     def reports(self) -> tuple[objects.GroupReport, ...]:
@@ -367,7 +374,9 @@ class Desks(children.Keeper[_Desk]):
 
     def _ask_status(self, child: _Desk) -> None:
         self._ask(child, "status", {}, "status")
-        self._ask_counts(child)
+        if "counts" not in child.requests.values():
+            # Pages of two questions would mix.
+            self._ask_counts(child)
 
     def _ask_counts(self, child: _Desk, after: str = "") -> None:
         self._ask(child, "counts", {"after": after}, "counts")
@@ -401,6 +410,7 @@ class Desks(children.Keeper[_Desk]):
     def _greet(self, child: _Desk) -> None:
         child.revision = 0
         child.sent = None
+        child.partial = {}
         self._ask_status(child)
 
     def _hung_up(self, child: _Desk) -> None:
@@ -449,7 +459,6 @@ class Desks(children.Keeper[_Desk]):
         child.revision = int(status["revision"])
         child.data_port = status["data_port"]
         child.certificate_sha256 = status["certificate_sha256"]
-        self._set_boot_id(child, str(status["boot_id"]))
         if is_first:
             self._send_members(child)
             self._send_order(child)
@@ -471,23 +480,24 @@ class Desks(children.Keeper[_Desk]):
     def _take_counts(
         self, child: _Desk, message: Mapping[str, typing.Any]
     ) -> None:
-        self._set_boot_id(child, str(message["boot_id"]))
         told = {
             client_id: objects.ClientCounts(client_id=client_id, **counts)
             for client_id, counts in message["clients"].items()
         }
-        child.counts.update(told)
+        child.partial.update(told)
         if message["more"]:
             self._ask_counts(child, max(told))
-        elif not self._is_needed(child):
+            return
+        # Only whole: what one report lacks would count twice in the next.
+        child.counts, child.partial = child.partial, {}
+        is_new = child.boot_id != message["boot_id"]
+        child.boot_id = str(message["boot_id"])
+        child.is_counted = True
+        if is_new:
+            self._changed()
+        if not self._is_needed(child):
             # The next report has its last counts.
             self._ask(child, "exit", {}, "exit")
-
-    @staticmethod
-    def _set_boot_id(child: _Desk, boot_id: str) -> None:
-        if boot_id != child.boot_id:
-            child.boot_id = boot_id
-            child.counts = {}
 
 
 def _is_deleted(desk: _Desk) -> bool:

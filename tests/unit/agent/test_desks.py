@@ -70,7 +70,9 @@ class Desks(desks.Desks):
         }
         self.answer("status", status=status)
 
-    def count(self, more: bool = False, **clients: int) -> None:
+    def count(
+        self, more: bool = False, boot_id: str = "boot-1", **clients: int
+    ) -> None:
         """Let the desk say what its clients did."""
         counts = {
             name: {
@@ -82,7 +84,7 @@ class Desks(desks.Desks):
             }
             for name, ended in clients.items()
         }
-        self.answer("counts", boot_id="boot-1", clients=counts, more=more)
+        self.answer("counts", boot_id=boot_id, clients=counts, more=more)
 
     def answer(self, operation: str, **members: object) -> None:
         desk = self._desk(GROUP)
@@ -251,17 +253,27 @@ def test_another_process_counts_anew(made):
     made.count(a=5)
     made.hear(boot_id="boot-2")
     (report,) = made.reports()
-    assert (report.desk_boot_id, report.clients) == ("boot-2", ())
+    assert (report.desk_boot_id, len(report.clients)) == ("boot-1", 1)
+    made.count(boot_id="boot-2", more=True, a=1)
+    (report,) = made.reports()
+    assert (report.desk_boot_id, len(report.clients)) == ("boot-1", 1)
+    made.count(boot_id="boot-2", b=2)
+    (report,) = made.reports()
+    assert (report.desk_boot_id, len(report.clients)) == ("boot-2", 2)
+    # A client that was revoked is forgotten in the end.
+    made.count(boot_id="boot-2", b=2)
+    (report,) = made.reports()
+    assert [one.client_id for one in report.clients] == ["b"]
 
 
 def test_news_are_reported_once(made):
     made.set(KEYS[0])
     made.keep(1, order())
     before = made.changes
-    made.hear(revision=1)
-    assert made.changes == before + 1
-    made.hear(revision=1)
     made.count(a=1)
+    assert made.changes == before + 1
+    made.hear()
+    made.count(a=2)
     assert made.changes == before + 1
 
 
