@@ -442,12 +442,15 @@ class Endpoint:
         if not isinstance(cast, list | tuple) or len(cast) != 2:
             raise ValueError("it is no pair")
         method, kwargs = cast
-        if not isinstance(method, str) or method not in self.CASTS:
+        found = None
+        if isinstance(method, str) and method in self.CASTS:
+            found = getattr(type(self), method, None)
+        if found is None:
             raise ValueError(f"there is no cast {method!r:.60}")
         if not isinstance(kwargs, dict):
             raise ValueError(f"{method} has no arguments")
         try:
-            _signature(getattr(type(self), method)).bind(self, None, **kwargs)
+            _signature(found).bind(self, None, **kwargs)
         except TypeError as error:
             raise ValueError(f"{method}: {error}") from None
         return method, kwargs

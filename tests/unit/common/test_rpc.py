@@ -180,6 +180,18 @@ class _Conductor:
         return "not for others"
 
 
+def _order() -> objects.GroupOrder:
+    return objects.GroupOrder(
+        group_id="g1",
+        revision=1,
+        project_id="p1",
+        accelerator="copy",
+        arbitration="fifo",
+        clear_between="clients",
+        max_task_bytes=4096,
+    )
+
+
 def _agent_calls(api: agent_api.AgentAPI) -> dict:
     request = objects.AssignRequest(
         host_uuid="h1",
@@ -203,6 +215,7 @@ def _agent_calls(api: agent_api.AgentAPI) -> dict:
         "reissue_secret": lambda: api.reissue_secret("h1", 3, "board0", 1, 7),
         "session_changed": lambda: api.session_changed("h1", 3, [_view()]),
         "report_now": lambda: api.report_now("h1", 3),
+        "keep_group": lambda: api.keep_group("h1", 3, _order()),
     }
 
 
