@@ -8,6 +8,7 @@ Both orders resolve ties by the client's name, then by the queue's number.
 from __future__ import annotations
 
 import heapq
+import itertools
 import typing
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -24,6 +25,9 @@ FORGET_S = 10.0
 
 #: When it asked, client, queue, a number that no other entry has, the queue.
 _Entry: typing.TypeAlias = "tuple[float, str, int, int, model.Queue]"
+
+# Queues cannot be compared, and two of a client that came back may tie.
+_SERIALS = itertools.count()
 
 
 class Heads(typing.Protocol):
@@ -55,17 +59,15 @@ class Fifo:
 
     def __init__(self) -> None:
         self._heap: list[_Entry] = []
-        self._serial = 0
 
     def push(self, queue: model.Queue) -> None:
-        self._serial += 1
         heapq.heappush(
             self._heap,
             (
                 queue.asked_s,
                 queue.client.client_id,
                 queue.number,
-                self._serial,
+                next(_SERIALS),
                 queue,
             ),
         )
