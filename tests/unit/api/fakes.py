@@ -638,6 +638,8 @@ def configuration(**options: Any) -> cfg.ConfigOpts:
     )
     for name, value in {"auth_strategy": "noauth", **options}.items():
         conf.set_override(name, value, group="api")
+    # As many requests of an instance as there are routes.
+    conf.set_override("burst", 100, group="vendordata")
     return conf
 
 
