@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 from typing import TypeVar
@@ -17,6 +16,7 @@ from fpgapool.common import rpc
 from fpgapool.conductor.decisions import limits
 from fpgapool.objects import base
 from fpgapool.objects import instance
+from fpgapool.vocabulary import rules
 
 LOG = logging.getLogger(__name__)
 
@@ -25,21 +25,16 @@ MAX_IDS = 1000
 
 _T = TypeVar("_T", bound=base.Payload)
 
-_PROJECT_ID = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
-
 
 def check_project(project_id: Any) -> None:
     """Check the id of a project.
 
     :raises InvalidRequest: if it cannot be one.
     """
-    if not isinstance(project_id, str) or not _PROJECT_ID.fullmatch(
+    if not isinstance(project_id, str) or not rules.PROJECT_ID.fullmatch(
         project_id
     ):
-        raise exception.InvalidRequest(
-            reason="a project's id is 1 to 255 of the characters A-Z a-z 0-9"
-            " _.:@-"
-        )
+        raise exception.InvalidRequest(reason=rules.PROJECT_ID_TOLD)
 
 
 def is_of_sender(ctxt: Any, host_uuid: str, method: str) -> bool:

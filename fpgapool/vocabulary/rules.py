@@ -21,6 +21,12 @@ MAX_PRIORITY = 1000
 MAX_GROUP_SIZE = 10_000
 #: The most projects with which one thing can be shared.
 MAX_PROJECTS = 1000
+
+#: A project's id, and how users are told about it.
+PROJECT_ID: typing.Final = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
+PROJECT_ID_TOLD: typing.Final = (
+    "a project's id is 1 to 255 of the characters A-Z a-z 0-9 _.:@-"
+)
 MAX_RATE_PER_S = 1e9
 #: Regular expressions for the whole text.
 GROUP_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"

@@ -8,6 +8,7 @@ import json
 import pathlib
 import subprocess
 import uuid
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 
@@ -76,6 +77,24 @@ MATRIX = {
     "DELETE /v1/sessions/{session_id}": "member manager admin",
     "POST /v1/sessions/{session_id}/reopen": "member manager",
     "POST /v1/sessions/{session_id}/renew-secret": "member manager",
+    "GET /v1/groups": "reader member manager stranger admin instance",
+    "POST /v1/groups": "member manager stranger admin",
+    "GET /v1/groups/{group_id}": "reader member manager admin instance",
+    "PATCH /v1/groups/{group_id}": "member manager admin",
+    "PUT /v1/groups/{group_id}/goal": "member manager admin",
+    "DELETE /v1/groups/{group_id}/goal": "member manager admin",
+    "GET /v1/groups/{group_id}/clients": (
+        "reader member manager admin instance"
+    ),
+    "POST /v1/groups/{group_id}/clients": "member manager instance",
+    # An instance sees the clients that it has attached.
+    "GET /v1/groups/{group_id}/clients/{client_id}": (
+        "reader member manager admin"
+    ),
+    "DELETE /v1/groups/{group_id}/clients/{client_id}": (
+        "member manager admin"
+    ),
+    "DELETE /v1/groups/{group_id}": "member manager admin",
     "GET /v1/pool": "reader member manager stranger service nova admin",
     "GET /v1/pool/snapshot": "service nova admin",
     "GET /v1/quotas": "reader member manager stranger admin",
@@ -120,6 +139,39 @@ def bitstream_of_a(
     # One that the test has deleted is gone.
     path = f"/v1/bitstreams/{bitstream_id}"
     assert api.ask("DELETE", path, tokens["admin"]).status in (204, 404)
+
+
+def _group() -> dict[str, object]:
+    return {
+        "name": f"render-{uuid.uuid4().hex[:8]}",
+        "accelerator": "copy",
+        "size": 1,
+        "elastic": True,
+    }
+
+
+_GROUP_BODIES: Mapping[str, Callable[[], object]] = {
+    "POST /v1/groups": lambda: {"group": _group()},
+    "PATCH /v1/groups/{group_id}": lambda: {"group": {"max_size": 2}},
+    "PUT /v1/groups/{group_id}/goal": lambda: {"goal": {"rate_per_s": 1.0}},
+}
+
+
+@pytest.fixture
+def group_of_a(
+    api: server.Server, tokens: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Give the ids of a group of project A, and of a client of it."""
+    token = tokens["member"]
+    answer = api.ask("POST", "/v1/groups", token, {"group": _group()})
+    assert answer.status == 202
+    group_id = answer.document["group"]["id"]
+    path = f"/v1/groups/{group_id}"
+    client_id = api.ask("POST", f"{path}/clients", token).document["client"][
+        "id"
+    ]
+    yield group_id, client_id
+    assert api.ask("DELETE", path, tokens["admin"]).status in (204, 404, 409)
 
 
 @pytest.fixture
@@ -206,6 +258,7 @@ def test_who_may_do_what(
     api: server.Server,
     callers: Mapping[str, str],
     session_of_a: Mapping[str, object],
+    group_of_a: tuple[str, str],
     bitstream_of_a: str,
     persona: str,
 ) -> None:
@@ -215,6 +268,7 @@ def test_who_may_do_what(
     names["session_id"] = str(session_of_a["id"])
     names["project_id"] = str(session_of_a["project_id"])
     names["bitstream_id"] = bitstream_of_a
+    names["group_id"], names["client_id"] = group_of_a
     found: dict[str, int] = {}
     # What ends the session comes last.
     for operation in sorted(MATRIX, key=lambda name: "DELETE" in name):
@@ -229,6 +283,8 @@ def test_who_may_do_what(
             body = {"state": "enabled"}
         elif operation in _BITSTREAM_BODIES:
             body = _BITSTREAM_BODIES[operation]
+        elif operation in _GROUP_BODIES:
+            body = _GROUP_BODIES[operation]()
         elif operation == "POST /v1/vendordata":
             body = {"instance-id": INSTANCE}
         elif operation.endswith("/reopen"):
@@ -251,6 +307,9 @@ def test_who_may_do_what(
         found[operation] = answer.status
         if operation == "POST /v1/sessions" and answer.status == 202:
             api.close(answer.session["id"], callers[persona])
+        if operation == "POST /v1/groups" and answer.status == 202:
+            made = answer.document["group"]["id"]
+            api.ask("DELETE", f"/v1/groups/{made}", callers[persona])
     # Who hears of the state that something is in may do it in another one.
     allowed = {
         name for name, status in found.items() if status < 400 or status == 409

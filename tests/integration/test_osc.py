@@ -454,11 +454,29 @@ def test_a_device_and_a_host_are_disabled_and_enabled(fpga: Command) -> None:
 def test_every_command_is_called_here() -> None:
     source = pathlib.Path(__file__).read_text()
     for entry_point in metadata.entry_points(group=GROUP):
-        _, resource, action = entry_point.name.split("_")
-        assert (
-            f'"{resource}", "{action}"' in source
-            or f'"{resource} {action}' in source
-        )
+        _, *words = entry_point.name.split("_")
+        quoted = ", ".join(f'"{word}"' for word in words)
+        assert quoted in source or '"' + " ".join(words) in source, words
+
+
+def test_groups(fpga: Command) -> None:
+    name = f"render-{uuid.uuid4().hex[:8]}"
+    options = ("--accelerator", "copy", "--size", "1", "--elastic")
+    created = fpga("member", "group", "create", name, *options, "-f", "json")
+    assert created.document["name"] == name
+    assert fpga("member", "group", "set", name, "--rate", "2").status == 0
+    shown = fpga("reader", "group", "show", name, "-f", "json").document
+    assert shown["goal"]["rate_per_s"] == 2
+    listed = fpga("reader", "group", "list", "-f", "json").document
+    assert name in {one["Name"] for one in listed}
+    assert fpga("member", "group", "unset", name, "--goal").status == 0
+    clients = fpga("member", "group", "client", "list", name, "-f", "json")
+    assert clients.document == []
+    revoked = fpga("member", "group", "client", "revoke", name, NOBODY)
+    assert revoked.status == 1
+    assert "(GROUP_CLIENT_NOT_FOUND)" in revoked.errors
+    assert fpga("reader", "group", "delete", name).status == 1
+    assert fpga("member", "group", "delete", name).status == 0
 
 
 def test_a_token_that_is_not_there_is_not_taken_away(fpga: Command) -> None:

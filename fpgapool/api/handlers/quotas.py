@@ -16,6 +16,7 @@ from fpgapool.db import api as db_api
 from fpgapool.policies import quotas as policies
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import group
+from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import states
 
 _FROM_KEYSTONE = "keystone"
@@ -40,6 +41,8 @@ def show(call: calls.Call) -> calls.Answer:
         raise errors.ApiError(
             codes.PROJECT_NOT_FOUND, f"there is no project {project_id!r:.80}"
         )
+    if not rules.PROJECT_ID.fullmatch(project_id):
+        raise errors.ApiError(codes.INVALID_REQUEST, rules.PROJECT_ID_TOLD)
     return _shown(call, project_id)
 
 
