@@ -21,6 +21,7 @@ from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import group
 
 # Pauses between attempts to reach a desk.
 _FIRST_PAUSE_S = 0.05
@@ -153,7 +154,7 @@ class Hosts:
             for link in self._links.values()
             if link.wire is not None
         ]
-        limit_bytes = min(limits, default=records.MAX_TASK_BYTES)
+        limit_bytes = min(limits, default=group.MAX_TASK_BYTES)
         if size_bytes > limit_bytes:
             raise errors.InvalidRequest(
                 codes.TASK_TOO_LARGE,

@@ -29,6 +29,7 @@ import struct
 import typing
 
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import group
 
 # To a member.
 #: Run a task.
@@ -52,15 +53,12 @@ READY = 3
 CLEARED = 4
 LEFT = 5
 
-#: Longest input and longest output of a task, unless the desk says otherwise.
-MAX_TASK_BYTES = 4 * 1024 * 1024
-
 _HEADER = struct.Struct("<QIIQ")
 HEADER_BYTES = _HEADER.size
 
 #: Size of a ring, in both directions. A record may have half a ring, and one
 #: is read while the next is written.
-RING_BYTES = 4 * (MAX_TASK_BYTES + frames.MAX_JSON_BYTES)
+RING_BYTES = 4 * (group.MAX_TASK_BYTES + frames.MAX_JSON_BYTES)
 
 
 class Record(typing.NamedTuple):

@@ -21,9 +21,11 @@ RATE = "rate"
 #: longest, or one of the client that has used the least time.
 FIFO = "fifo"
 TIME = "time"
-#: Members are cleared whenever another client's task comes.
+#: Members are cleared whenever a task of another client comes, or of another
+#: project.
 CLIENTS = "clients"
-#: Longest input, and longest output, of a task.
+PROJECTS = "projects"
+#: Longest input, and longest output, of a task, unless a desk says otherwise.
 MAX_TASK_BYTES = 4 * 1024 * 1024
 
 #: The object in which users see the goal of a group.

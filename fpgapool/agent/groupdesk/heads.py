@@ -13,11 +13,10 @@ import typing
 from collections.abc import Iterable
 from collections.abc import Mapping
 
+from fpgapool.vocabulary import group
+
 if typing.TYPE_CHECKING:
     from fpgapool.agent.groupdesk import model
-
-FIFO = "fifo"
-TIME = "time"
 
 #: After so long without a task a client counts as a newcomer: it cannot save
 #: up time while it is idle.
@@ -43,15 +42,15 @@ class Heads(typing.Protocol):
 def make(arbitration: str, clients: Mapping[str, model.Client]) -> Heads:
     """Make the heads of a group.
 
-    :param arbitration: :data:`FIFO` or :data:`TIME`.
+    :param arbitration: ``fifo`` or ``time``.
     :param clients: those that are attached, at any time.
     :raises ValueError: if it is neither.
     """
-    if arbitration == FIFO:
+    if arbitration == group.FIFO:
         return Fifo()
-    if arbitration == TIME:
+    if arbitration == group.TIME:
         return LeastTime(clients)
-    raise ValueError(f"arbitration must be {FIFO} or {TIME}")
+    raise ValueError(f"arbitration must be {group.FIFO} or {group.TIME}")
 
 
 class Fifo:

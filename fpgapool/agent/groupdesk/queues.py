@@ -20,11 +20,10 @@ import typing
 from fpgapool.agent.groupdesk import heads
 from fpgapool.agent.groupdesk import model
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import group
 
 #: Waiting tasks of one client; more are refused with ``QUEUE_FULL``.
 MAX_WAITING_TASKS = 4096
-#: Longest input and longest output of one task.
-MAX_TASK_BYTES = 4 * 1024 * 1024
 #: A lock ends when its client sends no task for so long.
 LOCK_IDLE_S = 60.0
 #: A task that loses more members than this fails: it may be what kills them.
@@ -54,11 +53,11 @@ class Queues:
         self,
         slots: int,
         *,
-        arbitration: str = heads.FIFO,
+        arbitration: str = group.FIFO,
         resume_grace_s: float = 10.0,
         lock_idle_s: float = LOCK_IDLE_S,
         max_waiting_tasks: int = MAX_WAITING_TASKS,
-        max_task_bytes: int = MAX_TASK_BYTES,
+        max_task_bytes: int = group.MAX_TASK_BYTES,
     ) -> None:
         self._slots = slots
         self._resume_grace_s = resume_grace_s

@@ -37,6 +37,7 @@ from fpgapool.protocol import groups
 from fpgapool.protocol import messages
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import group
 
 LOG = logging.getLogger(__name__)
 
@@ -199,7 +200,7 @@ class Desk:
             port.shutdown()
             return
         self._orphan_since_s = None
-        by_project = self._settings.clear_between == desk_settings.PROJECTS
+        by_project = self._settings.clear_between == group.PROJECTS
         port.client = self._queues.attach(
             port.client_id, now, access.project_id if by_project else None
         )

@@ -9,14 +9,10 @@ import json
 import math
 import typing
 
-from fpgapool.agent.groupdesk import heads
 from fpgapool.agent.groupdesk import queues
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.protocol import groups
-from fpgapool.protocol import records
-
-CLIENTS = "clients"
-PROJECTS = "projects"
+from fpgapool.vocabulary import group
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +50,10 @@ class Settings:
     data_address: str | None = None
     data_ports: tuple[int, int] = (0, 0)
     tls: bool = True
-    arbitration: str = heads.FIFO
-    clear_between: str = CLIENTS
+    arbitration: str = group.FIFO
+    clear_between: str = group.CLIENTS
     window_tasks: int = groups.MAX_WINDOW_TASKS
-    max_task_bytes: int = records.MAX_TASK_BYTES
+    max_task_bytes: int = group.MAX_TASK_BYTES
     resume_grace_s: float = 10.0
     lock_idle_s: float = queues.LOCK_IDLE_S
     hello_timeout_s: float = 5.0
@@ -71,7 +67,7 @@ _TEXTS = ("group_id", "control_socket", "data_socket", "member_socket")
 _INTEGERS = {
     "window_tasks": (1, groups.MAX_WINDOW_TASKS),
     # The rings have room for the default.
-    "max_task_bytes": (1, records.MAX_TASK_BYTES),
+    "max_task_bytes": (1, group.MAX_TASK_BYTES),
 }
 _SECONDS = ("resume_grace_s", "lock_idle_s", "hello_timeout_s", "orphan_s")
 _CHECKS: dict[str, typing.Callable[[typing.Any], bool]] = {
@@ -79,8 +75,8 @@ _CHECKS: dict[str, typing.Callable[[typing.Any], bool]] = {
     "log_file": lambda value: isinstance(value, str | None),
     "tls": lambda value: isinstance(value, bool),
     "exit_with_agent": lambda value: isinstance(value, bool),
-    "arbitration": lambda value: value in (heads.FIFO, heads.TIME),
-    "clear_between": lambda value: value in (CLIENTS, PROJECTS),
+    "arbitration": lambda value: value in (group.FIFO, group.TIME),
+    "clear_between": lambda value: value in (group.CLIENTS, group.PROJECTS),
     "log_level": lambda value: value in worker_settings.LEVELS,
 }
 
