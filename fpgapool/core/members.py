@@ -119,6 +119,11 @@ class Members:
         self._changed = False
 
     @property
+    def is_idle(self) -> bool:
+        """Whether there are no groups, and nothing to settle."""
+        return not (self._groups or self._changed or self._orphans)
+
+    @property
     def wake_s(self) -> float:
         """When the sizes have to be looked at again; infinite: never."""
         return self._sizes.wake_s()

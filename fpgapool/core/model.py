@@ -229,6 +229,9 @@ class AdminState(enum.Enum):
 class Phase(enum.Enum):
     """The phase of an assignment."""
 
+    # Enum hashes a member by its name, in Python, at each look-up.
+    __hash__ = object.__hash__
+
     PREPARING = states.PREPARING
     READY = states.READY
     ACTIVE = states.ACTIVE

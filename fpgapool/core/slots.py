@@ -103,6 +103,7 @@ class Hold:
     """The record behind :class:`~fpgapool.core.model.Assignment`.
 
     :ivar record: the job that has the slot; None: a self-test has it.
+    :ivar group_id: the group that has it; None: another holder has it.
     :ivar slot: the slot; None while it is unknown.
     :ivar charged_at_s: the time up to which its project was charged.
     :ivar paid_bytes: the unused rest of the claim, which was charged at once.
@@ -113,6 +114,7 @@ class Hold:
         "accelerator",
         "charged_at_s",
         "generation",
+        "group_id",
         "local",
         "paid_bytes",
         "phase",
@@ -138,6 +140,9 @@ class Hold:
         self.slot = slot
         self.slot_id = slot_id
         self.record = record
+        self.group_id: model.GroupId | None = (
+            None if record is None else record.job.group_id
+        )
         self.accelerator = accelerator
         self.generation = generation
         self.phase = phase
@@ -152,11 +157,6 @@ class Hold:
         if self.record is None:
             return model.Holder(_SELF_TEST, self.generation)
         return self.record.job.holder
-
-    @property
-    def group_id(self) -> model.GroupId | None:
-        """The group that has the slot; None: another holder has it."""
-        return None if self.record is None else self.record.job.group_id
 
     def charge(self, now: float) -> float:
         """Return its cost since the last charge, beyond the paid claim."""

@@ -244,7 +244,10 @@ class PoolState:
             self._hardware.drain(now)
         if not self._reservations.is_settled:
             self._settle_reservations()
-        self._settle_groups()
+        # Most pools have no groups: their steps must not pay for them.
+        members = None if self._members.is_idle else self._members
+        if members is not None:
+            self._settle_groups()
         if jobs.quiet_until_s <= now:
             self._admission.reject_overdue(now)
             released = jobs.release_due(now)
@@ -258,10 +261,11 @@ class PoolState:
                 self._run_pass()
         if self._overdrawn:
             self._holders.call_in_overdrawn()
-        called = self._members.call_back() if jobs.count else None
-        if called is not None:
-            self._holders.call_back(called, codes.RESIZED)
-        self._settle_groups()
+        if members is not None:
+            called = members.call_back() if jobs.count else None
+            if called is not None:
+                self._holders.call_back(called, codes.RESIZED)
+            self._settle_groups()
         while outcome.pass_due:
             # Groups have asked for more slots since the pass.
             self._run_pass()
@@ -270,7 +274,7 @@ class PoolState:
             self._wake_s <= now
             or jobs.quiet_until_s < self._wake_s
             or self._look_s < self._wake_s
-            or self._members.wake_s < self._wake_s
+            or (members is not None and members.wake_s < self._wake_s)
             or (self._drains and self._hardware.next_drain_s < self._wake_s)
         ):
             self._set_wake()
