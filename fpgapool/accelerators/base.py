@@ -19,6 +19,7 @@ import typing
 
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import platforms
 
 CORE_NAMESPACE = "fpgapool.accelerators"
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -170,6 +171,8 @@ class Profile:
         ``fpgapool.accelerators``, or ``module:Class``.
     :ivar chunk_multiple_bytes: the length of every piece of input but the
         last must be a multiple of this, unless the core requires another one.
+    :ivar platforms: rates and powers by shape of the slot, where they differ;
+        see :mod:`fpgapool.vocabulary.platforms`.
     """
 
     name: str
@@ -181,6 +184,13 @@ class Profile:
     params_schema: dict[str, typing.Any]
     core: str
     chunk_multiple_bytes: int
+    platforms: platforms.Document = dataclasses.field(default_factory=dict)
+
+    def peak_in(self, shape: str) -> float:
+        """Return the highest input rate in a slot of this shape."""
+        return platforms.peaks(self.platforms).get(
+            shape, self.peak_bytes_per_s
+        )
 
 
 _MEMBERS: dict[str, type | tuple[type, ...]] = {
@@ -193,7 +203,9 @@ _MEMBERS: dict[str, type | tuple[type, ...]] = {
     "params_schema": dict,
     "core": str,
     "chunk_multiple_bytes": int,
+    "platforms": dict,
 }
+_OPTIONAL = frozenset({"platforms"})
 
 
 def profile_from_document(document: object, source: str) -> Profile:
@@ -218,6 +230,8 @@ def profile_from_document(document: object, source: str) -> Profile:
             raise invalid(str(member), "unknown member")
     for member, kind in _MEMBERS.items():
         if member not in document:
+            if member in _OPTIONAL:
+                continue
             raise invalid(member, "missing")
         value = document[member]
         if not isinstance(value, kind) or (
@@ -239,6 +253,10 @@ def profile_from_document(document: object, source: str) -> Profile:
         raise invalid("chunk_multiple_bytes", "must be between 1 and 1048576")
     if not all(isinstance(shape, str) for shape in document["shapes"]):
         raise invalid("shapes", "must be a list of names")
+    try:
+        platforms.read(document.get("platforms", {}))
+    except ValueError as error:
+        raise invalid("platforms", str(error)) from None
     return Profile(**{**document, "shapes": tuple(document["shapes"])})
 
 

@@ -15,6 +15,7 @@ from packaging import version as versions
 from fpgapool import objects
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import names
+from fpgapool.vocabulary import platforms
 
 #: States. Slots get only approved ones.
 UPLOADING = "uploading"
@@ -38,6 +39,7 @@ PROFILE_DEFAULTS: Mapping[str, Any] = {
     "params_schema": {},
     "core": "",
     "chunk_multiple_bytes": 1,
+    "platforms": {},
 }
 
 
@@ -93,6 +95,14 @@ def _is_number(value: object, least: float) -> bool:
     return type(value) in (int, float) and least <= value <= _MAX_NUMBER  # type: ignore[operator]
 
 
+def _are_platforms(value: object) -> bool:
+    try:
+        platforms.read(value)
+    except ValueError:
+        return False
+    return True
+
+
 _MAX_NUMBER = 1e18
 _MAX_CHUNK_MULTIPLE_BYTES = 2**22
 
@@ -106,6 +116,7 @@ _PROFILE_CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "chunk_multiple_bytes": lambda value: (
         type(value) is int and 1 <= value <= _MAX_CHUNK_MULTIPLE_BYTES
     ),
+    "platforms": _are_platforms,
 }
 
 

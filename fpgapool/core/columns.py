@@ -134,6 +134,8 @@ class Columns:
     :ivar host_ids: the hosts that the jobs come from; -1: outside the pool.
     :ivar has_home: whether that host has a usable slot for them.
     :ivar peaks: highest input rate of the accelerator, in bytes/s.
+    :ivar has_platforms: whether some accelerator's rate depends on the slot's
+        shape.
     :ivar return_ratios: bytes sent back per byte of input.
     :ivar egress: the pipe by which their host sends.
     :ivar ingress: the pipe by which their host receives.
@@ -156,6 +158,7 @@ class Columns:
         self.host_ids: _Numbers = np.zeros(0, dtype=np.int64)
         self.has_home: _Flags = np.zeros(0, dtype=np.bool_)
         self.peaks: _Floats = np.zeros(0)
+        self.has_platforms = False
         self.return_ratios: _Floats = np.zeros(0)
         self.egress: _Numbers = np.zeros(0, dtype=np.int64)
         self.ingress: _Numbers = np.zeros(0, dtype=np.int64)
@@ -165,6 +168,9 @@ class Columns:
     ) -> None:
         """Take over the accelerators' rates."""
         self._library = library
+        self.has_platforms = any(
+            accelerator.peaks_bytes_per_s for accelerator in library.values()
+        )
         for kind, number in self._numbers.items():
             self._describe(number, kind)
 

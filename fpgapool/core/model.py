@@ -5,6 +5,7 @@
 :class:`fpgapool.core.state.PoolState` keeps the state that changes.
 """
 
+import collections.abc
 import dataclasses
 import enum
 import math
@@ -31,6 +32,8 @@ class Accelerator:
     :param return_ratio: bytes sent back per byte of input.
     :param stateless: whether a session can go on in another slot.
     :param shapes: the slot shapes that it fits; empty means any shape.
+    :param peaks_bytes_per_s: the highest input rates in slots of some shapes,
+        where they differ.
     """
 
     name: str
@@ -38,10 +41,17 @@ class Accelerator:
     return_ratio: float = 0.0
     stateless: bool = False
     shapes: Shapes = frozenset()
+    peaks_bytes_per_s: collections.abc.Mapping[str, float] = dataclasses.field(
+        default_factory=dict, hash=False
+    )
 
     def fits(self, shape: str) -> bool:
         """Whether a slot of this shape can be programmed with it."""
         return not self.shapes or shape in self.shapes
+
+    def peak_in(self, shape: str) -> float:
+        """Return the highest input rate in a slot of this shape."""
+        return self.peaks_bytes_per_s.get(shape, self.peak_bytes_per_s)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

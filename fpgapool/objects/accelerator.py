@@ -22,6 +22,8 @@ class AcceleratorProfile(base.Payload):
     :param chunk_multiple_bytes: every chunk but the last must be a multiple.
     :param projects: that may use it; empty means all. ``name`` is then a
         key, see :mod:`fpgapool.vocabulary.names`.
+    :param platforms: rates and powers by shape of the slot, see
+        :mod:`fpgapool.vocabulary.platforms`.
     """
 
     name: str
@@ -34,6 +36,7 @@ class AcceleratorProfile(base.Payload):
     core: str
     chunk_multiple_bytes: int = 1
     projects: tuple[str, ...] = ()
+    platforms: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def is_for(self, project_id: str | None) -> bool:
         """Whether a project may use the accelerator."""

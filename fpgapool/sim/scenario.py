@@ -37,15 +37,38 @@ class _Record(
     """One object of the file."""
 
 
+class Platform(_Record, frozen=True):
+    """An accelerator in slots of one shape.
+
+    :ivar peak_bytes_per_s: highest input rate of a slot.
+    :ivar active_w: power that a slot takes while it works, in addition to the
+        idle device; None: its share of that of the device.
+    """
+
+    peak_bytes_per_s: _Positive
+    active_w: _NotNegative | None = None
+
+
 class AcceleratorProfile(_Record, frozen=True):
     """Loads of an accelerator's jobs on slots and links.
 
     :ivar peak_bytes_per_s: highest input rate of a slot.
     :ivar return_ratio: bytes sent back per byte of input.
+    :ivar platforms: by shape of the slot, the values that differ there.
     """
 
     peak_bytes_per_s: _Positive
     return_ratio: _NotNegative = 0.0
+    platforms: dict[_Name, Platform] = {}
+
+    def peak_in(self, shape: str) -> float:
+        """Return the highest input rate in a slot of this shape."""
+        platform = self.platforms.get(shape)
+        return (
+            self.peak_bytes_per_s
+            if platform is None
+            else (platform.peak_bytes_per_s)
+        )
 
 
 class HostOverride(_Record, frozen=True):
@@ -54,6 +77,7 @@ class HostOverride(_Record, frozen=True):
     slots_per_device: _Count | None = None
     dma_bytes_per_s: _Positive | None = None
     nic_bytes_per_s: _Positive | None = None
+    shape: _Name | None = None
 
 
 class Power(_Record, frozen=True):
@@ -81,6 +105,7 @@ class Cluster(_Record, frozen=True):
     :ivar tasks_per_s: most tasks that all groups together end per second,
         because they share a link; None: it has no limit.
     :ivar host_overrides: by host, values that differ there.
+    :ivar shape: of the slots.
     :ivar power: None: results have no energy.
     """
 
@@ -93,6 +118,7 @@ class Cluster(_Record, frozen=True):
     reconfiguration_s: _NotNegative = 0.0
     tasks_per_s: _Positive | None = None
     host_overrides: dict[_Number, HostOverride] = {}
+    shape: _Name = "any"
     power: Power | None = None
 
     def slot_count(self, host: int) -> int:
@@ -106,6 +132,10 @@ class Cluster(_Record, frozen=True):
     def nic_of(self, host: int) -> float:
         """Return the NIC rate of a host, each direction, in bytes/s."""
         return self._of(host).nic_bytes_per_s or self.nic_bytes_per_s
+
+    def shape_of(self, host: int) -> str:
+        """Return the shape of the slots of a host's device."""
+        return self._of(host).shape or self.shape
 
     def _of(self, host: int) -> HostOverride:
         return self.host_overrides.get(host, _AS_EVERYWHERE)
@@ -415,6 +445,17 @@ def _check_cluster(cluster: Cluster, source: str) -> None:
             profile.peak_bytes_per_s, f"{where}.peak_bytes_per_s", source
         )
         _check_finite(profile.return_ratio, f"{where}.return_ratio", source)
+        for shape, platform in profile.platforms.items():
+            at_shape = f"{where}.platforms.{shape}"
+            _check_finite(
+                platform.peak_bytes_per_s,
+                f"{at_shape}.peak_bytes_per_s",
+                source,
+            )
+            if platform.active_w is not None:
+                _check_finite(
+                    platform.active_w, f"{at_shape}.active_w", source
+                )
     seen: set[int] = set()
     for at, host in enumerate(cluster.fpga_hosts):
         where = f"cluster.fpga_hosts[{at}]"

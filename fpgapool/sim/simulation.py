@@ -29,7 +29,6 @@ from fpgapool.sim.engines import fluid
 from fpgapool.strategies import shared
 
 #: Simulated bitstreams fit all slots.
-_SHAPE = "any"
 
 ENGINES: dict[str, Callable[[scenarios.Cluster], base.Engine]] = {
     "fluid": fluid.FluidEngine,
@@ -304,7 +303,9 @@ class _Simulation:
             base.Transfer(
                 job.host,
                 job.size_bytes,
-                profile.peak_bytes_per_s,
+                profile.peak_in(
+                    self._cluster.shape_of(self._slots[number].host)
+                ),
                 profile.return_ratio,
             ),
             now,
@@ -319,7 +320,15 @@ def _topology(
     for slot in slots:
         by_host.setdefault(slot.host, []).append(slot)
     library = tuple(
-        model.Accelerator(name, profile.peak_bytes_per_s, profile.return_ratio)
+        model.Accelerator(
+            name,
+            profile.peak_bytes_per_s,
+            profile.return_ratio,
+            peaks_bytes_per_s={
+                shape: platform.peak_bytes_per_s
+                for shape, platform in profile.platforms.items()
+            },
+        )
         for name, profile in cluster.accelerators.items()
     )
     return [
@@ -348,7 +357,7 @@ def _host(
                         device_id=slot.device,
                         host_id=host,
                         number=slot.place,
-                        shape=_SHAPE,
+                        shape=cluster.shape_of(host),
                         programming_time_s=cluster.reconfiguration_s,
                     )
                     for slot in slots

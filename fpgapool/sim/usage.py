@@ -8,6 +8,7 @@ Shares and energy are those from time 0 to the makespan.
 
 from __future__ import annotations
 
+import math
 import typing
 from collections.abc import Sequence
 
@@ -23,6 +24,9 @@ class Usage(typing.NamedTuple):
 
     :ivar slots: number of its slots for jobs.
     :ivar taken_s: slot-seconds with jobs, programming included.
+    :ivar platform_s: those of jobs on platforms whose power is known.
+    :ivar platform_j: the energy that these jobs took, in addition to that of
+        the idle device.
     :ivar dma_bytes: bytes that went to its device.
     :ivar egress_bytes: bytes that its NIC sent.
     :ivar ingress_bytes: bytes that its NIC received.
@@ -30,6 +34,8 @@ class Usage(typing.NamedTuple):
 
     slots: metrics.Floats
     taken_s: metrics.Floats
+    platform_s: metrics.Floats
+    platform_j: metrics.Floats
     dma_bytes: metrics.Floats
     egress_bytes: metrics.Floats
     ingress_bytes: metrics.Floats
@@ -74,12 +80,36 @@ def measure(
         sums = np.bincount(hosts + 1, values, cluster.hosts + 1)
         return sums[1:].astype(np.float64)
 
+    taken_s = _taken_s(scenario, outcomes)
+    active_w = _active_w(scenario, outcomes)
+    is_known = np.isfinite(active_w)
     return Usage(
         slots=slots,
-        taken_s=added(at, _taken_s(scenario, outcomes)),
+        taken_s=added(at, taken_s),
+        platform_s=added(at, taken_s * is_known),
+        platform_j=added(at, taken_s * np.where(is_known, active_w, 0.0)),
         dma_bytes=added(at, sizes),
         egress_bytes=added(origin, sizes * remote) + added(at, back * remote),
         ingress_bytes=added(at, sizes * remote) + added(origin, back * remote),
+    )
+
+
+def _active_w(
+    scenario: scenarios.Scenario, outcomes: Sequence[scenarios.JobOutcome]
+) -> metrics.Floats:
+    """Return the power of each job on its platform; not a number: unknown."""
+    cluster = scenario.cluster
+
+    def of(job: scenarios.JobSpec, host: int) -> float:
+        platforms = cluster.accelerators[job.accelerator].platforms
+        platform = platforms.get(cluster.shape_of(host))
+        if platform is None or platform.active_w is None:
+            return math.nan
+        return platform.active_w
+
+    return metrics.column(
+        of(job, outcome.host)
+        for job, outcome in zip(scenario.jobs, outcomes, strict=True)
     )
 
 
@@ -108,7 +138,8 @@ def energy(
     """Compute the energy of a schedule.
 
     A device takes its idle power all the time. For each slot with a job it
-    takes the slot's share of the difference between active and idle power.
+    takes the power of the accelerator on this platform; if that is unknown,
+    the slot's share of the difference between active and idle power.
 
     :returns: None: the scenario has no powers.
     """
@@ -117,7 +148,7 @@ def energy(
         return None
     has_device = used.slots > 0
     taken_s = np.divide(
-        used.taken_s,
+        used.taken_s - used.platform_s,
         used.slots,
         out=np.zeros(cluster.hosts),
         where=has_device,
@@ -125,6 +156,7 @@ def energy(
     extra_w = power.device_active_w - power.device_idle_w
     return Energy(
         devices_j=has_device * power.device_idle_w * makespan_s
-        + extra_w * taken_s,
+        + extra_w * taken_s
+        + used.platform_j,
         hosts_j=np.full(cluster.hosts, power.host_w * makespan_s),
     )

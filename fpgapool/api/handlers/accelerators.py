@@ -9,6 +9,7 @@ from typing import Any
 from fpgapool import objects
 from fpgapool.api import call as calls
 from fpgapool.api import errors
+from fpgapool.api import microversion
 from fpgapool.api import paging
 from fpgapool.bitstreams import library as libraries
 from fpgapool.vocabulary import codes
@@ -24,6 +25,8 @@ _MEMBERS = (
     "chunk_multiple_bytes",
     "core",
 )
+#: The microversion that brought the platforms.
+_WITH_PLATFORMS = microversion.Version(1, 1)
 
 
 def index(call: calls.Call) -> calls.Answer:
@@ -57,8 +60,11 @@ def _library(call: calls.Call) -> libraries.Library:
 def _document(
     call: calls.Call, profile: objects.AcceleratorProfile
 ) -> dict[str, Any]:
-    return {
+    document = {
         **{name: getattr(profile, name) for name in _MEMBERS},
         "shapes": list(profile.shapes),
         "links": calls.self_link(call.url("accelerators", profile.name)),
     }
+    if call.version >= _WITH_PLATFORMS:
+        document["platforms"] = profile.platforms
+    return document

@@ -3,8 +3,17 @@
 """Accelerators of the library."""
 
 from fpgapool.api.schemas import common
+from fpgapool.vocabulary import platforms
+
+PLATFORMS = common.described(
+    platforms.SCHEMA,
+    "By shape of the slot, the highest input rate there, and the power that a"
+    " slot takes while it works, if they are known; slots of other shapes have"
+    " `peak_bytes_per_s`.",
+)
 
 ACCELERATOR = common.record(
+    optional=["platforms"],
     name=common.NAME,
     description=common.TEXT,
     peak_bytes_per_s=common.described(
@@ -31,6 +40,7 @@ ACCELERATOR = common.record(
     core=common.described(
         common.TEXT, "Name of the software core that computes the same."
     ),
+    platforms=PLATFORMS,
     links=common.LINKS,
 )
 

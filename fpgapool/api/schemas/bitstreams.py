@@ -2,6 +2,7 @@
 
 """Bitstreams of the library."""
 
+from fpgapool.api.schemas import accelerators
 from fpgapool.api.schemas import common
 from fpgapool.bitstreams import library
 from fpgapool.bitstreams import properties
@@ -76,6 +77,7 @@ _PROFILE_MEMBERS = {
         {**_LINE, "maxLength": 64},
         "Name of the software core that computes the same.",
     ),
+    "platforms": accelerators.PLATFORMS,
 }
 _PROFILE = common.described(
     common.record(optional=list(_PROFILE_MEMBERS), **_PROFILE_MEMBERS),

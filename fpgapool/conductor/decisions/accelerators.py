@@ -18,6 +18,7 @@ from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
+from fpgapool.vocabulary import platforms
 
 
 class Accelerators:
@@ -90,6 +91,7 @@ class Accelerators:
                         return_ratio=profile.return_ratio,
                         stateless=profile.stateless,
                         shapes=frozenset(profile.shapes),
+                        peaks_bytes_per_s=platforms.peaks(profile.platforms),
                     )
                     for profile in self._pool.profiles.values()
                 )

@@ -17,6 +17,7 @@ from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import platforms
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
@@ -172,7 +173,7 @@ class Serving:
                 hold.accelerator,
                 ended_at,
                 slot_s=max(ended_at - hold.charged_at, 0.0),
-                energy_j=hold.energy.total_j,
+                energy_j=self._energy_j(hold, ended_at),
             )
         self.forget(hold)
         self._pool.tell(events.SlotReleased(hold.slot.id, hold.generation))
@@ -194,9 +195,21 @@ class Serving:
             slot_s=ended_at - hold.assigned_at,
             input_bytes=used.input_bytes if used else 0,
             output_bytes=used.output_bytes if used else 0,
-            energy_j=hold.energy.total_j,
+            energy_j=self._energy_j(hold, ended_at),
         )
         pool.counts.service_s.observe(ended_at - hold.assigned_at)
+
+    def _energy_j(self, hold: holds.Hold, ended_at: float) -> float | None:
+        """Return the measured energy; else that of the platform, if known."""
+        if hold.energy.total_j is not None:
+            return hold.energy.total_j
+        profile = self._pool.profiles.get(hold.accelerator)
+        if profile is None:
+            return None
+        power_w = platforms.active_w(profile.platforms, hold.slot.shape)
+        if power_w is None:
+            return None
+        return power_w * max(ended_at - hold.assigned_at, 0.0)
 
     def forget(self, hold: holds.Hold) -> None:
         """Remove an assignment from memory and from the database."""

@@ -182,7 +182,8 @@ class EmulatorDriver(base.Driver):
         self, device: str, slot: int, profile: base.Profile
     ) -> pacing.Pacer | pacing.FreePacer:
         traffic = self._traffic.pop((device, slot), base.Traffic())
-        peak_bytes_per_s = self._boards.scaled(profile.peak_bytes_per_s)
+        shape = self._board(device, slot).shape
+        peak_bytes_per_s = self._boards.scaled(profile.peak_in(shape))
         model = (traffic, peak_bytes_per_s, profile.return_ratio)
         kept = self._pacers.get((device, slot))
         # A slot that computes one small task after the other has one model for

@@ -32,6 +32,8 @@ class Accelerator(base.Resource):
     shapes = resource.Body("shapes", type=list)
     #: JSON schema of the parameters of a session.
     params_schema = resource.Body("params_schema", type=dict)
+    #: Rates and powers by shape of the slot.
+    platforms = resource.Body("platforms", type=dict)
     #: The size of every chunk of the input but the last is a multiple of this.
     chunk_multiple_bytes = resource.Body("chunk_multiple_bytes", type=int)
     #: Name of the software core that computes the same.

@@ -16,6 +16,7 @@ from fpgapool.osc.v1 import base
 
 _FORMATTERS = {
     "params_schema": base.JsonColumn,
+    "platforms": base.JsonColumn,
     "peak_bytes_per_s": format_columns.SizeColumn,
     "shapes": format_columns.ListColumn,
 }

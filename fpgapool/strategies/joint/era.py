@@ -221,6 +221,7 @@ class _Pass:
         if not self._view.jobs.is_plain:
             self._works[~self._is_shown()[self._kind_of]] = math.inf
         self._peaks: _Floats = columns.peaks[numbers]
+        self._has_platforms = columns.has_platforms
         self._ratios: _Floats = columns.return_ratios[numbers]
         self._hosts: _Numbers = columns.host_ids[numbers]
         self._has_home: _Flags = columns.has_home[numbers]
@@ -387,7 +388,7 @@ class _Pass:
         """Return, for each pair as if remote, rate, peak and free share."""
         share, free, ratios = self._share, self._free, self._ratios
         out, inward, dma = self._out, self._in, self._dma
-        peaks = np.minimum(self._peaks[:, None], share[dma][None, :])
+        peaks = np.minimum(self._peaks_there(), share[dma][None, :])
         rates = np.minimum(peaks, share[self._egress][:, None])
         rates = np.minimum(rates, share[inward][None, :])
         spare = np.minimum(
@@ -410,6 +411,22 @@ class _Pass:
             )
         self._peak_rates, self._far_rates = peaks, rates
         return rates, peaks, spare
+
+    def _peaks_there(self) -> _Floats:
+        """Return the highest rate of each kind in the slots of each target."""
+        peaks: _Floats = self._peaks[:, None]
+        if not self._has_platforms:
+            return peaks
+        peaks = np.repeat(peaks, len(self._targets), axis=1)
+        library = self._view.accelerators
+        for place, number in enumerate(self._numbers.tolist()):
+            kind = self._kinds[number]
+            found = library.get(kind.accelerator) if kind else None
+            if found is not None and found.peaks_bytes_per_s:
+                peaks[place] = [
+                    found.peak_in(target.shape) for target in self._targets
+                ]
+        return peaks
 
     def _rates(self, pairs: _Pairs) -> _Floats:
         kinds, targets = pairs.kinds, pairs.targets

@@ -319,6 +319,25 @@ def test_energy_is_recorded_where_it_is_measured():
     assert found["b", day].energy_j is None
 
 
+def test_a_board_that_measures_nothing_is_charged_by_its_platform():
+    pool = make_world()
+    (slot,) = pool.memory.registry.slots.values()
+    platforms = {slot.shape: {"peak_bytes_per_s": 1e9, "active_w": 40.0}}
+    pool.memory.profiles["copy"] = world.PROFILE.changed(platforms=platforms)
+    for project_id, energy_j in (("a", None), ("b", 5.0)):
+        pool.open(project_id=project_id)
+        pool.agents["a"].slots[0].energy_j = energy_j
+        pool.now += 2.0
+        finish(pool)
+    day = str(datetime.date(1970, 1, 1))
+    found = usage_of(pool)
+    assert found["a", day].slot_s > 0
+    assert found["a", day].energy_j == pytest.approx(
+        40.0 * found["a", day].slot_s
+    )
+    assert found["b", day].energy_j == 5.0
+
+
 def test_energy_is_not_lost_with_the_agent():
     pool = make_world()
     pool.open(project_id="a")

@@ -2,6 +2,7 @@
 
 """Drivers and their loader."""
 
+import dataclasses
 import functools
 import pathlib
 import zlib
@@ -444,6 +445,27 @@ class TestPacerOfTasks:
         self.run_tasks(driver, 200, size_bytes)
         taken_s = (clock.now_ns - started_ns) / 1e9
         assert 200 * size_bytes / taken_s == pytest.approx(peak, rel=0.02)
+
+    def test_the_rate_is_that_of_the_platform(
+        self, driver, clock, tmp_path, monkeypatch
+    ):
+        profile = driver.program("board0", 0, "builtin:copy")
+        peak = 0.1 * profile.peak_bytes_per_s
+        shape = driver.discover()[0].slots[0].shape
+        document = dataclasses.asdict(profile) | {
+            "shapes": [],
+            "platforms": {shape: {"peak_bytes_per_s": peak}},
+        }
+        (tmp_path / "copy.yaml").write_text(yaml.safe_dump(document))
+        monkeypatch.setenv(accelerators.DIRECTORY_VARIABLE, str(tmp_path))
+        driver.program("board0", 0, "builtin:copy")
+        started_ns = clock.now_ns
+        size_bytes = int(peak * 0.001 * 0.003)
+        self.run_tasks(driver, 200, size_bytes)
+        taken_s = (clock.now_ns - started_ns) / 1e9
+        assert 200 * size_bytes / taken_s == pytest.approx(
+            0.001 * peak, rel=0.02
+        )
 
     def test_clearing_gives_no_time_to_spare(self, driver, clock):
         size_bytes = 1000

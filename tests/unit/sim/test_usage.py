@@ -119,3 +119,28 @@ def test_no_power_no_energy() -> None:
     scenario = make_scenario([LOCAL], power=None)
     found = results.evaluate(scenario, simulation.run(scenario, "fifo"))
     assert found.details.energy is None
+
+
+def test_the_platform_of_the_slot_decides_rate_and_power() -> None:
+    """A job of 1 GB on each of two boards; one is twice as fast."""
+    platforms = {"fast": scenarios.Platform(2e9, 50.0)}
+    scenario = make_scenario(
+        [
+            scenarios.JobSpec(0, 0, 1e9, 0.0, "sha"),
+            scenarios.JobSpec(1, 1, 1e9, 0.0, "sha"),
+        ],
+        fpga_hosts=(0, 1),
+        slots_per_device=1,
+        shape="slow",
+        host_overrides={1: scenarios.HostOverride(shape="fast")},
+        accelerators={
+            "sha": scenarios.AcceleratorProfile(1e9, platforms=platforms)
+        },
+    )
+    outcomes = simulation.run(scenario, "fifo")
+    assert [one.finish_s for one in outcomes] == pytest.approx([1.0, 0.5])
+    energy = results.evaluate(scenario, outcomes).details.energy
+    assert energy is not None
+    # Idle: 2 boards of 10 W for 1 s. The 20 W of the slow board for 1 s, and
+    # 50 W on the fast one for 0.5 s.
+    assert energy.devices_j == pytest.approx(20 + 20 + 25)

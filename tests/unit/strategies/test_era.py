@@ -42,6 +42,25 @@ def test_a_job_without_a_board_goes_to_the_emptiest_board() -> None:
     assert pools.taken(second) == [(2, 20)]
 
 
+def test_the_rate_on_the_platform_decides() -> None:
+    """Boards of the same load: the one on which the core is faster wins."""
+    for fast in ("small", "large"):
+        pool = make_pool(
+            pools.make_host(1, shape="small"),
+            pools.make_host(2, shape="large"),
+            pools.make_host(3, 0),
+        )
+        aes = model.Accelerator(
+            name="aes",
+            peak_bytes_per_s=1e8,
+            peaks_bytes_per_s={fast: 9e8},
+        )
+        pool.step(events.AcceleratorsChanged((aes,)))
+        output = pool.submit(pools.make_job(1, host_id=3))
+        expected = {"small": 10, "large": 20}[fast]
+        assert pools.taken(output) == [(1, expected)]
+
+
 def test_a_crowded_nic_is_waited_for() -> None:
     pool = make_pool(
         *map(pools.make_host, (1, 2)),

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The platforms of an accelerator: what it does in slots of each shape.
+
+A profile's ``platforms`` maps shapes of slots to what was measured there::
+
+    platforms:
+      xilinx_u250_gen3x16_xdma_4_1: {peak_bytes_per_s: 9.0e+9, active_w: 38}
+      pocl-cpu: {peak_bytes_per_s: 4.0e+8, active_w: 15}
+
+Slots of other shapes have the accelerator's ``peak_bytes_per_s``, and an
+unknown power. The strategies, the usage of sessions and the simulator read
+this one table.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import typing
+
+PEAK_BYTES_PER_S = "peak_bytes_per_s"
+ACTIVE_W = "active_w"
+
+#: Platforms of one accelerator at most.
+MAX_PLATFORMS = 64
+
+_MAX_PEAK_BYTES_PER_S = 1e15
+_MAX_ACTIVE_W = 1e6
+_MAX_SHAPE_LENGTH = 255
+
+#: As in documents: members by shape.
+Document: typing.TypeAlias = collections.abc.Mapping[
+    str, collections.abc.Mapping[str, float]
+]
+
+#: JSON schema of a document.
+SCHEMA: typing.Final[dict[str, typing.Any]] = {
+    "type": "object",
+    "maxProperties": MAX_PLATFORMS,
+    "propertyNames": {"minLength": 1, "maxLength": _MAX_SHAPE_LENGTH},
+    "additionalProperties": {
+        "type": "object",
+        "required": [PEAK_BYTES_PER_S],
+        "additionalProperties": False,
+        "properties": {
+            PEAK_BYTES_PER_S: {
+                "type": "number",
+                "minimum": 1,
+                "maximum": _MAX_PEAK_BYTES_PER_S,
+            },
+            ACTIVE_W: {
+                "type": "number",
+                "minimum": 0,
+                "maximum": _MAX_ACTIVE_W,
+            },
+        },
+    },
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Platform:
+    """An accelerator in slots of one shape.
+
+    :ivar peak_bytes_per_s: highest input rate of one slot.
+    :ivar active_w: power that a slot takes while it works, in addition to the
+        idle board; None: unknown.
+    """
+
+    peak_bytes_per_s: float
+    active_w: float | None = None
+
+
+def read(document: object) -> dict[str, Platform]:
+    """Check a document.
+
+    :returns: the platforms by shape of the slot.
+    :raises ValueError: with the shape, the member and the reason.
+    """
+    if not isinstance(document, collections.abc.Mapping):
+        raise ValueError("must be a mapping from shapes to members")
+    if len(document) > MAX_PLATFORMS:
+        raise ValueError(f"has more than {MAX_PLATFORMS} shapes")
+    return {
+        _shape(shape): _platform(str(shape), members)
+        for shape, members in document.items()
+    }
+
+
+def peaks(document: Document) -> dict[str, float]:
+    """Return the highest input rates in bytes/s, by shape."""
+    return {
+        shape: members[PEAK_BYTES_PER_S] for shape, members in document.items()
+    }
+
+
+def active_w(document: Document, shape: str) -> float | None:
+    """Return the power in slots of a shape; None: unknown."""
+    return document.get(shape, {}).get(ACTIVE_W)
+
+
+def _shape(shape: object) -> str:
+    if not isinstance(shape, str) or not 0 < len(shape) <= _MAX_SHAPE_LENGTH:
+        raise ValueError(f"{shape!r:.80} is not a shape of slots")
+    return shape
+
+
+def _platform(shape: str, members: object) -> Platform:
+    if not isinstance(members, collections.abc.Mapping):
+        raise ValueError(f"{shape:.80}: must be a mapping")
+    for member in members:
+        if member not in (PEAK_BYTES_PER_S, ACTIVE_W):
+            raise ValueError(f"{shape:.80}: unknown member {member!r:.80}")
+    if PEAK_BYTES_PER_S not in members:
+        raise ValueError(f"{shape:.80}: {PEAK_BYTES_PER_S} is missing")
+    peak = _number(members, PEAK_BYTES_PER_S, shape, 1, _MAX_PEAK_BYTES_PER_S)
+    if ACTIVE_W not in members:
+        return Platform(peak)
+    return Platform(peak, _number(members, ACTIVE_W, shape, 0, _MAX_ACTIVE_W))
+
+
+def _number(
+    members: collections.abc.Mapping[str, object],
+    member: str,
+    shape: str,
+    lowest: float,
+    highest: float,
+) -> float:
+    value = members[member]
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not lowest <= value <= highest
+    ):
+        raise ValueError(
+            f"{shape:.80}: {member} must be a number from {lowest:g} to "
+            f"{highest:g}"
+        )
+    return float(value)
