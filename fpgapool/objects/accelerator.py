@@ -23,8 +23,11 @@ class AcceleratorProfile(base.Payload):
     :param projects: that may use it; empty means all. ``name`` is then a
         key, see :mod:`fpgapool.vocabulary.names`.
     :param platforms: rates and powers by shape of the slot, see
-        :mod:`fpgapool.vocabulary.platforms`.
+        :mod:`fpgapool.vocabulary.platforms`; None: a sender of version 1.0
+        knows none.
     """
+
+    VERSION = "1.1"
 
     name: str
     description: str = ""
@@ -36,7 +39,7 @@ class AcceleratorProfile(base.Payload):
     core: str
     chunk_multiple_bytes: int = 1
     projects: tuple[str, ...] = ()
-    platforms: dict[str, Any] = dataclasses.field(default_factory=dict)
+    platforms: dict[str, Any] | None = base.added(1, None)
 
     def is_for(self, project_id: str | None) -> bool:
         """Whether a project may use the accelerator."""

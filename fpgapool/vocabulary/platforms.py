@@ -88,16 +88,17 @@ def read(document: object) -> dict[str, Platform]:
     }
 
 
-def peaks(document: Document) -> dict[str, float]:
+def peaks(document: Document | None) -> dict[str, float]:
     """Return the highest input rates in bytes/s, by shape."""
     return {
-        shape: members[PEAK_BYTES_PER_S] for shape, members in document.items()
+        shape: members[PEAK_BYTES_PER_S]
+        for shape, members in (document or {}).items()
     }
 
 
-def active_w(document: Document, shape: str) -> float | None:
+def active_w(document: Document | None, shape: str) -> float | None:
     """Return the power in slots of a shape; None: unknown."""
-    return document.get(shape, {}).get(ACTIVE_W)
+    return (document or {}).get(shape, {}).get(ACTIVE_W)
 
 
 def _shape(shape: object) -> str:

@@ -66,5 +66,5 @@ def _document(
         "links": calls.self_link(call.url("accelerators", profile.name)),
     }
     if call.version >= _WITH_PLATFORMS:
-        document["platforms"] = profile.platforms
+        document["platforms"] = profile.platforms or {}
     return document
