@@ -108,6 +108,7 @@ class Declaration:
             params_schema=self.params_schema,
             core=self.core,
             chunk_multiple_bytes=self.chunk_multiple_bytes,
+            platforms={},
         )
 
     def fits(self, capacity: collections.abc.Mapping[str, int]) -> bool:
