@@ -18,6 +18,7 @@ import typing
 
 from fpgapool.accelerators import base as accelerators
 from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import formats
 
 Core = accelerators.Core
 InvalidInput = accelerators.InvalidInput
@@ -36,11 +37,6 @@ PROGRAMMING_FAILED = "PROGRAMMING_FAILED"
 SCRUB_FAILED = "SCRUB_FAILED"
 DEVICE_FAILED = "DEVICE_FAILED"
 BITSTREAM_DAMAGED = "BITSTREAM_DAMAGED"
-
-#: Formats of a bitstream's file: a board's own, or a declaration for the
-#: emulator.
-BINARY = "binary"
-DECLARATION = "declaration"
 
 _READ_BYTES = 1 << 20
 
@@ -79,14 +75,14 @@ class BitstreamFile:
         opened.
     :ivar checksum_sha256: its expected value, hexadecimal.
     :ivar size_bytes: of the file.
-    :ivar format: :data:`BINARY` or :data:`DECLARATION`.
+    :ivar format: one of :data:`formats.FORMATS`.
     """
 
     accelerator: str
     path: str
     checksum_sha256: str
     size_bytes: int
-    format: str = BINARY
+    format: str = formats.BINARY
 
     def read(self, max_bytes: int) -> bytes:
         """Return the verified contents of the file.

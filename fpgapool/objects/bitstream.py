@@ -7,12 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fpgapool.objects import base
-
-#: The file's content: binary for a board, or a description that the
-#: emulator reads (:mod:`fpgapool.objects.declaration`).
-BINARY = "binary"
-DECLARATION = "declaration"
-FORMATS = (BINARY, DECLARATION)
+from fpgapool.vocabulary import formats
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,7 +15,7 @@ class BitstreamRef(base.Payload):
     """The file that a slot is to be programmed with.
 
     :param checksum_sha256: of the whole file, hexadecimal.
-    :param format: one of :data:`FORMATS`.
+    :param format: one of :data:`formats.FORMATS`.
     :param signature: of the checksum, base64, for the agent to verify; empty
         without one.
     """
@@ -28,7 +23,7 @@ class BitstreamRef(base.Payload):
     bitstream_id: str
     checksum_sha256: str
     size_bytes: int
-    format: str = BINARY
+    format: str = formats.BINARY
     signature: str = ""
 
 
@@ -50,7 +45,7 @@ class CreateBitstream(base.Payload):
     description: str = ""
     accelerator: str
     version: str
-    format: str = BINARY
+    format: str = formats.BINARY
     public: bool = False
     shapes: tuple[str, ...] = ()
     profile: dict[str, Any] = dataclasses.field(default_factory=dict)

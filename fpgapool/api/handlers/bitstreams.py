@@ -24,10 +24,10 @@ from fpgapool.bitstreams import library
 from fpgapool.common import audit
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
-from fpgapool.objects import bitstream
 from fpgapool.objects import declaration
 from fpgapool.policies import bitstreams as policies
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import formats
 
 _OCTETS = "application/octet-stream"
 
@@ -385,7 +385,7 @@ def _incoming(
         raise errors.ApiError(
             codes.LENGTH_REQUIRED, "the request must give the file's length"
         )
-    is_declaration = record.format == bitstream.DECLARATION
+    is_declaration = record.format == formats.DECLARATION
     max_bytes = files.max_size_bytes
     if is_declaration:
         max_bytes = min(max_bytes, declaration.MAX_SIZE_BYTES)
@@ -460,7 +460,7 @@ def _checked(
     signed_by = _signer(call, record, checksum)
     profile = dict(record.profile)
     resources: dict[str, int] = {}
-    if record.format == bitstream.DECLARATION:
+    if record.format == formats.DECLARATION:
         profile, resources = _declared(record, incoming.content)
     return objects.UploadBitstream(
         bitstream_id=record.bitstream_id,

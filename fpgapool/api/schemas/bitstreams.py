@@ -6,7 +6,7 @@ from fpgapool.api.schemas import accelerators
 from fpgapool.api.schemas import common
 from fpgapool.bitstreams import library
 from fpgapool.bitstreams import properties
-from fpgapool.objects import bitstream
+from fpgapool.vocabulary import formats
 
 #: A name that is not a path and fits on one line.
 _NAME = {
@@ -48,7 +48,7 @@ _SIGNATURE = {
 }
 _STATE = common.one_of(*library.STATES)
 _FORMAT = common.described(
-    common.one_of(*bitstream.FORMATS),
+    common.one_of(*formats.FORMATS),
     "`declaration` is a description for emulated boards.",
 )
 

@@ -21,6 +21,7 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.objects import declaration
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import rules
 
 _MAX_NAME_LENGTH = 255
@@ -202,7 +203,7 @@ class Catalogue:
             | {"shapes": list(change.shapes)},
         )
         _check_row(record)
-        if change.format == bitstream.BINARY:
+        if change.format == formats.BINARY:
             self._check_profile(record)
         self._put(record)
         return record
@@ -431,7 +432,7 @@ def _check_values(record: db_api.BitstreamRecord) -> None:
     versions.parse(record.version)
     if len(record.version) > _MAX_VERSION_LENGTH:
         raise ValueError(f"the version is too long: {record.version!r:.80}")
-    if record.format not in bitstream.FORMATS:
+    if record.format not in formats.FORMATS:
         raise ValueError(f"unknown format: {record.format!r:.80}")
     if record.checksum_sha256 and not _CHECKSUM.fullmatch(
         record.checksum_sha256

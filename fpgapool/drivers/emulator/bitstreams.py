@@ -11,6 +11,7 @@ import typing
 from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import names
 
 if typing.TYPE_CHECKING:
@@ -61,11 +62,11 @@ def load_file(
     # A late import: few slots need it.
     from fpgapool.objects import declaration as declarations
 
-    if file.format != base.DECLARATION:
+    if file.format != formats.DECLARATION:
         raise base.DriverError(
             base.BITSTREAM_UNKNOWN,
-            f"the emulator accepts bitstreams of the format {base.DECLARATION}"
-            f", not {file.format!r:.80}",
+            "the emulator accepts bitstreams of the format "
+            f"{formats.DECLARATION}, not {file.format!r:.80}",
         )
     contents = file.read(declarations.MAX_SIZE_BYTES)
     try:

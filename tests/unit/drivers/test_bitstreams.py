@@ -11,6 +11,7 @@ import yaml
 from fpgapool.drivers import base
 from fpgapool.drivers import emulator
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import formats
 
 SHAPES = {"small": {"lut": 100, "dsp": 0}, "large": {"lut": 1000, "dsp": 10}}
 
@@ -39,7 +40,7 @@ def make_file(tmp_path):
                 "path": str(path),
                 "checksum_sha256": hashlib.sha256(data).hexdigest(),
                 "size_bytes": len(data),
-                "format": base.DECLARATION,
+                "format": formats.DECLARATION,
                 **changes,
             }
         )
@@ -158,7 +159,7 @@ def test_a_bitstream_that_is_too_large_does_not_fit(make_driver, make_file):
     [
         (b"netlist", {}, base.BITSTREAM_UNKNOWN),
         (declaration(core="none"), {}, base.BITSTREAM_UNKNOWN),
-        (declaration(), {"format": base.BINARY}, base.BITSTREAM_UNKNOWN),
+        (declaration(), {"format": formats.BINARY}, base.BITSTREAM_UNKNOWN),
         (declaration(), {"size_bytes": 65537}, base.BITSTREAM_UNKNOWN),
         (declaration(), {"size_bytes": 5}, base.BITSTREAM_DAMAGED),
         (
@@ -222,6 +223,7 @@ def test_the_pool_knows_what_is_not_a_slots_fault():
         codes.BITSTREAM_UNAVAILABLE,
         codes.BITSTREAM_UNTRUSTED,
         codes.INVALID_MANIFEST,
+        codes.INVALID_PACKAGE,
         codes.INVALID_XCLBIN,
         codes.KERNEL_BUILD_FAILED,
         codes.XCLBIN_OTHER_PLATFORM,

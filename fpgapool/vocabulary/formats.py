@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Formats of a bitstream's file."""
+
+#: For one kind of board.
+BINARY = "binary"
+#: A description that the emulator reads
+#: (:mod:`fpgapool.objects.declaration`).
+DECLARATION = "declaration"
+#: Packages of these kinds (:mod:`fpgapool.drivers.opencl.package`): OpenCL C,
+#: the binary of a device's compiler, and what AMD's linker makes for a board.
+OPENCL_SOURCE = "opencl-source"
+OPENCL_BINARY = "opencl-binary"
+XCLBIN = "xclbin"
+
+PACKAGES = (OPENCL_SOURCE, OPENCL_BINARY, XCLBIN)
+FORMATS = (BINARY, DECLARATION, *PACKAGES)
