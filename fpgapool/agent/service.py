@@ -104,7 +104,9 @@ class Agent:
             lambda views: self._front_door.session_changed(views),
         )
         self._clock = clock.WallClock()
-        self._trust = trust.Trust(settings.trusted_keys)
+        self._trust = trust.Trust(
+            settings.trusted_keys, settings.signature_required
+        )
         # Each session with an untrusted bitstream causes log lines.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
         self._lock_fd: int | None = None

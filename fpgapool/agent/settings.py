@@ -32,7 +32,8 @@ class AgentSettings:
     :param bitstream_cache_bytes: … how much room they may take up here …
     :param bitstream_fetch_timeout_s: … and how long a fetch may take.
     :param trusted_keys: one of them must have signed each bitstream that is
-        programmed; None: bitstreams need no signature.
+        programmed and needs it; None: this host trusts none.
+    :param signature_required: whether all bitstreams need it.
     :param keys: that messages are signed with, in both directions.
     """
 
@@ -77,6 +78,7 @@ class AgentSettings:
     bitstream_cache_bytes: int = 8 * 2**30
     bitstream_fetch_timeout_s: float = 40.0
     trusted_keys: signatures.TrustedKeys | None = None
+    signature_required: bool = False
     keys: signing.Keys | None = None
 
     @classmethod
@@ -106,7 +108,10 @@ class AgentSettings:
             "bitstream_source": sources.from_conf(conf),
             "bitstream_cache_bytes": conf.bitstream_cache.max_bytes,
             "bitstream_fetch_timeout_s": conf.bitstream_cache.fetch_timeout_s,
-            "trusted_keys": _trusted_keys(conf),
+            "trusted_keys": signatures.TrustedKeys(
+                conf.bitstreams.trusted_keys_dir
+            ),
+            "signature_required": conf.bitstreams.signature_required,
         }
         for field in dataclasses.fields(cls):
             if field.name not in values and field.name in group:
@@ -114,12 +119,6 @@ class AgentSettings:
         settings = cls(**{**values, **replaced})
         data_share(settings)
         return settings
-
-
-def _trusted_keys(conf: cfg.ConfigOpts) -> signatures.TrustedKeys | None:
-    if not conf.bitstreams.signature_required:
-        return None
-    return signatures.TrustedKeys(conf.bitstreams.trusted_keys_dir)
 
 
 def options_of_driver(

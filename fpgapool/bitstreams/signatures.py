@@ -32,6 +32,7 @@ from fpgapool.bitstreams import base
 from fpgapool.common import exception
 from fpgapool.common import ratelimit
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import formats
 
 # Each verification may log lines about the keys.
 LOG = ratelimit.RateLimitedLog(__name__)
@@ -43,6 +44,16 @@ _LEAST_RSA_BITS = 2048
 
 _HASH = utils.Prehashed(hashes.SHA256())
 _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
+
+
+def is_needed(file_format: str, required: bool) -> bool:
+    """Whether a bitstream must be signed.
+
+    :param file_format: one of :data:`formats.FORMATS`.
+    :param required: whether the configuration requires it of all bitstreams.
+        Native code needs it even if not.
+    """
+    return required or file_format in formats.NATIVE_CODE
 
 
 def sign(private_key_pem: bytes, checksum_sha256: str) -> str:
@@ -123,20 +134,26 @@ class TrustedKeys:
         raise _invalid("no trusted key has signed this file")
 
     def signer(
-        self, signature: str, checksum_sha256: str, *, required: bool
+        self,
+        signature: str,
+        checksum_sha256: str,
+        file_format: str,
+        *,
+        required: bool,
     ) -> str:
         """Return the name of the key that has signed a bitstream.
 
         :param signature: base64; empty: it has none.
         :param checksum_sha256: hexadecimal; empty: it has no file yet.
-        :param required: whether it must have a signature.
+        :param file_format: of its file.
+        :param required: see :func:`is_needed`.
         :returns: empty if it has none.
         :raises BitstreamRefused: if a required one is missing, or it is not
             by a trusted key.
         """
         if signature and checksum_sha256:
             return self.verify(signature, checksum_sha256)
-        if required and checksum_sha256:
+        if is_needed(file_format, required) and checksum_sha256:
             raise exception.BitstreamRefused(
                 "the pool accepts only bitstreams that a trusted key has"
                 " signed",

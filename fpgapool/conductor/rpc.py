@@ -112,7 +112,7 @@ class ConductorManager(rpc.Endpoint):
         database: db_api.Database,
         epoch: int,
         max_asking: int = 48,
-        signer: Callable[[str, str], str] | None = None,
+        signer: Callable[[str, str, str], str] | None = None,
     ) -> None:
         self._pump = pumping
         self._database = database
@@ -379,9 +379,8 @@ class ConductorManager(rpc.Endpoint):
             if isinstance(change, objects.UploadBitstream)
             else record.checksum_sha256
         )
-        return dataclasses.replace(
-            change, signed_by=self._signer(record.signature, checksum)
-        )
+        signed_by = self._signer(record.signature, checksum, record.format)
+        return dataclasses.replace(change, signed_by=signed_by)
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def change_group(self, ctxt: Any, change: Any) -> None:

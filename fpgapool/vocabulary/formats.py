@@ -14,4 +14,7 @@ OPENCL_BINARY = "opencl-binary"
 XCLBIN = "xclbin"
 
 PACKAGES = (OPENCL_SOURCE, OPENCL_BINARY, XCLBIN)
+#: On a device that is a processor these are native code in a worker, with all
+#: rights of its user.
+NATIVE_CODE = (OPENCL_SOURCE, OPENCL_BINARY)
 FORMATS = (BINARY, DECLARATION, *PACKAGES)

@@ -21,6 +21,7 @@ from fpgapool.api import times
 from fpgapool.bitstreams import base as stores
 from fpgapool.bitstreams import intake
 from fpgapool.bitstreams import library
+from fpgapool.bitstreams import signatures
 from fpgapool.common import audit
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
@@ -80,7 +81,9 @@ def create(call: calls.Call) -> calls.Answer:
     public = wanted.pop("visibility", library.PRIVATE) == library.PUBLIC
     if public:
         call.require(policies.PUBLISH)
-    if _files(call).signature_required and not wanted.get("signature"):
+    if not wanted.get("signature") and signatures.is_needed(
+        wanted.get("format", formats.BINARY), _files(call).signature_required
+    ):
         raise errors.ApiError(
             codes.SIGNATURE_REQUIRED,
             "the pool accepts only bitstreams that a trusted key has signed",
@@ -483,7 +486,10 @@ def _signer(
     """
     files = _files(call)
     return files.trusted_keys.signer(
-        record.signature, checksum_sha256, required=files.signature_required
+        record.signature,
+        checksum_sha256,
+        record.format,
+        required=files.signature_required,
     )
 
 

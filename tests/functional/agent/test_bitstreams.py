@@ -349,6 +349,7 @@ def test_a_key_that_is_withdrawn_while_the_file_comes_counts_no_more(
         directory,
         bitstream_source=library,
         trusted_keys=signatures.TrustedKeys(str(signer.directory)),
+        signature_required=True,
     ) as host:
         agent = start(host)
         assign(agent, 1, bitstream)

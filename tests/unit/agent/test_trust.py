@@ -33,7 +33,7 @@ def signer(tmp_path):
 
 @pytest.fixture
 def trusted(signer):
-    return trust.Trust(signatures.TrustedKeys(str(signer.directory)))
+    return trust.Trust(signatures.TrustedKeys(str(signer.directory)), True)
 
 
 def signed(signer, **changes: typing.Any) -> objects.BitstreamRef:
@@ -113,10 +113,31 @@ def test_drivers_get_the_name_of_what_was_signed(signer):
     assert sent.members["bitstream"] == f"bitstream:{CHECKSUM}"
 
 
-@pytest.mark.parametrize("required", [True, False])
-def test_signatures_are_verified_where_they_are_required(
-    tmp_path, signer, required
+@pytest.mark.security
+@pytest.mark.parametrize("file_format", ["opencl-source", "opencl-binary"])
+def test_native_code_needs_a_signature_whatever_is_configured(
+    tmp_path, signer, file_format
 ):
+    found = configured(tmp_path, signer, False)
+    native = signed(signer, format=file_format)
+    assert found.objection(order(native)) is None
+    unsigned = signed(signer, format=file_format, signature="")
+    assert "needs one" in found.objection(order(unsigned))
+    other = samples.Signer(tmp_path / "other")
+    stranger = signed(other, format=file_format)
+    assert "no trusted key" in found.objection(order(stranger))
+    # Nor does a host without keys.
+    assert "no key" in trust.Trust(None, False).objection(order(native))
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_an_xclbin_follows_the_configuration(tmp_path, signer, required):
+    found = configured(tmp_path, signer, required)
+    unsigned = order(signed(signer, format="xclbin", signature=""))
+    assert (found.objection(unsigned) is not None) == required
+
+
+def configured(tmp_path, signer, required: bool) -> trust.Trust:
     config_file = tmp_path / "fpgapool.conf"
     config_file.write_text(
         "[agent]\ndriver = noop\n"
@@ -127,8 +148,15 @@ def test_signatures_are_verified_where_they_are_required(
     fpgapool_conf.register_opts(conf)
     logging.register_options(conf)
     conf([], default_config_files=[str(config_file)])
-    keys = settings.AgentSettings.from_conf(conf).trusted_keys
-    found = trust.Trust(keys)
+    made = settings.AgentSettings.from_conf(conf)
+    return trust.Trust(made.trusted_keys, made.signature_required)
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_signatures_are_verified_where_they_are_required(
+    tmp_path, signer, required
+):
+    found = configured(tmp_path, signer, required)
     assert found.objection(order(signed(signer))) is None
     unsigned = order(signed(signer, signature=""))
     assert (found.objection(unsigned) is not None) == required

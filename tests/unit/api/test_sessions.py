@@ -636,11 +636,8 @@ def test_every_refusal_of_a_request_has_a_status():
     } - {
         codes.INVALID_CONFIGURATION,
         codes.INVALID_INPUT,
-        codes.INVALID_MANIFEST,
-        codes.INVALID_PACKAGE,
         codes.INVALID_PARAMS,
         codes.INVALID_PROFILE,
-        codes.INVALID_XCLBIN,
         codes.UNKNOWN_JOB,
         codes.UNKNOWN_OPERATION,
     }

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a process gives up for good before it works on a stranger's data.
+
+It uses the kernel's own interfaces, and needs no rights for them. Call it
+before there are other threads: they would keep theirs.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import ctypes
+import os
+import pathlib
+import resource
+import signal
+import struct
+
+#: Whose rights a process of root has afterwards.
+NOBODY = 65534
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NO_NEW_PRIVS = 38
+_CLONE_NEWIPC = 0x08000000
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWNET = 0x40000000
+_CAPABILITY_VERSION = 0x20080522
+
+# The same on all architectures.
+_LANDLOCK_CREATE_RULESET = 444
+_LANDLOCK_ADD_RULE = 445
+_LANDLOCK_RESTRICT_SELF = 446
+_ASK_VERSION = 1
+_PATH_BENEATH = 1
+_RULESET = struct.Struct("<QQQ")
+_RULE = struct.Struct("<Qi")
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = (1 << bit for bit in range(4))
+_TRUNCATE = 1 << 14
+_IOCTL_DEVICE = 1 << 15
+#: Rights on files by the version of Landlock that brought them.
+_RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: _IOCTL_DEVICE}
+_CONNECT_AND_BIND = 3
+_SOCKETS_AND_SIGNALS = 3
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
+
+#: What starts a program on any host: libraries, and the processor's data.
+_SYSTEM = (
+    *("/usr", "/lib", "/lib64", "/bin", "/opt", "/proc", "/sys"),
+    *("/etc/ld.so.cache", "/etc/OpenCL"),
+)
+#: Devices that hold no data of others: sources of bytes, and GPUs, whose
+#: compilers ask them.
+_DEVICES = (
+    *("null", "zero", "full", "random", "urandom"),
+    *("dri", "kfd", "nvidia*"),
+)
+
+
+def die_with_parent() -> None:
+    """End when the thread ends that has started this process.
+
+    A change of the user makes the kernel forget it.
+    """
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def leave_networks() -> bool:
+    """Give up all networks, and System V's shared memory.
+
+    :returns: whether the kernel allows it.
+    """
+    flags = _CLONE_NEWNET | _CLONE_NEWIPC
+    if os.geteuid() != 0:
+        flags |= _CLONE_NEWUSER
+    return _libc.unshare(flags) == 0
+
+
+def drop_rights() -> None:
+    """Become nobody, if this process is root's, and keep no capability."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    header = struct.pack("<Ii", _CAPABILITY_VERSION, 0)
+    _libc.capset(header, bytes(24))
+
+
+def limit(
+    *, cpu_s: int, memory_bytes: int, file_bytes: int, files: int, tasks: int
+) -> None:
+    """Set limits that only root can raise again.
+
+    :param cpu_s: seconds of processor time.
+    :param memory_bytes: of the address space.
+    :param file_bytes: of each file that it writes.
+    :param files: open at a time.
+    :param tasks: threads and processes of this process's user; 0: as they
+        are.
+    """
+    wanted = {
+        resource.RLIMIT_CPU: cpu_s,
+        resource.RLIMIT_AS: memory_bytes,
+        resource.RLIMIT_FSIZE: file_bytes,
+        resource.RLIMIT_NOFILE: files,
+        resource.RLIMIT_CORE: 0,
+    }
+    if tasks:
+        wanted[resource.RLIMIT_NPROC] = tasks
+    for kind, value in wanted.items():
+        _, hard = resource.getrlimit(kind)
+        if hard != resource.RLIM_INFINITY:
+            value = min(value, hard)
+        resource.setrlimit(kind, (value, value))
+
+
+def keep_files(
+    readable: collections.abc.Iterable[str], writable: str
+) -> bool:
+    """Give up all files but these, and connections to other processes.
+
+    :param readable: directories whose files can be read and executed, besides
+        those of the system.
+    :param writable: the only directory whose files can be changed.
+    :returns: whether the kernel can do that.
+    """
+    _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    version = _libc.syscall(
+        _LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION
+    )
+    if version < 1:
+        return False
+    handled = sum(right for since, right in _RIGHTS.items() if since <= version)
+    attributes = _RULESET.pack(
+        handled,
+        _CONNECT_AND_BIND if version >= 4 else 0,
+        _SOCKETS_AND_SIGNALS if version >= 6 else 0,
+    )
+    # Older kernels know a shorter structure.
+    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    ruleset = _libc.syscall(
+        _LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(size), 0
+    )
+    if ruleset < 0:
+        return False
+    try:
+        read = _EXECUTE | _READ_FILE | _READ_DIR
+        for place in (*_SYSTEM, *readable):
+            _allow(ruleset, place, read)
+        use = _READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL_DEVICE
+        for name in _DEVICES:
+            for path in pathlib.Path("/dev").glob(name):
+                _allow(ruleset, str(path), use & handled)
+        _allow(ruleset, writable, handled)
+        return _libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0) == 0
+    finally:
+        os.close(ruleset)
+
+
+def _allow(ruleset: int, place: str, rights: int) -> None:
+    # A place that is not there cannot be used either.
+    with contextlib.suppress(OSError):
+        fd = os.open(place, os.O_PATH | os.O_CLOEXEC)
+        try:
+            if not os.path.isdir(place):
+                rights &= _OF_FILES
+            rule = _RULE.pack(rights, fd)
+            _libc.syscall(_LANDLOCK_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
+        finally:
+            os.close(fd)
