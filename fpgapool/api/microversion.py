@@ -18,7 +18,7 @@ HEADER = "OpenStack-API-Version"
 #: answers of a version never change, so a change is a new line.
 VERSIONS = (
     "1.0",  # Sessions, accelerators, hosts, devices, slots, pool, services.
-    "1.1",  # Groups, goals, clients and quotas of them; platforms.
+    "1.1",  # Groups, goals, clients, their quotas; platforms; OpenCL.
 )
 
 

@@ -31,8 +31,6 @@ class Intake(base.Incoming):
     :param stream: to read from.
     :param length_bytes: announced by the sender; None if it is not.
     :param max_bytes: the largest size.
-    :param keep: whether to keep the content in memory, too: only for small
-        files.
     :param timeout_s: how long it may take from now on.
     :param clock: monotonic, in seconds.
     :ivar size_bytes: of the data so far.
@@ -44,7 +42,6 @@ class Intake(base.Incoming):
         length_bytes: int | None,
         max_bytes: int,
         *,
-        keep: bool = False,
         timeout_s: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -54,7 +51,6 @@ class Intake(base.Incoming):
         self._length_bytes = length_bytes
         self._max_bytes = max_bytes
         self._sum = hashlib.sha256()
-        self._kept: list[bytes] | None = [] if keep else None
         self.size_bytes = 0
 
     @property
@@ -66,11 +62,6 @@ class Intake(base.Incoming):
     def checksum_sha256(self) -> str:
         """See :class:`fpgapool.bitstreams.base.Incoming`."""
         return self._sum.hexdigest()
-
-    @property
-    def content(self) -> bytes:
-        """The content, if it was to be kept."""
-        return b"".join(self._kept or ())
 
     def check_length(self) -> None:
         """Refuse a file whose announced length is too large.
@@ -92,8 +83,6 @@ class Intake(base.Incoming):
             if self._clock() > self._until_s:
                 raise _incomplete("it takes too long")
             self._sum.update(chunk)
-            if self._kept is not None:
-                self._kept.append(chunk)
             yield chunk
         expected = self._length_bytes
         if expected is not None and self.size_bytes != expected:

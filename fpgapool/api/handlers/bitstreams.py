@@ -19,6 +19,7 @@ from fpgapool.api import errors
 from fpgapool.api import paging
 from fpgapool.api import times
 from fpgapool.bitstreams import base as stores
+from fpgapool.bitstreams import contents
 from fpgapool.bitstreams import intake
 from fpgapool.bitstreams import library
 from fpgapool.bitstreams import signatures
@@ -388,15 +389,11 @@ def _incoming(
         raise errors.ApiError(
             codes.LENGTH_REQUIRED, "the request must give the file's length"
         )
-    is_declaration = record.format == formats.DECLARATION
-    max_bytes = files.max_size_bytes
-    if is_declaration:
-        max_bytes = min(max_bytes, declaration.MAX_SIZE_BYTES)
+    most_bytes = files.max_size_bytes
     incoming = intake.Intake(
         call.stream,
         call.length_bytes,
-        max_bytes,
-        keep=is_declaration,
+        min(most_bytes, contents.MAX_SIZE_BYTES.get(record.format, most_bytes)),
         timeout_s=files.upload_timeout_s,
     )
     incoming.check_length()
@@ -451,7 +448,8 @@ def _checked(
 ) -> objects.UploadBitstream:
     """Return the conductor's arguments for a valid file.
 
-    :raises ApiError: if it is invalid.
+    :raises ApiError: if its checksum is wrong.
+    :raises BitstreamRefused: if its signature or contents are.
     """
     checksum = incoming.checksum_sha256
     expected = record.checksum_sha256
@@ -461,19 +459,20 @@ def _checked(
             f"the file's SHA-256 is {checksum}, not {expected}",
         )
     signed_by = _signer(call, record, checksum)
-    profile = dict(record.profile)
-    resources: dict[str, int] = {}
-    if record.format == formats.DECLARATION:
-        profile, resources = _declared(record, incoming.content)
+    found = contents.Contents(dict(record.profile), tuple(record.shapes))
+    if record.format in contents.MAX_SIZE_BYTES:
+        # From the store: a slow sender would hold memory for long.
+        parts = _files(call).store.read(location)
+        found = contents.read(record, b"".join(parts))
     return objects.UploadBitstream(
         bitstream_id=record.bitstream_id,
         checksum_sha256=checksum,
         size_bytes=incoming.size_bytes,
         location=location,
         signed_by=signed_by,
-        shapes=tuple(record.shapes),
-        profile=profile,
-        resources=resources,
+        shapes=found.shapes,
+        profile=found.profile,
+        resources=found.resources,
     )
 
 
@@ -491,35 +490,6 @@ def _signer(
         record.format,
         required=files.signature_required,
     )
-
-
-def _declared(
-    record: db_api.BitstreamRecord, content: bytes
-) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return the profile and the resources of a declaration.
-
-    :raises ApiError: if it is invalid, or contradicts its metadata.
-    """
-    try:
-        declared = declaration.parse(content)
-    except ValueError as error:
-        raise errors.ApiError(
-            codes.INVALID_DECLARATION, str(error)[:500]
-        ) from error
-    if declared.name != record.accelerator:
-        raise errors.ApiError(
-            codes.INVALID_DECLARATION,
-            f"it declares {declared.name}, not {record.accelerator}",
-        )
-    found = declared.profile()
-    profile = {name: getattr(found, name) for name in library.PROFILE_DEFAULTS}
-    for name, value in record.profile.items():
-        if profile[name] != value:
-            raise errors.ApiError(
-                codes.INVALID_DECLARATION,
-                f"profile.{name} differs from the declaration",
-            )
-    return profile, declared.resources
 
 
 def _check_profile(profile: dict[str, Any]) -> None:

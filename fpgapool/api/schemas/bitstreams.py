@@ -49,7 +49,8 @@ _SIGNATURE = {
 _STATE = common.one_of(*library.STATES)
 _FORMAT = common.described(
     common.one_of(*formats.FORMATS),
-    "`declaration` is a description for emulated boards.",
+    "`declaration` is a description for emulated boards; `opencl-source`,"
+    " `opencl-binary` and `xclbin` are packages with a manifest.",
 )
 
 _PROFILE_MEMBERS = {
@@ -82,7 +83,7 @@ _PROFILE_MEMBERS = {
 _PROFILE = common.described(
     common.record(optional=list(_PROFILE_MEMBERS), **_PROFILE_MEMBERS),
     "The accelerator's profile; a new one needs at least `peak_bytes_per_s`."
-    " Files of the format `declaration` contain it.",
+    " Files of the format `declaration` contain it, packages a part of it.",
 )
 _PROPERTIES = common.described(
     common.record(
@@ -149,7 +150,8 @@ _CREATE_MEMBERS = {
         "Default is `private`; administrators can make it public.",
     ),
     "shapes": common.described(
-        _SHAPES, "Shapes of slots that fit; at least one for a new file."
+        _SHAPES,
+        "Shapes of slots that fit; at least one, unless the file names them.",
     ),
     "profile": _PROFILE,
     "properties": _PROPERTIES,

@@ -38,6 +38,7 @@ _MAX_FILES = 256
 _MAX_TASKS = 128
 _MAX_TEXT_CHARS = 2000
 _MAX_HEADER_BYTES = 4096
+_MAX_LOG = 1000
 
 #: Variables that runtimes of OpenCL read.
 _KEPT = re.compile(
@@ -138,6 +139,7 @@ def _run(
     with (
         tempfile.TemporaryFile() as question,
         tempfile.TemporaryFile() as answer,
+        tempfile.TemporaryFile() as said,
     ):
         question.write(request.encode())
         question.seek(0)
@@ -145,7 +147,7 @@ def _run(
             [sys.executable, "-P", "-m", __name__],
             stdin=question,
             stdout=answer,
-            stderr=subprocess.DEVNULL,
+            stderr=said,
             cwd=directory,
             env=environment,
             start_new_session=True,
@@ -157,6 +159,9 @@ def _run(
             # been waited for.
             os.killpg(process.pid, signal.SIGKILL)
             status = process.wait()
+        if status not in (0, _REFUSED):
+            said.seek(0)
+            LOG.info("The OpenCL compiler says: %r", said.read()[-_MAX_LOG:])
         answer.seek(0)
         return (status if is_over else None), answer.read()
 
@@ -292,7 +297,9 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
     :raises DriverError: as :func:`compile_source`.
     :raises InvalidManifest: if the program lacks a kernel.
     """
-    # They load the runtime.
+    # They load the runtime, in this process only.
+    import pyopencl as cl
+
     from fpgapool.drivers.opencl import devices
     from fpgapool.drivers.opencl import manifest as manifests
     from fpgapool.drivers.opencl import platforms
@@ -310,16 +317,16 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
             f"no device fits platform {wanted.platform!r:.200}, device "
             f"{wanted.device!r:.200}",
         )
-    source = request["source"].encode()
-    program = runner.Program(
-        device,
-        manifests.parse(request["manifest"].encode())
-        if request["manifest"]
-        else None,
-        source,
-        options=request["options"],
-    )
-    return program.binary
+    options = [*runner.BUILD_OPTIONS, *request["options"]]
+    try:
+        program = cl.Program(cl.Context([device]), request["source"])
+        binary = bytes(program.build(options, [device]).binaries[0])
+    except cl.Error as error:
+        raise _failed(str(error)) from None
+    if request["manifest"] is not None:
+        manifest = manifests.parse(request["manifest"].encode())
+        runner.Program(device, manifest, binary, is_source=False)
+    return binary
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ MAX_STEPS = 16
 MAX_ARGUMENTS = 32
 MAX_LITERAL_BYTES = 4096
 MAX_LOCAL_ITEMS = 1024
+MAX_BYTES_PER_S = 1e15
 
 #: What expressions may name in addition to parameters. In a launch: its bytes
 #: of input, its blocks, the last of which may be incomplete, its position in
@@ -198,6 +199,8 @@ class Manifest:
 
     :ivar name: of the accelerator, without a project.
     :ivar description: one line for people.
+    :ivar peak_bytes_per_s: the highest input rate of one slot; None if it
+        does not say.
     :ivar params: of sessions, by name.
     :ivar variants: the first one whose ``when`` fits is used.
     """
@@ -206,6 +209,7 @@ class Manifest:
     description: str
     params: dict[str, parameters.Param]
     variants: tuple[Variant, ...]
+    peak_bytes_per_s: float | None = None
 
     def kernels(self) -> frozenset[str]:
         """Return the names of all kernels, without instances."""
@@ -237,7 +241,7 @@ def _manifest(value: object) -> Manifest:
         value,
         "manifest",
         ("format_version", "name", "variants"),
-        ("description", "params"),
+        ("description", "params", "peak_bytes_per_s"),
     )
     version = document["format_version"]
     if not untrusted.is_integer(version) or version != FORMAT_VERSION:
@@ -260,7 +264,20 @@ def _manifest(value: object) -> Manifest:
             _Reader(params, f"variants[{number}]").variant(variant)
             for number, variant in enumerate(variants)
         ),
+        _rate(document.get("peak_bytes_per_s")),
     )
+
+
+def _rate(value: object) -> float | None:
+    if value is None:
+        return None
+    if not (
+        untrusted.is_integer(value) or isinstance(value, float)
+    ) or not (1 <= value <= MAX_BYTES_PER_S):
+        raise ValueError(
+            f"peak_bytes_per_s: must be a number from 1 to {MAX_BYTES_PER_S:g}"
+        )
+    return float(value)
 
 
 def _params(value: object) -> dict[str, parameters.Param]:

@@ -14,8 +14,9 @@ from __future__ import annotations
 import dataclasses
 import struct
 
+from fpgapool.drivers import base
 from fpgapool.drivers.opencl import manifest as manifests
-from fpgapool.drivers.opencl import xclbin
+from fpgapool.drivers.opencl import xclbin as xclbins
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import formats
@@ -31,13 +32,12 @@ MAX_PAYLOAD_BYTES = {
     formats.OPENCL_BINARY: 64 << 20,
     formats.XCLBIN: 1 << 30,
 }
-#: The largest package.
-MAX_SIZE_BYTES = (
-    _HEADER.size
-    + _MAX_KIND_BYTES
-    + manifests.MAX_SIZE_BYTES
-    + max(MAX_PAYLOAD_BYTES.values())
-)
+_MAX_FRONT_BYTES = _HEADER.size + _MAX_KIND_BYTES + manifests.MAX_SIZE_BYTES
+#: The largest package of each kind.
+MAX_SIZE_BYTES = {
+    kind: _MAX_FRONT_BYTES + payload_bytes
+    for kind, payload_bytes in MAX_PAYLOAD_BYTES.items()
+}
 
 
 class InvalidPackage(exceptions.CodedError, ValueError):
@@ -54,11 +54,13 @@ class Package:
     :ivar kind: ``opencl-source``, ``opencl-binary`` or ``xclbin``.
     :ivar manifest: says how its kernels are called.
     :ivar payload: OpenCL C in UTF-8, a device's binary, or an xclbin.
+    :ivar xclbin: what the payload says of itself; None if it is none.
     """
 
     kind: str
     manifest: manifests.Manifest
     payload: bytes
+    xclbin: xclbins.Xclbin | None = None
 
 
 def pack(kind: str, manifest: bytes, payload: bytes) -> bytes:
@@ -132,11 +134,42 @@ def unpack(contents: bytes) -> Package:
         )
     manifest = manifests.parse(contents[kind_end:manifest_end])
     payload = contents[manifest_end:]
+    found = None
     if kind == formats.OPENCL_SOURCE:
         _check_source(payload)
     elif kind == formats.XCLBIN:
-        _check_kernels(manifest, xclbin.parse(payload))
-    return Package(kind, manifest, payload)
+        found = xclbins.parse(payload)
+        _check_kernels(manifest, found)
+    return Package(kind, manifest, payload, found)
+
+
+def load(file: base.BitstreamFile) -> Package:
+    """Read a package of the library.
+
+    :param file: of the bitstream.
+    :returns: its parts, all of them checked.
+    :raises DriverError: as :meth:`base.BitstreamFile.read`; or
+        ``BITSTREAM_UNKNOWN`` if the file has another format than a package,
+        or than the library says; or the code of :func:`unpack`.
+    """
+    if file.format not in MAX_SIZE_BYTES:
+        raise base.DriverError(
+            base.BITSTREAM_UNKNOWN,
+            "OpenCL devices accept bitstreams of the formats "
+            f"{', '.join(MAX_SIZE_BYTES)}, not {file.format!r:.80}",
+        )
+    contents = file.read(MAX_SIZE_BYTES[file.format])
+    try:
+        package = unpack(contents)
+    except exceptions.CodedError as error:
+        raise base.DriverError(error.code, error.message) from None
+    if package.kind != file.format:
+        # The format decides whether a signature was asked for.
+        raise base.DriverError(
+            base.BITSTREAM_UNKNOWN,
+            f"the file is of the kind {package.kind}, not {file.format}",
+        )
+    return package
 
 
 def _check_source(payload: bytes) -> None:
@@ -149,12 +182,12 @@ def _check_source(payload: bytes) -> None:
         raise InvalidPackage("its source has a zero")
 
 
-def _check_kernels(manifest: manifests.Manifest, found: xclbin.Xclbin) -> None:
+def _check_kernels(manifest: manifests.Manifest, found: xclbins.Xclbin) -> None:
     # Without metadata only the device can tell.
     there = {kernel.name for kernel in found.kernels}
     if there and not manifest.kernels() <= there:
         missing = ", ".join(sorted(manifest.kernels() - there))
-        raise xclbin.XclbinError(
+        raise xclbins.XclbinError(
             codes.INVALID_XCLBIN,
             f"the xclbin lacks kernels of the manifest: {missing:.200}",
         )

@@ -88,6 +88,36 @@ class Param:
             return struct.pack(f"<{len(value)}I", *value)
         return bytes(value)
 
+    def schema(self) -> dict[str, typing.Any]:
+        """Return a JSON schema that all values of sessions fit."""
+        limits = {"minimum": self.minimum, "maximum": self.maximum}
+        schema: dict[str, typing.Any]
+        match self.kind:
+            case "flag":
+                schema = {"type": "boolean"}
+            case "choice":
+                schema = {"type": "string", "enum": [*self.choices]}
+            case "bytes":
+                # In hexadecimal.
+                schema = {
+                    "type": "string",
+                    "minLength": 2 * min(self.lengths_bytes),
+                    "maxLength": 2 * max(self.lengths_bytes),
+                }
+            case "float":
+                schema = {"type": "number", **limits}
+            case "uints":
+                schema = {
+                    "type": "array",
+                    "maxItems": self.max_items,
+                    "items": {"type": "integer", **limits},
+                }
+            case _:
+                schema = {"type": "integer", **limits}
+        if self.default is not None:
+            schema["default"] = self.default
+        return schema
+
     def read(self, value: object, name: str) -> typing.Any:
         """Check a session's value.
 

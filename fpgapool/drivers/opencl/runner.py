@@ -27,7 +27,8 @@ os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
 
 import pyopencl as cl
 
-_BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-kernel-arg-info")
+#: Of the compiler, for all kernels.
+BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-kernel-arg-info")
 _MAX_LOG_CHARS = 2000
 _REPORT_TYPE = numpy.dtype("<u4")
 _NUMBERS = {
@@ -78,7 +79,7 @@ class Program:
                 program = cl.Program(self.context, text)
             else:
                 program = cl.Program(self.context, [device], [code])
-            self._program = program.build(list(_BUILD_OPTIONS), [device])
+            self._program = program.build(list(BUILD_OPTIONS), [device])
         except (cl.Error, UnicodeDecodeError) as error:
             raise base.DriverError(
                 codes.KERNEL_BUILD_FAILED, str(error)[-_MAX_LOG_CHARS:]

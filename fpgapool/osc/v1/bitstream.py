@@ -30,6 +30,7 @@ from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import messages
 from fpgapool.osc.v1 import names
 from fpgapool.osc.v1 import projects
+from fpgapool.vocabulary import formats
 
 _STATES = ("uploading", "unapproved", "approved", "rejected")
 _VISIBILITIES = ("private", "shared", "public")
@@ -190,12 +191,19 @@ class CreateBitstream(base.ShowCommand):
             dest="bitstream_version",
             help="version; the pool uses the newest; default is 1.0",
         )
-        parser.add_argument(
+        kind = parser.add_mutually_exclusive_group()
+        kind.add_argument(
             "--declaration",
             action="store_const",
             dest="format",
-            const="declaration",
+            const=formats.DECLARATION,
             help="the file is a declaration for emulated boards",
+        )
+        kind.add_argument(
+            "--format",
+            choices=formats.FORMATS,
+            help="format of the file; default is binary, for one kind of"
+            " board",
         )
         parser.add_argument(
             "--profile",

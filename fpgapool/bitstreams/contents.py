@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a bitstream's file says of its accelerator, by its format.
+
+A board's own format says nothing that can be read here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from fpgapool.bitstreams import library
+from fpgapool.common import exception
+from fpgapool.db import api as db_api
+from fpgapool.drivers.opencl import package
+from fpgapool.drivers.opencl import profiles
+from fpgapool.objects import declaration
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import formats
+
+#: The largest file of each format that is read.
+MAX_SIZE_BYTES: Mapping[str, int] = {
+    formats.DECLARATION: declaration.MAX_SIZE_BYTES,
+    **package.MAX_SIZE_BYTES,
+}
+
+_MAX_TEXT_CHARS = 500
+# AMD's runtime names its platform so: the shape of a board's slots is this
+# and the board's platform, unless its host's operator chooses another one.
+_XILINX = "Xilinx-"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Contents:
+    """What a file says, together with its owner's description.
+
+    :ivar profile: of the accelerator.
+    :ivar shapes: of the slots that it fits.
+    :ivar resources: that it takes of a slot.
+    """
+
+    profile: dict[str, Any]
+    shapes: tuple[str, ...]
+    resources: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+def read(record: db_api.BitstreamRecord, data: bytes) -> Contents:
+    """Read a file of one of the formats of :data:`MAX_SIZE_BYTES`.
+
+    :param record: its owner's description.
+    :param data: the whole file.
+    :raises BitstreamRefused: if it is wrong, or contradicts its description.
+    """
+    if record.format == formats.DECLARATION:
+        return _declared(record, data)
+    return _packaged(record, data)
+
+
+def _declared(record: db_api.BitstreamRecord, data: bytes) -> Contents:
+    code = codes.INVALID_DECLARATION
+    try:
+        declared = declaration.parse(data)
+    except ValueError as error:
+        raise _refused(code, str(error)) from error
+    found = declared.profile()
+    said = {name: getattr(found, name) for name in library.PROFILE_DEFAULTS}
+    _compare(record, declared.name, said, code)
+    return Contents(said, tuple(record.shapes), declared.resources)
+
+
+def _packaged(record: db_api.BitstreamRecord, data: bytes) -> Contents:
+    try:
+        found = package.unpack(data)
+    except exceptions.CodedError as error:
+        raise _refused(error.code, error.message) from error
+    if found.kind != record.format:
+        raise _refused(
+            codes.INVALID_PACKAGE,
+            f"the file is of the kind {found.kind}, not {record.format}",
+        )
+    said = profiles.members(found.manifest)
+    _compare(record, found.manifest.name, said, codes.INVALID_MANIFEST)
+    shapes = tuple(record.shapes)
+    if found.xclbin:
+        shapes = _of_platform(shapes, found.xclbin.platform)
+    return Contents({**record.profile, **said}, shapes)
+
+
+def _compare(
+    record: db_api.BitstreamRecord,
+    name: str,
+    said: Mapping[str, Any],
+    code: str,
+) -> None:
+    if name != record.accelerator:
+        raise _refused(code, f"it is of {name}, not of {record.accelerator}")
+    for member, value in record.profile.items():
+        if member in said and said[member] != value:
+            raise _refused(
+                code, f"profile.{member} differs from that in the file"
+            )
+
+
+def _of_platform(shapes: tuple[str, ...], platform: str) -> tuple[str, ...]:
+    own = f"{_XILINX}{platform}"
+    for shape in shapes:
+        if shape.startswith(_XILINX) and shape != own:
+            raise _refused(
+                codes.XCLBIN_OTHER_PLATFORM,
+                f"the xclbin is for the platform {platform!r}, whose slots "
+                f"have the shape {own}, not {shape:.200}",
+            )
+    return shapes or (own,)
+
+
+def _refused(code: str, text: str) -> exception.BitstreamRefused:
+    return exception.BitstreamRefused(text[:_MAX_TEXT_CHARS], code=code)
