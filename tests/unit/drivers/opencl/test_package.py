@@ -89,7 +89,7 @@ def test_every_cut_is_noticed(kind):
         (written(lengths=(0, 2**31, 0)), "INVALID_PACKAGE"),
         (written(lengths=(0, 0, 2**63)), "INVALID_PACKAGE"),
         (written(lengths=(0, 1, -1)), "INVALID_MANIFEST"),
-        (written(lengths=(0, -1, 1)), "INVALID_MANIFEST"),
+        (written(lengths=(0, -2, 2)), "INVALID_MANIFEST"),
         (written(manifest=b""), "INVALID_MANIFEST"),
         (written(manifest=b"{}"), "INVALID_MANIFEST"),
         (written(manifest=b"[" * 60_000), "INVALID_MANIFEST"),
