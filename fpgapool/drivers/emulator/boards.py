@@ -9,7 +9,7 @@ import dataclasses
 import os
 import typing
 
-from fpgapool.drivers.emulator import documents
+from fpgapool.drivers import documents
 from fpgapool.drivers.emulator import faults
 
 MAX_BOARDS = 64

@@ -11,10 +11,10 @@ import time
 import typing
 
 from fpgapool.drivers import base
+from fpgapool.drivers import documents
 from fpgapool.drivers.emulator import bitstreams
 from fpgapool.drivers.emulator import boards
 from fpgapool.drivers.emulator import core
-from fpgapool.drivers.emulator import documents
 from fpgapool.drivers.emulator import faults
 from fpgapool.drivers.emulator import pacing
 from fpgapool.drivers.emulator import ports

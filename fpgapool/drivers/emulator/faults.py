@@ -20,7 +20,7 @@ import random
 import typing
 
 from fpgapool.drivers import base
-from fpgapool.drivers.emulator import documents
+from fpgapool.drivers import documents
 
 LOG = logging.getLogger(__name__)
 

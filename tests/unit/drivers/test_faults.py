@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from fpgapool.drivers import base
-from fpgapool.drivers.emulator import documents
+from fpgapool.drivers import documents
 from fpgapool.drivers.emulator import faults
 
 SLOTS = {"board0": 4, "board1": 2}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reading the emulator's YAML files, with errors that name the place."""
+"""Reading the YAML files of drivers, with errors that name the place."""
 
 from __future__ import annotations
 
