@@ -295,7 +295,7 @@ PLANTED = {
         "agent/worker/a.py",
         "import fpgapool.common.channel",
     ),
-    "OpenCL elsewhere": ("drivers/opencl/a.py", "import pyopencl as cl"),
+    "OpenCL elsewhere": ("drivers/a.py", "import pyopencl as cl"),
     "conductor to drivers": ("conductor/a.py", "import fpgapool.drivers.base"),
     "conductor's decisions to the clock": (
         "conductor/decisions/a.py",

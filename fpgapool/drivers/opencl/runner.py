@@ -2,8 +2,8 @@
 
 """Runs the kernels of one session on one device, as a manifest says.
 
-Data goes from the caller's memory to the device's and back; Python copies
-none of it.
+Data goes from the caller's memory to the device's and back, or a device that
+computes in the host's memory uses the caller's; Python copies none of it.
 """
 
 from __future__ import annotations
@@ -45,6 +45,14 @@ _TYPES = {
 }
 
 Events = collections.abc.Sequence[cl.Event]
+#: Runners with commands that take too long, to the end of the process.
+_KEPT: list[object] = []
+#: Waits until a command has ended.
+Wait = collections.abc.Callable[[cl.Event], None]
+
+
+def _wait(event: cl.Event) -> None:
+    event.wait()
 
 
 class Program:
@@ -56,6 +64,9 @@ class Program:
     :param manifest: of the bitstream.
     :param code: source in OpenCL C, or a binary for this device.
     :param is_source: which of them.
+    :param memory_bytes: most that a session may have of the device's memory;
+        None for all of it.
+    :param instance: of all kernels, in an xclbin; empty for any.
     :raises InvalidManifest: if a kernel is missing, or has other arguments
         than the manifest says.
     :raises DriverError: ``KERNEL_BUILD_FAILED``, with the end of the
@@ -68,11 +79,15 @@ class Program:
         manifest: manifests.Manifest,
         code: bytes,
         is_source: bool = True,
+        memory_bytes: int | None = None,
+        instance: str = "",
     ) -> None:
         with _translated():
             self.context = cl.Context([device])
         self.device = device
         self.manifest = manifest
+        self.memory_bytes = memory_bytes
+        self._instance = instance
         try:
             if is_source:
                 text = code.decode("utf-8")
@@ -100,11 +115,14 @@ class Program:
         :param step: of the manifest.
         :raises InvalidManifest: if there is no such kernel.
         """
+        name = step.kernel
+        if self._instance and ":" not in name:
+            name = f"{name}:{{{self._instance}}}"
         try:
-            kernel = cl.Kernel(self._program, step.kernel)
+            kernel = cl.Kernel(self._program, name)
         except cl.Error:
             raise manifests.InvalidManifest(
-                f"kernel: the program has no {step.kernel!r}"
+                f"kernel: the program has no {name!r}"
             ) from None
         if kernel.num_args != len(step.arguments):
             raise manifests.InvalidManifest(
@@ -142,22 +160,26 @@ def _check_argument(kernel: cl.Kernel, index: int, kind: str) -> None:
         )
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(slots=True, eq=False)
 class Lane:
-    """Memory of the device for one piece on its way.
+    """Memory for one piece on its way.
 
     :ivar input: of the piece.
     :ivar output: that is made of it.
     :ivar report: a fault's number, and the bytes that the output lacks.
+    :ivar is_of_caller: input and output are in the caller's memory.
     :ivar input_bytes: length of the piece; 0 means the end of the input.
     :ivar output_bytes: length of the output if it lacks none.
+    :ivar pending: what its commands use; it must stay until they have ended.
     """
 
     input: cl.Buffer
     output: cl.Buffer
     report: cl.Buffer | None
+    is_of_caller: bool = False
     input_bytes: int = 0
     output_bytes: int = 0
+    pending: list[object] = dataclasses.field(default_factory=list)
 
 
 class Runner:
@@ -170,14 +192,17 @@ class Runner:
 
     :param program: of the bitstream.
     :param params: the session's parameters.
-    :param max_input_bytes: length of the longest piece.
+    :param max_input_bytes: length of the longest piece; a block at least.
     :param state: result of :meth:`state`, to go on with a session.
     :param offset_bytes: position in the session's input to go on from.
+    :param wait: waits until a command has ended; it may raise DriverError if
+        that takes too long.
     :raises InvalidParams: if the manifest does not accept the parameters.
     :raises InvalidManifest: if the manifest has an impossible size with them.
     :raises DriverError: ``DEVICE_OUT_OF_MEMORY`` or ``DEVICE_FAILED``, as
         all methods.
     :ivar binding: sizes of pieces and of their output.
+    :ivar max_input_bytes: length of the longest piece.
     """
 
     def __init__(
@@ -187,52 +212,125 @@ class Runner:
         max_input_bytes: int,
         state: bytes | None = None,
         offset_bytes: int = 0,
+        wait: Wait = _wait,
     ) -> None:
         self.binding = binding.Binding(program.manifest, params)
+        self.max_input_bytes = self.binding.longest_piece(
+            max(max_input_bytes, self.binding.block_bytes)
+        )
+        self._program = program
         self._context = program.context
-        self._max_buffer_bytes = program.device.max_mem_alloc_size
-        self._max_input_bytes = self.binding.longest_piece(max_input_bytes)
+        self._wait = wait
         self._end_bytes = offset_bytes
-        scratch = self.binding.scratch_bytes(self._max_input_bytes)
+        self._owned: list[cl.Buffer] = []
+        self._owned_bytes = 0
+        # What commands of no lane use.
+        self._pending: list[object] = []
         contents = self.binding.initial_state if state is None else state
         if len(contents) != len(self.binding.initial_state):
             raise ValueError("the state is not one of this kernel")
-        self._owned: list[cl.Buffer] = []
-        with _translated():
-            # One each, so that transfers and launches overlap.
-            self._uploads = cl.CommandQueue(self._context)
-            self._launches = cl.CommandQueue(self._context)
-            self._downloads = cl.CommandQueue(self._context)
-            self._buffers = {
-                name: self._with_contents(data)
-                for name, data in self.binding.contents.items()
-            }
-            for name, size_bytes in scratch.items():
-                self._buffers[name] = self._zeros(size_bytes)
-            self._state = self._with_contents(contents)
-            self._launches.finish()
+        # All that have commands.
+        self._lanes: list[Lane] = []
+        self._lane: Lane | None = None
+        self._last_lane: Lane | None = None
         variant = self.binding.variant
         self._kernels = {
             phase: [program.kernel(step) for step in phase.steps]
             for phase in (variant.process, variant.finish)
             if phase
         }
-        self._lane: Lane | None = None
+        with _translated():
+            # One each, so that transfers and launches overlap.
+            self._uploads = cl.CommandQueue(self._context)
+            self._launches = cl.CommandQueue(self._context)
+            self._downloads = cl.CommandQueue(self._context)
+        try:
+            self._allocate(contents)
+        except BaseException:
+            with contextlib.suppress(base.DriverError):
+                self.clear()
+            raise
 
-    def lane(self) -> Lane:
-        """Allocate memory for a piece. Its output is zeros at first."""
+    def _allocate(self, state: bytes) -> None:
+        with _translated():
+            self._buffers = {
+                name: self._with_contents(data)
+                for name, data in self.binding.contents.items()
+            }
+            scratch = self.binding.scratch_bytes(self.max_input_bytes)
+            for name, size_bytes in scratch.items():
+                self._buffers[name] = self._zeros(size_bytes)
+            self._state = self._with_contents(state)
+            self._finish(self._launches)
+
+    def lane(self, max_input_bytes: int | None = None) -> Lane:
+        """Allocate memory for pieces. Its output is zeros at first.
+
+        :param max_input_bytes: length of its longest piece; None for that of
+            all, 0 for the end only.
+        """
+        if max_input_bytes is None:
+            max_input_bytes = self.max_input_bytes
         output_bytes = max(
             self.binding.max_output_bytes(size)
-            for size in (self._max_input_bytes, 0)
+            for size in (max_input_bytes, 0)
         )
         with _translated():
             lane = Lane(
-                self._zeros(self._max_input_bytes),
+                self._zeros(max_input_bytes),
                 self._zeros(output_bytes),
                 self._zeros(8) if self.binding.reports else None,
             )
-            self._launches.finish()
+            self._lanes.append(lane)
+            self._finish(self._launches)
         return lane
+
+    @property
+    def uses_memory_of_caller(self) -> bool:
+        """Whether the device computes in the host's memory."""
+        return bool(self._program.device.host_unified_memory)
+
+    def lane_over(
+        self,
+        report: cl.Buffer | None,
+        chunk_in: memoryview,
+        chunk_out: memoryview,
+    ) -> Lane | None:
+        """Make a lane of the caller's memory, with a piece in it.
+
+        :param report: of such a lane that is not in use any more.
+        :param chunk_in: the piece.
+        :param chunk_out: room for its output.
+        :returns: None if its place does not suit the device.
+        :raises InvalidInput: if the piece ends within a block.
+        """
+        self._check_piece(len(chunk_in))
+        unit = self._program.device.mem_base_addr_align // 8
+        if not chunk_out or any(
+            _address(chunk) % unit for chunk in (chunk_in, chunk_out)
+        ):
+            return None
+        flags = cl.mem_flags
+        with _translated():
+            if report is None and self.binding.reports:
+                report = self._zeros(8)
+            made = Lane(
+                cl.Buffer(
+                    self._context,
+                    flags.READ_ONLY | flags.USE_HOST_PTR,
+                    hostbuf=chunk_in,
+                ),
+                cl.Buffer(
+                    self._context,
+                    flags.READ_WRITE | flags.USE_HOST_PTR,
+                    hostbuf=chunk_out,
+                ),
+                report,
+                is_of_caller=True,
+                input_bytes=len(chunk_in),
+            )
+        self._lanes.append(made)
+        return made
 
     def upload(self, lane: Lane, chunk_in: memoryview) -> cl.Event:
         """Start to copy a piece into a lane.
@@ -242,20 +340,24 @@ class Runner:
         :returns: the end of the copy.
         :raises InvalidInput: if the piece ends within a block.
         """
-        variant = self.binding.variant
-        if variant.whole_blocks:
-            accelerators.require_whole(
-                len(chunk_in), self.binding.block_bytes, variant.block
-            )
-        if len(chunk_in) > self._max_input_bytes:
-            raise ValueError("the piece is longer than announced")
+        self._check_piece(len(chunk_in))
         lane.input_bytes = len(chunk_in)
         with _translated():
             event = cl.enqueue_copy(
                 self._uploads, lane.input, chunk_in, is_blocking=False
             )
+            lane.pending.append(event)
             self._uploads.flush()
         return event
+
+    def _check_piece(self, length_bytes: int) -> None:
+        variant = self.binding.variant
+        if variant.whole_blocks:
+            accelerators.require_whole(
+                length_bytes, self.binding.block_bytes, variant.block
+            )
+        if length_bytes > self.max_input_bytes:
+            raise ValueError("the piece is longer than announced")
 
     def launch(
         self, lane: Lane, offset_bytes: int, wait_for: Events = ()
@@ -278,10 +380,11 @@ class Runner:
             raise manifests.InvalidManifest(
                 "a shorter piece needs more memory than a longer one"
             )
+        before = list(wait_for)
+        event: cl.Event | None = None
         with _translated():
             if lane.report:
                 self._fill(lane.report)
-            event = cl.enqueue_barrier(self._launches, wait_for=list(wait_for))
             phase = (
                 bound.variant.process if input_bytes else bound.variant.finish
             )
@@ -295,7 +398,13 @@ class Runner:
                     kernel,
                     launch.global_size,
                     launch.local_size,
+                    wait_for=before,
                 )
+                # The queue keeps the order of the others.
+                before = []
+            if event is None:
+                event = cl.enqueue_marker(self._launches, wait_for=before)
+            lane.pending.append(event)
             self._launches.flush()
         self._end_bytes = offset_bytes + input_bytes
         return event
@@ -308,27 +417,59 @@ class Runner:
         Blocks until the kernels have ended if they can report faults.
 
         :param lane: with the output.
-        :param chunk_out: room for ``lane.output_bytes`` bytes.
+        :param chunk_out: room for ``lane.output_bytes`` bytes; the room that a
+            lane of the caller's memory was made of.
         :param wait_for: end of the kernels.
         :returns: the end of the copy, and the length of the output.
         :raises InvalidInput: if a kernel reports a fault.
         """
+        before = list(wait_for)
         with _translated():
-            output_bytes = lane.output_bytes - self._lacking(lane, wait_for)
-            if output_bytes > 0:
+            output_bytes = lane.output_bytes - self._lacking(lane, before)
+            if output_bytes <= 0:
+                event = cl.enqueue_marker(self._downloads, wait_for=before)
+            elif lane.is_of_caller:
+                there, event = cl.enqueue_map_buffer(
+                    self._downloads,
+                    lane.output,
+                    cl.map_flags.READ,
+                    0,
+                    (output_bytes,),
+                    numpy.uint8,
+                    is_blocking=False,
+                    wait_for=before,
+                )
+                lane.pending.append(there)
+            else:
                 event = cl.enqueue_copy(
                     self._downloads,
                     chunk_out[:output_bytes],
                     lane.output,
                     is_blocking=False,
-                    wait_for=list(wait_for),
+                    wait_for=before,
                 )
-            else:
-                event = cl.enqueue_marker(
-                    self._downloads, wait_for=list(wait_for)
-                )
+            lane.pending.append(event)
             self._downloads.flush()
         return event, output_bytes
+
+    def collect(self, lane: Lane, downloaded: cl.Event) -> None:
+        """Wait until a lane's output is in the caller's memory.
+
+        The lane is unused then; one of the caller's memory has let go of it.
+
+        :param lane: that was downloaded.
+        :param downloaded: the end of that.
+        """
+        with _translated():
+            self._await(downloaded)
+            if lane.is_of_caller:
+                for there in lane.pending:
+                    if isinstance(there, numpy.ndarray):
+                        there.base.release(self._downloads)
+                lane.input.release()
+                lane.output.release()
+                self._lanes.remove(lane)
+        lane.pending.clear()
 
     def max_output_bytes(self, input_bytes: int) -> int:
         """Return the room that the output of a piece needs; 0: of the end."""
@@ -340,17 +481,13 @@ class Runner:
         """Process a piece, as a core does; see :class:`accelerators.Core`."""
         lane = self._lane = self._lane or self.lane()
         uploaded = self.upload(lane, chunk_in)
-        try:
-            return self._run(lane, chunk_out, offset_bytes, [uploaded])
-        finally:
-            with _translated():
-                uploaded.wait()
+        return self._run(lane, chunk_out, offset_bytes, [uploaded])
 
     def finish(self, chunk_out: memoryview) -> int:
         """Return the output at the end, as a core does."""
         if self.binding.variant.finish is None:
             return 0
-        lane = self._lane = self._lane or self.lane()
+        lane = self._last_lane = self._last_lane or self.lane(0)
         lane.input_bytes = 0
         return self._run(lane, chunk_out, self._end_bytes, ())
 
@@ -363,8 +500,7 @@ class Runner:
     ) -> int:
         launched = self.launch(lane, offset_bytes, wait_for)
         event, output_bytes = self.download(lane, chunk_out, [launched])
-        with _translated():
-            event.wait()
+        self.collect(lane, event)
         return output_bytes
 
     def state(self) -> bytes:
@@ -375,7 +511,7 @@ class Runner:
         contents = numpy.empty(len(self.binding.initial_state), numpy.uint8)
         if contents.size:
             with _translated():
-                cl.enqueue_copy(self._launches, contents, self._state)
+                self._read(self._launches, contents, self._state, ())
         return contents.tobytes()
 
     def clear(self) -> None:
@@ -385,12 +521,47 @@ class Runner:
         """
         with _translated():
             for queue in (self._uploads, self._launches, self._downloads):
-                queue.finish()
+                self._finish(queue)
             for buffer in self._owned:
                 self._fill(buffer)
-            self._launches.finish()
+            self._finish(self._launches)
             while self._owned:
                 self._owned.pop().release()
+        self._lanes.clear()
+        self._pending.clear()
+
+    def _await(self, event: cl.Event) -> None:
+        """Wait until a command has ended."""
+        try:
+            self._wait(event)
+        except base.DriverError:
+            # The device may still use the memory; and whoever lets go of an
+            # event that never comes waits for it.
+            _KEPT.append(self)
+            raise
+
+    def _finish(self, queue: cl.CommandQueue) -> None:
+        """Wait until all commands of a queue have ended."""
+        event = cl.enqueue_marker(queue)
+        self._pending.append(event)
+        queue.flush()
+        self._await(event)
+        self._pending.clear()
+
+    def _read(
+        self,
+        queue: cl.CommandQueue,
+        into: numpy.typing.NDArray[typing.Any],
+        buffer: cl.Buffer,
+        wait_for: Events,
+    ) -> None:
+        event = cl.enqueue_copy(
+            queue, into, buffer, is_blocking=False, wait_for=list(wait_for)
+        )
+        self._pending.append(event)
+        queue.flush()
+        self._await(event)
+        self._pending.remove(event)
 
     def _argument(
         self, lane: Lane, kind: str, value: typing.Any
@@ -415,9 +586,7 @@ class Runner:
         if lane.report is None:
             return 0
         report = numpy.empty(2, _REPORT_TYPE)
-        cl.enqueue_copy(
-            self._downloads, report, lane.report, wait_for=list(wait_for)
-        )
+        self._read(self._downloads, report, lane.report, wait_for)
         fault, lacking_bytes = report.tolist()
         if fault:
             raise accelerators.InvalidInput(
@@ -430,15 +599,28 @@ class Runner:
     def _with_contents(self, data: bytes) -> cl.Buffer:
         buffer = self._zeros(len(data))
         if data:
-            cl.enqueue_copy(self._launches, buffer, data)
+            self._pending.append(
+                cl.enqueue_copy(
+                    self._launches, buffer, data, is_blocking=False
+                )
+            )
         return buffer
 
     def _zeros(self, size_bytes: int) -> cl.Buffer:
-        if size_bytes > self._max_buffer_bytes:
+        device = self._program.device
+        if size_bytes > device.max_mem_alloc_size:
             raise base.DriverError(
                 codes.DEVICE_OUT_OF_MEMORY,
                 f"a buffer of {size_bytes} bytes is longer than the device's "
-                f"longest, {self._max_buffer_bytes}",
+                f"longest, {device.max_mem_alloc_size}",
+            )
+        share_bytes = self._program.memory_bytes
+        self._owned_bytes += size_bytes
+        if share_bytes is not None and self._owned_bytes > share_bytes:
+            raise base.DriverError(
+                codes.DEVICE_OUT_OF_MEMORY,
+                f"the session needs more than the {share_bytes} bytes of the "
+                "device that its slot may have",
             )
         # Memory of the device may still have the data of others.
         flags = cl.mem_flags.READ_WRITE
@@ -449,6 +631,11 @@ class Runner:
 
     def _fill(self, buffer: cl.Buffer) -> None:
         cl.enqueue_fill_buffer(self._launches, buffer, b"\0", 0, buffer.size)
+
+
+def _address(chunk: memoryview) -> int:
+    there = numpy.frombuffer(chunk, numpy.uint8)
+    return int(there.__array_interface__["data"][0])
 
 
 @contextlib.contextmanager

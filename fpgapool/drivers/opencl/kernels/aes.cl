@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// AES in counter mode. One work item encrypts one block of 16 bytes; the last
-// block may be incomplete. Devices are little-endian: byte n of a column of
-// the cipher's state is bits 8 n to 8 n + 7 of a number.
+// AES in counter mode. One work item encrypts one block of 16 bytes; the first
+// and the last block may be incomplete. Devices are little-endian: byte n of a
+// column of the cipher's state is bits 8 n to 8 n + 7 of a number.
 
 // Tables of the preparer "aes-encryption": for each byte the column of
 // MixColumns' matrix times its substitution, then the round keys.
@@ -60,10 +60,12 @@ static uint4 encrypted(global const uint *tables, const uint rounds,
 kernel void aes_ctr(global const uchar *input, global uchar *output,
                     global const uint *tables, global const uint *iv,
                     const uint rounds, const ulong first_block,
-                    const ulong length)
+                    const uint skipped, const ulong length)
 {
     const ulong block = get_global_id(0);
-    const ulong start = block * 16;
+    // The bytes of the first block that came before are not in the input.
+    const ulong end = block * 16 + 16 - skipped;
+    const ulong start = end < 16 ? 0 : end - 16;
 
     if (start >= length)
         return;
@@ -78,14 +80,14 @@ kernel void aes_ctr(global const uchar *input, global uchar *output,
         (uint4)(reversed((uint)(high >> 32)), reversed((uint)high),
                 reversed((uint)(low >> 32)), reversed((uint)low)));
 
-    if (start + 16 <= length) {
-        vstore4(vload4(block, (global const uint *)input) ^ stream, block,
-                (global uint *)output);
+    if (end >= 16 && end <= length) {
+        vstore16(vload16(0, input + start) ^ as_uchar16(stream), 0,
+                 output + start);
     } else {
         uchar bytes[16];
 
         vstore16(as_uchar16(stream), 0, bytes);
-        for (ulong i = start; i < length; i++)
-            output[i] = input[i] ^ bytes[i - start];
+        for (ulong i = start; i < min(end, length); i++)
+            output[i] = input[i] ^ bytes[i + 16 - end];
     }
 }

@@ -120,9 +120,9 @@ def _dtw(length_samples: int, dtype: str, **more: Any) -> Session:
 
 SESSIONS = [
     Session("copy", {}, 1, rest=True),
-    Session("aes", {"key": KEY[:32], "iv": IV}, 16, rest=True),
-    Session("aes", {"key": KEY[:48], "iv": "00" * 16}, 16, rest=True),
-    Session("aes", {"key": KEY, "iv": IV}, 16, rest=True),
+    Session("aes", {"key": KEY[:32], "iv": IV}, 1, rest=True),
+    Session("aes", {"key": KEY[:48], "iv": "00" * 16}, 1, rest=True),
+    Session("aes", {"key": KEY, "iv": IV}, 1, rest=True),
     *(
         Session(
             "aes-cbc",

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A session in a slot of an OpenCL device.
+
+A call's input is cut into pieces. While the kernels compute one piece, the
+next one is on its way to the device, and the result of the one before on its
+way back.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import math
+import typing
+
+from fpgapool.drivers import base
+from fpgapool.drivers.opencl import waiting
+
+if typing.TYPE_CHECKING:
+    from fpgapool.drivers.opencl import runner as runners
+
+#: Pieces on their way at the same time: one to the device, one in it, and one
+#: back.
+LANES = 3
+#: A piece is as much as the accelerator's peak rate computes in this time:
+#: far more than a launch costs, far less than a chunk takes.
+PIECE_S = 1e-3
+MIN_PIECE_BYTES = 256 * 1024
+MAX_PIECE_BYTES = 4 * 1024 * 1024
+
+
+def piece_bytes(profile: base.Profile, unified: bool) -> int:
+    """Return how long pieces should be, as far as blocks allow it.
+
+    :param profile: of the accelerator.
+    :param unified: whether nothing has to be transferred.
+    """
+    if unified:
+        return MAX_PIECE_BYTES
+    wanted = int(profile.peak_bytes_per_s * PIECE_S)
+    return min(max(wanted, MIN_PIECE_BYTES), MAX_PIECE_BYTES)
+
+
+class Cancelled(Exception):
+    """The session is over."""
+
+
+class OpenCLCore(base.Core):
+    """Runs the kernels of one session.
+
+    :param runner: of the session.
+    :param profile: of the accelerator.
+    :param waiter: of the slot.
+    :param hang_min_s: longest time of commands with little input …
+    :param hang_factor: … to which so many times the time is added that the
+        peak rate makes of the input on its way.
+    """
+
+    def __init__(
+        self,
+        runner: runners.Runner,
+        profile: base.Profile,
+        waiter: waiting.Waiter,
+        hang_min_s: float,
+        hang_factor: float,
+    ) -> None:
+        self.runner = runner
+        block_bytes = runner.binding.block_bytes
+        most_bytes = runner.max_input_bytes
+        self._piece_bytes = most_bytes - most_bytes % block_bytes
+        self._multiple_bytes = math.lcm(
+            block_bytes, profile.chunk_multiple_bytes
+        )
+        self._stateless = profile.stateless
+        waiter.set_limit(
+            hang_min_s
+            + hang_factor * LANES * most_bytes / profile.peak_bytes_per_s
+        )
+        self._lanes: list[runners.Lane] = []
+        # Of lanes of the caller's memory, which exist for one piece only.
+        self._reports: list[typing.Any] = []
+        self._cancelled = False
+
+    @property
+    def chunk_multiple_bytes(self) -> int | None:
+        return self._multiple_bytes
+
+    @property
+    def reusable(self) -> bool:
+        return self._stateless
+
+    def max_output_bytes(self, input_bytes: int) -> int:
+        runner = self.runner
+        if not input_bytes:
+            return runner.max_output_bytes(0)
+        whole, rest_bytes = divmod(input_bytes, self._piece_bytes)
+        room_bytes = runner.max_output_bytes(rest_bytes) if rest_bytes else 0
+        if whole:
+            room_bytes += whole * runner.max_output_bytes(self._piece_bytes)
+        return room_bytes
+
+    def process(
+        self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
+    ) -> int:
+        if offset_bytes % self.runner.binding.block_bytes:
+            raise base.InvalidInput("a piece begins within a block")
+        # The oldest first.
+        begun: collections.deque[_Begun] = collections.deque()
+        try:
+            written_bytes = self._run(chunk_in, chunk_out, offset_bytes, begun)
+        finally:
+            # They use the caller's memory.
+            while begun:
+                with contextlib.suppress(base.DriverError):
+                    self._collect(begun.popleft())
+        return written_bytes
+
+    def _run(
+        self,
+        chunk_in: memoryview,
+        chunk_out: memoryview,
+        offset_bytes: int,
+        begun: collections.deque[_Begun],
+    ) -> int:
+        written_bytes = 0
+        for start in range(0, len(chunk_in), self._piece_bytes):
+            if self._cancelled:
+                raise Cancelled
+            if len(begun) == LANES:
+                self._collect(begun.popleft())
+            piece = chunk_in[start : start + self._piece_bytes]
+            room_bytes = self.runner.max_output_bytes(len(piece))
+            room = chunk_out[written_bytes : written_bytes + room_bytes]
+            begun.append(self._begin(piece, room, offset_bytes + start))
+            written_bytes += begun[-1].output_bytes
+        while begun:
+            self._collect(begun.popleft())
+        return written_bytes
+
+    def _begin(
+        self, piece: memoryview, room: memoryview, offset_bytes: int
+    ) -> _Begun:
+        """Start all that is to be done with a piece."""
+        runner = self.runner
+        lane = None
+        uploaded = []
+        if runner.uses_memory_of_caller:
+            report = self._reports.pop() if self._reports else None
+            lane = runner.lane_over(report, piece, room)
+        if lane is None:
+            lane = self._lanes.pop() if self._lanes else runner.lane()
+            uploaded.append(runner.upload(lane, piece))
+        launched = runner.launch(lane, offset_bytes, uploaded)
+        event, output_bytes = runner.download(lane, room, [launched])
+        return _Begun(lane, event, output_bytes)
+
+    def _collect(self, begun: _Begun) -> None:
+        """Wait for the output of a piece."""
+        lane = begun.lane
+        self.runner.collect(lane, begun.event)
+        if not lane.is_of_caller:
+            self._lanes.append(lane)
+        elif lane.report:
+            self._reports.append(lane.report)
+
+    def finish(self, chunk_out: memoryview) -> int:
+        return self.runner.finish(chunk_out)
+
+    def cancel(self) -> None:
+        # What was started uses the caller's memory and has to end first.
+        self._cancelled = True
+
+
+class _Begun(typing.NamedTuple):
+    """A piece on its way."""
+
+    lane: runners.Lane
+    event: typing.Any
+    output_bytes: int

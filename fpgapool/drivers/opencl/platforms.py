@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The devices of this host's OpenCL runtimes.
+
+As a program, it prints them as JSON, and says which of those that its
+arguments name do not answer. A runtime that hangs or crashes then harms that
+process only.
+"""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import dataclasses
+import json
+import sys
+import typing
+
+import numpy
+import pyopencl as cl
+
+from fpgapool.drivers import base
+from fpgapool.drivers.opencl import devices
+
+_TRIED_BYTES = 4096
+
+_ReadAddress = collections.abc.Callable[[cl.Device], str]
+
+
+def listed() -> list[tuple[devices.Found, cl.Device]]:
+    """List the devices of all runtimes.
+
+    :raises base.DriverError: ``DEVICE_FAILED`` if no runtime is there.
+    """
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        raise base.DriverError(
+            base.DEVICE_FAILED, f"no OpenCL runtime: {error}"
+        ) from error
+    found = []
+    for platform in platforms:
+        numbers = collections.Counter[str]()
+        for device in _devices(platform):
+            name = device.name.strip()
+            found.append(
+                (
+                    devices.Found(
+                        platform=platform.name.strip(),
+                        name=name,
+                        number=numbers[name],
+                        kind=_kind(device),
+                        pci=_address(device),
+                        memory_bytes=device.global_mem_size,
+                        unified=bool(device.host_unified_memory),
+                    ),
+                    device,
+                )
+            )
+            numbers[name] += 1
+    return found
+
+
+def _devices(platform: cl.Platform) -> list[cl.Device]:
+    try:
+        return platform.get_devices()
+    except cl.Error:
+        # A runtime without a board of its vendor.
+        return []
+
+
+def _kind(device: cl.Device) -> str:
+    if device.type & cl.device_type.CPU:
+        return devices.CPU
+    if device.type & cl.device_type.GPU:
+        return devices.GPU
+    return devices.ACCELERATOR
+
+
+def _of_khronos(device: cl.Device) -> str:
+    place: typing.Any = device.get_info(cl.device_info.PCI_BUS_INFO_KHR)
+    return _written(
+        place.pci_domain, place.pci_bus, place.pci_device, place.pci_function
+    )
+
+
+def _of_nvidia(device: cl.Device) -> str:
+    info = cl.device_info
+    domain: typing.Any = device.get_info(info.PCI_DOMAIN_ID_NV)
+    bus: typing.Any = device.get_info(info.PCI_BUS_ID_NV)
+    slot: typing.Any = device.get_info(info.PCI_SLOT_ID_NV)
+    return _written(domain, bus, slot >> 3, slot & 7)
+
+
+def _of_amd(device: cl.Device) -> str:
+    place: typing.Any = device.get_info(cl.device_info.TOPOLOGY_AMD)
+    return _written(0, place.bus & 0xFF, place.device, place.function)
+
+
+def _written(domain: int, bus: int, device: int, function: int) -> str:
+    return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
+
+
+def _address(device: cl.Device) -> str | None:
+    reads: tuple[_ReadAddress, ...] = (_of_khronos, _of_nvidia, _of_amd)
+    for read in reads:
+        try:
+            return read(device)
+        except (cl.Error, AttributeError, TypeError, ValueError):
+            # Another vendor's way.
+            continue
+    return None
+
+
+def fault(device: cl.Device) -> str | None:
+    """Try whether a device answers. May block for ever.
+
+    :param device: of OpenCL.
+    :returns: why not; None if it does.
+    """
+    try:
+        context = cl.Context([device])
+        if _kind(device) == devices.ACCELERATOR:
+            # A board without kernels has no memory that can be reached.
+            return None
+        queue = cl.CommandQueue(context)
+        there = cl.Buffer(context, cl.mem_flags.READ_WRITE, _TRIED_BYTES)
+        cl.enqueue_fill_buffer(queue, there, b"\x5a", 0, _TRIED_BYTES)
+        back = numpy.zeros(_TRIED_BYTES, numpy.uint8)
+        cl.enqueue_copy(queue, back, there)
+    except cl.Error as error:
+        return str(error) or type(error).__name__
+    return None if (back == 0x5A).all() else "its memory changes data"
+
+
+def main(arguments: collections.abc.Sequence[str]) -> int:
+    """Print all devices, and the faults of some.
+
+    :param arguments: the names of the devices to try.
+    :returns: the exit status: 0, or 1 if there is no runtime.
+    """
+    try:
+        found = listed()
+    except base.DriverError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return 1
+    document = [
+        {
+            "device": dataclasses.asdict(each),
+            "fault": fault(device) if each.name in arguments else None,
+        }
+        for each, device in found
+    ]
+    sys.stdout.write(json.dumps(document))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

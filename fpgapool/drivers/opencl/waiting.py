@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Waiting for commands of a device, with a limit.
+
+OpenCL has no such wait, and a kernel that never ends cannot be stopped. So
+another thread waits without a limit; if its command does not end, nothing in
+this process can use the device any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import typing
+
+from fpgapool.drivers import base
+from fpgapool.vocabulary import codes
+
+#: Looks at a command before another thread waits for it: the shortest
+#: commands are over sooner than that thread wakes.
+_LOOKS = 20
+_COMPLETE = 0
+
+
+class Event(typing.Protocol):
+    """What is used of an event of OpenCL."""
+
+    @property
+    def command_execution_status(self) -> int:
+        """0 at its end, less after an error."""
+
+    def wait(self) -> None:
+        """Wait for the end, and raise the error."""
+
+
+class Waiter:
+    """Waits for the commands of one slot.
+
+    :ivar fault: why the slot cannot be used any more, None if it can.
+    """
+
+    def __init__(self) -> None:
+        self.fault: str | None = None
+        self._limit_s = 0.0
+        self._started = False
+        self._waited: queue.SimpleQueue[tuple[Event, threading.Event]] = (
+            queue.SimpleQueue()
+        )
+
+    def set_limit(self, limit_s: float) -> None:
+        """Limit all waits from now on.
+
+        :param limit_s: how long a command may take.
+        """
+        self._limit_s = limit_s
+
+    def wait(self, event: Event) -> None:
+        """Wait until a command has ended.
+
+        :param event: of the command.
+        :raises base.DriverError: ``KERNEL_HUNG`` if it takes too long, and for
+            all commands after that.
+        :raises Exception: the runtime's, if the command has failed.
+        """
+        if self.fault is not None:
+            raise base.DriverError(codes.KERNEL_HUNG, self.fault)
+        for _ in range(_LOOKS):
+            if event.command_execution_status <= _COMPLETE:
+                break
+        else:
+            self._wait_elsewhere(event)
+        event.wait()
+
+    def _wait_elsewhere(self, event: Event) -> None:
+        if not self._started:
+            self._started = True
+            threading.Thread(
+                target=self._work, name="device", daemon=True
+            ).start()
+        ended = threading.Event()
+        self._waited.put((event, ended))
+        if not ended.wait(self._limit_s):
+            self.fault = (
+                f"the device has not ended a command after {self._limit_s:g} s"
+            )
+            raise base.DriverError(codes.KERNEL_HUNG, self.fault)
+
+    def _work(self) -> None:
+        while True:
+            event, ended = self._waited.get()
+            # The thread that needs the result asks for the error itself.
+            with contextlib.suppress(Exception):
+                event.wait()
+            del event
+            ended.set()
