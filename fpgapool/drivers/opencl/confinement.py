@@ -149,6 +149,8 @@ def keep_files(
         read = _EXECUTE | _READ_FILE | _READ_DIR
         for place in (*_SYSTEM, *readable):
             _allow(ruleset, place, read)
+        # What finds out the processor's parts begins at the root.
+        _allow(ruleset, "/", _READ_DIR)
         use = _READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL_DEVICE
         for name in _DEVICES:
             for path in pathlib.Path("/dev").glob(name):
