@@ -37,6 +37,7 @@ PROGRAMMING_FAILED = "PROGRAMMING_FAILED"
 SCRUB_FAILED = "SCRUB_FAILED"
 DEVICE_FAILED = "DEVICE_FAILED"
 BITSTREAM_DAMAGED = "BITSTREAM_DAMAGED"
+PROCESS_SPENT = "PROCESS_SPENT"
 
 _READ_BYTES = 1 << 20
 
@@ -350,7 +351,9 @@ class Driver(abc.ABC):
 
         :param device: name of the device.
         :param slot: number of the slot in it.
-        :raises DriverError: ``SCRUB_FAILED``; the slot must not be used.
+        :raises DriverError: ``SCRUB_FAILED``; the slot must not be used. Or
+            ``PROCESS_SPENT``: only the end of this process removes the data,
+            and the worker ends; the next one can use the slot.
         """
 
     def clear_task(self, device: str, slot: int) -> None:
@@ -363,7 +366,7 @@ class Driver(abc.ABC):
 
         :param device: name of the device.
         :param slot: number of the slot in it.
-        :raises DriverError: ``SCRUB_FAILED``; the slot must not be used.
+        :raises DriverError: as :meth:`scrub`.
         """
         self.scrub(device, slot)
 

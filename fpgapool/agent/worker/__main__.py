@@ -66,6 +66,10 @@ def _run(settings: worker_settings.Settings) -> int:
         return EXIT_FAILURE
     _exit_on_signals(worker)
     worker.run()
+    if worker.is_spent:
+        # Libraries would wait for their threads.
+        logging.shutdown()
+        os._exit(0)
     return 0
 
 

@@ -45,7 +45,8 @@ def open_core(
     :param traffic: the path of the data.
     :param params: of the session or task.
     :returns: its core.
-    :raises Failure: ``INVALID_PARAMS``, or ``CORE_FAILED``.
+    :raises Failure: ``INVALID_PARAMS``, ``CORE_FAILED``, or one of
+        :data:`codes.DEVICE_FAULTS`.
     """
     try:
         driver.expect(device, slot, traffic)
@@ -55,7 +56,7 @@ def open_core(
     except Exception as exc:
         # Without the exception's text: it may quote the parameters.
         LOG.error("opening the slot failed: %s", type(exc).__name__)
-        raise Failure(codes.CORE_FAILED, "the slot cannot be opened") from None
+        raise Failure(_code(exc), "the slot cannot be opened") from None
 
 
 class Processor:
@@ -143,13 +144,19 @@ class Processor:
                 "".join(traceback.format_tb(exc.__traceback__)),
             )
         return Failure(
-            codes.CORE_FAILED, f"{kind} at input offset {task.offset_bytes}"
+            _code(exc), f"{kind} at input offset {task.offset_bytes}"
         )
 
     def cancel(self) -> None:
         """Make the core fail soon, from any thread."""
         self._cancelled = True
         self.core.cancel()
+
+
+def _code(exc: Exception) -> str:
+    """Return the code of a failure of the slot."""
+    code = getattr(exc, "code", None)
+    return code if code in codes.DEVICE_FAULTS else codes.CORE_FAILED
 
 
 def _encoded(sums: drivers.Checksums) -> bytes:

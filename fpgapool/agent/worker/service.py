@@ -76,9 +76,12 @@ class Worker:
     :raises drivers.DriverError: if the driver cannot be built.
     :raises ports.PortUnavailable: if there is no data port.
     :raises OSError: if a socket or directory cannot be made.
+    :ivar is_spent: only the end of the process cleans the slot. A library of
+        the driver may have threads that never end.
     """
 
     def __init__(self, settings: worker_settings.Settings) -> None:
+        self.is_spent = False
         self._settings = settings
         self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._agent: control.Agent | None = None
@@ -313,12 +316,18 @@ class Worker:
             else self._member.clear()
         )
         self._clear_due_s = math.inf
-        fault = None
+        fault = spent = None
         try:
             self._driver.scrub(self._settings.device, self._settings.slot)
         except Exception as exc:
-            LOG.exception("scrubbing failed: the slot is not used any more")
-            fault = f"{type(exc).__name__}: {exc}"
+            if getattr(exc, "code", None) == drivers.PROCESS_SPENT:
+                spent = str(exc)
+                self.is_spent = True
+            else:
+                LOG.exception(
+                    "scrubbing failed: the slot is not used any more"
+                )
+                fault = f"{type(exc).__name__}: {exc}"
         self.post(
             state.Scrubbed(
                 order.generation,
@@ -326,6 +335,7 @@ class Worker:
                 output_bytes,
                 time.time(),
                 fault,
+                spent,
             )
         )
 

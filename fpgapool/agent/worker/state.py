@@ -165,13 +165,18 @@ class Ended:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scrubbed:
-    """Nothing of the holder is left, or the slot cannot be cleaned."""
+    """Nothing of the holder is left, or the slot cannot be cleaned.
+
+    :ivar fault: why it cannot, None if it is clean.
+    :ivar spent: why only the end of this process cleans it; None if not so.
+    """
 
     generation: int
     input_bytes: int
     output_bytes: int
     wall_s: float
     fault: str | None = None
+    spent: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -571,6 +576,8 @@ class Machine:
         self._clearing = False
         self._move(states.SCRUBBED if event.fault is None else states.SOILED)
         self.deadline_s = None if self._agent else now + self._orphan_s
+        if event.spent is not None:
+            return self._exit(event.spent)
         return [_CHANGED]
 
     def _tick(self, event: Tick, now: float) -> list[Effect]:

@@ -40,6 +40,9 @@ _LONGEST_PAUSE_S = 1.0
 
 _NO_BYTES = memoryview(b"")
 
+#: Failures that later tasks would meet, too.
+_FATAL = codes.DEVICE_FAULTS - {codes.DEVICE_OUT_OF_MEMORY}
+
 
 class Result(typing.NamedTuple):
     """The end of a task.
@@ -69,6 +72,8 @@ class Runner:
     :ivar output_bytes: output of all tasks so far.
     :ivar started: number of tasks so far.
     :ivar is_running: whether a task runs now.
+    :ivar fault: code of the failure after which the slot runs no more tasks;
+        None as long as it does.
     """
 
     def __init__(
@@ -90,6 +95,7 @@ class Runner:
         self.output_bytes = 0
         self.started = 0
         self.is_running = False
+        self.fault: str | None = None
         # For the output of cores that do not work in place.
         self._room = _NO_BYTES
         self._locked = False
@@ -130,6 +136,8 @@ class Runner:
                 )
         except Exception as exc:
             self._kept = None
+            if getattr(exc, "code", None) in _FATAL:
+                self.fault = exc.code  # type: ignore[attr-defined]
             return Result(records.FAILED, busy_ns, _detail(exc))
         finally:
             self._processor = None
@@ -416,6 +424,14 @@ class Member:
                         break
                     post.send_result(record.task_id, result)
                     post.free()
+                    if runner.fault is not None:
+                        post.send(records.LEFT)
+                        return state.Ended(
+                            order.generation,
+                            states.FAILED,
+                            runner.fault,
+                            "the device has failed in a task",
+                        )
                     continue
                 case records.KEEP:
                     runner.keep()

@@ -59,7 +59,12 @@ _KEPT = (
 
 #: Codes of sessions' ends that count as failures of the slot.
 SLOT_FAILURES = frozenset(
-    {codes.CORE_FAILED, codes.DEVICE_FAILED, codes.WORKER_DIED}
+    {
+        codes.CORE_FAILED,
+        codes.DEVICE_FAILED,
+        codes.KERNEL_HUNG,
+        codes.WORKER_DIED,
+    }
 )
 
 

@@ -93,9 +93,7 @@ def load_file(file: base.BitstreamFile) -> Bitstream:
     )
 
 
-def _profile(
-    accelerator: str, manifest: manifests.Manifest
-) -> base.Profile:
+def _profile(accelerator: str, manifest: manifests.Manifest) -> base.Profile:
     return base.Profile(
         name=accelerator,
         description=manifest.description,

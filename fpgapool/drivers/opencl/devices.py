@@ -18,6 +18,7 @@ import os
 import pathlib
 import re
 import typing
+import uuid
 
 from fpgapool.drivers import base
 from fpgapool.drivers import documents
@@ -67,6 +68,7 @@ class Found:
     :ivar pci: its address on the PCI bus, None if the runtime does not say.
     :ivar memory_bytes: of the device.
     :ivar unified: whether it computes in the host's memory.
+    :ivar has_compiler: whether its runtime compiles sources.
     """
 
     platform: str
@@ -76,6 +78,7 @@ class Found:
     pci: str | None
     memory_bytes: int
     unified: bool
+    has_compiler: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -162,6 +165,14 @@ class Device:
         shares = self.board.shares
         return self.found.memory_bytes * shares[slot] // sum(shares)
 
+    def instance(self, slot: int) -> str:
+        """Return the instance of kernels that a slot has; empty for any.
+
+        :param slot: number of the slot.
+        """
+        instances = self.board.instances
+        return instances[slot] if instances else ""
+
 
 #: Without a board file every device of every runtime is one slot.
 DEFAULT_BOARDS = (Board(),)
@@ -247,9 +258,7 @@ def read_boards(path: str | os.PathLike[str]) -> tuple[Board, ...]:
     return boards
 
 
-def _board(
-    checker: documents.Checker, entry: object, where: str
-) -> Board:
+def _board(checker: documents.Checker, entry: object, where: str) -> Board:
     members = checker.members(entry, where, _MEMBERS)
     where += "."
     shares, instances = _slots(checker, members, where)
@@ -413,9 +422,34 @@ def is_on_bus(
     return pci is None or (directory / pci).exists()
 
 
-def _first(
-    board: pathlib.Path, unit: float, *patterns: str
-) -> float | None:
+def interface_uuid(
+    pci: str | None,
+    wanted: uuid.UUID | None,
+    directory: pathlib.Path = PCI_DIRECTORY,
+) -> uuid.UUID | None:
+    """Return the interface of a board's shell.
+
+    The driver of AMD's boards shows what the shell has.
+
+    :param pci: the board's address; None if it is unknown.
+    :param wanted: of the file that the board is about to get.
+    :param directory: of the PCI bus.
+    :returns: the one that is wanted if the board has it, or does not say;
+        then the runtime decides.
+    """
+    if pci is None:
+        return wanted
+    try:
+        text = (directory / pci / "interface_uuids").read_text()
+        there = [uuid.UUID(word) for word in text.split()]
+    except (OSError, ValueError):
+        return wanted
+    if wanted in there or not there:
+        return wanted
+    return there[0]
+
+
+def _first(board: pathlib.Path, unit: float, *patterns: str) -> float | None:
     for pattern in patterns:
         for path in sorted(board.glob(pattern)):
             try:

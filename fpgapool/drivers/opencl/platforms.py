@@ -53,6 +53,7 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
                         pci=_address(device),
                         memory_bytes=device.global_mem_size,
                         unified=bool(device.host_unified_memory),
+                        has_compiler=bool(device.compiler_available),
                     ),
                     device,
                 )

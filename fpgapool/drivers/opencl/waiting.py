@@ -37,12 +37,13 @@ class Event(typing.Protocol):
 class Waiter:
     """Waits for the commands of one slot.
 
+    :param limit_s: how long a command may take.
     :ivar fault: why the slot cannot be used any more, None if it can.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit_s: float) -> None:
         self.fault: str | None = None
-        self._limit_s = 0.0
+        self._limit_s = limit_s
         self._started = False
         self._waited: queue.SimpleQueue[tuple[Event, threading.Event]] = (
             queue.SimpleQueue()

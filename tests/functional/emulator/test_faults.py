@@ -167,8 +167,8 @@ def test_a_dead_board_fails_its_sessions_until_it_is_repaired(
     harness.write_faults(directory, dead="no answer")
     with pytest.raises(workers.ErrorFrame) as caught:
         client.run(DATA)
-    assert caught.value.code == "CORE_FAILED"
-    assert agent.wait_result(1)["code"] == "CORE_FAILED"
+    assert caught.value.code == "DEVICE_FAILED"
+    assert agent.wait_result(1)["code"] == "DEVICE_FAILED"
     agent.assign(2)
     result = agent.wait_result(2)
     assert result["code"] == "PROGRAM_FAILED"
@@ -305,7 +305,7 @@ def test_a_board_dies_after_some_bytes(host, directory):
         directory, dead={"message": "no answer", "after_bytes": 500}
     )
     client = send_input(host, agent)
-    assert wait_for_result(host) == ("FAILED", "CORE_FAILED")
+    assert wait_for_result(host) == ("FAILED", "DEVICE_FAILED")
     client.close()
     report = host.conductor.wait_for(
         "report", lambda one: not one.devices[0].healthy

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Makes programs for a device: compiles their source, or loads their binary.
+
+Binaries of sources are kept, so that the next worker need not compile them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import shutil
+import typing
+
+from fpgapool.drivers.opencl import bitstreams
+from fpgapool.drivers.opencl import devices
+from fpgapool.drivers.opencl import manifest as manifests
+from fpgapool.vocabulary import formats
+
+if typing.TYPE_CHECKING:
+    import pyopencl as cl
+
+    from fpgapool.drivers.opencl import runner as runners
+    from fpgapool.drivers.opencl import wiping
+
+MAX_KEPT = 256
+
+_POCL_VARIABLE = "POCL_CACHE_DIR"
+
+
+def prepare(directory: pathlib.Path, name: str) -> None:
+    """Prepare this process for runtimes; before one of them is loaded.
+
+    PoCL keeps what it compiles. Workers of other projects must not share
+    that, so each process has a directory of its own.
+
+    :param directory: for that directory.
+    :param name: of the slot.
+    """
+    if _POCL_VARIABLE not in os.environ:
+        path = directory / f"{name}.pocl"
+        shutil.rmtree(path, ignore_errors=True)
+        os.environ[_POCL_VARIABLE] = str(path)
+
+
+class Builder:
+    """Makes programs for one device.
+
+    :param opened: the device of OpenCL.
+    :param found: the same device.
+    :param directory: keeps binaries.
+    """
+
+    def __init__(
+        self,
+        opened: cl.Device,
+        found: devices.Found,
+        directory: pathlib.Path,
+    ) -> None:
+        self._opened = opened
+        self._found = found
+        self._directory = directory
+
+    def code(self, loaded: bitstreams.Bitstream) -> bytes:
+        """Return the binary of a bitstream.
+
+        :raises DriverError: ``KERNEL_BUILD_FAILED``.
+        """
+        if loaded.kind != formats.OPENCL_SOURCE:
+            return loaded.code
+        return self._compiled(loaded.code, loaded.manifest)
+
+    def program(
+        self,
+        manifest: manifests.Manifest,
+        code: bytes,
+        memory_bytes: int,
+        instance: str,
+    ) -> runners.Program:
+        """Load a binary; see :class:`runner.Program`."""
+        from fpgapool.drivers.opencl import runner as runners
+
+        return runners.Program(
+            self._opened,
+            manifest,
+            code,
+            is_source=False,
+            memory_bytes=memory_bytes,
+            instance=instance,
+        )
+
+    def wiper(self, wait: runners.Wait) -> wiping.Wiper | None:
+        """Make what overwrites the device's local memory.
+
+        :param wait: see :class:`runner.Runner`.
+        :returns: None for boards, on which only an xclbin's kernels run.
+        """
+        from fpgapool.drivers.opencl import runner as runners
+        from fpgapool.drivers.opencl import wiping
+
+        if not self._found.has_compiler:
+            return None
+        binary = self._compiled(wiping.SOURCE, wiping.MANIFEST)
+        program = runners.Program(
+            self._opened, wiping.MANIFEST, binary, is_source=False
+        )
+        return wiping.Wiper(program, wait)
+
+    def _compiled(self, source: bytes, manifest: manifests.Manifest) -> bytes:
+        """Return the binary of a source for this device."""
+        path = self._directory / self._name(source)
+        with contextlib.suppress(OSError):
+            return path.read_bytes()
+        binary = self._compile(source, manifest)
+        with contextlib.suppress(OSError):
+            self._keep(path, binary)
+        return binary
+
+    def _compile(self, source: bytes, manifest: manifests.Manifest) -> bytes:
+        from fpgapool.drivers.opencl import runner as runners
+
+        return runners.Program(self._opened, manifest, source).binary
+
+    def _name(self, source: bytes) -> str:
+        from fpgapool.drivers.opencl import runner as runners
+
+        # Binaries fit one device, and one version of its runtime.
+        texts = (
+            self._found.platform,
+            self._found.name,
+            self._opened.platform.version,
+            self._opened.driver_version,
+            *runners.BUILD_OPTIONS,
+        )
+        digest = hashlib.sha256("\0".join(texts).encode())
+        digest.update(b"\0" + source)
+        return digest.hexdigest()
+
+    def _keep(self, path: pathlib.Path, binary: bytes) -> None:
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.write_bytes(binary)
+        fresh.replace(path)
+        kept = sorted(
+            self._directory.iterdir(), key=lambda each: each.stat().st_mtime
+        )
+        for old in kept[:-MAX_KEPT]:
+            old.unlink(missing_ok=True)

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Boards and other devices with OpenCL."""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import dataclasses
+import logging
+import os
+import pathlib
+import time
+import typing
+
+from fpgapool.drivers import base
+from fpgapool.drivers.opencl import bitstreams
+from fpgapool.drivers.opencl import building
+from fpgapool.drivers.opencl import core as cores
+from fpgapool.drivers.opencl import devices
+from fpgapool.drivers.opencl import probing
+from fpgapool.drivers.opencl import waiting
+from fpgapool.drivers.opencl import xclbin
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import formats
+
+if typing.TYPE_CHECKING:
+    from fpgapool.drivers.opencl import runner as runners
+    from fpgapool.drivers.opencl import wiping
+
+LOG = logging.getLogger(__name__)
+
+_BOARDS_FILE_HELP = """
+YAML file that says which OpenCL devices of this host the pool uses, and how
+many slots each of them has. Without it every device of every OpenCL runtime is
+one slot.
+"""
+
+#: Until a worker has measured it.
+_PROGRAMMING_TIME_S = 1.0
+
+
+@dataclasses.dataclass(slots=True)
+class _Slot:
+    """What this process has put into a slot.
+
+    :ivar bitstream: its name; empty if there is none.
+    :ivar core: of the present session or task.
+    """
+
+    device: devices.Device
+    waiter: waiting.Waiter
+    bitstream: str = ""
+    profile: base.Profile | None = None
+    program: runners.Program | None = None
+    wiper: wiping.Wiper | None = None
+    core: cores.OpenCLCore | None = None
+
+
+class OpenCLDriver(base.Driver):
+    """Runs kernels on the devices of a board file.
+
+    Only workers load runtimes of OpenCL: the instance of an agent asks for
+    devices in another process. A slot is a context of its own, in the process
+    of its worker.
+
+    :param settings: ``state_dir``; optionally ``boards_file``, the path of
+        the board file.
+    :raises base.DriverError: ``INVALID_SETTINGS``.
+    """
+
+    @classmethod
+    def options(cls) -> collections.abc.Sequence[typing.Any]:
+        from oslo_config import cfg
+
+        return (cfg.StrOpt("boards_file", help=_BOARDS_FILE_HELP),)
+
+    def __init__(
+        self, settings: collections.abc.Mapping[str, typing.Any]
+    ) -> None:
+        state_dir = settings.get("state_dir")
+        boards_file = settings.get("boards_file")
+        if not isinstance(state_dir, str) or not state_dir:
+            raise base.DriverError(
+                base.INVALID_SETTINGS, "opencl needs the setting 'state_dir'"
+            )
+        self._directory = pathlib.Path(state_dir) / "opencl"
+        self._boards = (
+            devices.DEFAULT_BOARDS
+            if boards_file is None
+            else devices.read_boards(boards_file)
+        )
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as exc:
+            raise base.DriverError(
+                base.INVALID_SETTINGS, f"opencl: {exc}"
+            ) from exc
+        # Of an agent.
+        self._discovered: dict[str, devices.Device] = {}
+        self._watch: probing.Watch | None = None
+        self._marks: dict[str, int] = {}
+        # Of a worker.
+        self._opened: dict[str, tuple[devices.Device, typing.Any]] = {}
+        self._slots: dict[tuple[str, int], _Slot] = {}
+
+    # Agents.
+
+    def discover(self) -> tuple[base.DeviceInfo, ...]:
+        found = [found for found, _ in probing.ask()]
+        matched = devices.matched(self._boards, found)
+        for board in self._boards:
+            if not any(device.board is board for device in matched):
+                LOG.warning("No OpenCL device fits the entry %s", board.name)
+        self._discovered = {device.name: device for device in matched}
+        self._watch = probing.Watch(self._boards, matched)
+        return tuple(
+            base.DeviceInfo(
+                name=device.name,
+                model=device.model,
+                dma_bytes_per_s=device.board.dma_bytes_per_s,
+                programming_time_s=self._programming_time_s(device),
+                slots=tuple(
+                    base.SlotInfo(number, device.shape, None)
+                    for number in range(device.board.slots)
+                ),
+            )
+            for device in matched
+        )
+
+    def health(self, device: str) -> base.Health:
+        if self._watch is None:
+            self.discover()
+        known, watch = self._discovered.get(device), self._watch
+        if known is None or watch is None:
+            return base.Health(False, "there is no such device")
+        if not devices.is_on_bus(known.pci):
+            return base.Health(False, "it is not on the PCI bus any more")
+        if self._marks.get(device) != (mark := self._mark(device)):
+            self._marks[device] = mark
+            watch.look()
+        fault = watch.fault(device)
+        return base.Health(fault is None, fault or "")
+
+    def telemetry(self, device: str) -> base.Telemetry:
+        if not self._discovered:
+            self.discover()
+        if device not in self._discovered:
+            raise _no_such_slot(device, 0)
+        return devices.telemetry(self._discovered[device].pci)
+
+    def _mark(self, device: str) -> int:
+        """Return when a worker last had a failure of a device; 0: never."""
+        with contextlib.suppress(OSError):
+            return self._mark_path(device).stat().st_mtime_ns
+        return 0
+
+    def _mark_path(self, device: str) -> pathlib.Path:
+        return self._directory / f"{device}.failed"
+
+    def _programming_time_s(self, device: devices.Device) -> float:
+        if device.board.programming_time_s is not None:
+            return device.board.programming_time_s
+        with contextlib.suppress(OSError, ValueError):
+            return float(self._time_path(device).read_text())
+        return _PROGRAMMING_TIME_S
+
+    def _time_path(self, device: devices.Device) -> pathlib.Path:
+        return self._directory / f"{device.name}.programming_s"
+
+    # Workers.
+
+    def program(
+        self,
+        device: str,
+        slot: int,
+        bitstream: str,
+        file: base.BitstreamFile | None = None,
+    ) -> base.Profile:
+        known, opened = self._open_device(device, slot)
+        key = device, slot
+        there = self._slots.get(key)
+        if there is None:
+            there = self._slots[key] = _Slot(
+                known, waiting.Waiter(known.board.hang_min_s)
+            )
+        elif there.bitstream == bitstream and there.profile is not None:
+            return there.profile
+        loaded = (
+            bitstreams.load_builtin(bitstream)
+            if file is None
+            else bitstreams.load_file(file)
+        )
+        _check_fits(known, loaded, bitstream)
+        builder = building.Builder(
+            opened, known.found, self._directory / "binaries"
+        )
+        began_s = time.monotonic()
+        try:
+            code = builder.code(loaded)
+            if loaded.kind == formats.XCLBIN:
+                # A board has room for one.
+                there.bitstream, there.program = "", None
+            program = builder.program(
+                loaded.manifest,
+                code,
+                known.memory_bytes(slot),
+                known.instance(slot),
+            )
+            if there.wiper is None:
+                there.wiper = builder.wiper(there.waiter.wait)
+            if there.wiper is not None:
+                # A device that does not answer shows it here.
+                there.wiper.wipe()
+        except exceptions.CodedError as exc:
+            if exc.code in codes.DEVICE_FAULTS:
+                self._note_failure(device)
+            raise base.DriverError(exc.code, exc.message) from exc
+        taken_s = time.monotonic() - began_s
+        LOG.info(
+            "%s was put into slot %d of %s in %.3f s",
+            bitstream,
+            slot,
+            device,
+            taken_s,
+        )
+        self._write(self._time_path(known), f"{taken_s:.3f}")
+        there.bitstream, there.profile = bitstream, loaded.profile
+        there.program = program
+        return loaded.profile
+
+    def open(
+        self,
+        device: str,
+        slot: int,
+        params: collections.abc.Mapping[str, typing.Any],
+    ) -> base.Core:
+        from fpgapool.drivers.opencl import runner as runners
+
+        there = self._slots.get((device, slot))
+        if there is None or there.program is None or there.profile is None:
+            self._open_device(device, slot)
+            raise base.DriverError(
+                base.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
+            )
+        board = there.device.board
+        there.waiter.set_limit(board.hang_min_s)
+        with self._noting_failures(device):
+            # The core of a group's task before.
+            _clear(there)
+            runner = runners.Runner(
+                there.program,
+                params,
+                cores.piece_bytes(there.profile, there.device.found.unified),
+                wait=there.waiter.wait,
+            )
+            there.core = cores.OpenCLCore(
+                runner,
+                there.profile,
+                there.waiter,
+                board.hang_min_s,
+                # All slots may compute at the same time.
+                board.hang_factor * board.slots,
+            )
+        return there.core
+
+    def scrub(self, device: str, slot: int) -> None:
+        there = self._slots.get((device, slot))
+        if there is None:
+            self._open_device(device, slot)
+            return
+        there.waiter.set_limit(there.device.board.hang_min_s)
+        try:
+            if there.waiter.fault is not None:
+                raise base.DriverError(base.PROCESS_SPENT, there.waiter.fault)
+            _clear(there)
+            if there.wiper is not None:
+                there.wiper.wipe()
+        except base.DriverError as exc:
+            self._note_failure(device)
+            if exc.code == base.SCRUB_FAILED:
+                raise
+            # With the process its runtime frees all memory of the device.
+            raise base.DriverError(base.PROCESS_SPENT, exc.message) from exc
+
+    def _open_device(
+        self, device: str, slot: int
+    ) -> tuple[devices.Device, typing.Any]:
+        """Find a device of this process's runtimes.
+
+        :returns: the device, and OpenCL's.
+        """
+        if device not in self._opened:
+            building.prepare(self._directory, f"{device}.{slot}")
+            # The runtimes are loaded here, in workers only.
+            from fpgapool.drivers.opencl import platforms
+
+            listed = dict(platforms.listed())
+            for each in devices.matched(self._boards, listed):
+                self._opened[each.name] = each, listed[each.found]
+        if device not in self._opened or not (
+            0 <= slot < self._opened[device][0].board.slots
+        ):
+            raise _no_such_slot(device, slot)
+        return self._opened[device]
+
+    @contextlib.contextmanager
+    def _noting_failures(self, device: str) -> collections.abc.Iterator[None]:
+        try:
+            yield
+        except exceptions.CodedError as exc:
+            if exc.code in codes.DEVICE_FAULTS:
+                self._note_failure(device)
+            raise
+
+    def _note_failure(self, device: str) -> None:
+        """Let the agent look after a device."""
+        self._write(self._mark_path(device), "")
+
+    def _write(self, path: pathlib.Path, text: str) -> None:
+        fresh = path.with_suffix(f".{os.getpid()}")
+        try:
+            fresh.write_text(text)
+            fresh.replace(path)
+        except OSError as exc:
+            LOG.warning("%s: %s", path, exc)
+
+
+def _no_such_slot(device: str, slot: int) -> base.DriverError:
+    return base.DriverError(
+        base.NO_SUCH_SLOT, f"no slot {slot} of a device {device!r:.80}"
+    )
+
+
+def _clear(there: _Slot) -> None:
+    """Overwrite what the last session or task has left."""
+    if there.core is not None:
+        core = there.core
+        core.cancel()
+        core.runner.clear()
+        there.core = None
+
+
+def _check_fits(
+    known: devices.Device, loaded: bitstreams.Bitstream, name: str
+) -> None:
+    """Refuse a bitstream that another kind of device needs."""
+    shapes = loaded.profile.shapes
+    if shapes and known.shape not in shapes:
+        raise base.DriverError(
+            base.BITSTREAM_UNFIT,
+            f"{name!r} fits {', '.join(shapes)}, not {known.shape}",
+        )
+    if loaded.kind == formats.XCLBIN:
+        try:
+            found = xclbin.parse(loaded.code)
+            found.check_fits(
+                xclbin.Shell(
+                    known.found.name,
+                    devices.interface_uuid(known.pci, found.interface_uuid),
+                )
+            )
+        except xclbin.XclbinError as exc:
+            raise base.DriverError(exc.code, exc.message) from exc
+    elif loaded.kind == formats.OPENCL_SOURCE and not known.found.has_compiler:
+        raise base.DriverError(
+            base.BITSTREAM_UNFIT,
+            f"{known.name} has no compiler: it needs a binary, not {name!r}",
+        )

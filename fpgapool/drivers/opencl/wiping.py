@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Overwrites the local memory of a device.
+
+Runtimes do not: what a kernel leaves there may be read by the next one, even
+by one of another context.
+"""
+
+from __future__ import annotations
+
+import json
+
+from fpgapool.drivers import base
+from fpgapool.drivers.opencl import binding
+from fpgapool.drivers.opencl import manifest as manifests
+from fpgapool.drivers.opencl import runner as runners
+
+SOURCE = b"""
+kernel void wipe(global uint *found, volatile local uint *memory,
+                 const uint words)
+{
+    uint rest = 0;
+
+    for (uint i = get_local_id(0); i < words; i += get_local_size(0))
+        memory[i] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = get_local_id(0); i < words; i += get_local_size(0))
+        rest |= memory[i];
+    found[get_global_id(0)] = rest;
+}
+"""
+
+_ITEMS = 64
+#: Of a group of work items: each has a word of output.
+_BLOCK_BYTES = 4 * _ITEMS
+#: Groups for each unit of the device: it cannot be told which unit computes a
+#: group, but one that has all the local memory has a unit for itself.
+_GROUPS_PER_UNIT = 4
+
+MANIFEST = manifests.parse(
+    json.dumps(
+        {
+            "format_version": 1,
+            "name": "wipe",
+            "params": {"local_bytes": {"type": "uint", "minimum": 4}},
+            "variants": [
+                {
+                    "block_bytes": _BLOCK_BYTES,
+                    "process": {
+                        "output_bytes": "bytes",
+                        "steps": [
+                            {
+                                "kernel": "wipe",
+                                "global": [f"blocks * {_ITEMS}"],
+                                "local": [_ITEMS],
+                                "arguments": [
+                                    "output",
+                                    {"local": "local_bytes"},
+                                    {"uint": "local_bytes / 4"},
+                                ],
+                            }
+                        ],
+                    },
+                }
+            ],
+        }
+    ).encode()
+)
+
+
+class Wiper:
+    """Overwrites the local memory of one device.
+
+    :param program: of :data:`MANIFEST`.
+    :param wait: see :class:`runner.Runner`.
+    :raises base.DriverError: as a runner.
+    """
+
+    def __init__(self, program: runners.Program, wait: runners.Wait) -> None:
+        device = program.device
+        groups = _GROUPS_PER_UNIT * device.max_compute_units
+        self._data = memoryview(bytes(groups * _BLOCK_BYTES))
+        local_bytes = min(device.local_mem_size, binding.MAX_LOCAL_BYTES)
+        self._runner = runners.Runner(
+            program, {"local_bytes": local_bytes}, len(self._data), wait=wait
+        )
+
+    def wipe(self) -> None:
+        """Overwrite it, and read it back.
+
+        :raises base.DriverError: ``SCRUB_FAILED`` if it keeps its data, or as
+            a runner.
+        """
+        found = bytearray(len(self._data))
+        self._runner.process(self._data, memoryview(found), 0)
+        if any(found):
+            raise base.DriverError(
+                base.SCRUB_FAILED, "local memory keeps its data"
+            )
