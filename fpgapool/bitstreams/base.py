@@ -9,6 +9,12 @@ import dataclasses
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from typing import Self
+
+if TYPE_CHECKING:
+    # Agents use stores without a database.
+    from fpgapool.db import api as db_api
 
 #: How much of a file is in memory at a time.
 CHUNK_BYTES = 1 << 20
@@ -28,6 +34,19 @@ class About:
     version: str
     description: str = ""
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, record: db_api.BitstreamRecord) -> Self:
+        """Return the metadata of a bitstream's file."""
+        return cls(
+            bitstream_id=record.bitstream_id,
+            name=record.name,
+            project_id=record.project_id,
+            accelerator=record.accelerator,
+            version=record.version,
+            description=record.description,
+            properties=record.properties,
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

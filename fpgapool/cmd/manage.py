@@ -27,6 +27,7 @@ from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
 from fpgapool.clients import placement
 from fpgapool.cmd import auditing
+from fpgapool.cmd import building
 from fpgapool.common import audit
 from fpgapool.common import config
 from fpgapool.common import exception
@@ -43,7 +44,10 @@ from fpgapool.rpcapi import permissions
 PROGRAM = "fpgapool-manage"
 
 # Arguments that name the target of a command.
-_TARGETS = ("to_version", "older_than_days", "file", "builtin", "pool_name")
+_TARGETS = (
+    *("to_version", "older_than_days", "file", "builtin", "pool_name"),
+    *("kernel", "project", "out"),
+)
 
 _PURGE_BATCH_ROWS = 1000
 # More than since any backup: a leader usually lives for minutes at least.
@@ -69,7 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     try:
         config.init_tool(PROGRAM, argv, conf=conf)
-        if conf.command.run not in _WITHOUT_DATABASE:
+        if not (
+            conf.command.run in _WITHOUT_DATABASE
+            or getattr(conf.command, "out", None)
+        ):
             _make_directory(conf)
         return _run(conf)
     except (exception.ConfigurationError, accelerators.AcceleratorError) as e:
@@ -358,6 +365,17 @@ def _add_bitstream(subparsers: argparse._SubParsersAction) -> None:
     )
     for parser in (sign, verify):
         parser.add_argument("file", type=pathlib.Path, metavar="FILE")
+    building.add_arguments(
+        _add_command(
+            commands,
+            "build",
+            _build,
+            "Compile an OpenCL kernel for a device of this machine, make a"
+            " package of binary and manifest, sign it, and register it in the"
+            " library; the conductor must be running. Source and binaries"
+            " must be signed.",
+        )
+    )
     _add_command(
         commands,
         "sweep",
@@ -506,6 +524,31 @@ def _permissions(database: db_api.Database, args: argparse.Namespace) -> int:
     return 0
 
 
+def _build(database: db_api.Database, args: argparse.Namespace) -> int:
+    conf = args.conf
+    found, made = building.build(args)
+    about = f"{found.kind} of {found.manifest.name}, {len(made)} bytes"
+    if args.out:
+        with _readable():
+            args.out.write_bytes(made)
+        print(f"{args.out}: {about}.")
+        return 0
+    migration.require_newest(database.engine)
+    _connect(conf)
+    try:
+        registry = building.Registry(
+            conductor_rpcapi.ConductorAPI(keys=signing.pool_keys(conf)),
+            database,
+            stores.open_store(conf),
+            conf.bitstreams.max_size_bytes,
+        )
+        bitstream_id = registry.register(made, found, args, _operator())
+    finally:
+        rpc.cleanup()
+    print(f"Bitstream {bitstream_id}: {about}.")
+    return 0
+
+
 def _sweep(database: db_api.Database, args: argparse.Namespace) -> int:
     removed = stores.sweep(
         stores.open_store(args.conf),
@@ -619,6 +662,7 @@ _CHANGING = {
     _restored: "db restored",
     _purge: "db purge",
     _load: "accelerator load",
+    _build: "bitstream build",
     _sweep: "bitstream sweep",
     _clean: "placement clean",
 }

@@ -209,7 +209,7 @@ def upload(call: calls.Call) -> calls.Answer:
     files.sweeper.maybe()
     incoming = _incoming(call, record, files)
     with _one_of_few(call, files):
-        location = files.store.write(_about(record), incoming)
+        location = files.store.write(stores.About.of(record), incoming)
     with _kept_if_right(call, record.bitstream_id, location):
         call.backends.conductor.change_bitstream(
             _checked(call, record, incoming, location)
@@ -393,23 +393,13 @@ def _incoming(
     incoming = intake.Intake(
         call.stream,
         call.length_bytes,
-        min(most_bytes, contents.MAX_SIZE_BYTES.get(record.format, most_bytes)),
+        min(
+            most_bytes, contents.MAX_SIZE_BYTES.get(record.format, most_bytes)
+        ),
         timeout_s=files.upload_timeout_s,
     )
     incoming.check_length()
     return incoming
-
-
-def _about(record: db_api.BitstreamRecord) -> stores.About:
-    return stores.About(
-        bitstream_id=record.bitstream_id,
-        name=record.name,
-        project_id=record.project_id,
-        accelerator=record.accelerator,
-        version=record.version,
-        description=record.description,
-        properties=record.properties,
-    )
 
 
 @contextlib.contextmanager

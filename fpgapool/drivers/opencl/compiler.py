@@ -55,6 +55,10 @@ _FIXED = {
     "POCL_MAX_PTHREAD_COUNT": "1",
 }
 
+#: A log in pyopencl's message, and PoCL's name of the source.
+_LOG = re.compile(r"\n\nBuild on [^\n]*:\n(.*?)\(options: ", re.DOTALL)
+_SOURCE = re.compile(r"/\w+\.cl\b")
+
 _REFUSED = 3
 #: The text of another file follows.
 _OTHER_FILE = "In file included from"
@@ -177,9 +181,7 @@ def _wait(pid: int, timeout_s: float) -> bool:
 
 
 def _remove(directory: str) -> None:
-    def open_up(
-        _function: typing.Any, path: str, _error: typing.Any
-    ) -> None:
+    def open_up(_function: typing.Any, path: str, _error: typing.Any) -> None:
         # It may have made directories that not even their owner can change.
         for place in (os.path.dirname(path), path):
             if not os.path.islink(place):
@@ -205,8 +207,10 @@ def _bounded(text: str, directory: str) -> str:
     """Return the end of a compiler's log, without what is not its source."""
     if _OTHER_FILE in text:
         return "the source includes another file"
-    # Where the source was, for a moment.
+    # Without the names of its temporary files, and of this host's devices.
     text = text.replace(directory, "")
+    if log := _LOG.search(text):
+        text = _SOURCE.sub("source", log[1].strip())
     lines = (
         "".join(sign if sign.isprintable() else " " for sign in line)
         for line in text.splitlines()
@@ -298,7 +302,12 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
     :raises InvalidManifest: if the program lacks a kernel.
     """
     # They load the runtime, in this process only.
-    import pyopencl as cl
+    try:
+        import pyopencl as cl
+    except ImportError as error:
+        raise base.DriverError(
+            base.DEVICE_FAILED, f"OpenCL cannot be used: {error}"
+        ) from None
 
     from fpgapool.drivers.opencl import devices
     from fpgapool.drivers.opencl import manifest as manifests
@@ -308,15 +317,16 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
     wanted = devices.Board(
         platform=request["platform"], device=request["device"]
     )
-    for found, device in platforms.listed():
-        if wanted.fits(found):
-            break
-    else:
+    fitting = [
+        each for found, each in platforms.listed() if wanted.fits(found)
+    ]
+    if not fitting:
         raise base.DriverError(
             base.DEVICE_FAILED,
             f"no device fits platform {wanted.platform!r:.200}, device "
             f"{wanted.device!r:.200}",
         )
+    device = fitting[0]
     options = [*runner.BUILD_OPTIONS, *request["options"]]
     try:
         program = cl.Program(cl.Context([device]), request["source"])

@@ -116,9 +116,7 @@ def limit(
         resource.setrlimit(kind, (value, value))
 
 
-def keep_files(
-    readable: collections.abc.Iterable[str], writable: str
-) -> bool:
+def keep_files(readable: collections.abc.Iterable[str], writable: str) -> bool:
     """Give up all files but these, and connections to other processes.
 
     :param readable: directories whose files can be read and executed, besides
@@ -132,7 +130,9 @@ def keep_files(
     )
     if version < 1:
         return False
-    handled = sum(right for since, right in _RIGHTS.items() if since <= version)
+    handled = sum(
+        right for since, right in _RIGHTS.items() if since <= version
+    )
     attributes = _RULESET.pack(
         handled,
         _CONNECT_AND_BIND if version >= 4 else 0,

@@ -271,9 +271,9 @@ def _manifest(value: object) -> Manifest:
 def _rate(value: object) -> float | None:
     if value is None:
         return None
-    if not (
-        untrusted.is_integer(value) or isinstance(value, float)
-    ) or not (1 <= value <= MAX_BYTES_PER_S):
+    if not (untrusted.is_integer(value) or isinstance(value, float)) or not (
+        1 <= value <= MAX_BYTES_PER_S
+    ):
         raise ValueError(
             f"peak_bytes_per_s: must be a number from 1 to {MAX_BYTES_PER_S:g}"
         )

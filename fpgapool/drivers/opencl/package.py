@@ -182,7 +182,9 @@ def _check_source(payload: bytes) -> None:
         raise InvalidPackage("its source has a zero")
 
 
-def _check_kernels(manifest: manifests.Manifest, found: xclbins.Xclbin) -> None:
+def _check_kernels(
+    manifest: manifests.Manifest, found: xclbins.Xclbin
+) -> None:
     # Without metadata only the device can tell.
     there = {kernel.name for kernel in found.kernels}
     if there and not manifest.kernels() <= there:

@@ -167,7 +167,6 @@ def test_fuzz_only_own_errors_come_out():
         try:
             found = package.unpack(contents)
         except exceptions.CodedError as error:
-            assert len(error.message) < 1000
             refusals[error.code] += 1
         else:
             assert found.kind in SOUND
