@@ -16,9 +16,13 @@ from fpgapool.bitstreams import files
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
 from fpgapool.common import exception
+from fpgapool.drivers.opencl import package
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import formats
 from tests.unit.api import fakes
 from tests.unit.bitstreams import samples
+from tests.unit.drivers.opencl import packages
+from tests.unit.drivers.opencl import xclbins
 
 DATA = b"\x00\xffbits" * 50_000
 OCTETS = {"Content-Type": "application/octet-stream"}
@@ -564,6 +568,90 @@ def test_a_declaration_must_agree_with_its_description(pool):
     assert pool.code(answer) == (400, codes.INVALID_DECLARATION)
     large = pool.put(made, bytes(70_000))
     assert pool.code(large) == (413, codes.BITSTREAM_TOO_LARGE)
+
+
+def packaged(pool, data, **members):
+    """Upload a package, signed by a trusted key."""
+    checksum = samples.sha256(data)
+    usual = {
+        "format": "opencl-source",
+        "profile": {},
+        "signature": signatures.sign(pool.signer.private_pem, checksum),
+    }
+    made = pool.create(**{**usual, **members})
+    return made, pool.put(made, data)
+
+
+def test_a_package_brings_its_profile(pool):
+    made, answer = packaged(pool, packages.source())
+    assert answer.status_code == 200, answer.text
+    shown = answer.json["bitstream"]
+    assert (shown["format"], shown["signed_by"]) == (
+        "opencl-source",
+        "release",
+    )
+    assert shown["profile"]["chunk_multiple_bytes"] == 4
+    assert pool.act(made, "approve").status_code == 200
+    shown = pool.ask("GET", "/v1/accelerators/mine").json["accelerator"]
+    assert (shown["stateless"], shown["peak_bytes_per_s"]) == (True, 5e8)
+    assert shown["params_schema"]["required"] == ["amount"]
+
+
+@pytest.mark.parametrize(
+    ("data", "members", "code"),
+    [
+        (packages.source()[:-1], {}, codes.INVALID_PACKAGE),
+        (packages.source(), {"format": "xclbin"}, codes.INVALID_PACKAGE),
+        (packages.source(name="other"), {}, codes.INVALID_MANIFEST),
+        (
+            packages.source().replace(b'"amount"', b'"amuont"', 1),
+            {},
+            codes.INVALID_MANIFEST,
+        ),
+        (packages.source(peak_bytes_per_s=None), {}, codes.INVALID_REQUEST),
+        (
+            package.pack(
+                "xclbin", packages.manifest(kernel="vadd"), xclbins.write()
+            ),
+            {"format": "xclbin", "shapes": ["Xilinx-another"]},
+            codes.XCLBIN_OTHER_PLATFORM,
+        ),
+    ],
+)
+def test_wrong_packages(pool, data, members, code):
+    made, answer = packaged(pool, data, **members)
+    assert pool.code(answer) == (400, code)
+    assert pool.stored() == []
+    assert pool.show(made)["state"] == "uploading"
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("file_format", formats.NATIVE_CODE)
+def test_native_code_is_signed_even_if_nothing_else_is(pool, file_format):
+    assert pool.refused(format=file_format) == (400, codes.SIGNATURE_REQUIRED)
+    data = packages.source()
+    stranger = samples.Signer(pool.signer.directory)
+    signature = signatures.sign(stranger.private_pem, samples.sha256(data))
+    _, answer = packaged(pool, data, format=file_format, signature=signature)
+    assert pool.code(answer) == (400, codes.INVALID_SIGNATURE)
+    assert pool.stored() == []
+
+
+@pytest.mark.security
+def test_a_key_that_was_withdrawn_approves_no_native_code(pool):
+    made, _ = packaged(pool, packages.source())
+    (pool.signer.directory / "release.pem").unlink()
+    refusal = pool.code(pool.act(made, "approve"))
+    assert refusal == (400, codes.INVALID_SIGNATURE)
+
+
+def test_an_xclbin_follows_the_configuration(pool, strict):
+    manifest = packages.manifest(kernel="vadd")
+    data = package.pack("xclbin", manifest, xclbins.write())
+    made = pool.create(format="xclbin", shapes=[], profile={})
+    shown = pool.put(made, data).json["bitstream"]
+    assert shown["shapes"] == [f"Xilinx-{xclbins.PLATFORM}"]
+    assert strict.refused(format="xclbin") == (400, codes.SIGNATURE_REQUIRED)
 
 
 def test_lists_can_be_filtered_and_paged(pool):

@@ -24,6 +24,7 @@ from fpgapool.conductor.decisions import limits
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import formats
 from tests.unit.bitstreams import samples
 from tests.unit.conductor import world
 
@@ -311,11 +312,16 @@ APPROVAL = objects.DecideBitstream(
 )
 
 
-def _library(directory, signature: str, *, required: bool = True):
+def _library(
+    directory, signature: str, *, required: bool = True, **members: str
+):
     """Return a conductor's endpoint that knows one bitstream, and its pump."""
     pump, database = LibraryPump(), FakeDatabase()
     record = samples.record(
-        bitstream_id="b", checksum_sha256=CHECKSUM, signature=signature
+        bitstream_id="b",
+        checksum_sha256=CHECKSUM,
+        signature=signature,
+        **members,
     )
     database.get_bitstream = {"b": record}.get
     signer = functools.partial(
@@ -356,6 +362,19 @@ def test_the_key_that_signed_a_bitstream_is_noted(tmp_path, change):
     made, taken = _library(tmp_path, signature)
     made.change_bitstream(None, change.to_primitive())
     assert [one.signed_by for one in taken] == ["ours"]
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("change", [UPLOAD, APPROVAL])
+@pytest.mark.parametrize("file_format", formats.NATIVE_CODE)
+def test_native_code_is_signed_whatever_is_configured(
+    tmp_path, change, file_format
+):
+    made, taken = _library(tmp_path, "", required=False, format=file_format)
+    with pytest.raises(messaging.ExpectedException) as caught:
+        made.change_bitstream(None, change.to_primitive())
+    assert caught.value.exc_info[1].code == codes.SIGNATURE_REQUIRED
+    assert taken == []
 
 
 def test_where_no_signature_is_required_none_is_noted(tmp_path):
