@@ -39,6 +39,8 @@ one slot.
 
 #: Until a worker has measured it.
 _PROGRAMMING_TIME_S = 1.0
+#: Of a device that gets its first command; its runtime may compile.
+_FIRST_LIMIT_S = 60.0
 
 
 @dataclasses.dataclass(slots=True)
@@ -207,6 +209,9 @@ class OpenCLDriver(base.Driver):
                 code,
                 known.memory_bytes(slot),
                 known.instance(slot),
+            )
+            there.waiter.set_limit(
+                max(known.board.hang_min_s, _FIRST_LIMIT_S)
             )
             if there.wiper is None:
                 there.wiper = builder.wiper(there.waiter.wait)
