@@ -24,7 +24,7 @@ from fpgapool.vocabulary import formats
 #: The largest file of each format that is read.
 MAX_SIZE_BYTES: Mapping[str, int] = {
     formats.DECLARATION: declaration.MAX_SIZE_BYTES,
-    **package.MAX_SIZE_BYTES,
+    **package.MAX_KIND_BYTES,
 }
 
 _MAX_TEXT_CHARS = 500

@@ -14,6 +14,7 @@ import json
 import logging
 import math
 import os
+import pathlib
 import re
 import select
 import shutil
@@ -34,6 +35,7 @@ DEFAULT_MEMORY_BYTES = 4 << 30
 #: Of a binary.
 MAX_FILE_BYTES = 64 << 20
 
+_PREFIX = "fpgapool-compiler-"
 _MAX_FILES = 256
 _MAX_TASKS = 128
 _MAX_TEXT_CHARS = 2000
@@ -101,7 +103,8 @@ def compile_source(
         "memory_bytes": memory_bytes,
         "worker_pid": os.getpid(),
     }
-    directory = tempfile.mkdtemp(prefix="fpgapool-compiler-")
+    _sweep()
+    directory = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
     try:
         if os.geteuid() == 0:
             os.chown(directory, confinement.NOBODY, confinement.NOBODY)
@@ -192,6 +195,14 @@ def _remove(directory: str) -> None:
             os.unlink(path)
 
     shutil.rmtree(directory, onerror=open_up)
+
+
+def _sweep() -> None:
+    """Remove what processes have left that were killed meanwhile."""
+    for path in pathlib.Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        pid = path.name.removeprefix(_PREFIX).partition("-")[0]
+        if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _note(header: bytes) -> None:

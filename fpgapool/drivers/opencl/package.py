@@ -24,7 +24,7 @@ from fpgapool.vocabulary import formats
 #: A package begins with it.
 MAGIC = b"FPGAPKG1"
 _HEADER = struct.Struct("<8sIIQ")
-_MAX_KIND_BYTES = 32
+_MAX_NAME_BYTES = 32
 
 #: The largest payload of each kind.
 MAX_PAYLOAD_BYTES = {
@@ -32,12 +32,13 @@ MAX_PAYLOAD_BYTES = {
     formats.OPENCL_BINARY: 64 << 20,
     formats.XCLBIN: 1 << 30,
 }
-_MAX_FRONT_BYTES = _HEADER.size + _MAX_KIND_BYTES + manifests.MAX_SIZE_BYTES
-#: The largest package of each kind.
-MAX_SIZE_BYTES = {
+_MAX_FRONT_BYTES = _HEADER.size + _MAX_NAME_BYTES + manifests.MAX_SIZE_BYTES
+#: The largest package of each kind, and of all.
+MAX_KIND_BYTES = {
     kind: _MAX_FRONT_BYTES + payload_bytes
     for kind, payload_bytes in MAX_PAYLOAD_BYTES.items()
 }
+MAX_SIZE_BYTES = max(MAX_KIND_BYTES.values())
 
 
 class InvalidPackage(exceptions.CodedError, ValueError):
@@ -106,8 +107,8 @@ def unpack(contents: bytes) -> Package:
         contents
     )
     # Before anything is copied.
-    if kind_bytes > _MAX_KIND_BYTES:
-        raise InvalidPackage(f"its kind has more than {_MAX_KIND_BYTES} bytes")
+    if kind_bytes > _MAX_NAME_BYTES:
+        raise InvalidPackage(f"its kind has more than {_MAX_NAME_BYTES} bytes")
     if manifest_bytes > manifests.MAX_SIZE_BYTES:
         raise InvalidPackage(
             f"its manifest has {manifest_bytes} bytes; at most "
@@ -152,13 +153,13 @@ def load(file: base.BitstreamFile) -> Package:
         ``BITSTREAM_UNKNOWN`` if the file has another format than a package,
         or than the library says; or the code of :func:`unpack`.
     """
-    if file.format not in MAX_SIZE_BYTES:
+    if file.format not in MAX_KIND_BYTES:
         raise base.DriverError(
             base.BITSTREAM_UNKNOWN,
             "OpenCL devices accept bitstreams of the formats "
-            f"{', '.join(MAX_SIZE_BYTES)}, not {file.format!r:.80}",
+            f"{', '.join(MAX_KIND_BYTES)}, not {file.format!r:.80}",
         )
-    contents = file.read(MAX_SIZE_BYTES[file.format])
+    contents = file.read(MAX_KIND_BYTES[file.format])
     try:
         package = unpack(contents)
     except exceptions.CodedError as error:

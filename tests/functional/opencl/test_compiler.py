@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A compiler in a process of its own, and sources that mean harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+from fpgapool.drivers import base
+from fpgapool.drivers.opencl import compiler
+from fpgapool.drivers.opencl import manifest
+from tests.harness import pocl
+from tests.harness import waiting
+from tests.unit.drivers.opencl import packages
+
+PLATFORM = pocl.PLATFORM
+KERNEL = "kernel void add(global int *a) { a[0] = 1; }\n"
+TENFOLD = "\n".join(
+    [
+        "#define A(x) x x x x x x x x x x",
+        "#define B(x) A(A(x))",
+        "#define C(x) B(B(B(x)))",
+        "kernel void add(global int *a) { C(C(a[0]++;)) }",
+    ]
+)
+
+
+@pytest.fixture(autouse=True)
+def temporary(
+    directory: pathlib.Path,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[pathlib.Path]:
+    """Give the directory of temporary files; nothing stays in it."""
+    path = directory / "temporary"
+    path.mkdir()
+    # For the compiler, whatever user it has; pytest's own directory is for one
+    # user, and does not move here because it is made before.
+    directory.chmod(0o711)
+    path.chmod(0o711)
+    monkeypatch.setattr(tempfile, "tempdir", str(path))
+    yield path
+    assert list(path.iterdir()) == []
+
+
+def compiled(source: str | bytes, *options: str, **limits) -> bytes:
+    data = source if isinstance(source, bytes) else source.encode()
+    return compiler.compile_source(data, options, PLATFORM, "*", **limits)
+
+
+def refusal(source: str, *options: str, **limits) -> tuple[str, str]:
+    with pytest.raises(base.DriverError) as caught:
+        compiled(source, *options, **limits)
+    return caught.value.code, caught.value.message
+
+
+def test_the_binary_runs_here(tmp_path: pathlib.Path) -> None:
+    """In this process, whose runtime has not seen the source."""
+    binary = compiled(packages.SOURCE, manifest=packages.manifest())
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in pocl.environment(tmp_path).items():
+            patch.setenv(name, value)
+        device = pocl.device()
+        from fpgapool.drivers.opencl import runner
+
+        parsed = manifest.parse(packages.manifest())
+        program = runner.Program(device, parsed, binary, is_source=False)
+        made = runner.Runner(program, {"amount": 3}, 1000)
+        output = bytearray(1000)
+        data = bytes(range(250)) * 4
+        made.process(memoryview(data), memoryview(output), 0)
+        made.clear()
+    assert output == bytes((byte + 3) % 256 for byte in data)
+
+
+def test_what_is_wrong_is_said() -> None:
+    code, message = refusal(KERNEL.replace("1;", "x;"))
+    assert code == "KERNEL_BUILD_FAILED"
+    assert "source:1:41: use of undeclared identifier 'x'" in message
+    # Of the host there is nothing in it.
+    assert sys.prefix not in message
+    assert compiled(KERNEL.replace("1;", "LATER;"), "-D", "LATER=2")
+    code, message = refusal(
+        KERNEL.replace("add", "other"), manifest=packages.manifest()
+    )
+    assert (code, "no 'add'" in message) == ("INVALID_MANIFEST", True)
+    with pytest.raises(base.DriverError, match="no device fits") as caught:
+        compiler.compile_source(b"", (), "No such*", "*")
+    assert caught.value.code == "DEVICE_FAILED"
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    ("source", "limits", "said"),
+    [
+        pytest.param("#include __FILE__", {}, "nested too deeply", id="self"),
+        pytest.param(
+            TENFOLD, {"timeout_s": 2.0}, "more than 2 s", id="without end"
+        ),
+        pytest.param(
+            TENFOLD, {"memory_bytes": 1 << 29}, "SIGABRT", id="macros"
+        ),
+        pytest.param(
+            "constant int big[1 << 29] = {1, 2};" + KERNEL,
+            {"memory_bytes": 1 << 29},
+            "memory",
+            id="array",
+        ),
+    ],
+)
+def test_a_source_that_means_harm(source, limits, said) -> None:
+    code, message = refusal(source, **limits)
+    assert code == "KERNEL_BUILD_FAILED"
+    assert said in message
+    assert len(message) <= 2000
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "/proc/self/environ", "/dev/stdin"]
+)
+def test_no_file_of_the_host_is_in_errors(path: str) -> None:
+    code, message = refusal(f'#include "{path}"\n{KERNEL}')
+    assert code == "KERNEL_BUILD_FAILED"
+    for text in ("root", "nologin", "POCL", "options"):
+        assert text not in message
+
+
+#: Shows the rights that are left, as JSON.
+PROBE = """
+import json, os, resource, socket, sys
+from fpgapool.drivers.opencl import confinement
+
+parent, port, own, other = sys.argv[1:]
+confinement.die_with_parent()
+found = {"networks left": confinement.leave_networks()}
+found["files kept"] = confinement.keep_files([sys.prefix, *sys.path[1:]], own)
+confinement.limit(
+    cpu_s=5, memory_bytes=1 << 30, file_bytes=1 << 16, files=20, tasks=50
+)
+confinement.drop_rights()
+
+def outcome(action):
+    try:
+        action()
+    except OSError as error:
+        return type(error).__name__
+    return "done"
+
+def connect():
+    socket.create_connection(("127.0.0.1", int(port)), 5).close()
+
+found["connect"] = outcome(connect)
+for path in ("/etc/passwd", f"/proc/{parent}/environ", other):
+    found[path] = outcome(lambda: open(path))
+found["write"] = outcome(lambda: open(other + ".new", "w"))
+found["own"] = outcome(lambda: open(os.path.join(own, "file"), "w"))
+found["signal"] = outcome(lambda: os.kill(int(parent), 0))
+found["root"] = os.geteuid() == 0
+with open("/proc/self/status") as status:
+    (found["rights"],) = (
+        line.split()[1] for line in status if line.startswith("CapEff")
+    )
+found["cores"] = resource.getrlimit(resource.RLIMIT_CORE)[1]
+found["memory"] = resource.getrlimit(resource.RLIMIT_AS)[1]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.security
+def test_the_rights_that_are_left(
+    directory: pathlib.Path,
+) -> None:
+    own, other = directory / "own", directory / "other"
+    own.mkdir(mode=0o777)
+    own.chmod(0o777)
+    other.write_text("secret")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        arguments = (os.getpid(), server.getsockname()[1], own, other)
+        done = subprocess.run(
+            [sys.executable, "-c", PROBE, *map(str, arguments)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.PIPE,
+            timeout=60,
+            check=True,
+        )
+    found = json.loads(done.stdout)
+    assert found["rights"] == "0000000000000000"
+    assert (found["own"], found["root"]) == ("done", False)
+    assert (found["cores"], found["memory"]) == (0, 1 << 30)
+    if found["networks left"]:
+        assert found["connect"] != "done"
+    if found["files kept"]:
+        denied = [
+            *("/etc/passwd", f"/proc/{os.getpid()}/environ", str(other)),
+            "write",
+        ]
+        assert {found[name] for name in denied} == {"PermissionError"}
+
+
+@pytest.mark.security
+def test_it_ends_with_its_worker(temporary: pathlib.Path) -> None:
+    """Whoever kills the worker; the next one removes what is left."""
+    script = (
+        "import sys; from fpgapool.drivers.opencl import compiler;"
+        "print(flush=True);"
+        f"compiler.compile_source({TENFOLD!r}.encode(), (), {PLATFORM!r}, '*')"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "TMPDIR": str(temporary),
+        },
+        stdout=subprocess.PIPE,
+    ) as worker:
+        children = pathlib.Path(
+            f"/proc/{worker.pid}/task/{worker.pid}/children"
+        )
+        waiting.wait_until(children.read_text, "the compiler")
+        (pid,) = map(int, children.read_text().split())
+        fd = os.pidfd_open(pid)
+        worker.send_signal(signal.SIGKILL)
+    try:
+        waiting.wait_until(lambda: _has_ended(fd), "the end of the compiler")
+    finally:
+        os.close(fd)
+    assert list(temporary.iterdir()) != []
+    assert refusal("kernel")[0] == "KERNEL_BUILD_FAILED"
+
+
+def _has_ended(fd: int) -> bool:
+    try:
+        signal.pidfd_send_signal(fd, 0)
+    except ProcessLookupError:
+        return True
+    return False
