@@ -125,10 +125,10 @@ class OpenCLCore(base.Core):
     ) -> int:
         written_bytes = 0
         for start in range(0, len(chunk_in), self._piece_bytes):
-            if self._cancelled:
-                raise Cancelled
             if len(begun) == LANES:
                 self._collect(begun.popleft())
+            if self._cancelled:
+                raise Cancelled
             piece = chunk_in[start : start + self._piece_bytes]
             room_bytes = self.runner.max_output_bytes(len(piece))
             room = chunk_out[written_bytes : written_bytes + room_bytes]

@@ -117,6 +117,9 @@ class OpenCLDriver(base.Driver):
                 LOG.warning("No OpenCL device fits the entry %s", board.name)
         self._discovered = {device.name: device for device in matched}
         self._watch = probing.Watch(self._boards, matched)
+        self._marks = {
+            device.name: self._mark(device.name) for device in matched
+        }
         return tuple(
             base.DeviceInfo(
                 name=device.name,
@@ -210,9 +213,7 @@ class OpenCLDriver(base.Driver):
                 known.memory_bytes(slot),
                 known.instance(slot),
             )
-            there.waiter.set_limit(
-                max(known.board.hang_min_s, _FIRST_LIMIT_S)
-            )
+            there.waiter.set_limit(max(known.board.hang_min_s, _FIRST_LIMIT_S))
             if there.wiper is None:
                 there.wiper = builder.wiper(there.waiter.wait)
             if there.wiper is not None:

@@ -110,6 +110,8 @@ class Watch:
 
     def _start(self) -> None:
         if self._looking is not None and self._looking.is_alive():
+            # It may have seen a device that was still well.
+            self._due_s = 0.0
             return
         self._due_s = time.monotonic() + INTERVAL_S
         self._looking = threading.Thread(

@@ -266,8 +266,10 @@ class Runner:
     def lane(self, max_input_bytes: int | None = None) -> Lane:
         """Allocate memory for pieces. Its output is zeros at first.
 
+        Each of them has to be uploaded.
+
         :param max_input_bytes: length of its longest piece; None for that of
-            all, 0 for the end only.
+            all, 0 for the end only, which is not.
         """
         if max_input_bytes is None:
             max_input_bytes = self.max_input_bytes
@@ -275,14 +277,17 @@ class Runner:
             self.binding.max_output_bytes(size)
             for size in (max_input_bytes, 0)
         )
+        # In the order of uploads: launches of other pieces may take long.
+        queue = self._uploads
         with _translated():
             lane = Lane(
-                self._zeros(max_input_bytes),
-                self._zeros(output_bytes),
-                self._zeros(8) if self.binding.reports else None,
+                self._zeros(max_input_bytes, queue),
+                self._zeros(output_bytes, queue),
+                self._zeros(8, queue) if self.binding.reports else None,
             )
-            self._lanes.append(lane)
-            self._finish(self._launches)
+            if not max_input_bytes:
+                self._finish(queue)
+        self._lanes.append(lane)
         return lane
 
     @property
@@ -606,7 +611,9 @@ class Runner:
             )
         return buffer
 
-    def _zeros(self, size_bytes: int) -> cl.Buffer:
+    def _zeros(
+        self, size_bytes: int, queue: cl.CommandQueue | None = None
+    ) -> cl.Buffer:
         device = self._program.device
         if size_bytes > device.max_mem_alloc_size:
             raise base.DriverError(
@@ -626,11 +633,14 @@ class Runner:
         flags = cl.mem_flags.READ_WRITE
         buffer = cl.Buffer(self._context, flags, max(1, size_bytes))
         self._owned.append(buffer)
-        self._fill(buffer)
+        self._fill(buffer, queue)
         return buffer
 
-    def _fill(self, buffer: cl.Buffer) -> None:
-        cl.enqueue_fill_buffer(self._launches, buffer, b"\0", 0, buffer.size)
+    def _fill(
+        self, buffer: cl.Buffer, queue: cl.CommandQueue | None = None
+    ) -> None:
+        queue = queue or self._launches
+        cl.enqueue_fill_buffer(queue, buffer, b"\0", 0, buffer.size)
 
 
 def _address(chunk: memoryview) -> int:

@@ -124,9 +124,7 @@ def test_a_session_that_needs_too_much_memory(
     prepared = agent.prepare(1, **order)
     client = workers.Client.local(worker)
     with pytest.raises(workers.ErrorFrame) as caught:
-        client.hello(
-            prepared, transport="shm", params={"size": size_bytes}
-        )
+        client.hello(prepared, transport="shm", params={"size": size_bytes})
     assert caught.value.code == "DEVICE_OUT_OF_MEMORY"
     result = agent.wait_result(1)
     assert (result["state"], result["code"]) == (

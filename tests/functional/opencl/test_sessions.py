@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Sessions on a device give what the software cores give."""
+
+import random
+
+import pytest
+
+from fpgapool import client
+from fpgapool.protocol import frames
+from tests.functional.opencl import harness
+from tests.functional.worker import harness as workers
+from tests.harness import cases
+from tests.harness import programs
+from tests.harness import slots
+from tests.unit.accelerators import runs
+from tests.unit.drivers.opencl import sessions
+
+TIMEOUT_S = 60
+AES = {"key": programs.KEY, "iv": programs.IV}
+
+
+@pytest.fixture
+def door(directory, binaries):
+    """Give a door to a device; spares may follow."""
+    made = []
+
+    def make(transport, kind="opencl"):
+        settings = {}
+        if kind == "opencl":
+            settings = harness.settings(directory, binaries)
+        made.append(slots.Door(directory, transport, **settings))
+        return made[0]
+
+    yield make
+    for each in made:
+        each.stop()
+
+
+BY_NAME = {session.name: session for session in sessions.LARGE}
+
+
+@pytest.mark.parametrize(
+    ("name", "transport"),
+    cases.first(("aes", "shm"), ("sha", "tcp"), ("fft", "shm"), ("ec", "tcp")),
+)
+def test_output_is_that_of_the_software_core(door, name, transport):
+    session = BY_NAME[name]
+    data = session.input(1, 3 * 1024 * 1024)
+    output, report = client.run_buffer(
+        session.name,
+        data,
+        params=session.params,
+        front_door=door(transport).path,
+        timeout_s=TIMEOUT_S,
+    )
+    expected = runs.run(runs.load(session.name, **session.params), data)
+    session.assert_same(bytes(output), expected)
+    assert report.input_bytes == len(data)
+
+
+@pytest.mark.parametrize("first", ["opencl", "emulator"])
+def test_a_session_goes_on_in_a_slot_of_another_kind(
+    door, directory, binaries, first
+):
+    entry = door("shm", first)
+    spare = directory / "spare"
+    settings = {}
+    if first == "emulator":
+        settings = harness.settings(spare, binaries)
+    entry.spares.append(slots.Slot(spare, "tcp", **settings))
+    data = random.Random(first).randbytes(40 * workers.CHUNK_BYTES + 4711)
+
+    def progress(done_bytes, _total_bytes):
+        if done_bytes > len(data) // 2 and len(entry.slots) == 1:
+            entry.slots[0].worker.kill()
+
+    output, report = client.run_buffer(
+        "aes",
+        data,
+        params=AES,
+        front_door=entry.path,
+        progress=progress,
+        timeout_s=TIMEOUT_S,
+    )
+    assert report.reopens == 1
+    assert bytes(output) == programs.encrypted(data)
+
+
+def test_a_session_goes_on_within_a_block(door, directory, binaries):
+    # The emulator takes pieces of any length.
+    entry = door("shm", "emulator")
+    spare = directory / "spare"
+    settings = harness.settings(spare, binaries)
+    entry.spares.append(slots.Slot(spare, "shm", **settings))
+    data = random.Random(1).randbytes(30000)
+    output = b""
+    with client.acc_open(
+        "aes",
+        len(data),
+        params=AES,
+        front_door=entry.path,
+        timeout_s=TIMEOUT_S,
+    ) as session:
+        for start in range(0, len(data), 1001):
+            if start == 11 * 1001:
+                entry.take_back()
+            piece = data[start : start + 1001]
+            session.pin[: len(piece)] = piece
+            output += session.run(len(piece), timeout_s=TIMEOUT_S)
+        output += session.finish(timeout_s=TIMEOUT_S)
+    assert session.reopens == 1
+    assert output == programs.encrypted(data)
+
+
+def test_the_next_session_computes_with_its_own_parameters(start_device):
+    worker = start_device()
+    agent = worker.connect()
+    data = bytes(1000)
+    for generation, key in enumerate(("00" * 16, "11" * 32), 1):
+        params = {"key": key, "iv": "00" * 16}
+        opened = harness.open_session(
+            worker,
+            agent,
+            generation,
+            params,
+            accelerator="aes",
+            bitstream="builtin:aes",
+        )
+        expected = runs.run(runs.load("aes", **params), data)
+        assert opened.run(data, frames.END) == expected
+        opened.close_session()
+        agent.wait_result(generation)
+
+
+@pytest.mark.parametrize("accelerator", cases.first("copy", "fft", "sobel"))
+def test_self_tests(start_device, accelerator):
+    agent = start_device().connect()
+    assert agent.assign(
+        1,
+        accelerator=accelerator,
+        bitstream=f"builtin:{accelerator}",
+        self_test=True,
+    )["ok"]
+    result = agent.wait_result(1)
+    assert (result["state"], result["code"]) == ("CLOSED", "OK")

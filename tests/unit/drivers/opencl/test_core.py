@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Sessions on PoCL: pieces that overlap, the caller's memory, and clearing."""
+
+import mmap
+import random
+import threading
+
+import pytest
+
+from fpgapool.accelerators import base as accelerators
+from fpgapool.drivers import base
+from fpgapool.drivers.opencl import core as cores
+from fpgapool.drivers.opencl import waiting
+from tests.harness import waiting as tests_waiting
+from tests.unit.accelerators import runs
+from tests.unit.drivers.opencl import sessions
+
+PIECE_BYTES = 1 << 14
+LIMIT_S = 60.0
+
+
+@pytest.fixture
+def runner(device):
+    from fpgapool.drivers.opencl import runner
+
+    return runner
+
+
+@pytest.fixture
+def start(runner, program):
+    """Open a session of a built-in kernel."""
+
+    def make(name, params, piece_bytes=PIECE_BYTES):
+        waiter = waiting.Waiter(LIMIT_S)
+        made = runner.Runner(
+            program(name), params, piece_bytes, wait=waiter.wait
+        )
+        profile = accelerators.load_profile(name)
+        return cores.OpenCLCore(made, profile, waiter, LIMIT_S, 1)
+
+    return make
+
+
+@pytest.fixture
+def own_memory(runner, monkeypatch):
+    """Treat the device as one with memory of its own."""
+    monkeypatch.setattr(runner.Runner, "uses_memory_of_caller", False)
+
+
+def memory(data):
+    """Return memory that begins at a page, as a worker's does."""
+    there = memoryview(mmap.mmap(-1, max(1, len(data))))[: len(data)]
+    there[:] = data
+    return there
+
+
+def session_of(name):
+    return next(each for each in sessions.LARGE if each.name == name)
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+@pytest.mark.parametrize("name", ["aes", "sha", "ec", "dtw", "aes-cbc"])
+def test_many_pieces_are_one_output(start, request, name, is_own):
+    if is_own:
+        request.getfixturevalue("own_memory")
+    session = session_of(name)
+    data = session.input(7, 20 * max(PIECE_BYTES, session.unit_bytes) + 1000)
+    core = start(name, session.params)
+    calls = random.Random(name)
+    found, offset = bytearray(), 0
+    while offset < len(data):
+        count = calls.randrange(1, 9) * PIECE_BYTES
+        count += -count % core.chunk_multiple_bytes
+        piece = memory(data[offset : offset + count])
+        room = memory(bytes(core.max_output_bytes(len(piece))))
+        written = core.process(piece, room, offset)
+        found += room[:written]
+        offset += count
+    room = memory(bytes(core.max_output_bytes(0)))
+    found += room[: core.finish(room)]
+    expected = runs.run(runs.load(name, **session.params), data)
+    session.assert_same(bytes(found), expected)
+    core.runner.clear()
+
+
+def test_memory_in_no_place_that_suits_the_device(start):
+    session = session_of("aes")
+    core = start("aes", session.params)
+    data = session.input(1, 5 * PIECE_BYTES)
+    there, room = memory(b"?" + data), memory(bytes(len(data) + 3))
+    core.process(there[1:], room[3:], 0)
+    assert room[3:] == runs.run(runs.load("aes", **session.params), data)
+
+
+def test_pieces_are_not_copied_if_the_device_has_the_hosts_memory(
+    start, runner, monkeypatch
+):
+    monkeypatch.setattr(
+        runner.cl, "enqueue_copy", lambda *_, **__: pytest.fail("a copy")
+    )
+    core = start("copy", {})
+    data = random.Random(1).randbytes(3 * PIECE_BYTES)
+    room = memory(bytes(len(data)))
+    core.process(memory(data), room, 0)
+    assert room == data
+
+
+class Gates:
+    """Holds launches back, and remembers the events of all pieces."""
+
+    def __init__(self, runner, monkeypatch):
+        self._cl = runner.cl
+        self.uploaded, self.launched, self.downloaded = [], [], []
+        self.gates = []
+        launch, upload = runner.Runner.launch, runner.Runner.upload
+        download = runner.Runner.download
+
+        def held(runner, lane, offset_bytes, wait_for=()):
+            gate = self._cl.UserEvent(runner._context)
+            self.gates.append(gate)
+            self.launched.append(
+                launch(runner, lane, offset_bytes, [*wait_for, gate])
+            )
+            return self.launched[-1]
+
+        def noted(runner, *arguments):
+            self.uploaded.append(upload(runner, *arguments))
+            return self.uploaded[-1]
+
+        def told(runner, *arguments):
+            event, count = download(runner, *arguments)
+            self.downloaded.append(event)
+            return event, count
+
+        monkeypatch.setattr(runner.Runner, "launch", held)
+        monkeypatch.setattr(runner.Runner, "upload", noted)
+        monkeypatch.setattr(runner.Runner, "download", told)
+
+    def open(self, number):
+        self.gates[number].set_status(
+            self._cl.command_execution_status.COMPLETE
+        )
+
+    def are(self, uploaded, launched, downloaded):
+        """Whether so many commands of each kind have ended."""
+        complete = self._cl.command_execution_status.COMPLETE
+        return [
+            sum(event.command_execution_status == complete for event in events)
+            for events in (self.uploaded, self.launched, self.downloaded)
+        ] == [uploaded, launched, downloaded]
+
+
+def test_transfers_overlap_with_kernels(
+    start, runner, own_memory, monkeypatch
+):
+    session = session_of("aes")
+    core = start("aes", session.params)
+    data = session.input(1, 5 * PIECE_BYTES)
+    room = memory(bytes(len(data)))
+    gates = Gates(runner, monkeypatch)
+    thread = threading.Thread(target=core.process, args=(data, room, 0))
+
+    def wait_for(uploaded, launched, downloaded):
+        tests_waiting.wait_until(
+            lambda: gates.are(uploaded, launched, downloaded),
+            f"{uploaded} uploads, {launched} launches, {downloaded} downloads",
+        )
+
+    thread.start()
+    # Two more pieces are on the device while the first one is computed.
+    wait_for(3, 0, 0)
+    gates.open(0)
+    # Its output is back while the next one is computed.
+    wait_for(4, 1, 1)
+    gates.open(1)
+    wait_for(5, 2, 2)
+    for number in (2, 3, 4):
+        gates.open(number)
+    thread.join()
+    assert gates.are(5, 5, 5)
+    assert room == runs.run(runs.load("aes", **session.params), data)
+
+
+def test_a_piece_within_a_block(start):
+    session = session_of("dtw")
+    core = start("dtw", session.params)
+    room = memory(bytes(1000))
+    with pytest.raises(base.InvalidInput, match="within a block"):
+        core.process(memory(bytes(session.unit_bytes)), room, 8)
+
+
+def test_cancelled_while_pieces_are_on_their_way(
+    start, runner, own_memory, monkeypatch
+):
+    core = start("copy", {})
+    gates = Gates(runner, monkeypatch)
+    data, ended = bytes(9 * PIECE_BYTES), []
+
+    def run():
+        with pytest.raises(cores.Cancelled):
+            core.process(data, memory(data), 0)
+        ended.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    tests_waiting.wait_until(
+        lambda: gates.are(3, 0, 0) and len(gates.downloaded) == 3,
+        "3 pieces on their way",
+    )
+    core.cancel()
+    assert not ended
+    for gate in range(3):
+        gates.open(gate)
+    thread.join()
+    # What was begun has ended, and nothing more was begun.
+    assert ended
+    assert gates.are(3, 3, 3)
+
+
+def test_a_command_that_never_ends(start, runner, own_memory, monkeypatch):
+    core = start("copy", {})
+    gates = Gates(runner, monkeypatch)
+    core.runner._wait.__self__.set_limit(0.2)
+    for _ in range(2):
+        with pytest.raises(base.DriverError) as caught:
+            core.process(bytes(PIECE_BYTES), memory(bytes(PIECE_BYTES)), 0)
+        assert caught.value.code == "KERNEL_HUNG"
+    with pytest.raises(base.DriverError) as caught:
+        core.runner.clear()
+    assert caught.value.code == "KERNEL_HUNG"
+    # It does in this test, so that the process can end.
+    for number in range(len(gates.gates)):
+        gates.open(number)
+    runner._KEPT.clear()
+
+
+def test_how_long_pieces_are():
+    profile = accelerators.load_profile("aes")
+    assert cores.piece_bytes(profile, True) == cores.MAX_PIECE_BYTES
+    own_bytes = cores.piece_bytes(profile, False)
+    assert cores.MIN_PIECE_BYTES <= own_bytes <= cores.MAX_PIECE_BYTES
+    assert own_bytes == profile.peak_bytes_per_s * cores.PIECE_S
+
+
+def test_a_core_that_takes_another_input(start):
+    copy, sha = start("copy", {}), start("sha", {})
+    assert copy.reusable
+    assert not sha.reusable
+    for data in (b"first", b"second one"):
+        room = memory(bytes(100))
+        count = copy.process(memory(data), room, 0)
+        assert room[:count] == data
+        assert copy.finish(room) == 0
+
+
+def test_a_share_of_the_memory(runner, program):
+    built = program("copy")
+    small = runner.Program.__new__(runner.Program)
+    small.__dict__.update(built.__dict__, memory_bytes=3 << 18)
+    kernel = runner.Runner(small, {}, 1 << 18)
+    kernel.lane()
+    with pytest.raises(base.DriverError) as caught:
+        kernel.lane()
+    assert caught.value.code == "DEVICE_OUT_OF_MEMORY"
+    kernel.clear()
+    assert kernel._owned == []
