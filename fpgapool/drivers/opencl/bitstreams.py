@@ -12,7 +12,7 @@ from fpgapool.drivers import base
 from fpgapool.drivers.opencl import kernels
 from fpgapool.drivers.opencl import manifest as manifests
 from fpgapool.drivers.opencl import package as packages
-from fpgapool.vocabulary import exceptions
+from fpgapool.drivers.opencl import profiles
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import names
 
@@ -71,39 +71,20 @@ def load_file(file: base.BitstreamFile) -> Bitstream:
 
     :param file: a package.
     :returns: it, with a profile made of its manifest.
-    :raises base.DriverError: ``BITSTREAM_UNKNOWN`` if it is no package,
-        ``BITSTREAM_DAMAGED``, or the code of what is wrong in the package.
+    :raises base.DriverError: see :func:`package.load`.
     """
-    if file.format not in formats.PACKAGES:
-        raise base.DriverError(
-            base.BITSTREAM_UNKNOWN,
-            "OpenCL devices accept bitstreams of the formats "
-            f"{', '.join(formats.PACKAGES)}, not {file.format!r:.80}",
-        )
-    contents = file.read(packages.MAX_SIZE_BYTES)
-    try:
-        package = packages.unpack(contents)
-    except exceptions.CodedError as exc:
-        raise base.DriverError(exc.code, exc.message) from exc
-    return Bitstream(
-        _profile(file.accelerator, package.manifest),
-        package.kind,
-        package.manifest,
-        package.payload,
-    )
-
-
-def _profile(accelerator: str, manifest: manifests.Manifest) -> base.Profile:
-    return base.Profile(
-        name=accelerator,
-        description=manifest.description,
-        peak_bytes_per_s=UNKNOWN_BYTES_PER_S,
-        return_ratio=1.0,
-        # Without state the position of a piece says all about it.
-        stateless=not any(variant.state for variant in manifest.variants),
+    package = packages.load(file)
+    said = profiles.members(package.manifest)
+    profile = base.Profile(
+        name=file.accelerator,
+        description=said.get("description", ""),
+        peak_bytes_per_s=said.get("peak_bytes_per_s", UNKNOWN_BYTES_PER_S),
+        return_ratio=said.get("return_ratio", 1.0),
+        stateless=said["stateless"],
         shapes=(),
-        params_schema={},
-        core=manifest.name,
-        # A session asks for whole blocks.
-        chunk_multiple_bytes=1,
+        params_schema=said["params_schema"],
+        # No software core has known answers for a tenant's accelerator.
+        core="",
+        chunk_multiple_bytes=said.get("chunk_multiple_bytes", 1),
     )
+    return Bitstream(profile, package.kind, package.manifest, package.payload)

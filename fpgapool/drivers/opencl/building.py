@@ -8,6 +8,7 @@ Binaries of sources are kept, so that the next worker need not compile them.
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import os
 import pathlib
@@ -15,6 +16,7 @@ import shutil
 import typing
 
 from fpgapool.drivers.opencl import bitstreams
+from fpgapool.drivers.opencl import compiler
 from fpgapool.drivers.opencl import devices
 from fpgapool.drivers.opencl import manifest as manifests
 from fpgapool.vocabulary import formats
@@ -70,7 +72,7 @@ class Builder:
         """
         if loaded.kind != formats.OPENCL_SOURCE:
             return loaded.code
-        return self._compiled(loaded.code, loaded.manifest)
+        return self._compiled(loaded.code)
 
     def program(
         self,
@@ -102,26 +104,27 @@ class Builder:
 
         if not self._found.has_compiler:
             return None
-        binary = self._compiled(wiping.SOURCE, wiping.MANIFEST)
+        binary = self._compiled(wiping.SOURCE)
         program = runners.Program(
             self._opened, wiping.MANIFEST, binary, is_source=False
         )
         return wiping.Wiper(program, wait)
 
-    def _compiled(self, source: bytes, manifest: manifests.Manifest) -> bytes:
+    def _compiled(self, source: bytes) -> bytes:
         """Return the binary of a source for this device."""
         path = self._directory / self._name(source)
         with contextlib.suppress(OSError):
             return path.read_bytes()
-        binary = self._compile(source, manifest)
+        # In a process of its own: the source is a tenant's.
+        binary = compiler.compile_source(
+            source,
+            (),
+            glob.escape(self._found.platform),
+            glob.escape(self._found.name),
+        )
         with contextlib.suppress(OSError):
             self._keep(path, binary)
         return binary
-
-    def _compile(self, source: bytes, manifest: manifests.Manifest) -> bytes:
-        from fpgapool.drivers.opencl import runner as runners
-
-        return runners.Program(self._opened, manifest, source).binary
 
     def _name(self, source: bytes) -> str:
         from fpgapool.drivers.opencl import runner as runners
