@@ -244,3 +244,20 @@ def test_any_events_in_any_order(steps):
     assert programmed == sorted(set(programmed))
     assert cleared == sorted(set(cleared))
     assert set(cleared) <= set(programmed)
+
+
+def test_only_the_end_of_the_process_cleans_the_slot(machine):
+    machine.handle(state.Assign(order()), 1.0)
+    machine.handle(state.Programmed(1, "copy"), 2.0)
+    machine.handle(state.Attached(1, 77.0), 3.0)
+    ended = state.Ended(1, "FAILED", "KERNEL_HUNG", "it hangs")
+    machine.handle(ended, 4.0)
+    event = state.Scrubbed(1, 10, 20, 99.0, spent="the device hangs")
+    effects = machine.handle(event, 50.0)
+    # The agent learns of the result, and of a slot that is no longer held.
+    assert effects == [state.Changed(), state.Quit("the device hangs")]
+    assert (machine.state, machine.fault) == ("idle", None)
+    assert machine.last_result.code == "KERNEL_HUNG"
+    # No other session may come before the next process.
+    (refused,) = machine.handle(state.Assign(order(generation=2)), 51.0)
+    assert refused.code == "RECYCLE"

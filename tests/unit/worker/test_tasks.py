@@ -242,3 +242,26 @@ def test_the_default_for_clearing_a_task_is_a_scrub():
 
     base.Driver.clear_task(Scrubs(), "board0", 3)
     assert calls == [("board0", 3)]
+
+
+@pytest.mark.parametrize(
+    ("code", "told", "fault"),
+    [
+        ("KERNEL_HUNG", "KERNEL_HUNG", "KERNEL_HUNG"),
+        ("DEVICE_FAILED", "DEVICE_FAILED", "DEVICE_FAILED"),
+        ("DEVICE_OUT_OF_MEMORY", "DEVICE_OUT_OF_MEMORY", None),
+        ("SCRUB_FAILED", "CORE_FAILED", None),
+    ],
+)
+def test_failures_of_the_device(driver, runner, code, told, fault):
+    run(runner, b"data", {"reusable": True})
+    runner.keep()
+    run(runner, b"data", {"reusable": True})
+
+    def fail():
+        raise base.DriverError(code, "a secret")
+
+    driver.cores[-1].during = fail
+    failing = run(runner, b"data", {"reusable": True})
+    assert code_of(failing) == told
+    assert runner.fault == fault
