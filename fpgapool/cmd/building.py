@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--manifest",
         type=pathlib.Path,
+        metavar="FILE",
         help="the manifest of FILE; the default is FILE with the ending .json",
     )
     parser.add_argument(
@@ -91,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     more.add_argument(
         "--key",
         type=pathlib.Path,
+        metavar="FILE",
         help="the private key that signs the package",
     )
     more.add_argument(
@@ -101,6 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     more.add_argument(
         "--shape",
         dest="shapes",
+        metavar="SHAPE",
         action="append",
         default=[],
         help="shape of slots that fit (repeat the option for several)",
