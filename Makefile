@@ -122,7 +122,8 @@ venv: $(VENV)/.installed ## create .venv with fpgapool and its commands in it
 .PHONY: demo
 demo: $(VENV)/.installed ## show a small cluster at work; FILES="A B" adds yours
 	@echo "== running the demo"
-	@$(BIN)/python -m fpgapool.cmd.demo $(foreach file,$(FILES),--file '$(file)')
+	@$(BIN)/python -m fpgapool.cmd.demo $(if $(DRIVER),--driver $(DRIVER)) \
+	    $(foreach file,$(FILES),--file '$(file)')
 
 .PHONY: services
 services: ## install RabbitMQ and databases if missing; starts none

@@ -29,6 +29,7 @@ from fpgapool.drivers import loader
 PROGRAM = "fpgapool-allinone"
 PROJECT_ID = "default"
 EMULATOR = "emulator"
+OPENCL = "opencl"
 TRANSPORT_URL = f"{memory.SCHEME}://"
 DATA_ADDRESS = "127.0.0.1"
 
@@ -50,7 +51,7 @@ MAX_SLOTS = 256
 class Cluster:
     """The emulated cluster. Hosts get boards in turn, the first one first.
 
-    :ivar slots: of each board.
+    :ivar slots: of each board, or of each OpenCL device.
     :ivar rate_scale: factor of every modelled rate, None for unlimited.
     :ivar driver: of the hosts with boards. Another driver than the emulator
         finds its boards and slots itself.
@@ -252,6 +253,8 @@ def _driver(
         driver_settings = _emulator(cluster, where, host_name, boards)
     else:
         driver_settings = agent_settings.options_of_driver(conf, name, path)
+    if name == OPENCL and not driver_settings["boards_file"]:
+        driver_settings |= _opencl(cluster, where, host_name)
     return {
         "driver_name": name,
         "driver_path": path,
@@ -272,6 +275,18 @@ def _emulator(
         # The hosts share one network, so their boards share its model.
         "cluster_dir": str(where.state_dir / "cluster"),
     }
+
+
+def _opencl(
+    cluster: Cluster,
+    where: allinone_directories.Directories,
+    host_name: str,
+) -> dict[str, object]:
+    """Use all devices of this machine; each host with boards has them."""
+    path = where.config_dir() / f"{host_name}-devices.yaml"
+    board = {"name": "board0", "slots": cluster.slots}
+    path.write_text(yaml.safe_dump({"boards": [board]}))
+    return {"boards_file": str(path)}
 
 
 def _boards(cluster: Cluster, count: int) -> dict[str, object]:

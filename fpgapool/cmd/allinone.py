@@ -116,9 +116,9 @@ def _parser() -> argparse.ArgumentParser:
         "--driver",
         default=wiring.EMULATOR,
         metavar="NAME",
-        help="driver of the hosts with boards; default emulator. Another"
-        " driver finds its boards and slots itself, by its section in"
-        " --config-file",
+        help="driver of the hosts with boards; default emulator. With opencl,"
+        " the OpenCL devices of this machine have the slots. Another driver"
+        " finds its boards and slots itself, by its section in --config-file",
     )
     _add_process_options(parser.add_argument_group("the process"))
     return parser

@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     :returns: 0 if everything went well, 1 after a failure, 2 for a wrong
         command line, 130 after Ctrl-C.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = _parse(argv)
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         _perform(arguments)
@@ -48,6 +48,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain("interrupted; everything was stopped", 130)
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    is_emulated = arguments.driver == pool.EMULATOR
+    if arguments.act is None:
+        arguments.act = ACTS[-1] if is_emulated else ACTS[0]
+    if arguments.act != ACTS[0] and not is_emulated:
+        parser.error("act two compares modelled rates: it needs the emulator")
+    if arguments.rate_scale is not None and not is_emulated:
+        parser.error("--rate-scale needs the emulator")
+    return arguments
 
 
 def _interrupt(_number: int, _frame: object) -> typing.NoReturn:
@@ -83,6 +96,7 @@ def _encryption_settings(
         total_bytes=arguments.total_mb * 10**6,
         seed=arguments.seed,
         rate_scale=arguments.rate_scale,
+        driver=arguments.driver,
         strategy=arguments.strategy,
     )
 
@@ -99,8 +113,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--act",
         choices=ACTS,
-        default=ACTS[-1],
-        help=f"the act to perform; default {ACTS[-1]}",
+        help=f"the act to perform; default {ACTS[-1]}, without the emulator"
+        f" {ACTS[0]}",
+    )
+    parser.add_argument(
+        "--driver",
+        default=pool.EMULATOR,
+        metavar="NAME",
+        help="driver of the boards; default emulator. With opencl the OpenCL"
+        " devices of this machine compute",
     )
     parser.add_argument(
         "--out",

@@ -21,6 +21,9 @@ from fpgapool.sim import plots
 HOSTS = 5
 BOARDS = 3
 SLOTS = 4
+EMULATOR = "emulator"
+#: Slots of each device of another driver: all hosts share one machine's.
+DEVICE_SLOTS = 2
 
 #: Rate of all boards' DMA pipes together, before rates are scaled.
 BYTES_PER_S = BOARDS * 2.1e9
@@ -52,11 +55,13 @@ class Tuning:
     """Options of the pool.
 
     :ivar rate_scale: factor of all modelled rates.
+    :ivar driver: ``emulator``, or another one, whose rates are not modelled.
     :ivar strategy: name of the scheduler's strategy.
     :ivar mean_bytes: of the jobs; sets the scheduler's thresholds.
     """
 
     rate_scale: float
+    driver: str
     strategy: str
     mean_bytes: float
 
@@ -74,8 +79,12 @@ def running(directory: pathlib.Path, tuning: Tuning) -> Iterator[Pool]:
     :param tuning: its options.
     :raises DemoError: if it does not start.
     """
-    options = [f"--hosts={HOSTS}", f"--boards={BOARDS}", f"--slots={SLOTS}"]
-    options += [f"--rate-scale={tuning.rate_scale}"]
+    options = [f"--hosts={HOSTS}", f"--boards={BOARDS}"]
+    if tuning.driver == EMULATOR:
+        options += [f"--slots={SLOTS}", f"--rate-scale={tuning.rate_scale}"]
+    else:
+        options += [f"--slots={DEVICE_SLOTS}", "--unlimited"]
+        options += [f"--driver={tuning.driver}"]
     options += [f"--strategy={tuning.strategy}"]
     configuration = (
         "[scheduler]\n"

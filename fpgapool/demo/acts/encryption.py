@@ -42,6 +42,7 @@ class Settings:
     :ivar seed: of sizes, contents and keys.
     :ivar rate_scale: factor of all modelled rates; None: the act chooses one
         by the size of the files.
+    :ivar driver: of the pool's boards.
     :ivar strategy: name of the scheduler's strategy.
     """
 
@@ -51,6 +52,7 @@ class Settings:
     total_bytes: int
     seed: int
     rate_scale: float | None
+    driver: str
     strategy: str
 
 
@@ -87,13 +89,10 @@ class _Encryption:
             workload.check_space(
                 directory, 2 * settings.total_bytes + self._user_bytes
             )
-            self._say(
-                f"starting a pool of {pool.HOSTS} hosts and {pool.BOARDS}"
-                f" emulated boards with {pool.SLOTS} slots each, all modelled"
-                f" rates scaled by {self._scale:g}"
-            )
+            self._say(self._beginning())
             tuning = pool.Tuning(
                 self._scale,
+                settings.driver,
                 settings.strategy,
                 settings.total_bytes / settings.jobs,
             )
@@ -101,6 +100,23 @@ class _Encryption:
                 outcomes = self._encrypt(directory, testbed)
             self._verify([outcome.job for outcome in outcomes])
         self._show(outcomes, testbed)
+
+    @property
+    def _is_emulated(self) -> bool:
+        return self._settings.driver == pool.EMULATOR
+
+    def _beginning(self) -> str:
+        if self._is_emulated:
+            return (
+                f"starting a pool of {pool.HOSTS} hosts and {pool.BOARDS}"
+                f" emulated boards with {pool.SLOTS} slots each, all modelled"
+                f" rates scaled by {self._scale:g}"
+            )
+        return (
+            f"starting a pool of {pool.HOSTS} hosts, {pool.BOARDS} of them"
+            f" with this machine's {self._settings.driver} devices, with"
+            f" {pool.DEVICE_SLOTS} slots each"
+        )
 
     def _encrypt(
         self, directory: pathlib.Path, testbed: pool.Pool
@@ -147,6 +163,8 @@ class _Encryption:
         path = self._settings.out / PICTURE_NAME
         self._draw(path, results, testbed)
         self._say(f"picture of the slots: {path.resolve()}")
+        if not self._is_emulated:
+            return
         self._say(
             f"all modelled rates were scaled by {self._scale:g}: times and"
             " MB/s are those of boards that much slower; the scheduler's size"
@@ -160,16 +178,19 @@ class _Encryption:
         results: Sequence[metrics.JobResult],
         testbed: pool.Pool,
     ) -> None:
-        slots = testbed.slots()
+        # Another driver names its own devices.
+        slots = testbed.slots() if self._is_emulated else []
+        used = {(each.host, each.device, each.slot) for each in results}
+        rates = f" · rates × {self._scale:g}" if self._is_emulated else ""
         measured = metrics.measure(results)
         plots.draw_timeline(
             results,
             path,
             slots=slots,
             title=f"{len(results)} jobs from {len(testbed.hosts)} hosts on"
-            f" {len(slots)} slots",
-            subtitle=f"strategy {self._settings.strategy} · rates ×"
-            f" {self._scale:g} · ACT {measured.act_s:.2f} s"
+            f" {len(slots) or len(used)} slots",
+            subtitle=f"strategy {self._settings.strategy}{rates}"
+            f" · ACT {measured.act_s:.2f} s"
             f" · TCT(95) {measured.tct95_s:.2f} s · SAR {measured.sar:.2f}"
             f" · DLR {measured.dlr:.2f}"
             f" · makespan {measured.makespan_s:.2f} s",

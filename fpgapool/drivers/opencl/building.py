@@ -7,7 +7,9 @@ Binaries of sources are kept, so that the next worker need not compile them.
 
 from __future__ import annotations
 
+import collections.abc
 import contextlib
+import fcntl
 import glob
 import hashlib
 import os
@@ -113,6 +115,25 @@ class Builder:
     def _compiled(self, source: bytes) -> bytes:
         """Return the binary of a source for this device."""
         path = self._directory / self._name(source)
+        with self._alone(path.name):
+            return self._read_or_compile(path, source)
+
+    @contextlib.contextmanager
+    def _alone(self, name: str) -> collections.abc.Iterator[None]:
+        """Let one worker compile a source that others need, too."""
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        lock = os.open(
+            self._directory / f"{name[:2]}.lock",
+            os.O_CREAT | os.O_RDWR | os.O_CLOEXEC,
+            0o600,
+        )
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def _read_or_compile(self, path: pathlib.Path, source: bytes) -> bytes:
         with contextlib.suppress(OSError):
             return path.read_bytes()
         # In a process of its own: the source is a tenant's.
@@ -142,12 +163,12 @@ class Builder:
         return digest.hexdigest()
 
     def _keep(self, path: pathlib.Path, binary: bytes) -> None:
-        self._directory.mkdir(mode=0o700, exist_ok=True)
         fresh = path.with_suffix(f".{os.getpid()}")
         fresh.write_bytes(binary)
         fresh.replace(path)
         kept = sorted(
-            self._directory.iterdir(), key=lambda each: each.stat().st_mtime
+            self._directory.glob("?" * len(path.name)),
+            key=lambda each: each.stat().st_mtime,
         )
         for old in kept[:-MAX_KEPT]:
             old.unlink(missing_ok=True)
