@@ -200,7 +200,8 @@ class CreateBitstream(base.ShowCommand):
             help="the file is a declaration for emulated boards",
         )
         kind.add_argument(
-            "--format",
+            "--file-format",
+            dest="format",
             choices=formats.FORMATS,
             help="format of the file; default is binary, for one kind of"
             " board",

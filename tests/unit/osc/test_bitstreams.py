@@ -102,6 +102,37 @@ def test_standard_input(
     )
 
 
+@pytest.mark.parametrize(
+    "file_format", ["opencl-source", "opencl-binary", "xclbin"]
+)
+def test_a_package_has_its_format(
+    app: fakes.App, path: str, file_format: str
+) -> None:
+    arguments = ("--accelerator=mine", f"--file={path}")
+    app.rows(
+        bitstream.CreateBitstream, *arguments, f"--file-format={file_format}"
+    )
+    (call,) = app.client.create_bitstream.call_args_list
+    assert call.kwargs["format"] == file_format
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--file-format=novelty",), ("--file-format=xclbin", "--declaration")],
+)
+def test_a_format_is_one_of_those_that_there_are(
+    app: fakes.App, path: str, options: tuple[str, ...]
+) -> None:
+    with pytest.raises(SystemExit):
+        app.run(
+            bitstream.CreateBitstream,
+            "--accelerator=mine",
+            f"--file={path}",
+            *options,
+        )
+    app.client.create_bitstream.assert_not_called()
+
+
 def test_a_failed_upload_says_how_to_go_on(app: fakes.App, path: str) -> None:
     app.client.upload_bitstream.side_effect = fakes.refusal(
         503, "STORE_UNAVAILABLE", "away"

@@ -3,12 +3,14 @@
 """Packages: what is read from them, and what is refused."""
 
 import collections
+import hashlib
 import importlib.resources
 import random
 import struct
 
 import pytest
 
+from fpgapool.drivers import base
 from fpgapool.drivers.opencl import package
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
@@ -178,3 +180,55 @@ def test_fuzz_only_own_errors_come_out():
         "XCLBIN_TRUNCATED",
     }
     assert refusals.total() > 500
+
+
+def library_file(path, contents, **members):
+    path.write_bytes(contents)
+    values = {
+        "accelerator": "copy",
+        "path": str(path),
+        "checksum_sha256": hashlib.sha256(contents).hexdigest(),
+        "size_bytes": len(contents),
+        **members,
+    }
+    return base.BitstreamFile(**values)
+
+
+@pytest.mark.parametrize("kind", SOUND)
+def test_drivers_load_what_the_library_says(tmp_path, kind):
+    file = library_file(tmp_path / "file", SOUND[kind], format=kind)
+    found = package.load(file)
+    assert (found.kind, found.manifest.name) == (kind, "copy")
+    assert (found.xclbin is not None) == (kind == "xclbin")
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    ("file_format", "contents", "code"),
+    [
+        # A conductor's wrong word would let native code in without a
+        # signature.
+        ("xclbin", SOUND["opencl-source"], "BITSTREAM_UNKNOWN"),
+        ("opencl-source", SOUND["opencl-binary"], "BITSTREAM_UNKNOWN"),
+        ("binary", SOUND["opencl-binary"], "BITSTREAM_UNKNOWN"),
+        ("declaration", SOUND["opencl-binary"], "BITSTREAM_UNKNOWN"),
+        ("opencl-source", SOURCE, "INVALID_PACKAGE"),
+        ("opencl-source", written(manifest=b"{}"), "INVALID_MANIFEST"),
+    ],
+)
+def test_drivers_refuse_what_is_not_of_the_format(
+    tmp_path, file_format, contents, code
+):
+    file = library_file(tmp_path / "file", contents, format=file_format)
+    with pytest.raises(base.DriverError) as caught:
+        package.load(file)
+    assert caught.value.code == code
+
+
+def test_a_damaged_file_is_not_read(tmp_path):
+    file = library_file(
+        tmp_path / "file", SOUND["xclbin"], format="xclbin", size_bytes=7
+    )
+    with pytest.raises(base.DriverError) as caught:
+        package.load(file)
+    assert caught.value.code == "BITSTREAM_DAMAGED"
