@@ -99,6 +99,8 @@ Whether a bitstream must be signed with a key of ``trusted_keys_dir``. The API
 verifies the signature when a file is uploaded and approved, an agent each
 time before it programs a slot, with the keys of its own host. If the option
 is off, the API still refuses wrong signatures, and agents verify none.
+``opencl-source`` and ``opencl-binary`` need a signature in any case, because
+they can be native code.
 
 A bitstream decides what a board does to its bus. Leave this on if projects
 that do not trust each other share boards.
