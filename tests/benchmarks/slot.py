@@ -28,10 +28,11 @@ PARAMS = {"aes": plain_stream.AES_PARAMS, "fft": {"frame_samples": 1024}}
 
 
 @contextlib.contextmanager
-def opened(transport: str) -> Iterator[slots.Door]:
+def opened(transport: str, **settings: object) -> Iterator[slots.Door]:
     """Start a worker without a limit of its rate.
 
     :param transport: ``shm``, ``tcp`` or ``tls``.
+    :param settings: of the worker, besides its defaults.
     """
     # Not where files of other programs are: paths of sockets are short.
     with tempfile.TemporaryDirectory(prefix="fpgapool-") as name:
@@ -40,6 +41,7 @@ def opened(transport: str) -> Iterator[slots.Door]:
             transport,
             chunk_bytes=CHUNK_BYTES,
             window_chunks=WINDOW_CHUNKS,
+            **settings,
         )
         try:
             yield door
