@@ -126,7 +126,7 @@ demo: $(VENV)/.installed ## show a small cluster at work; FILES="A B" adds yours
 	    $(foreach file,$(FILES),--file '$(file)')
 
 .PHONY: services
-services: ## install RabbitMQ and databases if missing; starts none
+services: ## install RabbitMQ, databases and XRT if missing; starts none
 	@tools/install-services
 
 .PHONY: openstack-venv
