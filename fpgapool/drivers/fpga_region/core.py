@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The contract of an operator's class that moves data through a region."""
+
+from __future__ import annotations
+
+import abc
+import collections.abc
+import dataclasses
+import importlib
+import pathlib
+
+from fpgapool.accelerators import base as accelerators
+from fpgapool.vocabulary import codes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Region:
+    """A programmed region.
+
+    :ivar device: name of the board.
+    :ivar slot: number of the region in it.
+    :ivar accelerator: that it has.
+    :ivar directory: of the region in sysfs.
+    :ivar node: device file of its port; None if it has none.
+    """
+
+    device: str
+    slot: int
+    accelerator: str
+    directory: pathlib.Path
+    node: pathlib.Path | None
+
+
+class RegionCore(accelerators.Core):
+    """One session's computation in a region.
+
+    The kernel programs regions, but knows nothing of what is in them: a class
+    of the operator's moves the data, by a character device, UIO, VFIO, DMA
+    buffers or OpenCL.
+
+    :param params: the session's parameters.
+    :param region: of the session.
+    :raises InvalidParams: if the accelerator does not accept them.
+    """
+
+    @abc.abstractmethod
+    def __init__(
+        self,
+        params: collections.abc.Mapping[str, object],
+        region: Region | None = None,
+    ) -> None:
+        pass
+
+    @classmethod
+    @abc.abstractmethod
+    def clear(cls, region: Region) -> None:
+        """Remove all data of a session from a region and its memory.
+
+        Called after every session, also in another process than the one that
+        had the core. May raise any exception; the slot is not used then.
+
+        :param region: with the session's accelerator.
+        """
+
+
+def load(path: str) -> type[RegionCore]:
+    """Import an operator's class.
+
+    :param path: ``module:Class``, from a trusted file of this host.
+    :returns: the class.
+    :raises AcceleratorError: ``CORE_UNAVAILABLE``.
+    """
+    module, _, name = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise accelerators.AcceleratorError(
+            codes.CORE_UNAVAILABLE, f"core {path!r}: {error}"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, RegionCore)):
+        raise accelerators.AcceleratorError(
+            codes.CORE_UNAVAILABLE,
+            f"core {path!r} is not a subclass of {RegionCore.__qualname__}",
+        )
+    return found

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""FPGAs with a device feature list (DFL): boards of Intel and Altera.
+
+One FPGA management engine (FME) programs the regions behind ports. A file is
+a *green bitstream*: a header that says for which board it is, and the partial
+bitstream. A tenant may have made it, so its header is checked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import pathlib
+import struct
+import uuid
+
+from fpgapool.drivers import base
+from fpgapool.drivers.fpga_region import sysfs
+from fpgapool.objects import untrusted
+
+_MAGIC = uuid.UUID("58656f6e-4650-4741-b747-425376303031").bytes
+_HEADER = struct.Struct("<16sI")
+_MAX_METADATA_BYTES = 64 * 1024
+_MAX_DEPTH = 16
+
+# _IO(0xB6, …) of linux/fpga-dfl.h.
+_PORT_RESET = 0xB640
+_FME_PORT_PR = 0xB680
+# Size of the structure, flags, port, size and address of the bitstream.
+_PORT_PR = struct.Struct("<IIIIQ")
+
+#: The port has been switched off because the board draws too much power.
+_SHUT_DOWN = 6
+
+
+def payload(contents: bytes, compat_id: str | None) -> bytes:
+    """Return the partial bitstream of a file.
+
+    :param contents: of the file.
+    :param compat_id: of the region, hexadecimal; None if it has none.
+    :raises base.DriverError: ``BITSTREAM_UNKNOWN`` if the file is no green
+        bitstream, or ``BITSTREAM_UNFIT`` if it is for other boards.
+    """
+    if len(contents) < _HEADER.size:
+        raise _unknown("it is shorter than the header")
+    magic, metadata_bytes = _HEADER.unpack_from(contents)
+    if magic != _MAGIC:
+        raise _unknown("it does not begin as one")
+    end = _HEADER.size + metadata_bytes
+    if metadata_bytes > _MAX_METADATA_BYTES or end >= len(contents):
+        raise _unknown("the length of its metadata is wrong")
+    wanted = _interface(contents[_HEADER.size : end].rstrip(b"\0"))
+    if compat_id is None or wanted.hex != compat_id.replace("-", "").lower():
+        raise base.DriverError(
+            base.BITSTREAM_UNFIT,
+            f"the bitstream is for the interface {wanted}; the region has"
+            f" {compat_id}",
+        )
+    return contents[end:]
+
+
+def _interface(metadata: bytes) -> uuid.UUID:
+    try:
+        document = untrusted.decode(
+            metadata, "metadata", _MAX_METADATA_BYTES, _MAX_DEPTH
+        )
+    except ValueError as error:
+        raise _unknown(str(error)) from None
+    image = document.get("afu-image") if isinstance(document, dict) else None
+    found = image.get("interface-uuid") if isinstance(image, dict) else None
+    try:
+        return uuid.UUID(found)
+    except (AttributeError, TypeError, ValueError):
+        raise _unknown("its metadata names no interface") from None
+
+
+def _unknown(reason: str) -> base.DriverError:
+    return base.DriverError(
+        base.BITSTREAM_UNKNOWN, f"the file is no green bitstream: {reason}"
+    )
+
+
+def program(fme: pathlib.Path, port_id: int, bitstream: bytes) -> None:
+    """Program the region of a port. Blocks until that has happened.
+
+    :param fme: device file of the FME.
+    :param port_id: number of the port in the FPGA.
+    :param bitstream: see :func:`payload`.
+    :raises base.DriverError: ``PROGRAMMING_FAILED``.
+    """
+    memory = ctypes.create_string_buffer(bitstream, len(bitstream))
+    argument = _PORT_PR.pack(
+        _PORT_PR.size, 0, port_id, len(bitstream), ctypes.addressof(memory)
+    )
+    try:
+        _ioctl(fme, _FME_PORT_PR, argument)
+    except OSError as error:
+        raise base.DriverError(
+            base.PROGRAMMING_FAILED, f"{fme.name}: {error.strerror}"
+        ) from error
+
+
+def reset(port: pathlib.Path) -> None:
+    """Reset a port and all registers of the accelerator behind it.
+
+    :param port: its device file.
+    :raises base.DriverError: ``SCRUB_FAILED``.
+    """
+    try:
+        _ioctl(port, _PORT_RESET, b"")
+    except OSError as error:
+        raise base.DriverError(
+            base.SCRUB_FAILED, f"{port.name}: {error.strerror}"
+        ) from error
+
+
+def _ioctl(path: pathlib.Path, request: int, argument: bytes) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.ioctl(descriptor, request, argument)
+    finally:
+        os.close(descriptor)
+
+
+def fme_fault(directory: pathlib.Path) -> str:
+    """Return why a board cannot be used; empty if it can.
+
+    :param directory: of its FME in sysfs.
+    """
+    if not directory.is_dir():
+        return f"{directory.name} is gone"
+    for name in ("fme_errors", "catfatal_errors"):
+        errors = sysfs.read(directory / "errors" / name)
+        if errors is not None and _number(errors) != 0:
+            return f"{directory.name} reports {name} {errors:.40}"
+    return ""
+
+
+def port_fault(directory: pathlib.Path) -> str:
+    """Return why a port cannot be used; empty if it can.
+
+    :param directory: of it in sysfs.
+    """
+    if not directory.is_dir():
+        return f"{directory.name} is gone"
+    if _number(sysfs.read(directory / "power_state")) == _SHUT_DOWN:
+        return f"{directory.name} is switched off: too much power"
+    errors = sysfs.read(directory / "errors" / "errors")
+    if errors is not None and _number(errors) != 0:
+        return f"{directory.name} reports errors {errors:.40}"
+    return ""
+
+
+def port_id(directory: pathlib.Path) -> int:
+    """Return the number of a port in its FPGA.
+
+    :param directory: of it in sysfs.
+    :raises base.DriverError: ``PROGRAMMING_FAILED``.
+    """
+    number = _number(sysfs.read(directory / "id"))
+    if number is None:
+        raise base.DriverError(
+            base.PROGRAMMING_FAILED, f"{directory.name} has no number"
+        )
+    return number
+
+
+def _number(text: str | None) -> int | None:
+    """Return the value of an attribute, None if it has none."""
+    try:
+        return int(text or "", 0)
+    except ValueError:
+        return None

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""FPGA managers and sensors, as the Linux kernel shows them."""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import fcntl
+import os
+import pathlib
+
+from fpgapool.drivers import base
+
+_MAX_ATTRIBUTE_BYTES = 4096
+
+OPERATING = "operating"
+#: Flag of an FPGA manager: the file is for a part of the FPGA.
+_PARTIAL = "1"
+_POWER_OFF = "power off"
+_MICRO = 1e-6
+_MILLI = 1e-3
+
+
+def read(path: pathlib.Path) -> str | None:
+    """Return an attribute without white space at its ends.
+
+    :param path: of the attribute.
+    :returns: None if it is missing or cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MAX_ATTRIBUTE_BYTES).decode("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+@contextlib.contextmanager
+def exclusive(path: pathlib.Path) -> collections.abc.Iterator[None]:
+    """Wait until no other process holds the lock.
+
+    :param path: of the lock's file.
+    """
+    with open(path, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class Manager:
+    """What programs the regions of an FPGA from files.
+
+    The attributes ``firmware`` and ``flags`` are those of the vendors'
+    kernels, such as ``linux-xlnx``.
+
+    :param directory: of it in sysfs.
+    :param firmware_dir: where the kernel looks for files.
+    """
+
+    def __init__(
+        self, directory: pathlib.Path, firmware_dir: pathlib.Path
+    ) -> None:
+        self._directory = directory
+        self._firmware_dir = firmware_dir
+
+    def fault(self) -> str:
+        """Return why the FPGA cannot be used; empty if it can."""
+        state = read(self._directory / "state")
+        if state is None:
+            return f"the FPGA manager {self._directory.name} is gone"
+        if state == _POWER_OFF or state.endswith("error"):
+            return f"the FPGA manager is in the state {state!r}"
+        return ""
+
+    @property
+    def operates(self) -> bool:
+        """Whether the FPGA has been programmed."""
+        return read(self._directory / "state") == OPERATING
+
+    def program(self, contents: bytes, name: str, *, partial: bool) -> None:
+        """Program a region. Blocks until that has happened.
+
+        :param contents: of the file.
+        :param name: of the file; unique to the region.
+        :param partial: whether the rest of the FPGA stays as it is.
+        :raises base.DriverError: ``PROGRAMMING_FAILED``.
+        """
+        path = self._firmware_dir / name
+        try:
+            try:
+                path.write_bytes(contents)
+                self._write("flags", _PARTIAL if partial else "0")
+                self._write("firmware", name)
+            finally:
+                # A tenant's file is of no use to others.
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._failed(error.strerror or str(error)) from error
+        if not self.operates:
+            raise self._failed("the FPGA does not operate")
+
+    def _write(self, attribute: str, value: str) -> None:
+        # Made by the kernel only: a wrong path must not leave a file.
+        flags = os.O_WRONLY | os.O_TRUNC
+        descriptor = os.open(self._directory / attribute, flags)
+        with open(descriptor, "w") as file:
+            file.write(f"{value}\n")
+
+    def _failed(self, reason: str) -> base.DriverError:
+        found = [
+            f"{attribute} {text!r:.200}"
+            for attribute in ("state", "status")
+            if (text := read(self._directory / attribute))
+        ]
+        return base.DriverError(
+            base.PROGRAMMING_FAILED,
+            f"FPGA manager {self._directory.name}: {reason}"
+            f" ({', '.join(found) or 'no state'})",
+        )
+
+
+def telemetry(
+    directories: collections.abc.Iterable[pathlib.Path],
+) -> base.Telemetry:
+    """Read the sensors of a board.
+
+    :param directories: of devices of hwmon.
+    :returns: the sum of all powers, and the highest temperature.
+    """
+    powers_w, temperatures_c = [], []
+    for directory in directories:
+        powers_w += _values(directory, "power*_input", _MICRO)
+        temperatures_c += _values(directory, "temp*_input", _MILLI)
+    return base.Telemetry(
+        sum(powers_w) if powers_w else None,
+        max(temperatures_c, default=None),
+    )
+
+
+def _values(
+    directory: pathlib.Path, pattern: str, factor: float
+) -> list[float]:
+    found = []
+    for path in sorted(directory.glob(pattern)):
+        # A sensor may be asleep.
+        with contextlib.suppress(ValueError):
+            found.append(int(read(path) or "") * factor)
+    return found
