@@ -76,6 +76,17 @@ class Core(abc.ABC):
     #: programmed.
     known_answers: typing.ClassVar[tuple[KnownAnswer, ...]] = ()
 
+    #: Parameters of a usual session, to measure rates with; None: those of
+    #: the first known answer.
+    usual_params: typing.ClassVar[
+        collections.abc.Mapping[str, object] | None
+    ] = None
+
+    #: Type of numbers in the output that another implementation may round
+    #: otherwise, as NumPy writes it, and the largest error relative to the
+    #: largest of these numbers; None: the output is the same to the byte.
+    rounding: typing.ClassVar[tuple[str, float] | None] = None
+
     @abc.abstractmethod
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
         pass

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections.abc
+import typing
 
 import numpy
 
@@ -46,6 +47,8 @@ class DtwCore(base.Core):
             numpy.array([2], "<f8").tobytes(),
         ),
     )
+    usual_params: typing.ClassVar = {"length_samples": 128}
+    rounding = ("<f8", 1e-12)
 
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
         values = parameters.checked(

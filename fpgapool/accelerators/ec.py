@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import collections.abc
 import struct
+import typing
 import zlib
 
 from pyeclib import ec_iface
@@ -65,6 +66,7 @@ class EcCore(base.Core):
             + b"abcabc",
         ),
     )
+    usual_params: typing.ClassVar = {}
 
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
         values = parameters.checked(

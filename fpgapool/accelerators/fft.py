@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections.abc
+import typing
 
 import numpy
 from scipy import fft
@@ -36,6 +37,8 @@ class FftCore(base.Core):
             numpy.array([1, 1, 1, 1], SAMPLE_TYPE).tobytes(),
         ),
     )
+    usual_params: typing.ClassVar = {"frame_samples": 1024}
+    rounding = ("<f4", 1e-5)
 
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
         values = parameters.checked(

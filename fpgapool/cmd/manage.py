@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""fpgapool-manage: the operator's tool for the database.
+"""fpgapool-manage: the operator's tool for the database and for boards.
 
 Exit codes: 0 done; 1 it failed or the check found something; 2 the command
 line, the configuration or a file is wrong; 3 the audit found something that it
@@ -10,6 +10,7 @@ did not repair.
 import argparse
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import pathlib
@@ -28,6 +29,7 @@ from fpgapool.bitstreams import stores
 from fpgapool.clients import placement
 from fpgapool.cmd import auditing
 from fpgapool.cmd import building
+from fpgapool.cmd import devices
 from fpgapool.common import audit
 from fpgapool.common import config
 from fpgapool.common import exception
@@ -173,6 +175,7 @@ def _add_commands(subparsers: argparse._SubParsersAction) -> None:
     _add_bitstream(subparsers)
     _add_placement(subparsers)
     _add_host(subparsers)
+    _add_device(subparsers)
     _add_audit(subparsers)
 
 
@@ -213,6 +216,11 @@ def _add_host(subparsers: argparse._SubParsersAction) -> None:
         default="/",
         help="the virtual host of the pool; the default is /",
     )
+
+
+def _add_device(subparsers: argparse._SubParsersAction) -> None:
+    commands = _add_category(subparsers, "device", "the boards of this host")
+    devices.add_commands(functools.partial(_add_command, commands))
 
 
 def _add_placement(subparsers: argparse._SubParsersAction) -> None:
@@ -654,7 +662,14 @@ def _clean(database: db_api.Database, args: argparse.Namespace) -> int:
 
 
 #: Commands that work on any machine, for any user.
-_WITHOUT_DATABASE = {_key, _permissions, _sign, _verify}
+_WITHOUT_DATABASE = {
+    devices.check,
+    devices.measure,
+    _key,
+    _permissions,
+    _sign,
+    _verify,
+}
 
 #: Commands that write a line of the audit log, and its action.
 _CHANGING = {

@@ -120,7 +120,11 @@ class _Reader:
         self._checker = checker
 
     def items(
-        self, members: dict[str, typing.Any], where: str, member: str, most: int
+        self,
+        members: dict[str, typing.Any],
+        where: str,
+        member: str,
+        most: int,
     ) -> list[typing.Any]:
         found = members.get(member)
         if not isinstance(found, list) or not 1 <= len(found) <= most:

@@ -24,9 +24,9 @@ from fpgapool.vocabulary import names
 MAX_FILE_BYTES = 256 << 20
 
 _BOARDS_FILE_HELP = """
-YAML file that describes the FPGAs of this host: their managers, regions, shapes
-and accelerators. Needed if ``[agent] driver`` is ``fpga_region``; there is no
-default.
+YAML file that describes the FPGAs of this host: their managers, regions,
+shapes and accelerators. Needed if ``[agent] driver`` is ``fpga_region``; there
+is no default.
 """
 _FIRMWARE_DIR_HELP = """
 Directory where the kernel looks for firmware, and workers may write: the

@@ -39,13 +39,13 @@ def code_of(call, *arguments):
     return caught.value.code, caught.value.message
 
 
-def library_file(path, contents, **members):
+def library_file(place, contents, **members):
     """Put a bitstream of the library into a file."""
-    path.write_bytes(contents)
+    place.write_bytes(contents)
     return base.BitstreamFile(
         **{
             "accelerator": "copy",
-            "path": str(path),
+            "path": str(place),
             "checksum_sha256": hashlib.sha256(contents).hexdigest(),
             "size_bytes": len(contents),
             **members,
@@ -291,7 +291,7 @@ def test_green_bitstreams_of_strangers():
     """Each changed file is refused with a code, or is one."""
     generator = random.Random(1)
     sound = trees.green()
-    codes = set()
+    codes, longest = set(), 0
     for _ in range(500):
         changed = bytearray(sound)
         for _ in range(generator.randint(1, 4)):
@@ -305,9 +305,10 @@ def test_green_bitstreams_of_strangers():
             dfl.payload(bytes(changed), trees.INTERFACE.hex)
         except base.DriverError as error:
             codes.add(error.code)
-            assert len(error.message) < 500
+            longest = max(longest, len(error.message))
     assert base.BITSTREAM_UNKNOWN in codes
     assert codes <= {base.BITSTREAM_UNKNOWN, base.BITSTREAM_UNFIT}
+    assert longest < 500
 
 
 @pytest.mark.parametrize(

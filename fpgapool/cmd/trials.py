@@ -1,0 +1,536 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Tries and measures the boards of this host through their driver.
+
+It happens in a process of its own, because a driver may hang or crash with
+the runtime of a board's vendor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import multiprocessing
+import multiprocessing.connection
+import signal
+import statistics
+import threading
+import time
+import typing
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from fpgapool.accelerators import base as accelerators
+from fpgapool.drivers import base
+from fpgapool.drivers import loader
+from fpgapool.drivers import selftest
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import names
+
+PASSED = "passed"
+FAILED = "failed"
+#: The board, or its driver, does not have it.
+ABSENT = "absent"
+
+#: A driver says so if it cannot use an accelerator's bitstream at all.
+_NOT_THERE = (
+    base.BITSTREAM_UNKNOWN,
+    base.BITSTREAM_UNFIT,
+    codes.CORE_UNAVAILABLE,
+    codes.UNKNOWN_ACCELERATOR,
+)
+_TRANSFER = "copy"
+_TRANSFER_BYTES = (64 * 1024, 1024 * 1024, 8 * 1024 * 1024)
+_MAX_PATTERN_BYTES = 16 * 1024 * 1024
+_SENSOR_INTERVAL_S = 0.1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Request:
+    """What to do.
+
+    :ivar path: class of the driver, ``module:Class``.
+    :ivar settings: of the driver.
+    :ivar accelerators: names; the order stays.
+    :ivar chunk_bytes: length of a piece of input, about.
+    :ivar size_bytes: input of a check, about.
+    :ivar measured_s: for how long each accelerator is measured; None: it is
+        checked.
+    """
+
+    path: str
+    settings: Mapping[str, object]
+    accelerators: tuple[str, ...]
+    chunk_bytes: int
+    size_bytes: int
+    measured_s: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a trial.
+
+    :ivar accelerator: that was in the slot; empty: it is of the device.
+    :ivar name: of the step.
+    :ivar outcome: ``passed``, ``failed`` or ``absent``.
+    :ivar detail: for people.
+    :ivar values: what was measured, by a name with its unit.
+    """
+
+    accelerator: str
+    name: str
+    outcome: str
+    detail: str = ""
+    values: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+class ProcessEnded(Exception):
+    """The process of a driver hangs or has crashed. The text says which."""
+
+
+def devices(request: Request, timeout_s: float) -> list[base.DeviceInfo]:
+    """Find the boards of this host.
+
+    :param timeout_s: how long a driver may take.
+    :returns: the boards that the driver finds.
+    :raises ProcessEnded: if it does not answer.
+    :raises base.DriverError: if it cannot list them.
+    """
+    (found,) = _elsewhere(_discover, (request,), timeout_s)
+    if isinstance(found, base.DriverError):
+        raise found
+    return found
+
+
+def steps(
+    request: Request, device: base.DeviceInfo, timeout_s: float
+) -> Iterator[Step]:
+    """Try a device.
+
+    :param device: a result of :func:`devices`.
+    :param timeout_s: how long a step may take.
+    :returns: the steps as they end. The last one has failed if the process
+        hangs or crashes.
+    """
+    doing = ("", "driver")
+    try:
+        for item in _elsewhere(_try, (request, device), timeout_s):
+            if isinstance(item, Step):
+                yield item
+            else:
+                doing = item
+    except ProcessEnded as error:
+        yield Step(*doing, FAILED, str(error))
+
+
+def _elsewhere(
+    task: Callable[..., None], arguments: tuple[object, ...], timeout_s: float
+) -> Iterator[typing.Any]:
+    """Yield what a task in a process of its own sends."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=task, args=(theirs, *arguments))
+    process.start()
+    theirs.close()
+    try:
+        while True:
+            if not ours.poll(timeout_s):
+                raise ProcessEnded(f"does not end within {timeout_s:g} s")
+            try:
+                yield ours.recv()
+            except EOFError:
+                break
+        process.join()
+        if process.exitcode:
+            raise ProcessEnded(_ending(process.exitcode))
+    finally:
+        process.kill()
+        process.join()
+        ours.close()
+
+
+def _ending(exit_code: int) -> str:
+    if exit_code > 0:
+        return f"the process ended with status {exit_code}"
+    return f"the process ended with {signal.Signals(-exit_code).name}"
+
+
+Pipe: typing.TypeAlias = multiprocessing.connection.Connection
+
+
+def _discover(pipe: Pipe, request: Request) -> None:
+    try:
+        driver = loader.load_driver_path(request.path, request.settings)
+        pipe.send(list(driver.discover()))
+    except base.DriverError as error:
+        pipe.send(error)
+
+
+def _try(pipe: Pipe, request: Request, device: base.DeviceInfo) -> None:
+    try:
+        driver = loader.load_driver_path(request.path, request.settings)
+    except base.DriverError as error:
+        pipe.send(Step("", "driver", FAILED, str(error)))
+        return
+    trial = _Trial(driver, device, request, pipe.send)
+    for step in trial.run():
+        pipe.send(step)
+
+
+class _Trial:
+    """Tries one device.
+
+    :param driver: of the device.
+    :param device: as the driver describes it.
+    :param request: what to do.
+    :param tell: gets accelerator and name of each step that begins.
+    """
+
+    def __init__(
+        self,
+        driver: base.Driver,
+        device: base.DeviceInfo,
+        request: Request,
+        tell: Callable[[tuple[str, str]], None],
+    ) -> None:
+        self._driver = driver
+        self._device = device
+        self._request = request
+        self._tell = tell
+        self._doing = ("", "")
+
+    def run(self) -> Iterator[Step]:
+        """Yield the steps as they end."""
+        yield self._found()
+        for name, task in (
+            ("health", self._health),
+            ("sensors", self._sensors),
+        ):
+            self._begin("", name)
+            yield from self._guarded(task())
+        for name in self._request.accelerators:
+            yield from self._guarded(self._accelerator(name))
+
+    def _begin(self, accelerator: str, name: str) -> None:
+        self._doing = (accelerator, name)
+        self._tell(self._doing)
+
+    def _guarded(self, found: Iterator[Step]) -> Iterator[Step]:
+        """Yield steps; an error fails the one under way."""
+        try:
+            yield from found
+        except Exception as error:
+            # A driver may raise any exception.
+            code = getattr(error, "code", type(error).__name__)
+            message = getattr(error, "message", str(error))
+            yield Step(*self._doing, FAILED, f"{code}: {message}")
+
+    def _found(self) -> Step:
+        shapes = sorted({slot.shape for slot in self._device.slots})
+        return Step(
+            "",
+            "found",
+            PASSED,
+            f"{self._device.model}, shape {', '.join(shapes)}",
+            {
+                "slots": len(self._device.slots),
+                "dma_bytes_per_s": self._device.dma_bytes_per_s,
+            },
+        )
+
+    def _health(self) -> Iterator[Step]:
+        health = self._driver.health(self._device.name)
+        outcome = PASSED if health.healthy else FAILED
+        yield Step("", "health", outcome, health.message)
+
+    def _sensors(self) -> Iterator[Step]:
+        found = self._driver.telemetry(self._device.name)
+        values = {
+            name: value
+            for name, value in (
+                ("power_w", found.power_w),
+                ("temperature_c", found.temperature_c),
+            )
+            if value is not None
+        }
+        outcome = PASSED if values else ABSENT
+        yield Step("", "sensors", outcome, values=values)
+
+    def _accelerator(self, name: str) -> Iterator[Step]:
+        device = self._device.name
+        self._begin(name, "program")
+        slot = self._fitting_slot(name)
+        if slot is None:
+            yield Step(name, "program", ABSENT, "fits no slot")
+            return
+        begun = time.perf_counter()
+        try:
+            profile = self._driver.program(
+                device, slot, f"{names.BUILTIN_PREFIX}{name}"
+            )
+        except base.DriverError as error:
+            if error.code not in _NOT_THERE:
+                raise
+            yield Step(name, "program", ABSENT, error.message)
+            return
+        elapsed_s = time.perf_counter() - begun
+        yield Step(name, "program", PASSED, values={"time_s": elapsed_s})
+        session = _Session(self._driver, device, slot, profile)
+        yield from self._guarded(self._use(session, name))
+        self._begin(name, "scrub")
+        begun = time.perf_counter()
+        self._driver.scrub(device, slot)
+        elapsed_s = time.perf_counter() - begun
+        yield Step(name, "scrub", PASSED, values={"time_s": elapsed_s})
+
+    def _fitting_slot(self, name: str) -> int | None:
+        try:
+            shapes = accelerators.load_profile(name).shapes
+        except accelerators.AcceleratorError:
+            # The driver may know it.
+            shapes = ()
+        for slot in self._device.slots:
+            if not shapes or slot.shape in shapes:
+                return slot.number
+        return None
+
+    def _use(self, session: _Session, name: str) -> Iterator[Step]:
+        self._begin(name, "open")
+        begun = time.perf_counter()
+        if not session.prepare(self._request.chunk_bytes):
+            yield Step(name, "open", ABSENT, "it has no known parameters")
+            return
+        elapsed_s = time.perf_counter() - begun
+        yield Step(name, "open", PASSED, values={"time_s": elapsed_s})
+        if self._request.measured_s is None:
+            yield from self._checked(session, name)
+        else:
+            self._begin(name, "rate")
+            values = self._measured(session, self._request.measured_s)
+            yield Step(name, "rate", PASSED, values=values)
+
+    def _checked(self, session: _Session, name: str) -> Iterator[Step]:
+        self._begin(name, "self-test")
+        selftest.run(
+            self._driver, self._device.name, session.slot, session.profile
+        )
+        yield Step(name, "self-test", PASSED)
+        self._begin(name, "result")
+        expected, _ = session.expected(self._request.size_bytes)
+        output, rate = session.computed(self._request.size_bytes)
+        difference = session.difference(output, expected)
+        yield Step(
+            name,
+            "result",
+            FAILED if difference else PASSED,
+            difference or "as the software core's",
+            {"bytes_per_s": rate, "output_bytes": len(output)},
+        )
+        if name == _TRANSFER:
+            self._begin("", "transfer")
+            yield Step("", "transfer", PASSED, values=session.transfers())
+
+    def _measured(
+        self, session: _Session, measured_s: float
+    ) -> dict[str, float]:
+        idle_w = self._power_w()
+        values = {} if idle_w is None else {"idle_w": idle_w}
+        powers_w: list[float] = []
+        ended = threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(_SENSOR_INTERVAL_S):
+                power_w = self._power_w()
+                if power_w is not None:
+                    powers_w.append(power_w)
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            rate, ratio = session.rate(measured_s)
+        finally:
+            ended.set()
+            watcher.join()
+        values |= {"bytes_per_s": rate, "return_ratio": ratio}
+        if powers_w:
+            values["active_w"] = statistics.fmean(powers_w)
+        return values
+
+    def _power_w(self) -> float | None:
+        with contextlib.suppress(base.DriverError):
+            return self._driver.telemetry(self._device.name).power_w
+        return None
+
+
+class _Session:
+    """Sessions of one accelerator in one slot, and of its software core.
+
+    :param driver: of the slot.
+    :param device: name of the device.
+    :param slot: number of the programmed slot in it.
+    :param profile: result of programming it.
+    """
+
+    def __init__(
+        self,
+        driver: base.Driver,
+        device: str,
+        slot: int,
+        profile: base.Profile,
+    ) -> None:
+        self.slot = slot
+        self.profile = profile
+        self._driver = driver
+        self._device = device
+        self._software = accelerators.load_core(profile.core)
+        self._params: Mapping[str, object] = {}
+        self._piece = b""
+
+    def prepare(self, chunk_bytes: int) -> bool:
+        """Choose parameters and a piece of input.
+
+        :param chunk_bytes: about how long.
+        :returns: whether the slot accepts parameters that are known.
+        """
+        answers = self._software.known_answers
+        usual = self._software.usual_params
+        tried: list[tuple[Mapping[str, object], bytes]] = [
+            (answer.params, answer.data) for answer in answers
+        ]
+        if usual is not None:
+            tried.insert(0, (usual, answers[0].data if answers else b"\0"))
+        for params, data in tried:
+            try:
+                core = self._open(params)
+            except accelerators.InvalidParams:
+                # A bitstream that fixes these parameters.
+                continue
+            multiple = (
+                core.chunk_multiple_bytes or self.profile.chunk_multiple_bytes
+            )
+            core.cancel()
+            self._params = params
+            self._piece = _repeated(data, multiple, chunk_bytes)
+            return True
+        return False
+
+    def expected(self, size_bytes: int) -> tuple[bytes, float]:
+        """Return the output of the software core; see :meth:`computed`."""
+        return _run(
+            self._software(self._params), self._piece, self._count(size_bytes)
+        )
+
+    def computed(self, size_bytes: int) -> tuple[bytes, float]:
+        """Return the output of the slot.
+
+        :param size_bytes: of the input, about.
+        :returns: the output, and the rate of the input in bytes per second.
+        """
+        core = self._open(self._params)
+        try:
+            return _run(core, self._piece, self._count(size_bytes))
+        finally:
+            core.cancel()
+
+    def _count(self, size_bytes: int) -> int:
+        return max(1, size_bytes // len(self._piece))
+
+    def difference(self, output: bytes, expected: bytes) -> str:
+        """Return what is wrong with an output; empty if nothing."""
+        if output == expected:
+            return ""
+        if len(output) != len(expected):
+            return f"{len(output)} bytes of output instead of {len(expected)}"
+        if self._software.rounding is not None:
+            import numpy
+
+            kind, tolerance = self._software.rounding
+            right = numpy.frombuffer(expected, kind)
+            error = numpy.abs(numpy.frombuffer(output, kind) - right).max()
+            largest = numpy.abs(right).max()
+            if error <= tolerance * largest:
+                return ""
+            return f"an error of {error:g} with numbers up to {largest:g}"
+        position = next(
+            number
+            for number, (found, right_byte) in enumerate(
+                zip(output, expected, strict=True)
+            )
+            if found != right_byte
+        )
+        return f"the output differs from byte {position} on"
+
+    def transfers(self) -> dict[str, float]:
+        """Return the rates of pieces of some lengths."""
+        found = {}
+        for size_bytes in _TRANSFER_BYTES:
+            core = self._open(self._params)
+            try:
+                # The first piece allocates memory.
+                count = max(4, 2 * _TRANSFER_BYTES[-1] // size_bytes)
+                _, rate = _run(core, bytes(size_bytes), count)
+            finally:
+                core.cancel()
+            found[f"bytes_per_s_{size_bytes}"] = rate
+        return found
+
+    def rate(self, measured_s: float) -> tuple[float, float]:
+        """Measure for some time.
+
+        :returns: input in bytes per second, and bytes of output per byte.
+        """
+        core = self._open(self._params)
+        try:
+            view = memoryview(self._piece)
+            room = memoryview(bytearray(core.max_output_bytes(len(view))))
+            core.process(view, room, 0)
+            input_bytes, output_bytes = len(view), 0
+            begun = time.perf_counter()
+            while (elapsed_s := time.perf_counter() - begun) < measured_s:
+                output_bytes += core.process(view, room, input_bytes)
+                input_bytes += len(view)
+            input_bytes -= len(view)
+        finally:
+            core.cancel()
+        return input_bytes / elapsed_s, output_bytes / max(1, input_bytes)
+
+    def _open(self, params: Mapping[str, object]) -> base.Core:
+        self._driver.expect(self._device, self.slot, base.Traffic())
+        return self._driver.open(self._device, self.slot, params)
+
+
+def _repeated(data: bytes, multiple: int, chunk_bytes: int) -> bytes:
+    """Return a piece of whole blocks, in which the data repeats."""
+    unit = math.lcm(multiple, len(data) or 1)
+    if unit > _MAX_PATTERN_BYTES:
+        unit = multiple
+    size_bytes = max(1, chunk_bytes // unit) * unit
+    return (data * (size_bytes // len(data) + 1))[:size_bytes]
+
+
+def _run(core: base.Core, piece: bytes, count: int) -> tuple[bytes, float]:
+    """Process a piece several times.
+
+    :returns: the output, and the rate of the input after the first piece.
+    """
+    view = memoryview(piece)
+    room = memoryview(bytearray(core.max_output_bytes(len(piece))))
+    output = bytearray()
+    times_s = []
+    for number in range(count):
+        begun = time.perf_counter()
+        size_bytes = core.process(view, room, number * len(piece))
+        times_s.append(time.perf_counter() - begun)
+        output += room[:size_bytes]
+    end = memoryview(bytearray(core.max_output_bytes(0)))
+    output += end[: core.finish(end)]
+    counted_s = times_s[1:] or times_s
+    return bytes(output), len(piece) * len(counted_s) / sum(counted_s)
+
+
+def failed(found: Sequence[Step]) -> bool:
+    """Whether a step has failed."""
+    return any(step.outcome == FAILED for step in found)
