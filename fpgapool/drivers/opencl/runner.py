@@ -27,6 +27,24 @@ os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
 
 import pyopencl as cl
 
+_conformant_version = cl.Device._get_cl_version
+
+
+def _version(device: cl.Device) -> tuple[int, int]:
+    """Return the version of OpenCL of a device.
+
+    XRT's devices call theirs "OpenCL 1.0", without the space that the standard
+    wants behind it, and have what is used here of version 1.2.
+    """
+    try:
+        return _conformant_version(device)
+    except RuntimeError:
+        return (1, 2)
+
+
+# Before it fills a buffer or waits for several events, PyOpenCL asks for it.
+cl.Device._get_cl_version = _version
+
 #: Of the compiler, for all kernels.
 BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-kernel-arg-info")
 _MAX_LOG_CHARS = 2000
@@ -44,11 +62,26 @@ _TYPES = {
     "float": ("float",),
 }
 
+#: Where an argument is, as the standard numbers it, and as XRT does.
+_SPACES = cl.kernel_arg_address_qualifier
+_PRIVATE = (_SPACES.PRIVATE, 0)
+_GLOBAL = (_SPACES.GLOBAL, _SPACES.CONSTANT, 1, 2)
+_LOCAL = (_SPACES.LOCAL, 3)
+
 Events = collections.abc.Sequence[cl.Event]
 #: Runners with commands that take too long, to the end of the process.
 _KEPT: list[object] = []
 #: Waits until a command has ended.
 Wait = collections.abc.Callable[[cl.Event], None]
+
+
+def is_unified(device: cl.Device) -> bool:
+    """Whether a device computes in the host's memory.
+
+    XRT says so of all boards, but copies data to their own memory.
+    """
+    is_board = device.type & cl.device_type.ACCELERATOR
+    return bool(device.host_unified_memory) and not is_board
 
 
 def _wait(event: cl.Event) -> None:
@@ -140,7 +173,6 @@ def _check_argument(kernel: cl.Kernel, index: int, kind: str) -> None:
     PoCL uses a number as an address.
     """
     info = cl.kernel_arg_info
-    spaces = cl.kernel_arg_address_qualifier
     try:
         space = kernel.get_arg_info(index, info.ADDRESS_QUALIFIER)
         name = kernel.get_arg_info(index, info.TYPE_NAME)
@@ -148,11 +180,12 @@ def _check_argument(kernel: cl.Kernel, index: int, kind: str) -> None:
         # Some binaries do not say. Their authors could lie.
         return
     if kind == manifests.LOCAL:
-        is_right = space == spaces.LOCAL
+        is_right = space in _LOCAL
     elif kind in _TYPES:
-        is_right = space == spaces.PRIVATE and name in _TYPES[kind]
+        # Newer releases of XRT name no types.
+        is_right = space in _PRIVATE and name in (*_TYPES[kind], "")
     else:
-        is_right = space in (spaces.GLOBAL, spaces.CONSTANT)
+        is_right = space in _GLOBAL
     if not is_right:
         raise manifests.InvalidManifest(
             f"arguments[{index}]: kernel {kernel.function_name!r} has "
@@ -293,7 +326,7 @@ class Runner:
     @property
     def uses_memory_of_caller(self) -> bool:
         """Whether the device computes in the host's memory."""
-        return bool(self._program.device.host_unified_memory)
+        return is_unified(self._program.device)
 
     def lane_over(
         self,
