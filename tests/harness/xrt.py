@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""AMD's runtime XRT, with its stand-in for a board that computes nothing."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+
+PLATFORM = "Xilinx"
+
+_NOOP = "libxrt_noop.so.2"
+
+
+def environment(directory: pathlib.Path) -> Mapping[str, str]:
+    """Make what the runtime needs, and return variables to set.
+
+    :param directory: for it. Without ``lib/libxrt_noop.so`` in it there is no
+        board.
+    """
+    found = next(pathlib.Path("/usr/lib").glob(f"*/{_NOOP}"), None)
+    if found is None:
+        raise AssertionError("XRT is missing: install the package libxrt1")
+    libraries = directory / "lib"
+    libraries.mkdir(parents=True)
+    for path in found.parent.glob("libxrt_*.so.2"):
+        for name in (path.name, path.name.removesuffix(".2")):
+            (libraries / name).symlink_to(path)
+    vendors = directory / "vendors"
+    vendors.mkdir()
+    (vendors / "xilinx.icd").write_text("libxilinxopencl.so.2\n")
+    return {
+        "XCL_EMULATION_MODE": "noop",
+        "XILINX_XRT": str(directory),
+        "OCL_ICD_VENDORS": str(vendors),
+    }
+
+
+def unplug(directory: pathlib.Path) -> None:
+    """Take the board out.
+
+    :param directory: as for :func:`environment`.
+    """
+    for path in (directory / "lib").glob("libxrt_noop.so*"):
+        path.unlink()
