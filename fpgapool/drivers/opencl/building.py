@@ -80,7 +80,7 @@ class Builder:
         self,
         manifest: manifests.Manifest,
         code: bytes,
-        memory_bytes: int,
+        memory_bytes: int | None,
         instance: str,
     ) -> runners.Program:
         """Load a binary; see :class:`runner.Program`."""

@@ -66,7 +66,7 @@ class Found:
     :ivar number: from 0 among devices of its platform with this name.
     :ivar kind: ``cpu``, ``gpu`` or ``accelerator``.
     :ivar pci: its address on the PCI bus, None if the runtime does not say.
-    :ivar memory_bytes: of the device.
+    :ivar memory_bytes: of the device; 0 if it is unknown.
     :ivar unified: whether it computes in the host's memory.
     :ivar has_compiler: whether its runtime compiles sources.
     """
@@ -157,13 +157,14 @@ class Device:
         """Its address on the PCI bus, None if it is unknown."""
         return self.found.pci or self.board.pci
 
-    def memory_bytes(self, slot: int) -> int:
+    def memory_bytes(self, slot: int) -> int | None:
         """Return a slot's share of the device's memory.
 
         :param slot: number of the slot.
+        :returns: None if the runtime does not know the memory of the device.
         """
         shares = self.board.shares
-        return self.found.memory_bytes * shares[slot] // sum(shares)
+        return self.found.memory_bytes * shares[slot] // sum(shares) or None
 
     def instance(self, slot: int) -> str:
         """Return the instance of kernels that a slot has; empty for any.

@@ -21,6 +21,7 @@ import pyopencl as cl
 
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import devices
+from fpgapool.drivers.opencl import runner
 
 _TRIED_BYTES = 4096
 
@@ -52,7 +53,7 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
                         kind=_kind(device),
                         pci=_address(device),
                         memory_bytes=device.global_mem_size,
-                        unified=bool(device.host_unified_memory),
+                        unified=runner.is_unified(device),
                         has_compiler=bool(device.compiler_available),
                     ),
                     device,
