@@ -8,6 +8,8 @@ import pathlib
 from collections.abc import Mapping
 
 PLATFORM = "Xilinx"
+#: Variable without which the runtime looks for boards in this machine.
+STAND_IN = "XCL_EMULATION_MODE"
 
 _NOOP = "libxrt_noop.so.2"
 
@@ -15,8 +17,7 @@ _NOOP = "libxrt_noop.so.2"
 def environment(directory: pathlib.Path) -> Mapping[str, str]:
     """Make what the runtime needs, and return variables to set.
 
-    :param directory: for it. Without ``lib/libxrt_noop.so`` in it there is no
-        board.
+    :param directory: for it.
     """
     found = next(pathlib.Path("/usr/lib").glob(f"*/{_NOOP}"), None)
     if found is None:
@@ -30,16 +31,7 @@ def environment(directory: pathlib.Path) -> Mapping[str, str]:
     vendors.mkdir()
     (vendors / "xilinx.icd").write_text("libxilinxopencl.so.2\n")
     return {
-        "XCL_EMULATION_MODE": "noop",
+        STAND_IN: "noop",
         "XILINX_XRT": str(directory),
         "OCL_ICD_VENDORS": str(vendors),
     }
-
-
-def unplug(directory: pathlib.Path) -> None:
-    """Take the board out.
-
-    :param directory: as for :func:`environment`.
-    """
-    for path in (directory / "lib").glob("libxrt_noop.so*"):
-        path.unlink()

@@ -35,7 +35,8 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
     """
     try:
         platforms = cl.get_platforms()
-    except cl.Error as error:
+    except (cl.Error, RuntimeError) as error:
+        # Some runtimes do not keep their own errors to themselves.
         raise base.DriverError(
             base.DEVICE_FAILED, f"no OpenCL runtime: {error}"
         ) from error
@@ -66,7 +67,7 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
 def _devices(platform: cl.Platform) -> list[cl.Device]:
     try:
         return platform.get_devices()
-    except cl.Error:
+    except (cl.Error, RuntimeError):
         # A runtime without a board of its vendor.
         return []
 

@@ -1,64 +1,110 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Uses a board through the vendor's runtime, in a process of its own.
+"""Uses a board through the driver, in a process of its own.
 
-The first argument is what to do, as JSON; the last line of the output is the
-outcome. The runtime writes to the output, too.
+The first argument is what to do, as JSON; the last line of the output has the
+outcomes. The runtime writes to the output, too.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
+import os
 import pathlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from fpgapool.drivers.opencl import manifest
+from fpgapool.drivers import base
+from fpgapool.drivers.opencl import devices
+from fpgapool.drivers.opencl import driver
 from fpgapool.vocabulary import exceptions
-from tests.functional.xrt import images
+from fpgapool.vocabulary import formats
 from tests.harness import xrt
 
-MARK = "outcome: "
+MARK = "outcomes: "
+DEVICE = "card"
 
 
-def run(order: dict[str, Any]) -> dict[str, Any]:
-    """Load an xclbin and run its kernel.
+class _Steps:
+    """What a process may be ordered to do.
 
-    :param order: ``image``, the path of the xclbin; ``kernel`` and ``step``
-        of the manifest; ``size_bytes`` of the input; ``instance`` of the slot.
+    :param settings: of the driver.
     """
-    from fpgapool.drivers.opencl import runner
 
-    device = next(
-        device
-        for platform in runner.cl.get_platforms()
-        if platform.name == xrt.PLATFORM
-        for device in platform.get_devices()
-    )
-    document = images.manifest(order["kernel"], **order["step"])
-    program = runner.Program(
-        device,
-        manifest.parse(document),
-        pathlib.Path(order["image"]).read_bytes(),
-        is_source=False,
-        instance=order["instance"],
-    )
-    size_bytes = order["size_bytes"]
-    used = runner.Runner(program, {}, size_bytes)
-    data = bytearray(b"secret" * size_bytes)[:size_bytes]
-    room = bytearray(used.max_output_bytes(size_bytes))
-    count = used.process(memoryview(data), memoryview(room), 0)
-    used.clear()
-    return {"output_bytes": count, "unified": used.uses_memory_of_caller}
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._driver = driver.OpenCLDriver(settings)
+
+    def discover(self) -> list[Any]:
+        """Find boards: name, model, shape and slots of each."""
+        return [
+            [each.name, each.model, each.slots[0].shape, len(each.slots)]
+            for each in self._driver.discover()
+        ]
+
+    def health(self) -> list[Any]:
+        """Look at the board, and say how it is."""
+        self._driver.health(DEVICE)
+        watch = self._driver._watch
+        assert watch is not None
+        watch.look()
+        watch.wait()
+        health = self._driver.health(DEVICE)
+        return [health.healthy, health.message]
+
+    def unplug(self) -> None:
+        """Take the board out: processes that begin now do not find it."""
+        del os.environ[xrt.STAND_IN]
+
+    def shell(self, directory: str) -> None:
+        """Let the board have a shell, as Linux shows it."""
+        devices.interface_uuid = functools.partial(
+            devices.interface_uuid, directory=pathlib.Path(directory)
+        )
+
+    def program(self, slot: int, path: str, kind: str = formats.XCLBIN) -> str:
+        """Program a slot with a file of the library."""
+        contents = pathlib.Path(path).read_bytes()
+        digest = hashlib.sha256(contents).hexdigest()
+        file = base.BitstreamFile("copy", path, digest, len(contents), kind)
+        name = f"bitstream:{digest}"
+        return self._driver.program(DEVICE, slot, name, file).name
+
+    def builtin(self, slot: int) -> str:
+        """Program a slot with a kernel that comes with fpgapool."""
+        return self._driver.program(DEVICE, slot, "builtin:copy").name
+
+    def run(self, slot: int, size_bytes: int) -> int:
+        """Send data through a slot, and count what comes back."""
+        core = self._driver.open(DEVICE, slot, {})
+        data = memoryview(bytearray(b"secret" * size_bytes)[:size_bytes])
+        room = bytearray(core.max_output_bytes(size_bytes))
+        count = core.process(data, memoryview(room), 0)
+        return count + core.finish(memoryview(room))
+
+    def scrub(self, slot: int) -> None:
+        """Remove the data of a session."""
+        self._driver.scrub(DEVICE, slot)
+
+
+def _outcome(step: Callable[..., Any], arguments: list[Any]) -> Any:
+    try:
+        return step(*arguments)
+    except exceptions.CodedError as error:
+        return {"code": error.code, "message": error.message}
 
 
 def main() -> None:
     """Do what the argument says."""
-    try:
-        outcome = run(json.loads(sys.argv[1]))
-    except exceptions.CodedError as error:
-        outcome = {"code": error.code, "message": error.message}
-    sys.stdout.write(f"\n{MARK}{json.dumps(outcome)}\n")
+    order = json.loads(sys.argv[1])
+    steps = _Steps(order["settings"])
+    outcomes = [
+        _outcome(getattr(steps, name), arguments)
+        for name, *arguments in order["steps"]
+    ]
+    sys.stdout.write(f"\n{MARK}{json.dumps(outcomes)}\n")
 
 
 if __name__ == "__main__":

@@ -7,9 +7,11 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -19,47 +21,93 @@ from tests.functional.xrt import images
 from tests.harness import xrt
 
 _TIMEOUT_S = 120.0
+_BOARDS = f"""
+boards:
+- name: {child.DEVICE}
+  platform: {xrt.PLATFORM}
+  shape: u50
+"""
+
+Begin = Callable[..., subprocess.Popen[str]]
 
 
-@pytest.fixture
-def board(tmp_path: pathlib.Path) -> pathlib.Path:
-    """Give the directory of a runtime with a board."""
-    return tmp_path / "xrt"
+class Machine:
+    """A host with a board.
 
+    :param directory: for all its files.
+    :ivar runtime: directory of the runtime.
+    """
 
-@pytest.fixture
-def begin(
-    board: pathlib.Path, tmp_path: pathlib.Path
-) -> Callable[..., subprocess.Popen[str]]:
-    """Give what starts a process that loads and runs an xclbin."""
-    variables = {**os.environ, **xrt.environment(board)}
-    path = tmp_path / "copy.xclbin"
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._directory = directory
+        self.runtime = directory / "xrt"
+        self._variables: Mapping[str, str] = {
+            **os.environ,
+            **xrt.environment(self.runtime),
+        }
 
-    def start(
-        image: bytes = images.image(), **order: Any
+    def package(
+        self,
+        payload: bytes | None = None,
+        manifest: bytes | None = None,
+        kind: str = "xclbin",
+    ) -> str:
+        """Write a file of the library, which need not be right.
+
+        :param payload: in it; None: an xclbin that fits the board.
+        :param manifest: of it; None: that of the xclbin's kernel.
+        :param kind: of the payload.
+        :returns: its path.
+        """
+        payload = images.image() if payload is None else payload
+        manifest = images.manifest() if manifest is None else manifest
+        sizes = len(kind), len(manifest), len(payload)
+        contents = struct.pack("<8sIIQ", b"FPGAPKG1", *sizes)
+        contents += kind.encode() + manifest + payload
+        number = len(list(self._directory.glob("*.package")))
+        path = self._directory / f"{number}.package"
+        path.write_bytes(contents)
+        return str(path)
+
+    def begin(
+        self, *steps: tuple[Any, ...], board: str = ""
     ) -> subprocess.Popen[str]:
-        path.write_bytes(image)
-        usual = {
-            "image": str(path),
-            "kernel": "copy",
-            "step": {},
-            "size_bytes": 100_000,
-            "instance": "",
+        """Start a process.
+
+        :param steps: what it shall do: methods of the child, with arguments.
+        :param board: further lines of the board in the board file.
+        """
+        path = self._directory / "boards.yaml"
+        path.write_text(_BOARDS + board)
+        order = {
+            "settings": {
+                "state_dir": str(self._directory / "state"),
+                "boards_file": str(path),
+            },
+            "steps": steps,
         }
         return subprocess.Popen(
-            [sys.executable, "-m", child.__name__, json.dumps(usual | order)],
-            env=variables,
+            [sys.executable, "-m", child.__name__, json.dumps(order)],
+            env=self._variables,
             stdout=subprocess.PIPE,
             text=True,
         )
 
-    return start
+    def do(self, *steps: tuple[Any, ...], board: str = "") -> list[Any]:
+        """Do the same, and return the outcomes."""
+        return outcomes(self.begin(*steps, board=board))
 
 
-def outcome_of(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """Wait for a process, and return its outcome."""
+@pytest.fixture
+def machine(tmp_path: pathlib.Path) -> Machine:
+    """Give a host with a board."""
+    return Machine(tmp_path)
+
+
+def outcomes(process: subprocess.Popen[str]) -> list[Any]:
+    """Wait for a process, and return its outcomes."""
     output, _ = process.communicate(timeout=_TIMEOUT_S)
     assert process.returncode == 0
     *_, last = output.splitlines()
     assert last.startswith(child.MARK), output
-    return json.loads(last.removeprefix(child.MARK))
+    return list(json.loads(last.removeprefix(child.MARK)))
