@@ -54,7 +54,7 @@ _MAX_NAME_CHARS = 64
 _MAX_PATTERN_CHARS = 256
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 _INSTANCE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -366,7 +366,7 @@ def _address(
 ) -> str | None:
     value = members.get("pci")
     if value is not None and (
-        not isinstance(value, str) or not _PCI.fullmatch(value)
+        not isinstance(value, str) or not PCI_ADDRESS.fullmatch(value)
     ):
         raise checker.error(
             f"{where}pci", "must be an address such as '0000:3b:00.0'"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import collections.abc
+import ctypes
 import dataclasses
 import json
 import sys
@@ -24,6 +25,11 @@ from fpgapool.drivers.opencl import devices
 from fpgapool.drivers.opencl import runner
 
 _TRIED_BYTES = 4096
+
+_XRT_PLATFORM = "Xilinx"
+_XRT_LIBRARY = "libxilinxopencl.so.2"
+_XRT_PCIE_BDF = 0x1120
+_XRT_TEXT_BYTES = 64
 
 _ReadAddress = collections.abc.Callable[[cl.Device], str]
 
@@ -100,16 +106,40 @@ def _of_amd(device: cl.Device) -> str:
     return _written(0, place.bus & 0xFF, place.device, place.function)
 
 
+def _of_xrt(device: cl.Device) -> str:
+    if device.platform.name != _XRT_PLATFORM:
+        raise ValueError
+    # PyOpenCL asks standard questions only. The library is loaded already.
+    ask = ctypes.CDLL(_XRT_LIBRARY).clGetDeviceInfo
+    text = ctypes.create_string_buffer(_XRT_TEXT_BYTES)
+    status = ask(
+        ctypes.c_void_p(device.int_ptr),
+        ctypes.c_uint(_XRT_PCIE_BDF),
+        ctypes.c_size_t(len(text)),
+        text,
+        None,
+    )
+    address = text.value.decode("ascii").lower()
+    if status or not devices.PCI_ADDRESS.fullmatch(address):
+        raise ValueError
+    return address
+
+
 def _written(domain: int, bus: int, device: int, function: int) -> str:
     return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
 
 
 def _address(device: cl.Device) -> str | None:
-    reads: tuple[_ReadAddress, ...] = (_of_khronos, _of_nvidia, _of_amd)
+    reads: tuple[_ReadAddress, ...] = (
+        _of_khronos,
+        _of_nvidia,
+        _of_amd,
+        _of_xrt,
+    )
     for read in reads:
         try:
             return read(device)
-        except (cl.Error, AttributeError, TypeError, ValueError):
+        except (cl.Error, AttributeError, OSError, TypeError, ValueError):
             # Another vendor's way.
             continue
     return None
