@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import hashlib
 import json
 import math
 import pathlib
@@ -23,6 +24,8 @@ from fpgapool.cmd import trials
 from fpgapool.common import exception
 from fpgapool.drivers import base
 from fpgapool.drivers import loader
+from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import formats
 
 _MIB = 1024 * 1024
 _FORMAT_VERSION = 1
@@ -69,7 +72,17 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="NAME",
         help="only this accelerator (repeat the option for several); the"
-        " default is all of the host",
+        " default is those of --file, or all of the host",
+    )
+    parser.add_argument(
+        "--file",
+        dest="files",
+        action="append",
+        default=[],
+        type=_assignment,
+        metavar="ACCELERATOR=FILE",
+        help="program this bitstream instead of the driver's own (repeat the"
+        " option for several): a package, or a partial bitstream",
     )
     parser.add_argument(
         "--timeout-s",
@@ -122,6 +135,16 @@ def _add_measure_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _assignment(text: str) -> tuple[str, pathlib.Path]:
+    name, separator, path = text.partition("=")
+    if not (name and separator and path):
+        raise ValueError
+    return name, pathlib.Path(path)
+
+
+_assignment.__name__ = "ACCELERATOR=FILE"
+
+
 def _positive(text: str) -> float:
     value = float(text)
     if not (math.isfinite(value) and value > 0):
@@ -169,7 +192,8 @@ def _tried(
         driver_settings = settings.options_of_driver(
             conf, conf.agent.driver, path
         )
-        wanted = tuple(args.accelerators or accelerators.profile_names())
+        files = {name: _file(name, path) for name, path in args.files}
+        wanted = args.accelerators or (files or accelerators.profile_names())
         request = trials.Request(
             path,
             {
@@ -177,7 +201,8 @@ def _tried(
                 "host_uuid": conf.host_uuid,
                 "state_dir": conf.state_path,
             },
-            wanted,
+            tuple(wanted),
+            files,
             conf.agent.chunk_bytes,
             size_bytes,
             measured_s,
@@ -195,6 +220,29 @@ def _tried(
         raise exception.ConfigurationError(
             reason=f"the driver {conf.agent.driver}: {error}"
         ) from error
+
+
+def _file(name: str, path: pathlib.Path) -> base.BitstreamFile:
+    """Describe a bitstream as the library does."""
+    # Late: most commands do without OpenCL.
+    from fpgapool.drivers.opencl import package
+
+    try:
+        contents = path.read_bytes()
+    except OSError as error:
+        raise exception.ConfigurationError(
+            reason=f"{path}: {error.strerror}"
+        ) from error
+    kind = formats.BINARY
+    if contents.startswith(package.MAGIC):
+        try:
+            kind = package.unpack(contents).kind
+        except exceptions.CodedError as error:
+            raise exception.ConfigurationError(
+                reason=f"{path}: {error}"
+            ) from error
+    digest = hashlib.sha256(contents).hexdigest()
+    return base.BitstreamFile(name, str(path), digest, len(contents), kind)
 
 
 def _chosen(

@@ -55,6 +55,7 @@ class Request:
     :ivar path: class of the driver, ``module:Class``.
     :ivar settings: of the driver.
     :ivar accelerators: names; the order stays.
+    :ivar files: bitstreams of some of them; the others are the driver's own.
     :ivar chunk_bytes: length of a piece of input, about.
     :ivar size_bytes: input of a check, about.
     :ivar measured_s: for how long each accelerator is measured; None: it is
@@ -64,6 +65,7 @@ class Request:
     path: str
     settings: Mapping[str, object]
     accelerators: tuple[str, ...]
+    files: Mapping[str, base.BitstreamFile]
     chunk_bytes: int
     size_bytes: int
     measured_s: float | None = None
@@ -266,13 +268,17 @@ class _Trial:
         if slot is None:
             yield Step(name, "program", ABSENT, "fits no slot")
             return
+        file = self._request.files.get(name)
+        bitstream = (
+            f"{names.BUILTIN_PREFIX}{name}"
+            if file is None
+            else f"{names.FILE_PREFIX}{file.checksum_sha256}"
+        )
         begun = time.perf_counter()
         try:
-            profile = self._driver.program(
-                device, slot, f"{names.BUILTIN_PREFIX}{name}"
-            )
+            profile = self._driver.program(device, slot, bitstream, file)
         except base.DriverError as error:
-            if error.code not in _NOT_THERE:
+            if file is not None or error.code not in _NOT_THERE:
                 raise
             yield Step(name, "program", ABSENT, error.message)
             return

@@ -11,6 +11,8 @@ from fpgapool.accelerators import base as accelerators
 from fpgapool.cmd import manage
 from fpgapool.drivers import loader
 from fpgapool.drivers.opencl import kernels
+from fpgapool.drivers.opencl import package
+from fpgapool.vocabulary import formats
 from tests.harness import pocl
 
 BOARDS = f"""
@@ -66,6 +68,15 @@ def _check(run, names):
 
 def test_kernels_give_the_results_of_software_cores(run):
     _check(run, ["copy", "dtw"])
+
+
+def test_a_package_is_programmed(run, tmp_path):
+    manifest, source = kernels.read("copy")
+    path = tmp_path / "copy.package"
+    path.write_bytes(package.pack(formats.OPENCL_SOURCE, manifest, source))
+    code, found = run("check", "--size-mib", "0.5", "--file", f"copy={path}")
+    steps = {step["name"]: step for step in found["devices"][0]["steps"]}
+    assert (code, steps["result"]["outcome"]) == (0, "passed")
 
 
 @pytest.mark.long

@@ -10,8 +10,6 @@ import pathlib
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -28,23 +26,19 @@ boards:
   shape: u50
 """
 
-Begin = Callable[..., subprocess.Popen[str]]
-
 
 class Machine:
     """A host with a board.
 
     :param directory: for all its files.
     :ivar runtime: directory of the runtime.
+    :ivar variables: of processes that use it.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
         self.runtime = directory / "xrt"
-        self._variables: Mapping[str, str] = {
-            **os.environ,
-            **xrt.environment(self.runtime),
-        }
+        self.variables = xrt.environment(self.runtime)
 
     def package(
         self,
@@ -69,6 +63,16 @@ class Machine:
         path.write_bytes(contents)
         return str(path)
 
+    def boards(self, board: str = "") -> str:
+        """Write the board file.
+
+        :param board: further lines of the board.
+        :returns: its path.
+        """
+        path = self._directory / "boards.yaml"
+        path.write_text(_BOARDS + board)
+        return str(path)
+
     def begin(
         self, *steps: tuple[Any, ...], board: str = ""
     ) -> subprocess.Popen[str]:
@@ -77,18 +81,16 @@ class Machine:
         :param steps: what it shall do: methods of the child, with arguments.
         :param board: further lines of the board in the board file.
         """
-        path = self._directory / "boards.yaml"
-        path.write_text(_BOARDS + board)
         order = {
             "settings": {
                 "state_dir": str(self._directory / "state"),
-                "boards_file": str(path),
+                "boards_file": self.boards(board),
             },
             "steps": steps,
         }
         return subprocess.Popen(
             [sys.executable, "-m", child.__name__, json.dumps(order)],
-            env=self._variables,
+            env={**os.environ, **self.variables},
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -5,8 +5,11 @@
 Its stand-in for a board computes nothing: this is about control, and errors.
 """
 
+import json
 import uuid
 
+from fpgapool.cmd import manage
+from fpgapool.drivers import loader
 from tests.functional.xrt import child
 from tests.functional.xrt import images
 from tests.functional.xrt.conftest import outcomes
@@ -176,3 +179,40 @@ def test_a_runtime_that_cannot_begin(machine):
         path.unlink()
     found = machine.do(("discover",), ("program", 0, machine.package()))
     assert codes(found) == ["DEVICE_FAILED"] * 2
+
+
+def test_the_check_tells_that_the_stand_in_computes_nothing(
+    machine, tmp_path, monkeypatch, capfd
+):
+    for name, value in machine.variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(
+        loader,
+        "driver_path",
+        lambda name: "fpgapool.drivers.opencl.driver:OpenCLDriver",
+    )
+    conf = tmp_path / "fpgapool.conf"
+    conf.write_text(
+        f"[DEFAULT]\nstate_path = {tmp_path}/state\n[agent]\n"
+        f"driver = opencl\n[opencl]\nboards_file = {machine.boards()}\n"
+    )
+    code = manage.main(
+        [
+            *("--config-file", str(conf), "device", "check", "-f", "json"),
+            *("--file", f"copy={machine.package()}", "--size-mib", "1"),
+        ]
+    )
+    found = json.loads(capfd.readouterr().out)
+    steps = {
+        step["name"]: step["outcome"] for step in found["devices"][0]["steps"]
+    }
+    assert steps == {
+        "found": "passed",
+        "health": "passed",
+        "sensors": "absent",
+        "program": "passed",
+        "open": "passed",
+        "self-test": "failed",
+        "scrub": "passed",
+    }
+    assert code == 1

@@ -130,6 +130,22 @@ def test_an_accelerator_that_a_board_lacks(run):
     assert steps[None, "sensors"]["values"] == {"power_w": 12.5}
 
 
+def test_a_file_that_a_driver_refuses(run, tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(b"bitstream")
+    code, output, _ = run(
+        *("check", "-f", "json", "--device", "board1"),
+        *("--file", f"copy={path}"),
+    )
+    steps = json.loads(output)["devices"][0]["steps"]
+    assert (code, steps[-1]["outcome"]) == (1, "failed")
+    assert steps[-1]["detail"].startswith("BITSTREAM_UNKNOWN: ")
+    # It is no package, though it begins as one.
+    path.write_bytes(b"FPGAPKG1")
+    code, _, error = run("check", "--file", f"copy={path}")
+    assert (code, "INVALID_PACKAGE" in error) == (2, True)
+
+
 def test_faults_of_a_board(run):
     code, steps = checked(run, "--accelerator", "copy", driver="Sick")
     assert code == 1
@@ -196,6 +212,8 @@ def test_a_driver_that_finds_nothing(run, driver, reason):
         (("--device", "board9"), "there are: board0, board1"),
         (("--size-mib", "0"), "--size-mib"),
         (("--timeout-s", "nan"), "--timeout-s"),
+        (("--file", "copy"), "--file"),
+        (("--file", "copy=/nonexistent"), "/nonexistent: No such file"),
     ],
 )
 def test_wrong_arguments(run, argv, reason):
@@ -203,7 +221,7 @@ def test_wrong_arguments(run, argv, reason):
         code, output, error = run("check", *argv)
     except SystemExit as exit_:
         code = exit_.code
-        output, error = "", "--size-mib --timeout-s"
+        output, error = "", "--size-mib --timeout-s --file"
     assert (code, output) == (2, "")
     assert reason in error
 
