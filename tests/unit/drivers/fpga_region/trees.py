@@ -122,20 +122,27 @@ class Tree:
         """Bring the FPGA manager into a state."""
         self.write("sys/class/fpga_manager/fpga0/state", text)
 
-    def driver(self, text: str) -> driver.FpgaRegionDriver:
-        """Make a driver.
+    def settings(self, text: str) -> dict[str, str]:
+        """Return the options of a driver.
 
         :param text: of the boards file.
         """
         path = self.root / "boards.yaml"
         path.write_text(text.replace("@/", f"{self.root}/"))
+        return {
+            "boards_file": str(path),
+            "firmware_dir": str(self.firmware),
+            "root_dir": str(self.root),
+        }
+
+    def driver(self, text: str) -> driver.FpgaRegionDriver:
+        """Make a driver.
+
+        :param text: of the boards file.
+        """
+        state_dir = str(self.root / "state")
         return driver.FpgaRegionDriver(
-            {
-                "state_dir": str(self.root / "state"),
-                "boards_file": str(path),
-                "firmware_dir": str(self.firmware),
-                "root_dir": str(self.root),
-            }
+            {"state_dir": state_dir, **self.settings(text)}
         )
 
     def play_kernel(self, monkeypatch) -> None:
