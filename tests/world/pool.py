@@ -20,9 +20,9 @@ from fpgapool.agent import service as agent_service
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent import shaping
 from fpgapool.agent.worker import __main__ as worker_main
+from fpgapool.agent.worker import process as worker_process
 from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import settings as worker_settings
-from fpgapool.agent.worker import state as worker_state
 from fpgapool.common import exception
 from fpgapool.common import signing
 from fpgapool.conductor import service as conductor_service
@@ -419,12 +419,10 @@ class Pool:
     def _run_worker(
         self, process: kernels.Process, arguments: list[str]
     ) -> None:
-        def exit_on_signals(worker: typing.Any) -> None:
-            self.system.on_terminate[process.pid] = lambda: worker.post(
-                worker_state.Exit("signal 15")
-            )
+        def exit_on_signals(end: Callable[[str], None]) -> None:
+            self.system.on_terminate[process.pid] = lambda: end("signal 15")
 
-        worker_main._exit_on_signals = exit_on_signals  # type: ignore
+        worker_process.exit_on_signals = exit_on_signals  # type: ignore
 
         def body() -> None:
             # To start Python, and import what it needs.

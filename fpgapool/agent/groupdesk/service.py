@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import logging
 import os
 import selectors
-import socket
 import time
 import typing
 from collections.abc import Callable
@@ -30,6 +28,7 @@ from fpgapool.agent.worker import certificate as certificates
 from fpgapool.agent.worker import control
 from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import port as data_ports
+from fpgapool.agent.worker import process
 from fpgapool.common import channel as channels
 from fpgapool.common import rings
 from fpgapool.protocol import frames
@@ -51,15 +50,11 @@ _REVOKED_S = 60.0
 Place: typing.TypeAlias = tuple[str, int]
 
 
-class DeskTaken(Exception):
-    """Another process is the desk of this group here."""
-
-
 class Desk:
     """The desk of one group on this host.
 
     :param settings: from the agent.
-    :raises DeskTaken: if another process is this desk.
+    :raises process.Taken: if another process is this desk.
     :raises data_ports.PortUnavailable: if there is no data port.
     :raises OSError: if a socket or directory cannot be made.
     """
@@ -74,7 +69,7 @@ class Desk:
             settings.member_socket,
         ):
             os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
-        self._lock_fd = _lock(settings.control_socket + ".lock")
+        self._lock_fd = process.lock(settings.control_socket + ".lock")
         self._numbers = {
             place: number for number, place in enumerate(settings.slots)
         }
@@ -137,7 +132,7 @@ class Desk:
         selector = selectors.DefaultSelector()
         self._control.register(selector)
         self._port.register(selector)
-        crew.CREW.start("accept", _accept_forever, selector)
+        crew.CREW.start("accept", process.accept_forever, selector)
         if self._certificate is not None:
             crew.CREW.start("certificate", self._certificate.context)
         self._member_listener.setblocking(False)
@@ -618,21 +613,3 @@ def _member(
         "generation": generation,
         "state": state,
     }
-
-
-def _lock(path: str) -> int:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as exc:
-        os.close(fd)
-        raise DeskTaken(f"another desk holds {path}") from exc
-    return fd
-
-
-def _accept_forever(selector: selectors.BaseSelector) -> None:
-    # Ends with the process: closed listeners only stop being ready.
-    with contextlib.suppress(OSError, ValueError):
-        while True:
-            for key, _ in selector.select():
-                key.data(typing.cast(socket.socket, key.fileobj))

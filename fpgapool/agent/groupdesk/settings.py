@@ -62,6 +62,11 @@ class Settings:
     log_file: str | None = None
     log_level: str = "INFO"
 
+    @property
+    def log_name(self) -> str:
+        """Names the desk in its log."""
+        return self.group_id
+
 
 _TEXTS = ("group_id", "control_socket", "data_socket", "member_socket")
 _INTEGERS = {

@@ -9,9 +9,7 @@ connections; all of them only post events.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import fcntl
 import logging
 import math
 import os
@@ -26,6 +24,7 @@ from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import desk as desks
 from fpgapool.agent.worker import memory as memories
 from fpgapool.agent.worker import port as ports
+from fpgapool.agent.worker import process
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import tasks
@@ -43,10 +42,6 @@ _TOLD_CODES = codes.BITSTREAM_FAULTS | {codes.SELF_TEST_FAILED}
 
 #: Exit status of a worker whose core hangs.
 EXIT_CORE_HANGS = 4
-
-
-class SlotTaken(Exception):
-    """Another worker runs this slot."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,7 +67,7 @@ class Worker:
     """One slot's process.
 
     :param settings: from the agent.
-    :raises SlotTaken: if another worker runs the slot.
+    :raises process.Taken: if another worker runs the slot.
     :raises drivers.DriverError: if the driver cannot be built.
     :raises ports.PortUnavailable: if there is no data port.
     :raises OSError: if a socket or directory cannot be made.
@@ -90,7 +85,7 @@ class Worker:
         self._clear_due_s = math.inf
         for path in (settings.control_socket, settings.data_socket):
             os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
-        self._lock_fd = _lock_slot(settings.control_socket + ".lock")
+        self._lock_fd = process.lock(settings.control_socket + ".lock")
         self._driver = loader.load_driver_path(
             settings.driver,
             {"state_dir": settings.state_dir, **settings.driver_settings},
@@ -127,7 +122,7 @@ class Worker:
         selector = selectors.DefaultSelector()
         self._control.register(selector)
         self._port.register(selector)
-        crew.CREW.start("accept", _accept_forever, selector)
+        crew.CREW.start("accept", process.accept_forever, selector)
         if self._certificate is not None:
             crew.CREW.start("certificate", self._certificate.context)
         LOG.info(
@@ -400,21 +395,3 @@ def _give_up() -> None:
     LOG.critical("the core does not let go of its session: the worker ends")
     logging.shutdown()
     os._exit(EXIT_CORE_HANGS)
-
-
-def _lock_slot(path: str) -> int:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as exc:
-        os.close(fd)
-        raise SlotTaken(f"another worker holds {path}") from exc
-    return fd
-
-
-def _accept_forever(selector: selectors.BaseSelector) -> None:
-    # Ends with the process: closed listeners only stop being ready.
-    with contextlib.suppress(OSError, ValueError):
-        while True:
-            for key, _ in selector.select():
-                key.data(key.fileobj)

@@ -80,6 +80,11 @@ class Settings:
     log_level: str = "INFO"
 
     @property
+    def log_name(self) -> str:
+        """Names the worker in its log."""
+        return self.worker_id
+
+    @property
     def window_bytes(self) -> int:
         """Bytes that may be unacknowledged in one direction."""
         return self.chunk_bytes * self.window_chunks

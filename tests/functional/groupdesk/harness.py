@@ -11,14 +11,13 @@ import pathlib
 import socket
 import subprocess
 import sys
-import time
-import typing
 
 from fpgapool.client import group
 from fpgapool.client import groupdoor
 from fpgapool.common import channel as channels
 from fpgapool.protocol import groups
 from fpgapool.protocol import messages
+from tests.harness import waiting
 
 ROOT = pathlib.Path(__file__).parents[3]
 MEMBER = pathlib.Path(__file__).with_name("echo_member.py")
@@ -31,7 +30,9 @@ class Agent:
     """The control connection."""
 
     def __init__(self, path: str) -> None:
-        self._sock = until(lambda: _dial(path), "the control socket")
+        self._sock = waiting.wait_until(
+            lambda: _dial(path), "the control socket"
+        )
         self._sock.settimeout(TIMEOUT_S)
         self._decoder = messages.MessageDecoder()
         self._number = 0
@@ -57,25 +58,14 @@ class Agent:
         self._sock.close()
 
 
-def _dial(path: str) -> socket.socket | None:
+def _dial(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.connect(path)
     except OSError:
         sock.close()
-        return None
+        raise
     return sock
-
-
-def until(look: typing.Callable[[], typing.Any], what: str) -> typing.Any:
-    """Wait until something is there, and return it."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline_s:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.005)
-    raise AssertionError(f"no {what} in time")
 
 
 class DeskProcess:
@@ -166,7 +156,9 @@ class DeskProcess:
         return {one["slot"]: one["state"] for one in members}
 
     def await_states(self, wanted: dict[int, str]) -> None:
-        until(lambda: self.states() == wanted, f"states {wanted}")
+        waiting.wait_until(
+            lambda: self.states() == wanted, f"states {wanted}"
+        )
 
     def kill_member(self, slot: int) -> None:
         process = self.members.pop(slot)

@@ -19,6 +19,7 @@ from fpgapool.protocol import groups
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
 from tests.functional.groupdesk import harness
+from tests.harness import waiting
 
 
 @pytest.fixture
@@ -136,8 +137,8 @@ def test_a_lock(desk, tcp):
         assert [opened.run(b"x"), other.run(b"x")] == [b"x", b"x"]
         with opened.lock(timeout_s=30):
             first = int(opened.run(b"count"))
-            waiting = [other.submit(b"x") for _ in range(20)]
-            assert [one.result(30) for one in waiting] == [b"x"] * 20
+            sent = [other.submit(b"x") for _ in range(20)]
+            assert [one.result(30) for one in sent] == [b"x"] * 20
             counts = [int(opened.run(b"count")) for _ in range(3)]
             assert counts == [first + 1, first + 2, first + 3]
             with pytest.raises(errors.TaskFailed) as caught, other.lock():
@@ -146,7 +147,8 @@ def test_a_lock(desk, tcp):
             with pytest.raises(errors.InvalidRequest), opened.lock():
                 pass
         # The desk may not have heard of the end yet.
-        assert harness.until(lambda: _count_in_lock(other), "lock") == b"1"
+        counted = waiting.wait_until(lambda: _count_in_lock(other), "lock")
+        assert counted == b"1"
 
 
 def _count_in_lock(opened):
@@ -161,7 +163,7 @@ def test_a_member_that_dies_loses_no_result(desk, tcp):
     with harness.open_group(desk, tcp=tcp) as opened:
         futures = [opened.submit(b"sleep 0.3 %d" % n) for n in range(6)]
         long = opened.submit(b"sleep 0.3 " + bytes(200_000))
-        harness.until(lambda: futures[0].done(), "result")
+        waiting.wait_until(lambda: futures[0].done(), "result")
         desk.kill_member(0)
         assert [one.result(30) for one in futures] == [
             b"sleep 0.3 %d" % number for number in range(6)
@@ -175,7 +177,7 @@ def test_a_task_that_kills_members_fails(desk):
         for _ in range(3):
             slot = next(
                 iter(
-                    harness.until(
+                    waiting.wait_until(
                         lambda: [
                             slot
                             for slot, member in desk.members.items()
@@ -200,7 +202,7 @@ def test_revocation(desk, tcp):
         assert opened.run(b"x") == b"x"
         mine = [opened.submit(b"sleep 0.2") for _ in range(20)]
         theirs = [other.submit(b"sleep 0.05 %d" % n) for n in range(20)]
-        harness.until(lambda: mine[0].done(), "result")
+        waiting.wait_until(lambda: mine[0].done(), "result")
         desk.keep("d", revision=2)
         refused = [one.exception(30) for one in mine[4:]]
         assert {error.code for error in refused} == {codes.ACCESS_REVOKED}
@@ -219,7 +221,7 @@ def test_revocation(desk, tcp):
 def test_a_desk_that_is_killed_loses_no_result(desk, tcp):
     with harness.open_group(desk, tcp=tcp) as opened:
         futures = [opened.submit(b"sleep 0.05 %d" % n) for n in range(20)]
-        harness.until(lambda: futures[0].done(), "result")
+        waiting.wait_until(lambda: futures[0].done(), "result")
         desk.restart()
         for slot in (0, 1):
             desk.kill_member(slot)
@@ -272,7 +274,7 @@ def test_two_hosts_share_the_tasks(desk, tmp_path):
         )
         with group.group_open("c", front_door=door) as opened:
             assert opened.run(b"x") == b"x"
-            harness.until(
+            waiting.wait_until(
                 lambda: all(
                     link.wire is not None
                     for link in opened._hosts._links.values()
