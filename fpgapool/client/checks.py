@@ -106,17 +106,30 @@ def params_schema(
     :raises errors.InvalidParams: names the first wrong one, and omits its
         value, which may be a key.
     """
+    schema_check(schema)(values)
+
+
+def schema_check(
+    schema: collections.abc.Mapping[str, typing.Any],
+) -> collections.abc.Callable[
+    [collections.abc.Mapping[str, typing.Any]], None
+]:
+    """Return :func:`params_schema` for many parameters of one schema."""
     if not schema:
-        return
+        return lambda values: None
     # A late import: it costs more than the rest of the client.
     import jsonschema  # type: ignore[import-untyped]
 
     validator = jsonschema.validators.validator_for(schema)(schema)
-    error = jsonschema.exceptions.best_match(
-        validator.iter_errors(dict(values))
-    )
-    if error is not None:
-        raise errors.InvalidParams(_describe(error))
+
+    def check(values: collections.abc.Mapping[str, typing.Any]) -> None:
+        error = jsonschema.exceptions.best_match(
+            validator.iter_errors(dict(values))
+        )
+        if error is not None:
+            raise errors.InvalidParams(_describe(error))
+
+    return check
 
 
 def _describe(error: typing.Any) -> str:

@@ -144,6 +144,11 @@ class Group:
         self._hosts = grouphosts.Hosts(door, access, window_tasks)
         # The lock of each thread.
         self._held = threading.local()
+        self._check_params = checks.schema_check(
+            access.profile.get("params_schema") or {}
+        )
+        # The parameters that were checked last: most tasks have the same.
+        self._checked: bytes | None = None
         self._token = token
         try:
             token.attach(self)
@@ -192,12 +197,13 @@ class Group:
 
         :param data: the input.
         :param params: of the accelerator; bytes are sent as hexadecimal
-            digits.
+            digits. They are checked against its schema before they are sent.
         :param offset: position of the input in a stateless accelerator's
             stream.
         :param timeout_s: time limit; the task itself may still run.
         :returns: the output.
-        :raises errors.InvalidRequest: if an argument is wrong.
+        :raises errors.InvalidRequest: if an argument is wrong, with the code
+            ``INVALID_PARAMS`` if parameters are.
         :raises errors.TaskFailed: if the task has no result, with the code of
             the failure.
         :raises errors.OperationTimeout: if ``timeout_s`` passes.
@@ -333,9 +339,11 @@ class Group:
             raise errors.InvalidRequest(
                 codes.INVALID_REQUEST, "offset must be from 0 to 2**63 - 1"
             )
-        encoded = b""
-        if params:
-            encoded = frames.encode_json(checks.params(params))
+        values = checks.params(params)
+        encoded = frames.encode_json(values) if values else b""
+        if encoded != self._checked:
+            self._check_params(values)
+            self._checked = encoded
         view, out = _buffer(data)
         return grouplink.Task(
             records.TASK,

@@ -297,6 +297,35 @@ def test_cancelling_ends_tasks(api) -> None:
     assert api.clients == []
 
 
+def test_parameters_are_checked_before_they_are_sent(api) -> None:
+    api.accelerators["copy"]["params_schema"] = {
+        "type": "object",
+        "properties": {"key": {"type": "string", "pattern": "^[0-9a-f]{4}$"}},
+        "required": ["key"],
+        "additionalProperties": False,
+    }
+    with client.group_open("render", front_door=client.PoolApi(api)) as opened:
+        for params, said in (
+            (None, "params: missing: key"),
+            ({"key": "c0fe", "ky": 1}, "known are: key"),
+            ({"key": b"\x01"}, "params.key: must satisfy pattern"),
+            ([1], "params must be a mapping"),
+        ):
+            # No desk is there: what was sent would wait.
+            with pytest.raises(client.InvalidParams, match=said) as caught:
+                opened.run(b"x", params=params, timeout_s=TIMEOUT_S)
+            assert caught.value.code == codes.INVALID_PARAMS
+            with pytest.raises(client.InvalidParams):
+                opened.submit(b"x", params=params)
+        good = {"key": b"\x01\xff"}
+        waiting = [opened.submit(b"x", params=good) for _ in range(2)]
+        assert not any(one.done() for one in waiting)
+        # One that was good does not let others pass.
+        with pytest.raises(client.InvalidParams):
+            opened.submit(b"x", params={"key": "c0ff3"})
+        opened.close(timeout_s=0.0)
+
+
 def test_a_host_without_tls_gets_nothing(monkeypatch) -> None:
     api = group_api.Api()
     api.hosts = [{**HOST, "certificate_sha256": None}]
