@@ -21,8 +21,8 @@ RATE = "rate"
 #: longest, or one of the client that has used the least time.
 FIFO = "fifo"
 TIME = "time"
-#: Members are cleared whenever a task of another client comes, or of another
-#: project.
+#: Members are cleared whenever a task of another client comes, for cores with
+#: state, or only if the client is of another project.
 CLIENTS = "clients"
 PROJECTS = "projects"
 #: Longest input, and longest output, of a task, unless a desk says otherwise.

@@ -119,7 +119,12 @@ class Desks:
             arbitration=(
                 description.TIME if group.shared else description.FIFO
             ),
-            clear_between=description.CLIENTS,
+            # Only what a core keeps can pass between clients of one project.
+            clear_between=(
+                description.PROJECTS
+                if self._pool.is_stateless(group.accelerator)
+                else description.CLIENTS
+            ),
             max_task_bytes=description.MAX_TASK_BYTES,
             clients=tuple(
                 objects.GroupAccess(

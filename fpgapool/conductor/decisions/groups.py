@@ -105,10 +105,7 @@ class Groups:
             now=pool.now,
             quota_of=pool.quotas.of,
             find_accelerator=self._accelerator,
-            is_stateless=lambda key: (
-                (profile := pool.profiles.get(key)) is not None
-                and profile.stateless
-            ),
+            is_stateless=pool.is_stateless,
         )
 
     def _accelerator(self, name: str, project_id: str) -> str:

@@ -290,6 +290,11 @@ class Pool:
         """The accelerators of the library, by name."""
         return self.catalogue.library.profiles
 
+    def is_stateless(self, accelerator: str) -> bool:
+        """Whether the library says that an accelerator keeps no state."""
+        profile = self.profiles.get(accelerator)
+        return profile is not None and profile.stateless
+
     def touch(self, session: sessions.Session) -> None:
         """Record and publish a changed session at the end of the batch."""
         if session.withdrawn:

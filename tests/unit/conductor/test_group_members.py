@@ -23,6 +23,7 @@ from fpgapool.core import goals
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import group as description
 from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
@@ -180,6 +181,25 @@ def test_desks_learn_of_clients(pool):
     for desk, before in zip(desks, revisions, strict=True):
         assert desk.order.clients == ()
         assert desk.revision > before
+
+
+def test_members_are_cleared_as_their_core_needs_it(pool):
+    """A core without state can only pass on what a slot still holds."""
+    create(pool, size=1)
+    create(pool, size=1, shared=True)
+    cleared = [
+        order.order.clear_between for order in orders(pool, effects.KeepGroup)
+    ]
+    assert set(cleared) == {description.PROJECTS}
+    profile = dataclasses.replace(world.PROFILE, stateless=False)
+    record = db_api.AcceleratorRecord(
+        name="copy", profile=profile.to_primitive()["data"]
+    )
+    pool.feed(inputs.Library((record,)))
+    pool.wire.clear()
+    create(pool, size=1)
+    (order,) = orders(pool, effects.KeepGroup)
+    assert order.order.clear_between == description.CLIENTS
 
 
 def test_an_order_that_was_lost_is_sent_again(pool):
