@@ -420,7 +420,9 @@ class Desks(children.Keeper[_Desk]):
         child.clients = 0
         # A client without a desk has no task there.
         child.counts = {
-            name: dataclasses.replace(counts, waiting=0, running=0)
+            name: dataclasses.replace(
+                counts, waiting=0, running=0, connected=False
+            )
             for name, counts in child.counts.items()
         }
 

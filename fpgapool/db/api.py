@@ -47,6 +47,7 @@ from fpgapool.db.records import ComputeState as ComputeState
 from fpgapool.db.records import DeviceRecord as DeviceRecord
 from fpgapool.db.records import FaultRecord as FaultRecord
 from fpgapool.db.records import GroupClientRecord as GroupClientRecord
+from fpgapool.db.records import GroupDeskRecord as GroupDeskRecord
 from fpgapool.db.records import GroupRecord as GroupRecord
 from fpgapool.db.records import Holdings as Holdings
 from fpgapool.db.records import HostRecord as HostRecord
@@ -311,6 +312,7 @@ class Database:
                 faults=read(FaultRecord),
                 groups=read(GroupRecord),
                 group_clients=read(GroupClientRecord),
+                group_desks=read(GroupDeskRecord),
             )
 
     # Sessions.
@@ -718,6 +720,7 @@ def _max_ids(connection: sa.Connection) -> MaxIds:
         models.instances,
         models.groups,
         models.group_clients,
+        models.group_desks,
     )
     queries = [sa.select(sa.func.max(table.c.id)) for table in tables]
     return MaxIds(*(connection.scalar(query) or 0 for query in queries))

@@ -261,6 +261,21 @@ group_clients = sa.Table(
     **_OPTIONS,
 )
 
+# What each desk had counted when its counts were last charged. No foreign
+# keys: rows go when the desk or its group has been gone for a while.
+group_desks = sa.Table(
+    "group_desks",
+    metadata,
+    _id(),
+    _required("group_id", sa.String(36)),
+    _required("host_id", sa.BigInteger),
+    _required("boot_id", sa.String(NAME_LENGTH)),
+    _required("counts", sa.JSON),
+    _required("charged_at", sa.Double),
+    _required("unpaid_s", sa.Double),
+    **_OPTIONS,
+)
+
 assignments = sa.Table(
     "assignments",
     metadata,
@@ -297,6 +312,8 @@ usage = sa.Table(
     _required("day", sa.Date),
     _required("sessions", sa.BigInteger),
     _required("slot_s", sa.Double),
+    _required("group_busy_s", sa.Double),
+    _required("group_idle_s", sa.Double),
     _required("input_bytes", sa.BigInteger),
     _required("output_bytes", sa.BigInteger),
     _optional("energy_j", sa.Double),

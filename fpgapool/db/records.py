@@ -225,6 +225,27 @@ class GroupClientRecord:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDeskRecord:
+    """How much of what a group's desk has counted is in the usage.
+
+    :param group_id: public id of the group.
+    :param boot_id: of the desk's process; :data:`DELETED`: the row goes.
+    :param counts: by client, what the process had counted for it.
+    :param charged_at: up to when the members on the host were charged.
+    :param unpaid_s: the time of members until then that is not in the usage;
+        below 0 if tasks have been charged for more.
+    """
+
+    id: int
+    group_id: str
+    host_id: int
+    boot_id: str
+    counts: Mapping[str, Mapping[str, Any]]
+    charged_at: float
+    unpaid_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentRecord:
     """The assignment of a slot.
 
@@ -258,7 +279,10 @@ class UsageRecord:
     :param day: in UTC. A session's slot time and bytes count on the day when
         it gives the slot back.
     :param sessions: number of ended sessions that had a slot.
-    :param slot_s: total time for which its sessions had slots.
+    :param slot_s: total time for which its sessions and groups had slots,
+        and its tasks ran in them.
+    :param group_busy_s: the part in which its tasks ran in groups.
+    :param group_idle_s: the part in which members of its groups ran no task.
     :param energy_j: its slots' shares of the boards' energy; None if no board
         that served them measures its power.
     """
@@ -269,6 +293,8 @@ class UsageRecord:
     day: datetime.date
     sessions: int = 0
     slot_s: float = 0.0
+    group_busy_s: float = 0.0
+    group_idle_s: float = 0.0
     input_bytes: int = 0
     output_bytes: int = 0
     energy_j: float | None = None
@@ -287,6 +313,8 @@ class UsageSum:
     accelerator: str | None = None
     sessions: int
     slot_s: float
+    group_busy_s: float
+    group_idle_s: float
     input_bytes: int
     output_bytes: int
     energy_j: float | None
@@ -347,6 +375,7 @@ Record = (
     | SessionRecord
     | GroupRecord
     | GroupClientRecord
+    | GroupDeskRecord
     | AssignmentRecord
     | UsageRecord
     | QuotaRecord
@@ -361,6 +390,7 @@ _LAST_WORDS = {
     HostRecord: ("admin_state", DELETED),
     GroupRecord: ("state", states.GROUP_DELETED),
     GroupClientRecord: ("state", states.CLIENT_REVOKED),
+    GroupDeskRecord: ("boot_id", DELETED),
 }
 
 
@@ -513,6 +543,7 @@ class MaxIds(NamedTuple):
     instance: int = 0
     group: int = 0
     group_client: int = 0
+    group_desk: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -551,6 +582,9 @@ class Snapshot:
     group_clients: list[GroupClientRecord] = dataclasses.field(
         default_factory=list
     )
+    group_desks: list[GroupDeskRecord] = dataclasses.field(
+        default_factory=list
+    )
 
     @property
     def latest_at(self) -> float:
@@ -584,6 +618,7 @@ class Snapshot:
             hosts=_moved(self.hosts, deadline, by_s),
             devices=_moved(self.devices, deadline, by_s),
             faults=_moved(self.faults, "next_test_at", by_s),
+            group_desks=_moved(self.group_desks, "charged_at", by_s),
         )
 
 

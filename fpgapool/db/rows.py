@@ -36,6 +36,7 @@ TABLES: dict[type[Any], sa.Table] = {
     records.SessionRecord: models.sessions,
     records.GroupRecord: models.groups,
     records.GroupClientRecord: models.group_clients,
+    records.GroupDeskRecord: models.group_desks,
     records.AssignmentRecord: models.assignments,
     records.UsageRecord: models.usage,
     records.QuotaRecord: models.quotas,

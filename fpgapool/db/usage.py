@@ -17,7 +17,15 @@ from fpgapool.db import rows
 #: The columns by which usage can be grouped, in sort order.
 KEYS = ("day", "project_id", "accelerator")
 
-_SUMS = ("sessions", "slot_s", "input_bytes", "output_bytes", "energy_j")
+_SUMS = (
+    "sessions",
+    "slot_s",
+    "group_busy_s",
+    "group_idle_s",
+    "input_bytes",
+    "output_bytes",
+    "energy_j",
+)
 
 
 def conditions(

@@ -215,6 +215,7 @@ class ClientCounts(base.Payload):
     :param waiting: those that wait in its queues now.
     :param running: those that run now.
     :param busy_s: slot-seconds of its tasks.
+    :param connected: whether its program is connected now.
     """
 
     client_id: str
@@ -223,6 +224,7 @@ class ClientCounts(base.Payload):
     waiting: int
     running: int
     busy_s: float
+    connected: bool
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

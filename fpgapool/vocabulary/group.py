@@ -203,6 +203,14 @@ CLIENT = fields.Fields(
     # SHA-256, hexadecimal.
     fields.Field("secret_hash", fields.TEXT, length=64),
     fields.public("created_at", fields.TIME, column=True),
+    fields.count("tasks", "Its tasks that have ended.", column=True),
+    fields.public(
+        "slot_s",
+        fields.NUMBER,
+        "Time for which its tasks had slots, in seconds.",
+        default=0.0,
+        column=True,
+    ),
 )
 
 #: Members to sort lists of clients by; the first is the default.

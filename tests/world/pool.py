@@ -20,8 +20,8 @@ from fpgapool.agent import service as agent_service
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent import shaping
 from fpgapool.agent.worker import __main__ as worker_main
-from fpgapool.agent.worker import process as worker_process
 from fpgapool.agent.worker import crew
+from fpgapool.agent.worker import process as worker_process
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.common import exception
 from fpgapool.common import signing

@@ -565,7 +565,10 @@ class Desk:
         return {
             "boot_id": self._boot_id,
             "clients": {
-                client_id: dataclasses.asdict(totals[client_id])
+                client_id: {
+                    **dataclasses.asdict(totals[client_id]),
+                    "connected": client_id in self._clients,
+                }
                 for client_id in told[:_COUNTS_CLIENTS]
             },
             "more": len(told) > _COUNTS_CLIENTS,

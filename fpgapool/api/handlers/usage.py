@@ -12,6 +12,7 @@ from typing import Any
 from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import paging
+from fpgapool.api.schemas import usage as schemas
 from fpgapool.db import api as db_api
 from fpgapool.policies import usage as policies
 from fpgapool.vocabulary import codes
@@ -46,7 +47,7 @@ def index(call: calls.Call) -> calls.Answer:
     )
     return calls.Answer(
         document=paging.document(
-            call, "usage", [_document(one, keys) for one in found]
+            call, "usage", [_document(call, one, keys) for one in found]
         )
     )
 
@@ -91,7 +92,9 @@ def _after(call: calls.Call, keys: Sequence[str]) -> list[Any] | None:
         raise paging.bad_marker(marker) from None
 
 
-def _document(one: db_api.UsageSum, keys: Sequence[str]) -> dict[str, Any]:
+def _document(
+    call: calls.Call, one: db_api.UsageSum, keys: Sequence[str]
+) -> dict[str, Any]:
     values = [str(getattr(one, key)) for key in keys]
     quoted = [urllib.parse.quote(value, safe="") for value in values]
     return {
@@ -101,6 +104,11 @@ def _document(one: db_api.UsageSum, keys: Sequence[str]) -> dict[str, Any]:
         "accelerator": one.accelerator,
         "sessions": one.sessions,
         "slot_s": one.slot_s,
+        **{
+            name: getattr(one, name)
+            for name, since in schemas.SINCE.items()
+            if since <= call.version
+        },
         "input_bytes": one.input_bytes,
         "output_bytes": one.output_bytes,
         "energy_j": one.energy_j,

@@ -37,7 +37,11 @@ _FILTERS = {
 
 LIST_QUERY = common.record(optional=list(_FILTERS), **_FILTERS)
 
+#: The microversions of members that are not as old as the API.
+SINCE = dict.fromkeys(("group_busy_s", "group_idle_s"), (1, 1))
+
 _USAGE = common.record(
+    optional=list(SINCE),
     id=common.described(common.TEXT, "For the marker; unique."),
     day=common.described(
         common.nullable(_DAY),
@@ -51,7 +55,17 @@ _USAGE = common.record(
     ),
     sessions=common.described(common.COUNT, "Ended sessions that had a slot."),
     slot_s=common.described(
-        common.NUMBER, "Time for which slots were held, in seconds."
+        common.NUMBER,
+        "Time for which slots were held, in seconds; that of groups included.",
+    ),
+    group_busy_s=common.described(
+        common.NUMBER,
+        "Time for which the project's tasks had slots of groups, in seconds.",
+    ),
+    group_idle_s=common.described(
+        common.NUMBER,
+        "Time for which slots of the project's groups had no task, in"
+        " seconds.",
     ),
     input_bytes=common.COUNT,
     output_bytes=common.COUNT,

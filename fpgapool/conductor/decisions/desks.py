@@ -31,14 +31,11 @@ class _Desk:
     :ivar report: the last one; None: there was none.
     :ivar told_at: when its agent was last told how it shall be.
     :ivar is_silent: whether the core counts no tasks of it.
-    :ivar unpaid_s: the time of members that is not in the usage yet; below 0
-        if tasks have been charged for more.
     """
 
     report: objects.GroupReport | None = None
     told_at: float = -math.inf
     is_silent: bool = True
-    unpaid_s: float = 0.0
 
 
 class Desks:
@@ -94,6 +91,7 @@ class Desks:
                 if group_id in desks and desks[group_id].report is None:
                     del desks[group_id]
             self._forget_order(group_id)
+            self._pool.desk_accounts.drop(group_id)
 
     def _forget_order(self, group_id: str) -> None:
         """Forget the order for a deleted group without desks."""
@@ -176,38 +174,33 @@ class Desks:
         self, host: registry.HostEntry, report: objects.AgentReport
     ) -> None:
         """Take the part about groups of an agent's report."""
-        # A former leader has counted most of what the first one says.
-        is_first = host.uuid not in self._boots
         is_new_agent = self._boots.get(host.uuid) != report.agent_boot_id
         self._boots[host.uuid] = report.agent_boot_id
         desks = self._desks.setdefault(host.uuid, {})
         reported = {one.group_id: one for one in report.groups}
-        self._count_time(host, desks)
         for group_id, line in reported.items():
-            desk = desks.setdefault(group_id, _Desk())
-            self._take(host, desk, line, line if is_first else desk.report)
-        for group_id, desk in list(desks.items()):
-            self._pay_owner(group_id, desk)
+            self._take(host, desks.setdefault(group_id, _Desk()), line)
+        self._pay_owners(host)
+        for group_id in list(desks):
             self._follow_up(
                 host, group_id, reported.get(group_id), is_new_agent
             )
+        self._pool.desk_accounts.note_report(
+            host.id, desks.keys(), self._pool.now
+        )
 
     def _take(
         self,
         host: registry.HostEntry,
         desk: _Desk,
         line: objects.GroupReport,
-        counted: objects.GroupReport | None,
     ) -> None:
-        """Take a desk's report.
-
-        :param counted: the report whose tasks have been counted.
-        """
+        """Take a desk's report."""
         pool, former = self._pool, desk.report
         desk.report, desk.is_silent = line, False
         group = pool.groups.groups.get(line.group_id)
         if group is not None:
-            self._count_tasks(host, desk, group, counted)
+            self._count_tasks(host, group, line)
         if former is None or (
             former.endpoints != line.endpoints
             or former.certificate_sha256 != line.certificate_sha256
@@ -273,48 +266,67 @@ class Desks:
     def _count_tasks(
         self,
         host: registry.HostEntry,
-        desk: _Desk,
         group: db_api.GroupRecord,
-        counted: objects.GroupReport | None,
+        line: objects.GroupReport,
     ) -> None:
-        """Tell the core of the tasks since a report."""
-        line = desk.report
-        former = {}
-        if counted is not None and counted.desk_boot_id == line.desk_boot_id:
-            former = {one.client_id: one for one in counted.clients}
-        clients = []
-        for one in line.clients:
-            old = former.get(one.client_id, _NOTHING)
-            clients.append(
-                events.ClientStats(
-                    client=one.client_id,
-                    ended=max(one.ended - old.ended, 0),
-                    arrived=max(one.arrived - old.arrived, 0),
-                    waiting=one.waiting,
-                    busy_s=max(one.busy_s - old.busy_s, 0.0),
+        """Charge the tasks since the last report, and tell the core."""
+        pool = self._pool
+        account = pool.desk_accounts.of(group.group_id, host.id, pool.now)
+        clients = {
+            one.client_id: one
+            for one in pool.groups.clients_of(group.group_id)
+        }
+
+        def project_of(client_id: str) -> str:
+            client = clients.get(client_id)
+            return client.project_id if client else group.project_id
+
+        found = account.new_tasks(line, project_of)
+        for project_id, one in found:
+            if one.ended or one.busy_s:
+                account.pay(one.busy_s)
+                pool.ledger.add(
+                    project_id,
+                    group.accelerator,
+                    pool.now,
+                    group_busy_s=one.busy_s,
                 )
-            )
-        self._charge(desk, group, clients)
-        self._pool.tell(
+                if (client := clients.get(one.client)) is not None:
+                    self._note_use(client, one)
+        pool.tell(
             events.TaskStats(
                 group_id=group.id,
                 host_id=host.id,
-                clients=tuple(clients),
-                busy_s=sum(one.busy_s for one in clients),
+                clients=tuple(one for _, one in found),
+                busy_s=sum(one.busy_s for _, one in found),
                 busy_members=sum(one.running for one in line.clients),
             )
         )
 
+    def _note_use(
+        self, client: db_api.GroupClientRecord, more: events.ClientStats
+    ) -> None:
+        """Record what a client has used."""
+        row = dataclasses.replace(
+            client,
+            tasks=client.tasks + more.ended,
+            slot_s=client.slot_s + more.busy_s,
+        )
+        self._pool.groups.put([row])
+        self._pool.outbox.write(row)
+
     # -- usage -------------------------------------------------------------
 
-    def _count_time(
-        self, host: registry.HostEntry, desks: dict[str, _Desk]
-    ) -> None:
-        """Add up the time of members since the last report."""
+    def count_time(self, host: registry.HostEntry) -> None:
+        """Add up the time of a host's members since it was done last."""
+        now, held_s = self._pool.now, collections.Counter[str]()
         for one in self._members_on(host):
-            desk = desks.setdefault(one.public_id, _Desk())
-            desk.unpaid_s += self._pool.now - one.charged_at
-            one.charged_at = self._pool.now
+            held_s[one.public_id] += max(now - one.charged_at, 0.0)
+            one.charged_at = now
+        for group_id, time_s in held_s.items():
+            self._pool.desk_accounts.of(group_id, host.id, now).add_time(
+                time_s, now
+            )
 
     def _members_on(self, host: registry.HostEntry) -> Iterator[holds.Member]:
         for slot in host.slots():
@@ -322,44 +334,20 @@ class Desks:
             if isinstance(hold, holds.Member):
                 yield hold
 
-    def _charge(
-        self,
-        desk: _Desk,
-        group: db_api.GroupRecord,
-        clients: Iterable[events.ClientStats],
-    ) -> None:
-        """Charge the projects of clients for their tasks."""
+    def _pay_owners(self, host: registry.HostEntry) -> None:
+        """Charge the owners for the time in which no task ran."""
         pool = self._pool
-        projects = {
-            one.client_id: one.project_id
-            for one in pool.groups.clients_of(group.group_id)
-        }
-        for one in clients:
-            if one.busy_s:
+        for account in pool.desk_accounts.on(host.id):
+            unpaid_s = account.record.unpaid_s
+            group = pool.groups.groups.get(account.record.group_id)
+            if group is not None and unpaid_s > 0:
+                account.pay(unpaid_s)
                 pool.ledger.add(
-                    projects.get(one.client, group.project_id),
+                    group.project_id,
                     group.accelerator,
                     pool.now,
-                    slot_s=one.busy_s,
+                    group_idle_s=unpaid_s,
                 )
-                desk.unpaid_s -= one.busy_s
-
-    def _pay_owner(self, group_id: str, desk: _Desk) -> None:
-        """Charge the owner for the time in which no task ran."""
-        group = self._pool.groups.groups.get(group_id)
-        if group is not None and desk.unpaid_s > 0:
-            self._pool.ledger.add(
-                group.project_id,
-                group.accelerator,
-                self._pool.now,
-                slot_s=desk.unpaid_s,
-            )
-            desk.unpaid_s = 0.0
-
-
-_NOTHING = objects.ClientCounts(
-    client_id="", ended=0, arrived=0, waiting=0, running=0, busy_s=0.0
-)
 
 
 def _deleted(group_id: str) -> objects.GroupOrder:

@@ -71,7 +71,7 @@ class Members:
             slot=pool.registry.slots[slot_id],
             core=pool.assignment(slot_id),
             assigned_at=assigned_at,
-            charged_at=pool.now,
+            charged_at=assigned_at,
             bitstream=bitstream,
         )
         pool.stirred_groups.add(group.group_id)
@@ -161,9 +161,13 @@ class Members:
                 device_id=slot.device.id,
             )
         )
-        self._hold(
+        hold = self._hold(
             group,
             slot.id,
             row.assigned_at,
             pool.catalogue.reference(row.bitstream_id),
+        )
+        hold.charged_at = max(
+            row.assigned_at,
+            pool.desk_accounts.charged_at(group.group_id, slot.host.id),
         )

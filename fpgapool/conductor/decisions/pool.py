@@ -23,6 +23,7 @@ from fpgapool.common import tallies
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import bitstreams
+from fpgapool.conductor.decisions import desk_accounts
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import expected_waits
 from fpgapool.conductor.decisions import group_book
@@ -105,6 +106,7 @@ class Pool:
     :ivar core: the scheduling core.
     :ivar sessions: all sessions in memory.
     :ivar groups: all groups and their clients.
+    :ivar desk_accounts: what desks have counted that is in the usage.
     :ivar holds: the slots of sessions and groups, by id.
     :ivar stirred_groups: the groups about which desks may have to be told.
     :ivar deaf_until: up to then the conductor could not receive reports, so
@@ -161,6 +163,9 @@ class Pool:
             snapshot.group_clients,
             snapshot.max_ids.group,
             snapshot.max_ids.group_client,
+        )
+        self.desk_accounts = desk_accounts.Accounts(
+            snapshot.group_desks, snapshot.max_ids.group_desk
         )
         self.holds: dict[int, holds.Hold] = {}
         self.stirred_groups: set[str] = set()
@@ -400,5 +405,9 @@ class Pool:
         self._touched.clear()
         for (_, host_uuid), (session, waiting) in asked.items():
             self._publish(session, host_uuid, *waiting)
-        self.outbox.write(*self.ledger.take(), *self.instances.take())
+        self.outbox.write(
+            *self.ledger.take(),
+            *self.desk_accounts.take(),
+            *self.instances.take(),
+        )
         return self.outbox.take()

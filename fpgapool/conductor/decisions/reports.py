@@ -120,6 +120,8 @@ class Reports:
         pool.outbox.write(*rows)
         if changed or not host.up:
             self._host_up(host)
+        # Before it shows the end of members.
+        self._desks.count_time(host)
         for device in report.devices:
             for line in device.slots:
                 slot = host.devices[device.name].slots[line.slot]

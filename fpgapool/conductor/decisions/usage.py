@@ -40,12 +40,17 @@ class Ledger:
         *,
         sessions: int = 0,
         slot_s: float = 0.0,
+        group_busy_s: float = 0.0,
+        group_idle_s: float = 0.0,
         input_bytes: int = 0,
         output_bytes: int = 0,
         energy_j: float | None = None,
     ) -> None:
         """Add to a project's usage of an accelerator today (UTC).
 
+        :param group_busy_s: time of tasks in groups; it is added to the row's
+            ``slot_s``, too.
+        :param group_idle_s: the same, of members without a task.
         :param energy_j: None if it was not measured.
         """
         self._begin_day(now)
@@ -54,7 +59,9 @@ class Ledger:
         new = self._rows[key] = dataclasses.replace(
             old,
             sessions=old.sessions + sessions,
-            slot_s=old.slot_s + slot_s,
+            slot_s=old.slot_s + slot_s + group_busy_s + group_idle_s,
+            group_busy_s=old.group_busy_s + group_busy_s,
+            group_idle_s=old.group_idle_s + group_idle_s,
             input_bytes=_written(old.input_bytes + input_bytes),
             output_bytes=_written(old.output_bytes + output_bytes),
             energy_j=_sum(old.energy_j, energy_j),

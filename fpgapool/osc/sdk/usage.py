@@ -34,8 +34,12 @@ class Usage(base.Resource):
     accelerator = resource.Body("accelerator")
     #: Ended sessions that had a slot.
     sessions = resource.Body("sessions", type=int)
-    #: How long slots were held.
+    #: How long slots were held; that of groups is in it.
     slot_s = resource.Body("slot_s", type=float)
+    #: How long the project's tasks had slots of groups.
+    group_busy_s = resource.Body("group_busy_s", type=float)
+    #: How long slots of the project's groups had no task.
+    group_idle_s = resource.Body("group_idle_s", type=float)
     input_bytes = resource.Body("input_bytes", type=int)
     output_bytes = resource.Body("output_bytes", type=int)
     #: Shares of the power of boards; None if no board measures its power.

@@ -22,6 +22,8 @@ _COLUMNS = {
     "accelerator": "Accelerator",
     "sessions": "Sessions",
     "slot_s": "Slot Seconds",
+    "group_busy_s": "Group Busy Seconds",
+    "group_idle_s": "Group Idle Seconds",
     "input_bytes": "Input Bytes",
     "output_bytes": "Output Bytes",
     "energy_j": "Energy (J)",

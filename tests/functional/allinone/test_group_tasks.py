@@ -130,6 +130,33 @@ def test_results_are_those_of_one_session(
     assert len(site.user.get_group(group).members) == 3
 
 
+def used(site: Site) -> tuple[float, float]:
+    """Return the seconds of tasks and of idle members, of all days."""
+    found = list(site.user.usage(group_by="accelerator", accelerator="aes"))
+    return (
+        sum(one.group_busy_s for one in found),
+        sum(one.group_idle_s for one in found),
+    )
+
+
+def test_usage_shows_tasks_and_idle_members(site: Site, group: str) -> None:
+    busy_s, idle_s = used(site)
+    with client.group_open(
+        "render",
+        front_door=client.PoolApi.at(site.url),
+        timeout_s=harness.LIMIT_S,
+    ) as opened:
+        for _ in range(5):
+            opened.run(DATA, params=PARAMS, timeout_s=harness.LIMIT_S)
+        waiting.wait_until(
+            lambda: used(site)[0] > busy_s and used(site)[1] > idle_s,
+            "usage of the group",
+        )
+        (own,) = site.user.group_clients(group)
+        assert own.tasks == 5
+        assert 0 < own.slot_s <= used(site)[0] - busy_s + 1e-6
+
+
 @pytest.mark.parametrize(
     ("door", "wire"),
     [("node1", grouplink.LocalWire), ("node2", grouplink.RemoteWire)],

@@ -115,6 +115,31 @@ def test_groups_are_written_loaded_and_deleted(
 
 
 @pytest.mark.dialect
+def test_counts_of_desks(database: api.Database, epoch: int) -> None:
+    counts = {"ended": 2**53 + 1, "arrived": 2**60, "busy_s": 0.1}
+    row = api.GroupDeskRecord(
+        id=7,
+        group_id=FIRST.group_id,
+        host_id=1,
+        boot_id="1",
+        counts={str(uuid.UUID(int=101)): {**counts, "project_id": "p"}},
+        charged_at=1.7e9 + 0.25,
+        unpaid_s=-0.1,
+    )
+    other = dataclasses.replace(row, id=8, host_id=2, counts={})
+    database.commit(epoch, api.Changes.of([row, other]))
+    snapshot = database.load()
+    assert snapshot.group_desks == [row, other]
+    assert snapshot.max_ids.group_desk == 8
+    assert [one.charged_at for one in snapshot.moved(5.0).group_desks] == [
+        row.charged_at + 5.0
+    ] * 2
+    gone = dataclasses.replace(row, boot_id=api.DELETED)
+    database.commit(epoch, api.Changes.of([gone]))
+    assert database.load().group_desks == [other]
+
+
+@pytest.mark.dialect
 def test_names_are_exchanged_in_one_commit(
     database: api.Database, epoch: int
 ) -> None:

@@ -30,6 +30,8 @@ def rows(database: api.Database, epoch: int) -> list[api.UsageRecord]:
             day=day,
             sessions=number,
             slot_s=0.5 * number,
+            group_busy_s=0.25 * number,
+            group_idle_s=0.125 * number,
             input_bytes=2**50 + number,
             output_bytes=number,
             energy_j=2.0 * number if accelerator == "aes" else None,
@@ -82,7 +84,10 @@ def test_what_has_the_same_key_is_added_up(
         same = [r for r in rows if getattr(r, key) == getattr(one, key)]
         assert one.sessions == sum(row.sessions for row in same)
         assert one.input_bytes == sum(row.input_bytes for row in same)
-        assert one.slot_s == pytest.approx(sum(row.slot_s for row in same))
+        for name in ("slot_s", "group_busy_s", "group_idle_s"):
+            assert getattr(one, name) == pytest.approx(
+                sum(getattr(row, name) for row in same)
+            )
         measured = [r.energy_j for r in same if r.energy_j is not None]
         assert one.energy_j == (
             pytest.approx(sum(measured)) if measured else None

@@ -156,9 +156,7 @@ class DeskProcess:
         return {one["slot"]: one["state"] for one in members}
 
     def await_states(self, wanted: dict[int, str]) -> None:
-        waiting.wait_until(
-            lambda: self.states() == wanted, f"states {wanted}"
-        )
+        waiting.wait_until(lambda: self.states() == wanted, f"states {wanted}")
 
     def kill_member(self, slot: int) -> None:
         process = self.members.pop(slot)

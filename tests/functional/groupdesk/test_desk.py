@@ -303,11 +303,17 @@ def test_counts_since_the_desk_began(desk):
         assert (mine["arrived"], mine["ended"]) == (5, 5)
         assert mine["busy_s"] == pytest.approx(0.005)
         assert (mine["waiting"], mine["running"]) == (0, 0)
+        assert mine["connected"] is True
         opened.run(b"x")
         again = desk.agent.ask("counts")
         assert again["clients"]["c"]["ended"] == 6
         assert again["boot_id"] == counts["boot_id"]
         assert desk.agent.ask("counts", after="c")["clients"] == {}
+
+    def is_connected():
+        return desk.agent.ask("counts")["clients"]["c"]["connected"]
+
+    waiting.wait_until(lambda: not is_connected(), "the client's end")
     desk.agent.close()
     desk.agent = harness.Agent(desk.path["control"])
     assert desk.agent.ask("counts")["clients"]["c"]["ended"] == 6

@@ -81,6 +81,7 @@ class Desks(desks.Desks):
                 "busy_s": 0.5,
                 "waiting": 1,
                 "running": 1,
+                "connected": True,
             }
             for name, ended in clients.items()
         }

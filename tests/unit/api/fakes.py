@@ -582,6 +582,8 @@ def used(day: int, project_id: str, **members: Any) -> db_api.UsageSum:
     values: dict[str, Any] = {
         "sessions": 2,
         "slot_s": 7.5,
+        "group_busy_s": 2.5,
+        "group_idle_s": 1.5,
         "input_bytes": 700,
         "output_bytes": 700,
         "energy_j": None,

@@ -224,6 +224,8 @@ def test_usage_is_ones_own(usage):
                 "accelerator": "copy",
                 "sessions": 2,
                 "slot_s": 7.5,
+                "group_busy_s": 2.5,
+                "group_idle_s": 1.5,
                 "input_bytes": 700,
                 "output_bytes": 700,
                 "energy_j": None,
@@ -231,6 +233,12 @@ def test_usage_is_ones_own(usage):
             for day in (1, 2, 3)
         ]
     }
+
+
+def test_usage_of_groups_needs_a_version(usage):
+    document = usage.ask("GET", "/v1/usage", headers=V1_0).json
+    assert len(document["usage"]) == 3
+    assert not any("group" in name for name in document["usage"][0])
 
 
 def test_usage_of_others_is_for_administrators(usage):

@@ -565,7 +565,17 @@ def test_progress_alone_is_no_notification(elastic):
     assert told.payload.actions_done == 5
 
 
-def test_usage_of_clients_and_owner(elastic):
+def usage(pool: world.World) -> dict[str, tuple[float, float]]:
+    """Return the busy and the idle time of each project in groups."""
+    rows = pool.rows["usage"].values()
+    for row in rows:
+        assert row.slot_s == pytest.approx(row.group_busy_s + row.group_idle_s)
+    return {
+        row.project_id: (row.group_busy_s, row.group_idle_s) for row in rows
+    }
+
+
+def test_busy_time_is_the_clients_and_idle_time_the_owners(elastic):
     group_id = create(elastic, size=1, shared=True)
     client_id = attach(elastic, group_id, "q")
     elastic.settle()
@@ -573,15 +583,90 @@ def test_usage_of_clients_and_owner(elastic):
     desk = elastic.agents["a"].desks[group_id]
     desk.count(client_id, ended=3, arrived=3, busy_s=7.0, waiting=0, running=0)
     elastic.tick(10.0)
-    elastic.feed(elastic.agents["a"].report(), elastic.agents["b"].report())
+    elastic.feed(elastic.agents["a"].report())
+    used = usage(elastic)
+    assert used["q"] == (pytest.approx(7.0), 0.0)
+    assert used["p"] == (0.0, pytest.approx(elastic.now - began_at - 7.0))
+    (row,) = elastic.rows["group_clients"].values()
+    assert (row.tasks, row.slot_s) == (3, pytest.approx(7.0))
+    # The last tasks of a client that is gone are its project's, too.
+    ask(elastic, objects.RevokeClient(group_id=group_id, client_id=client_id))
+    desk.count(client_id, ended=1, busy_s=2.0, waiting=0, running=0)
+    elastic.tick(5.0)
+    elastic.feed(elastic.agents["a"].report())
+    assert usage(elastic)["q"] == (pytest.approx(9.0), 0.0)
+    # A member is charged to its end.
     delete(elastic, group_id)
+    elastic.deliver_all()
+    elastic.tick(4.0)
+    elastic.agents["a"].desks.clear()
+    elastic.feed(elastic.agents["a"].report())
+    assert not elastic.memory.holds
+    total_s = sum(map(sum, usage(elastic).values()))
+    assert total_s == pytest.approx(elastic.now - began_at)
     elastic.settle()
-    used = {
-        row.project_id: row.slot_s for row in elastic.rows["usage"].values()
-    }
-    assert used["q"] == pytest.approx(7.0)
-    held_s = used["p"] + used["q"]
-    assert 0 < held_s <= elastic.now - began_at
+    assert not elastic.rows["group_desks"]
+
+
+def counted(pool: world.World) -> tuple[int, float]:
+    """Return the ended tasks of the client and their charged time."""
+    (row,) = pool.rows["group_clients"].values()
+    assert usage(pool)["q"][0] == pytest.approx(row.slot_s)
+    return row.tasks, pytest.approx(row.slot_s)
+
+
+def test_a_desk_that_was_in_no_report_is_not_counted_twice(elastic):
+    group_id = create(elastic, size=1, shared=True)
+    client_id = attach(elastic, group_id, "q")
+    elastic.settle()
+    agent = elastic.agents["a"]
+    desk = agent.desks[group_id]
+    desk.count(client_id, ended=3, arrived=5, busy_s=3.0, waiting=0, running=0)
+    elastic.feed(agent.report())
+    # Its member is gone, and so is the desk, as it seems.
+    elastic.end(states.FAILED, codes.WORKER_DIED)
+    for passed_s in (5.0, 300.0):
+        del agent.desks[group_id]
+        elastic.tick(passed_s)
+        elastic.feed(agent.report())
+        agent.desks[group_id] = desk
+        desk.count(client_id, ended=1, busy_s=1.0, waiting=0, running=0)
+        elastic.feed(agent.report())
+    assert counted(elastic) == (5, 5.0)
+    # The same while its agent has not asked it yet.
+    counts, desk.counts = desk.counts, {}
+    desk.boot_id, desk.away = "", {client_id}
+    elastic.feed(agent.report())
+    desk.boot_id, desk.counts, desk.away = "1", counts, set()
+    elastic.feed(agent.report())
+    assert counted(elastic) == (5, 5.0)
+    # Another process counts from 0.
+    desk.boot_id, desk.counts = "2", {}
+    desk.count(client_id, ended=2, arrived=2, busy_s=1, waiting=0, running=0)
+    elastic.feed(agent.report())
+    assert counted(elastic) == (7, 6.0)
+
+
+def test_tasks_between_two_leaders_are_counted_once(elastic, policy):
+    group_id = create(elastic, size=1, shared=True)
+    client_id = attach(elastic, group_id, "q")
+    elastic.settle()
+    began_at = elastic.rows["assignments"][1].assigned_at
+    agent = elastic.agents["a"]
+    desk = agent.desks[group_id]
+    desk.count(client_id, ended=3, arrived=3, busy_s=3.0, waiting=0, running=0)
+    elastic.feed(agent.report())
+    # The first report that the next leader gets has more.
+    elastic.boot_conductor()
+    elastic.now += 20.0
+    desk.count(client_id, ended=2, arrived=2, busy_s=2.0, waiting=0, running=0)
+    elastic.feed(agent.report())
+    assert counted(elastic) == (5, 5.0)
+    elastic.boot_conductor()
+    elastic.feed(agent.report())
+    assert counted(elastic) == (5, 5.0)
+    total_s = sum(map(sum, usage(elastic).values()))
+    assert total_s == pytest.approx(elastic.now - began_at)
 
 
 # Chance.

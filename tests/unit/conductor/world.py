@@ -65,6 +65,7 @@ _RECORDS = {
     "faults": db_api.FaultRecord,
     "groups": db_api.GroupRecord,
     "group_clients": db_api.GroupClientRecord,
+    "group_desks": db_api.GroupDeskRecord,
 }
 
 
@@ -133,7 +134,7 @@ class Slot:
 
 @dataclasses.dataclass
 class Desk:
-    """The desk of a group on a host."""
+    """The desk of a group on a host; all its clients connect at once."""
 
     revision: int = 0
     boot_id: str = "1"
@@ -142,6 +143,20 @@ class Desk:
     counts: dict[str, objects.ClientCounts] = dataclasses.field(
         default_factory=dict
     )
+    has_endpoints: bool = True
+    #: Clients that are not connected.
+    away: set[str] = dataclasses.field(default_factory=set)
+
+    def clients(self) -> tuple[objects.ClientCounts, ...]:
+        """What the agent reports of the clients."""
+        admitted = self.order.clients if self.order else ()
+        here = {one.client_id for one in admitted} - self.away
+        for client_id in here - self.counts.keys():
+            self.count(client_id, waiting=0, running=0)
+        return tuple(
+            dataclasses.replace(one, connected=one.client_id in here)
+            for one in self.counts.values()
+        )
 
     def count(self, client_id: str, **more: float) -> None:
         """Add to what a client has done; waiting and running are set."""
@@ -152,6 +167,7 @@ class Desk:
             waiting=0,
             running=0,
             busy_s=0.0,
+            connected=True,
         )
         for name in ("ended", "arrived", "busy_s"):
             more[name] = getattr(old, name) + more.get(name, 0)
@@ -227,9 +243,11 @@ class FakeAgent:
                             objects.Endpoint(
                                 network="data", address="127.0.0.1", port=4001
                             ),
-                        ),
+                        )
+                        if desk.has_endpoints
+                        else (),
                         certificate_sha256="cd" * 32,
-                        clients=tuple(desk.counts.values()),
+                        clients=desk.clients(),
                     )
                     for group_id, desk in self.desks.items()
                 ),
@@ -527,6 +545,7 @@ class World:
                 instance=max(self.rows["instances"], default=0),
                 group=max(self.rows["groups"], default=0),
                 group_client=max(self.rows["group_clients"], default=0),
+                group_desk=max(self.rows["group_desks"], default=0),
             ),
         )
 

@@ -280,9 +280,24 @@ sa.Table(
     _required("state", sa.String(16)),
     _required("secret_hash", sa.String(64)),
     _required("created_at", sa.Double),
+    _required("tasks", sa.BigInteger),
+    _required("slot_s", sa.Double),
     sa.UniqueConstraint("client_id", name="uniq_group_clients0client_id"),
     sa.Index("ix_group_clients_group_id", "group_id"),
     sa.Index("ix_group_clients_project_id", "project_id"),
+    **_OPTIONS,
+)
+
+sa.Table(
+    "group_desks",
+    _METADATA,
+    _id(),
+    _required("group_id", sa.String(36)),
+    _required("host_id", sa.BigInteger),
+    _required("boot_id", sa.String(_NAME_LENGTH)),
+    _required("counts", sa.JSON),
+    _required("charged_at", sa.Double),
+    _required("unpaid_s", sa.Double),
     **_OPTIONS,
 )
 
@@ -317,6 +332,8 @@ sa.Table(
     _required("day", sa.Date),
     _required("sessions", sa.BigInteger),
     _required("slot_s", sa.Double),
+    _required("group_busy_s", sa.Double),
+    _required("group_idle_s", sa.Double),
     _required("input_bytes", sa.BigInteger),
     _required("output_bytes", sa.BigInteger),
     _optional("energy_j", sa.Double),

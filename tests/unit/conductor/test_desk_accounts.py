@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What desks have counted that is in the usage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fpgapool import objects
+from fpgapool.conductor.decisions import desk_accounts
+from fpgapool.db import api as db_api
+
+_HOST = 3
+
+
+def line(boot_id: str, **ended: int) -> objects.GroupReport:
+    return objects.GroupReport(
+        group_id="g",
+        revision=1,
+        desk_boot_id=boot_id,
+        clients=tuple(
+            objects.ClientCounts(
+                client_id=name,
+                ended=count,
+                arrived=count,
+                waiting=0,
+                running=0,
+                busy_s=0.5 * count,
+                connected=True,
+            )
+            for name, count in ended.items()
+        ),
+    )
+
+
+def new(account: desk_accounts.Account, *reported: Any, **ended: int) -> Any:
+    found = account.new_tasks(line(*reported, **ended), lambda name: name * 2)
+    return {
+        one.client: (one.ended, one.busy_s, project) for project, one in found
+    }
+
+
+def test_rows_have_all_that_was_counted() -> None:
+    accounts = desk_accounts.Accounts((), 4)
+    account = accounts.of("g", _HOST, 1.0)
+    assert new(account, "1", a=3, b=0) == {
+        "a": (3, 1.5, "aa"),
+        "b": (0, 0.0, "bb"),
+    }
+    account.add_time(4.0, 6.0)
+    account.pay(1.5)
+    (row,) = accounts.take()
+    assert (row.id, row.group_id, row.host_id) == (5, "g", _HOST)
+    assert (row.charged_at, row.unpaid_s) == (6.0, 2.5)
+    # Clients without tasks are left out.
+    assert row.counts == {
+        "a": {"ended": 3, "arrived": 3, "busy_s": 1.5, "project_id": "aa"}
+    }
+    assert accounts.take() == []
+    # The next leader goes on with it.
+    after = desk_accounts.Accounts([row], 5)
+    assert after.charged_at("g", _HOST) == 6.0
+    account = after.of("g", _HOST, 9.0)
+    assert new(account, "1", a=4, b=1) == {
+        "a": (1, 0.5, "aa"),
+        "b": (1, 0.5, "bb"),
+    }
+    # A report that is older than this one counts nothing.
+    assert new(account, "1", a=3)["a"] == (0, 0.0, "aa")
+    # Of another process, and of none.
+    assert new(account, "2", a=1)["a"] == (1, 0.5, "aa")
+    assert new(account, "", a=7) == {}
+    assert new(account, "2", a=1)["a"] == (0, 0.0, "aa")
+    assert new(account, "x" * 1000, a=1)["a"] == (1, 0.5, "aa")
+    (row,) = after.take()
+    assert row.boot_id == "x" * 255
+
+
+def test_desks_that_are_gone_are_forgotten() -> None:
+    accounts = desk_accounts.Accounts((), 0)
+    for group_id in ("g", "h"):
+        new(accounts.of(group_id, _HOST, 0.0), "1", a=1)
+    new(accounts.of("g", _HOST + 1, 0.0), "1", a=1)
+    accounts.take()
+    kept_s = desk_accounts.KEPT_S
+    # A host that was silent may have it still.
+    for now in (kept_s, 2 * kept_s - 1):
+        accounts.note_report(_HOST, {"h"}, now)
+    accounts.note_report(_HOST, {"g", "h"}, 2 * kept_s)
+    for now in (2 * kept_s, 3 * kept_s - 1):
+        accounts.note_report(_HOST, {"h"}, now)
+    assert accounts.take() == []
+    accounts.note_report(_HOST, {"h"}, 3 * kept_s)
+    (gone,) = accounts.take()
+    assert (gone.id, gone.boot_id) == (1, db_api.DELETED)
+    assert accounts.charged_at("g", _HOST) == 0.0
+    accounts.drop("g")
+    (gone,) = accounts.take()
+    assert (gone.id, gone.boot_id) == (3, db_api.DELETED)
+    assert [one.record.group_id for one in accounts.on(_HOST)] == ["h"]
