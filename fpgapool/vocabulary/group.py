@@ -222,6 +222,14 @@ def charged_slots(size: int, max_size: int, *, elastic: bool) -> int:
     return max_size if elastic else size
 
 
+def is_reached(group: Any) -> bool:
+    """Whether all tasks of a group's goal have ended.
+
+    :param group: its row or view.
+    """
+    return bool(group.goal_kind) and group.actions_done == group.actions
+
+
 def is_open_to(group: Any, project_id: str | None) -> bool:
     """Whether a project may see and use a group.
 

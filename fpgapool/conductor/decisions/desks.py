@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 
 from fpgapool import objects
+from fpgapool.conductor.decisions import absences
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import pool as pools
@@ -49,6 +50,9 @@ class Desks:
         self._desks: dict[str, dict[str, _Desk]] = {}
         # By host, the agent that has reported last.
         self._boots: dict[str, str] = {}
+        self._absences = absences.Absences(
+            pool.settings.connect_timeout_s, pool.settings.resume_grace_s
+        )
         # Above those of all former leaders, as generations are.
         self._last_revision = pool.core.view.next_generation
 
@@ -260,6 +264,29 @@ class Desks:
         if group is not None and not desk.is_silent:
             self._pool.tell(events.TaskStats(group.id, host.id, (), 0.0, 0))
         desk.is_silent = True
+
+    def absent_clients(self) -> list[db_api.GroupClientRecord]:
+        """Return the clients whose programs are gone."""
+        pool = self._pool
+        reports = collections.defaultdict[
+            str, list[tuple[float, objects.GroupReport]]
+        ](list)
+        for host_uuid, desks in self._desks.items():
+            host = pool.registry.hosts.get(host_uuid)
+            for group_id, desk in desks.items():
+                if host is not None and host.up and desk.report is not None:
+                    reports[group_id].append((host.heard_at, desk.report))
+        # A desk serves on while its agent is away.
+        for one in pool.members():
+            if not one.slot.host.up:
+                reports.pop(one.public_id, None)
+        return self._absences.find(
+            (
+                (pool.groups.clients_of(group_id), reports.get(group_id, ()))
+                for group_id in pool.groups.groups
+            ),
+            pool.now,
+        )
 
     # -- tasks -------------------------------------------------------------
 

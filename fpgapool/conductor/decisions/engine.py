@@ -203,6 +203,7 @@ class Engine:
         self._hosts.tick()
         self._members.tick()
         self._desks.tick()
+        self._groups.end_clients(self._desks.absent_clients())
         pool.probation.end_overdue(now)
         pool.decide()
         # After decide(): tests take only slots that no session waits for.

@@ -124,11 +124,11 @@ class Book:
                     old, state=states.GROUP_DRAINING, updated_at=around.now
                 )
                 clients = self.clients_of(old.group_id)
-                return [*map(_revoked, clients), draining]
+                return [*map(revoked, clients), draining]
             case objects.AttachClient():
                 return [self._attach(old, change, around)]
             case objects.RevokeClient():
-                return [_revoked(self._client(old, change.client_id))]
+                return [revoked(self._client(old, change.client_id))]
             case objects.SetGoal(goal=goal):
                 new = dataclasses.replace(old, **_goal(goal, around.now))
             case objects.UpdateGroup():
@@ -140,7 +140,7 @@ class Book:
         return [
             new,
             *(
-                _revoked(client)
+                revoked(client)
                 for client in self.clients_of(new.group_id)
                 if not description.is_open_to(new, client.project_id)
             ),
@@ -318,7 +318,8 @@ def _check_goal_of(group: db_api.GroupRecord) -> None:
         )
 
 
-def _revoked(client: db_api.GroupClientRecord) -> db_api.GroupClientRecord:
+def revoked(client: db_api.GroupClientRecord) -> db_api.GroupClientRecord:
+    """Return the row that ends a client."""
     return dataclasses.replace(client, state=states.CLIENT_REVOKED)
 
 

@@ -23,6 +23,7 @@ from fpgapool.core import goals
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import group as description
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
@@ -157,7 +158,9 @@ class Groups:
         """
         if _as_wanted(old) != _as_wanted(new):
             self._pool.tell(events.GroupChanged(_as_wanted(new)))
-        if _goal(old) != _goal(new) or _is_reached(old) > _is_reached(new):
+        if _goal(old) != _goal(new) or (
+            description.is_reached(old) > description.is_reached(new)
+        ):
             self._pool.tell(events.GoalChanged(new.id, _goal(new)))
 
     def _rejected(self, order: instructions.RejectGroup) -> None:
@@ -196,6 +199,16 @@ class Groups:
         if old is not None:
             LOG.info("Group %s has reached its goal", old.group_id)
             self._write(dataclasses.replace(old, actions_done=old.actions))
+
+    def end_clients(self, clients: Iterable[db_api.GroupClientRecord]) -> None:
+        """Revoke clients whose programs are gone."""
+        for client in clients:
+            LOG.info(
+                "Client %s of group %s ends: it has no connection",
+                client.client_id,
+                client.group_id,
+            )
+            self._keep([group_book.revoked(client)])
 
     def note_progress(self) -> None:
         """Record the tasks that have ended for goals, after reports."""
@@ -248,15 +261,11 @@ def _goal(group: db_api.GroupRecord) -> goals.Goal | None:
     )
 
 
-def _is_reached(group: db_api.GroupRecord) -> bool:
-    """Whether all tasks of a goal have ended; the core has forgotten it."""
-    return bool(group.goal_kind) and group.actions_done == group.actions
-
-
 def _goal_before(group: db_api.GroupRecord) -> goals.State | None:
     """Return what is left of a goal from before a restart."""
     goal = _goal(group)
-    if goal is None or _is_reached(group):
+    # The core has forgotten a goal that is reached.
+    if goal is None or description.is_reached(group):
         return None
     return goals.State(
         goal=goal,

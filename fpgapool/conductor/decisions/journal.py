@@ -44,6 +44,7 @@ HOST_DRAIN = "host.drain"
 HOST_DOWN = "host.down"
 GROUP_CREATE = "group.create"
 GROUP_UPDATE = "group.update"
+GROUP_GOAL_REACH = "group.goal.reach"
 GROUP_DELETE = "group.delete"
 GROUP_CLIENT_ATTACH = "group.client.attach"
 GROUP_CLIENT_REVOKE = "group.client.revoke"
@@ -66,6 +67,7 @@ EVENTS: dict[str, type[base.Payload]] = {
     HOST_DOWN: notification.HostPayload,
     GROUP_CREATE: notification.GroupPayload,
     GROUP_UPDATE: notification.GroupPayload,
+    GROUP_GOAL_REACH: notification.GroupPayload,
     GROUP_DELETE: notification.GroupPayload,
     GROUP_CLIENT_ATTACH: notification.GroupClientPayload,
     GROUP_CLIENT_REVOKE: notification.GroupClientPayload,
@@ -224,11 +226,16 @@ class Journal:
 
     def _of_groups(self, changes: db_api.Changes) -> Iterator[Event]:
         for new in changes.rows(db_api.GroupRecord):
-            type_ = GROUP_UPDATE if new.id in self._groups else GROUP_CREATE
             old = self._groups.get(new.id)
             self._groups[new.id] = new
-            if _without_noise(old) != _without_noise(new):
-                yield _group(type_, new)
+            if old is None:
+                yield _group(GROUP_CREATE, new)
+            elif _without_noise(old) != _without_noise(new):
+                yield _group(GROUP_UPDATE, new)
+            if old is not None and group.is_reached(new) > group.is_reached(
+                old
+            ):
+                yield _group(GROUP_GOAL_REACH, new)
         for gone in changes.deleted(db_api.GroupRecord):
             if self._groups.pop(gone.id, None) is not None:
                 yield _group(GROUP_DELETE, gone)

@@ -157,6 +157,37 @@ def test_usage_shows_tasks_and_idle_members(site: Site, group: str) -> None:
         assert 0 < own.slot_s <= used(site)[0] - busy_s + 1e-6
 
 
+@pytest.mark.long
+def test_a_program_that_is_killed_is_no_client(
+    site: Site, group: str, tmp_path: pathlib.Path
+) -> None:
+    program = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from fpgapool import client\n"
+            "group = client.group_open('render', timeout_s=60)\n"
+            "print('open', flush=True)\n"
+            "sys.stdin.read()",
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "FPGAPOOL_API_URL": site.url},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() == b"open\n"
+    assert len(list(site.user.group_clients(group))) == 1
+    program.kill()
+    program.communicate(timeout=harness.LIMIT_S)
+    waiting.wait_until(
+        lambda: not list(site.user.group_clients(group)),
+        "no client",
+        limit_s=90.0,
+    )
+    assert site.user.get_group(group).state != "DRAINING"
+
+
 @pytest.mark.parametrize(
     ("door", "wire"),
     [("node1", grouplink.LocalWire), ("node2", grouplink.RemoteWire)],

@@ -565,6 +565,53 @@ def test_progress_alone_is_no_notification(elastic):
     assert told.payload.actions_done == 5
 
 
+def test_notifications_of_the_life_of_a_group(elastic, policy, monkeypatch):
+    notes = journal.Journal(elastic._snapshot())
+    told: list[str] = []
+    take = elastic._take
+
+    def note(wanted: effects.Effects) -> None:
+        told.extend(one.type for one in notes.events(wanted.changes))
+        take(wanted)
+
+    monkeypatch.setattr(elastic, "_take", note)
+
+    def news() -> list[str]:
+        found = [one for one in told if one.startswith("group.")]
+        told.clear()
+        return found
+
+    group_id = create(elastic, size=2, elastic=True, min_size=1, max_size=2)
+    assert news() == ["group.create"]
+    elastic.settle()
+    assert news() == ["group.update"], "it is ACTIVE"
+    client_id = attach(elastic, group_id)
+    assert news() == ["group.client.attach"]
+    policy.sizes = {1: 1}
+    elastic.settle()
+    assert [one.size for one in elastic.rows["groups"].values()] == [1]
+    assert set(news()) == {"group.update"}
+    goal = objects.Goal(rate_per_s=1.0, actions=5)
+    assert ask(elastic, objects.SetGoal(group_id=group_id, goal=goal)) == ""
+    assert news() == ["group.update"]
+    desk = elastic.agents["a"].desks[group_id]
+    for ended, expected in ((2, []), (3, ["group.goal.reach"])):
+        desk.count(client_id, ended=ended, arrived=ended, waiting=0, running=0)
+        elastic.feed(elastic.agents["a"].report())
+        assert news() == expected
+    assert ask(elastic, objects.SetGoal(group_id=group_id, goal=None)) == ""
+    assert news() == ["group.update"]
+    ask(elastic, objects.RevokeClient(group_id=group_id, client_id=client_id))
+    assert news() == ["group.client.revoke"]
+    attach(elastic, group_id)
+    delete(elastic, group_id)
+    elastic.settle()
+    assert news() == [
+        *("group.client.attach", "group.update", "group.client.revoke"),
+        "group.delete",
+    ]
+
+
 def usage(pool: world.World) -> dict[str, tuple[float, float]]:
     """Return the busy and the idle time of each project in groups."""
     rows = pool.rows["usage"].values()
@@ -667,6 +714,126 @@ def test_tasks_between_two_leaders_are_counted_once(elastic, policy):
     assert counted(elastic) == (5, 5.0)
     total_s = sum(map(sum, usage(elastic).values()))
     assert total_s == pytest.approx(elastic.now - began_at)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_task_is_charged_once_whatever_happens(seed):
+    """Reports that are lost, desks that are not in one, new leaders."""
+    rng = random.Random(seed)
+    pool = world.World([world.FakeAgent("a", 2), world.FakeAgent("b", 2)])
+    group_id = create(pool, size=3, shared=True)
+    client_id = attach(pool, group_id, "q")
+    pool.settle()
+    began_at = pool.rows["assignments"][1].assigned_at
+    tasks = 0
+    for _ in range(60):
+        agent = pool.agents[rng.choice("ab")]
+        desk = agent.desks[group_id]
+        number = rng.randrange(4)
+        tasks += number
+        desk.count(
+            client_id,
+            ended=number,
+            arrived=number,
+            busy_s=0.25 * number,
+            waiting=0,
+            running=0,
+        )
+        match rng.randrange(6):
+            case 0:
+                pool.boot_conductor()
+            case 1:
+                agent.report()
+            case 2:
+                del agent.desks[group_id]
+                pool.feed(agent.report())
+                agent.desks[group_id] = desk
+            case _:
+                pool.feed(agent.report())
+        pool.tick(rng.uniform(0.0, 3.0))
+        pool.deliver_all()
+    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    assert counted(pool) == (tasks, 0.25 * tasks)
+    # All three members were held all the time.
+    held_s = sum(map(sum, usage(pool).values()))
+    assert held_s == pytest.approx(3 * (pool.now - began_at))
+
+
+# Programs that are gone.
+
+
+def clients(pool: world.World) -> set[str]:
+    return {row.client_id for row in pool.rows["group_clients"].values()}
+
+
+def pass_time(pool: world.World, time_s: float, *agents: str) -> None:
+    """Let time pass, with a report of each of these agents every 5 s."""
+    while time_s > 0:
+        pool.tick(min(time_s, 5.0))
+        for name in agents or ("a", "b"):
+            pool.feed(pool.agents[name].report())
+        pool.tick()
+        pool.deliver_all()
+        time_s -= 5.0
+
+
+def test_a_client_whose_program_dies_ends(pool):
+    group_id = create(pool, size=3)
+    gone, stays = attach(pool, group_id), attach(pool, group_id)
+    pool.settle()
+    first, second = (one.desks[group_id] for one in pool.agents.values())
+    # One connection is enough.
+    first.away = {gone, stays}
+    pass_time(pool, 60.0)
+    assert clients(pool) == {gone, stays}
+    grace_s = pool.settings.resume_grace_s
+    second.away = {gone}
+    pass_time(pool, grace_s)
+    second.away = set()
+    pass_time(pool, grace_s)
+    assert clients(pool) == {gone, stays}, "it came back in time"
+    second.away = {gone}
+    pass_time(pool, grace_s + 10.0)
+    assert clients(pool) == {stays}
+    assert pool.memory.groups.in_use("p")["group_clients"] == 1
+    assert [one.client_id for one in first.order.clients] == [stays]
+
+
+def test_a_client_that_never_connects_ends(pool):
+    group_id = create(pool, size=1)
+    client_id = attach(pool, group_id)
+    pool.deliver_all()
+    pool.agents["a"].desks[group_id].away = {client_id}
+    # There is nothing to connect to.
+    pool.agents["a"].desks[group_id].has_endpoints = False
+    limit_s = pool.settings.connect_timeout_s
+    pass_time(pool, 2 * limit_s)
+    pool.settle()
+    assert clients(pool) == {client_id}
+    pool.agents["a"].desks[group_id].has_endpoints = True
+    pass_time(pool, limit_s - 5.0)
+    assert clients(pool) == {client_id}
+    pass_time(pool, 15.0)
+    assert clients(pool) == set()
+
+
+def test_a_client_stays_while_its_desks_cannot_be_heard(pool):
+    group_id = create(pool, size=3)
+    client_id = attach(pool, group_id)
+    pool.settle()
+    first, second = (one.desks[group_id] for one in pool.agents.values())
+    # It is connected to the desk on a, whose agent is away.
+    second.away = {client_id}
+    pass_time(pool, 120.0, "b")
+    assert clients(pool) == {client_id}
+    # Nor does a new leader know at once.
+    first.away = {client_id}
+    pool.boot_conductor()
+    pass_time(pool, 20.0, "b")
+    assert clients(pool) == {client_id}
+    first.away = set()
+    pass_time(pool, 60.0)
+    assert clients(pool) == {client_id}
 
 
 # Chance.
