@@ -604,3 +604,27 @@ def test_what_administrators_and_owners_do_to_others_is_audited(
     assert revoked["action"] == "group client revoke"
     assert revoked["target_projects"] == ["p2"]
     assert revoked["target"]["client_id"] == theirs["id"]
+
+
+def test_each_change_of_a_foreign_group_is_audited(world, group, caplog):
+    caplog.set_level("INFO", "fpgapool.audit")
+    client = attach(world, group)
+    change(world, one(group), ADMIN, elastic=True, max_size=4)
+    goal = {"goal": {"rate_per_s": 5.0}}
+    world.ask("PUT", one(group, "goal"), ADMIN, body=goal)
+    world.ask("DELETE", one(group, "goal"), ADMIN)
+    world.ask("DELETE", one(group, "clients", client["id"]), ADMIN)
+    world.ask("DELETE", one(group), ADMIN)
+    lines = audited(caplog)
+    assert [line["action"].split()[:2] for line in lines] == [
+        ["PATCH", "/v1/groups/{group_id}"],
+        ["PUT", "/v1/groups/{group_id}/goal"],
+        ["DELETE", "/v1/groups/{group_id}/goal"],
+        ["DELETE", "/v1/groups/{group_id}/clients/{client_id}"],
+        ["DELETE", "/v1/groups/{group_id}"],
+    ]
+    for line in lines:
+        assert line["outcome"] == "done"
+        assert line["target"]["group_id"] == group["id"]
+        assert line["target_projects"] == [group["project_id"]]
+        assert line["before"]
