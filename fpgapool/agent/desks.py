@@ -10,6 +10,7 @@ says.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import os
 import pathlib
@@ -62,6 +63,27 @@ def _path(state_dir: str, group_id: str, name: str) -> str:
 
 def _desks_dir(state_dir: str) -> str:
     return os.path.join(os.path.abspath(state_dir), "desks")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Numbers of the desk of one group, for metrics.
+
+    :ivar members: slots that serve the group.
+    :ivar clients: those that are connected.
+    :ivar waiting: tasks in its queues.
+    :ivar running: tasks in its members.
+    :ivar tasks: those that have ended since the first desk of the group.
+    :ivar busy_s: slot-seconds of these.
+    """
+
+    group_id: str
+    members: int
+    clients: int
+    waiting: int
+    running: int
+    tasks: int
+    busy_s: float
 
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
@@ -139,6 +161,9 @@ class Desks(children.Keeper[_Desk]):
         self._changed = changed
         self._desks: dict[str, _Desk] = {}
         self._untold: frozenset[orders.Key] = frozenset(self._keys)
+        # Of all processes, by group.
+        self._tasks = collections.Counter[str]()
+        self._busy_s = collections.defaultdict[str, float](float)
 
     def start(self) -> None:
         """Take over the living desks."""
@@ -230,6 +255,8 @@ class Desks(children.Keeper[_Desk]):
         if self._adopt(desk):
             return
         del self._desks[desk.group_id]
+        self._tasks.pop(desk.group_id, None)
+        self._busy_s.pop(desk.group_id, None)
         shutil.rmtree(os.path.dirname(desk.control_path), ignore_errors=True)
         self._changed()
 
@@ -285,6 +312,22 @@ class Desks(children.Keeper[_Desk]):
             ),
             desk.data_port,
         )
+
+    def figures(self) -> list[Figures]:
+        """Return the numbers of all desks."""
+        return [
+            Figures(
+                group_id=desk.group_id,
+                members=len(desk.joined) if desk.pidfd is not None else 0,
+                clients=desk.clients,
+                waiting=sum(one.waiting for one in desk.counts.values()),
+                running=sum(one.running for one in desk.counts.values()),
+                tasks=self._tasks[desk.group_id],
+                busy_s=self._busy_s[desk.group_id],
+            )
+            for desk in self._desks.values()
+            if self._is_reported(desk)
+        ]
 
     def connect(self, project_id: str, group_id: str) -> socket.socket:
         """Return a connection to the data socket of a desk.
@@ -491,8 +534,10 @@ class Desks(children.Keeper[_Desk]):
             self._ask_counts(child, max(told))
             return
         # Only whole: what one report lacks would count twice in the next.
-        child.counts, child.partial = child.partial, {}
         is_new = child.boot_id != message["boot_id"]
+        former = {} if is_new else child.counts
+        child.counts, child.partial = child.partial, {}
+        self._add_up(child, former)
         child.boot_id = str(message["boot_id"])
         child.is_counted = True
         if is_new:
@@ -500,6 +545,26 @@ class Desks(children.Keeper[_Desk]):
         if not self._is_needed(child):
             # The next report has its last counts.
             self._ask(child, "exit", {}, "exit")
+
+    def _add_up(
+        self, desk: _Desk, former: Mapping[str, objects.ClientCounts]
+    ) -> None:
+        """Add what clients did since former counts."""
+        for name, one in desk.counts.items():
+            old = former.get(name, _NOTHING)
+            self._tasks[desk.group_id] += one.ended - old.ended
+            self._busy_s[desk.group_id] += one.busy_s - old.busy_s
+
+
+_NOTHING = objects.ClientCounts(
+    client_id="",
+    ended=0,
+    arrived=0,
+    waiting=0,
+    running=0,
+    busy_s=0.0,
+    connected=False,
+)
 
 
 def _is_deleted(desk: _Desk) -> bool:

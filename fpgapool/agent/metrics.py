@@ -13,6 +13,7 @@ from oslo_config import cfg
 
 from fpgapool import objects
 from fpgapool.agent import cache
+from fpgapool.agent import desks
 from fpgapool.agent import monitor
 from fpgapool.agent import orders
 from fpgapool.agent import slot as slots
@@ -22,6 +23,7 @@ from fpgapool.vocabulary import states
 
 _HOST = ("host",)
 _DEVICE = ("host", "device")
+_GROUP = ("host", "group")
 
 _gauge = functools.partial(metrics.Definition, kind=metrics.GAUGE)
 _counter = functools.partial(metrics.Definition, kind=metrics.COUNTER)
@@ -93,6 +95,36 @@ PREPARE = _histogram(
     "fpgapool_agent_prepare_seconds",
     help="Time to make a slot ready for a session.",
     labels=_HOST,
+)
+GROUP_MEMBERS = _gauge(
+    "fpgapool_agent_group_members",
+    help="Slots of this host that serve a group.",
+    labels=_GROUP,
+)
+GROUP_CLIENTS = _gauge(
+    "fpgapool_agent_group_clients",
+    help="Clients of a group that are connected to its desk here.",
+    labels=_GROUP,
+)
+GROUP_WAITING = _gauge(
+    "fpgapool_agent_group_waiting_tasks",
+    help="Tasks that wait in the queues of a group's desk.",
+    labels=_GROUP,
+)
+GROUP_RUNNING = _gauge(
+    "fpgapool_agent_group_running_tasks",
+    help="Tasks of a group that run in slots of this host.",
+    labels=_GROUP,
+)
+GROUP_TASKS = _counter(
+    "fpgapool_agent_group_tasks_total",
+    help="Tasks of a group that have ended in slots of this host.",
+    labels=_GROUP,
+)
+GROUP_BUSY = _counter(
+    "fpgapool_agent_group_busy_seconds_total",
+    help="Time for which these tasks had slots.",
+    labels=_GROUP,
 )
 RESULTS = _counter(
     "fpgapool_agent_results_total",
@@ -182,6 +214,12 @@ DEFINITIONS = (
     REUSES,
     FAILURES,
     PREPARE,
+    GROUP_MEMBERS,
+    GROUP_CLIENTS,
+    GROUP_WAITING,
+    GROUP_RUNNING,
+    GROUP_TASKS,
+    GROUP_BUSY,
     RESULTS,
     STARTED,
     WORKERS_ENDED,
@@ -411,6 +449,17 @@ class Writer:
         self.put(NIC_LIMIT, reading.bytes_per_s)
         self.put(NIC_RECEIVED, reading.rx_bytes)
         self.put(NIC_SENT, reading.tx_bytes)
+
+    def put_groups(self, figures: Iterable[desks.Figures]) -> None:
+        """Put the state and the counts of desks."""
+        for one in figures:
+            group = one.group_id
+            self.put(GROUP_MEMBERS, one.members, group)
+            self.put(GROUP_CLIENTS, one.clients, group)
+            self.put(GROUP_WAITING, one.waiting, group)
+            self.put(GROUP_RUNNING, one.running, group)
+            self.put(GROUP_TASKS, one.tasks, group)
+            self.put(GROUP_BUSY, one.busy_s, group)
 
     def put_devices(self, reports: Iterable[objects.DeviceReport]) -> None:
         """Put the state of devices and slots."""

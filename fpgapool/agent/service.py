@@ -170,16 +170,20 @@ class Agent:
         writer.put_all(agent_metrics.REFUSALS, self.table.refusals)
         writer.put_cache(self._cache.counts)
         found: list[objects.DeviceReport] = []
+        groups: list[desks.Figures] = []
+
+        def look() -> None:
+            found.extend(self.table.device_reports())
+            groups.extend(self.desks.figures())
+
         try:
-            self.loop.run_and_wait(
-                lambda: found.extend(self.table.device_reports()),
-                METRICS_TIMEOUT_S,
-            )
+            self.loop.run_and_wait(look, METRICS_TIMEOUT_S)
         except TimeoutError:
             writer.put(agent_metrics.STATE_KNOWN, 0)
             return
         writer.put(agent_metrics.STATE_KNOWN, 1)
         writer.put_devices(found)
+        writer.put_groups(groups)
 
     def _prepare_state_dir(self) -> None:
         path = pathlib.Path(self._settings.state_path)

@@ -43,6 +43,12 @@ class Counts:
     :ivar reconciled: corrected differences, by kind.
     :ivar self_tests: by outcome.
     :ivar rpc: messages to agents.
+    :ivar group_tasks: of groups, that have ended.
+    :ivar group_busy_s: the time that they took in slots.
+    :ivar group_slot_s: the time for which groups had slots: ``programming``
+        and ``serving``.
+    :ivar group_resizes: changes of sizes that groups shall have: ``grow`` and
+        ``shrink``.
     """
 
     opened: int = 0
@@ -79,3 +85,11 @@ class Counts:
         default_factory=collections.Counter
     )
     rpc: tallies.Timings = dataclasses.field(default_factory=tallies.Timings)
+    group_tasks: int = 0
+    group_busy_s: float = 0.0
+    group_slot_s: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    group_resizes: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )

@@ -16,6 +16,8 @@ from fpgapool.conductor.decisions import summary
 # Prometheus's own timeout is 10 s.
 _PATIENCE_S = 2.0
 
+_GROUP_STATES = ("programming", "serving")
+
 _gauge = functools.partial(metrics.Definition, kind=metrics.GAUGE)
 _counter = functools.partial(metrics.Definition, kind=metrics.COUNTER)
 _histogram = functools.partial(metrics.Definition, kind=metrics.HISTOGRAM)
@@ -82,6 +84,42 @@ RESERVATIONS = _gauge(
     help="Slots that instances have reserved: ready, or pending while the"
     " reservation has no usable slot without another holder.",
     labels=("state",),
+)
+GROUP_SLOTS = _gauge(
+    "fpgapool_conductor_group_slots",
+    help="Slots of a group, programming or serving; groups with the most slots"
+    " one by one.",
+    labels=("group", "state"),
+)
+GROUP_WANTED = _gauge(
+    "fpgapool_conductor_group_wanted_slots",
+    help="Slots that a group shall have.",
+    labels=("group",),
+)
+GROUP_WAITING = _gauge(
+    "fpgapool_conductor_group_waiting_tasks",
+    help="Tasks that wait in the queues of a group's desks.",
+    labels=("group",),
+)
+GROUP_TASKS = _counter(
+    "fpgapool_conductor_group_tasks_total",
+    help="Tasks of all groups that have ended.",
+)
+GROUP_BUSY = _counter(
+    "fpgapool_conductor_group_busy_seconds_total",
+    help="Time for which these tasks had slots.",
+)
+GROUP_SLOT_TIME = _counter(
+    "fpgapool_conductor_group_slot_seconds_total",
+    help="Time for which groups had slots, while these were programmed"
+    " (programming) and afterwards (serving).",
+    labels=("state",),
+)
+GROUP_RESIZES = _counter(
+    "fpgapool_conductor_group_resizes_total",
+    help="Changes of the sizes of groups, by owners and the pool: grow or"
+    " shrink.",
+    labels=("direction",),
 )
 WAIT = _histogram(
     "fpgapool_conductor_wait_seconds",
@@ -216,6 +254,13 @@ DEFINITIONS = (
     HOST_CLOCK_BEHIND,
     DEVICES,
     RESERVATIONS,
+    GROUP_SLOTS,
+    GROUP_WANTED,
+    GROUP_WAITING,
+    GROUP_TASKS,
+    GROUP_BUSY,
+    GROUP_SLOT_TIME,
+    GROUP_RESIZES,
     WAIT,
     SERVICE,
     OPENED,
@@ -253,17 +298,26 @@ def endpoint(
         conf,
         "conductor_port",
         DEFINITIONS,
-        functools.partial(fill, conductor, conf.metrics.max_projects),
+        functools.partial(
+            fill,
+            conductor,
+            conf.metrics.max_projects,
+            conf.metrics.max_groups,
+        ),
     )
 
 
 def fill(
-    conductor: service.Conductor, max_projects: int, page: metrics.Page
+    conductor: service.Conductor,
+    max_projects: int,
+    max_groups: int,
+    page: metrics.Page,
 ) -> None:
     """Add a conductor's metrics to a page.
 
     :param conductor: the conductor.
     :param max_projects: the most projects to list by name.
+    :param max_groups: the most groups to list.
     :param page: takes the metrics.
     """
     _put_counts(conductor, page)
@@ -277,7 +331,7 @@ def fill(
     page.put(DATABASE_FAILING.name, term.database_failing)
 
     def question(asked: questions.Questions) -> summary.Figures:
-        return asked.figures(max_projects)
+        return asked.figures(max_projects, max_groups)
 
     try:
         figures: summary.Figures = term.look(question, _PATIENCE_S)
@@ -317,6 +371,12 @@ def _put_counts(conductor: service.Conductor, page: metrics.Page) -> None:
     for outcome, count in list(counts.self_tests.items()):
         page.put(SELF_TESTS.name, count, outcome)
     page.put_timings(RPC.name, RPC_FAILURES.name, counts.rpc)
+    page.put(GROUP_TASKS.name, counts.group_tasks)
+    page.put(GROUP_BUSY.name, counts.group_busy_s)
+    for state in _GROUP_STATES:
+        page.put(GROUP_SLOT_TIME.name, counts.group_slot_s[state], state)
+    for way in ("grow", "shrink"):
+        page.put(GROUP_RESIZES.name, counts.group_resizes[way], way)
 
 
 def _put_figures(figures: summary.Figures, page: metrics.Page) -> None:
@@ -337,3 +397,8 @@ def _put_figures(figures: summary.Figures, page: metrics.Page) -> None:
         page.put(DEVICES.name, count, state)
     for state, count in figures.reservations.items():
         page.put(RESERVATIONS.name, count, state)
+    for group, one in figures.groups.items():
+        for state in _GROUP_STATES:
+            page.put(GROUP_SLOTS.name, getattr(one, state), group, state)
+        page.put(GROUP_WANTED.name, one.wanted, group)
+        page.put(GROUP_WAITING.name, one.waiting, group)

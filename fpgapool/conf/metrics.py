@@ -94,6 +94,16 @@ Number of projects with a queue length of their own, those with the longest
 queues. The rest is counted together, as the project ``other``.
 """,
     ),
+    cfg.IntOpt(
+        "max_groups",
+        default=50,
+        min=0,
+        max=10000,
+        help="""
+Number of groups with metrics of their own, those with the most slots. The rest
+is counted together, as the group ``other``.
+""",
+    ),
 ]
 
 

@@ -21,6 +21,7 @@ from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import registry
 from fpgapool.core import events
+from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import group as description
 
@@ -265,17 +266,32 @@ class Desks:
             self._pool.tell(events.TaskStats(group.id, host.id, (), 0.0, 0))
         desk.is_silent = True
 
+    def waiting_tasks(self) -> dict[str, int]:
+        """Return the tasks that wait at desks, by group."""
+        found = collections.Counter[str]()
+        for _, report in self._heard_reports():
+            found[report.group_id] += sum(
+                one.waiting for one in report.clients
+            )
+        return found
+
+    def _heard_reports(self) -> Iterator[tuple[float, objects.GroupReport]]:
+        """Yield the last reports of desks on hosts that are up, with times."""
+        for host_uuid, desks in self._desks.items():
+            host = self._pool.registry.hosts.get(host_uuid)
+            if host is not None and host.up:
+                for desk in desks.values():
+                    if desk.report is not None:
+                        yield host.heard_at, desk.report
+
     def absent_clients(self) -> list[db_api.GroupClientRecord]:
         """Return the clients whose programs are gone."""
         pool = self._pool
         reports = collections.defaultdict[
             str, list[tuple[float, objects.GroupReport]]
         ](list)
-        for host_uuid, desks in self._desks.items():
-            host = pool.registry.hosts.get(host_uuid)
-            for group_id, desk in desks.items():
-                if host is not None and host.up and desk.report is not None:
-                    reports[group_id].append((host.heard_at, desk.report))
+        for heard_at, report in self._heard_reports():
+            reports[report.group_id].append((heard_at, report))
         # A desk serves on while its agent is away.
         for one in pool.members():
             if not one.slot.host.up:
@@ -311,6 +327,8 @@ class Desks:
         found = account.new_tasks(line, project_of)
         for project_id, one in found:
             if one.ended or one.busy_s:
+                pool.counts.group_tasks += one.ended
+                pool.counts.group_busy_s += one.busy_s
                 account.pay(one.busy_s)
                 pool.ledger.add(
                     project_id,
@@ -348,7 +366,11 @@ class Desks:
         """Add up the time of a host's members since it was done last."""
         now, held_s = self._pool.now, collections.Counter[str]()
         for one in self._members_on(host):
-            held_s[one.public_id] += max(now - one.charged_at, 0.0)
+            time_s = max(now - one.charged_at, 0.0)
+            held_s[one.public_id] += time_s
+            is_ready = one.phase is not model.Phase.PREPARING
+            kind = "serving" if is_ready else "programming"
+            self._pool.counts.group_slot_s[kind] += time_s
             one.charged_at = now
         for group_id, time_s in held_s.items():
             self._pool.desk_accounts.of(group_id, host.id, now).add_time(

@@ -136,9 +136,15 @@ class Groups:
                 pool.tell(events.GroupDeleted(row.id))
 
     def _write(self, row: group_book.Row) -> None:
-        self._pool.stirred_groups.add(row.group_id)
-        self._pool.groups.put([row])
-        self._pool.outbox.write(row)
+        pool = self._pool
+        if isinstance(row, db_api.GroupRecord):
+            former = pool.groups.groups.get(row.group_id, row)
+            if row.size != former.size:
+                way = "grow" if row.size > former.size else "shrink"
+                pool.counts.group_resizes[way] += 1
+        pool.stirred_groups.add(row.group_id)
+        pool.groups.put([row])
+        pool.outbox.write(row)
 
     # -- the core ----------------------------------------------------------
 

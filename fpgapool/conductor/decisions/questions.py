@@ -176,12 +176,13 @@ class Questions:
             if isinstance(hold, sessions.Hold) and hold.wanted
         )
 
-    def figures(self, max_projects: int) -> summary.Figures:
-        """Return the numbers of sessions, slots, hosts and devices.
+    def figures(self, max_projects: int, max_groups: int) -> summary.Figures:
+        """Return the numbers of sessions, groups, slots, hosts and devices.
 
         It does not iterate over waiting sessions: there may be very many.
 
         :param max_projects: the most projects to list by name.
+        :param max_groups: the most groups to list.
         """
         pool, book = self.pool, self.pool.sessions
         hosts = pool.registry.hosts.values()
@@ -202,6 +203,12 @@ class Questions:
             devices=summary.devices_by_state(pool.registry),
             reservations=summary.reservations_by_state(
                 pool.registry, pool.core.view.reservations.pending
+            ),
+            groups=summary.groups(
+                pool.groups.groups.values(),
+                pool.members(),
+                self._desks.waiting_tasks(),
+                max_groups,
             ),
         )
 

@@ -19,6 +19,7 @@ from fpgapool.conductor.decisions import rates
 from fpgapool.conductor.decisions import registry
 from fpgapool.conductor.decisions import sessions
 from fpgapool.core import model
+from fpgapool.db import api as db_api
 from fpgapool.vocabulary import states
 
 Holds: TypeAlias = Mapping[int, holds.Hold]
@@ -41,6 +42,22 @@ _LOAD_DIGITS = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class GroupFigures:
+    """Numbers of one group, or of several.
+
+    :ivar wanted: the slots that it shall have.
+    :ivar programming: the slots that are made ready for it.
+    :ivar serving: its other slots.
+    :ivar waiting: tasks in the queues of its desks.
+    """
+
+    wanted: int = 0
+    programming: int = 0
+    serving: int = 0
+    waiting: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Figures:
     """Numbers for metrics.
 
@@ -53,6 +70,7 @@ class Figures:
     :ivar clocks_behind_s: by how much each wall clock is behind ours.
     :ivar devices: by administrative state.
     :ivar reservations: of slots, ``ready`` and ``pending``.
+    :ivar groups: of groups, by their ids.
     """
 
     queued_by_project: Mapping[str, int]
@@ -64,6 +82,7 @@ class Figures:
     clocks_behind_s: Mapping[str, float]
     devices: Mapping[str, int]
     reservations: Mapping[str, int]
+    groups: Mapping[str, GroupFigures]
 
 
 def _slot_state(slot: registry.SlotEntry, hold: holds.Hold | None) -> str:
@@ -139,6 +158,52 @@ def nic_loads(
         for host in pool.hosts.values()
         if host.id in used and host.nic_bytes_per_s > 0
     }
+
+
+def groups(
+    rows: Iterable[db_api.GroupRecord],
+    members: Iterable[holds.Member],
+    waiting: Mapping[str, int],
+    most: int,
+) -> dict[str, GroupFigures]:
+    """Return the numbers of the groups with the most slots, and of the rest.
+
+    :param rows: of all groups.
+    :param members: of all groups.
+    :param waiting: the tasks that wait, by group.
+    :param most: the number of groups besides OTHER.
+    """
+    programming = collections.Counter[str]()
+    serving = collections.Counter[str]()
+    for one in members:
+        is_ready = one.phase is not model.Phase.PREPARING
+        (serving if is_ready else programming)[one.public_id] += 1
+    found = [
+        (
+            one.group_id,
+            GroupFigures(
+                wanted=(0 if one.state == states.GROUP_DRAINING else one.size),
+                programming=programming[one.group_id],
+                serving=serving[one.group_id],
+                waiting=waiting.get(one.group_id, 0),
+            ),
+        )
+        for one in rows
+    ]
+    # Those that are older come first if others have as many slots.
+    found.sort(
+        key=lambda pair: max(
+            pair[1].wanted, pair[1].serving + pair[1].programming
+        ),
+        reverse=True,
+    )
+    shown = dict(found[:most])
+    rest = [figures for _, figures in found[most:]]
+    names = [one.name for one in dataclasses.fields(GroupFigures)]
+    shown[OTHER] = GroupFigures(
+        **{name: sum(getattr(one, name) for one in rest) for name in names}
+    )
+    return shown
 
 
 def largest(counts: Mapping[str, int], most: int) -> dict[str, int]:

@@ -248,6 +248,24 @@ def test_old_orders_change_nothing(made):
     assert ("keep", {"revision": 1}) in made.take()
 
 
+def test_figures_add_up_all_processes(made):
+    assert made.figures() == []
+    made.set(KEYS[0])
+    made.hear(clients=2)
+    made.count(a=5, b=1)
+    made.count(a=7, b=1)
+    # A client that was revoked takes none of its tasks back.
+    made.count(a=8)
+    (one,) = made.figures()
+    assert (one.group_id, one.clients) == (GROUP, 2)
+    assert (one.waiting, one.running, one.tasks) == (1, 1, 9)
+    assert one.busy_s == pytest.approx(1.0)
+    made.count(boot_id="boot-2", more=True, a=1)
+    assert made.figures()[0].tasks == 9
+    made.count(boot_id="boot-2", b=2)
+    assert made.figures()[0].tasks == 12
+
+
 def test_another_process_counts_anew(made):
     made.set(KEYS[0])
     made.hear()

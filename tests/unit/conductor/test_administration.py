@@ -370,7 +370,7 @@ def test_figures_of_devices_and_slots(pool) -> None:
     administer(pool, DISABLED)
     run_on(pool, "b")
     administer(pool, DRAINING, host="b", device=None)
-    figures = pool.ask.figures(5)
+    figures = pool.ask.figures(5, 5)
     assert figures.devices == {"enabled": 0, "draining": 1, "disabled": 1}
     assert figures.slots == {"disabled": 1, "active": 1}
 

@@ -18,6 +18,7 @@ from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import journal
+from fpgapool.conductor.decisions import summary
 from fpgapool.core import elasticity
 from fpgapool.core import goals
 from fpgapool.core import model
@@ -653,6 +654,39 @@ def test_busy_time_is_the_clients_and_idle_time_the_owners(elastic):
     assert total_s == pytest.approx(elastic.now - began_at)
     elastic.settle()
     assert not elastic.rows["group_desks"]
+
+
+def test_figures_of_groups(pool):
+    first, second = create(pool, size=2), create(pool, size=1)
+    client_id = attach(pool, first)
+    pool.deliver_all()
+    found = pool.ask.figures(0, 5).groups
+    of_group = summary.GroupFigures
+    assert found[first] == of_group(wanted=2, programming=2)
+    assert found[summary.OTHER] == of_group()
+    pool.tick(4.0)
+    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    assert pool.counts.group_slot_s == {"programming": 12.0}
+    pool.settle()
+    desk = pool.agents["a"].desks[first]
+    desk.count(client_id, ended=3, arrived=7, busy_s=1.5, waiting=4, running=0)
+    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    found = pool.ask.figures(0, 1).groups
+    assert found == {
+        first: of_group(wanted=2, serving=2, waiting=4),
+        summary.OTHER: of_group(wanted=1, serving=1),
+    }
+    counts = pool.counts
+    assert (counts.group_tasks, counts.group_busy_s) == (3, 1.5)
+    assert counts.group_slot_s["serving"] > 0
+    for size in (3, 1):
+        update = objects.UpdateGroup(
+            group_id=second, size=size, min_size=0, max_size=size
+        )
+        assert ask(pool, update) == ""
+    assert counts.group_resizes == {"grow": 1, "shrink": 1}
+    delete(pool, first)
+    assert pool.ask.figures(0, 2).groups[first].wanted == 0
 
 
 def counted(pool: world.World) -> tuple[int, float]:

@@ -103,7 +103,7 @@ def test_lengths_of_queues_follow_every_way_in_and_out(pool) -> None:
             (9000, "r"),
         )
     ]
-    figures = pool.ask.figures(2)
+    figures = pool.ask.figures(2, 5)
     assert figures.queued_by_size == (1, 2, 3)
     assert figures.queued_by_project == {"r": 3, "p": 2, "other": 1}
     assert figures.queued_bytes == 24002
@@ -120,14 +120,14 @@ def test_lengths_of_queues_follow_every_way_in_and_out(pool) -> None:
     # The next leader counts those whom it takes over.
     pool.boot_conductor()
     pool.feed(pool.agents["a"].report())
-    assert pool.ask.figures(0).queued_by_size == (1, 1, 3)
-    assert pool.ask.figures(0).queued_by_project == {"other": 5}
+    assert pool.ask.figures(0, 5).queued_by_size == (1, 1, 3)
+    assert pool.ask.figures(0, 5).queued_by_project == {"other": 5}
 
 
 def test_slots_of_a_silent_host_are_not_idle(pool) -> None:
-    assert pool.ask.figures(1).slots == {"idle": 2}
+    assert pool.ask.figures(1, 1).slots == {"idle": 2}
     pool.memory.registry.hosts["a"].up = False
-    figures = pool.ask.figures(1)
+    figures = pool.ask.figures(1, 5)
     assert figures.slots == {"host_down": 2}
     assert figures.hosts == {"a": False}
     assert set(figures.slots) <= set(summary.SLOT_STATES)
@@ -208,7 +208,7 @@ def _told(conductor) -> str:
     collected.register(
         metrics.Collector(
             conductor_metrics.DEFINITIONS,
-            [lambda page: conductor_metrics.fill(conductor, 1, page)],
+            [lambda page: conductor_metrics.fill(conductor, 1, 1, page)],
         )
     )
     return prometheus_client.generate_latest(collected).decode()
