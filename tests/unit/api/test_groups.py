@@ -416,6 +416,8 @@ def test_a_client_is_told_its_secret_once(world, group):
         "user_id": "eve",
         "state": "ATTACHED",
         "created_at": client["created_at"],
+        "tasks": 0,
+        "slot_s": 0.0,
         "hosts": [],
         "hosts_revision": 0,
     }

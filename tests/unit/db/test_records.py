@@ -23,6 +23,7 @@ TABLES = {
     api.SessionRecord: models.sessions,
     api.GroupRecord: models.groups,
     api.GroupClientRecord: models.group_clients,
+    api.GroupDeskRecord: models.group_desks,
     api.AssignmentRecord: models.assignments,
     api.UsageRecord: models.usage,
     api.QuotaRecord: models.quotas,
