@@ -289,6 +289,10 @@ class Answer:
     length_bytes: int | None = None
 
 
+#: The answer to a request that has left nothing to show.
+NO_CONTENT = Answer(document=None, status=204)
+
+
 def self_link(href: str) -> list[dict[str, str]]:
     """Return the links of a resource with one address."""
     return [{"rel": "self", "href": href}]

@@ -113,6 +113,8 @@ def description() -> dict[str, Any]:
     return openapi.document(ROUTES)
 
 
+_Since11 = functools.partial(Route, since="1.1")
+
 ROUTES: tuple[Route, ...] = (
     Route(
         method="GET",
@@ -388,7 +390,7 @@ ROUTES: tuple[Route, ...] = (
         status=202,
         summary="Request a new secret for a session",
     ),
-    Route(
+    _Since11(
         method="POST",
         path="/v1/groups",
         handler=groups.create,
@@ -396,67 +398,60 @@ ROUTES: tuple[Route, ...] = (
         body=group_schemas.CREATE,
         response=group_schemas.SHOW,
         status=202,
-        since="1.1",
         summary="Create a group",
     ),
-    Route(
+    _Since11(
         method="GET",
         path="/v1/groups",
         handler=groups.index,
         policy=group_policies.LIST,
         query=group_schemas.LIST_QUERY,
         response=group_schemas.LIST,
-        since="1.1",
         summary="List groups",
     ),
-    Route(
+    _Since11(
         method="GET",
         path="/v1/groups/{group_id}",
         handler=groups.show,
         policy=group_policies.GET,
         response=group_schemas.SHOW,
-        since="1.1",
         summary="Show a group",
     ),
-    Route(
+    _Since11(
         method="PATCH",
         path="/v1/groups/{group_id}",
         handler=groups.update,
         policy=group_policies.UPDATE,
         body=group_schemas.UPDATE,
         response=group_schemas.SHOW,
-        since="1.1",
         summary="Rename, resize or share a group",
     ),
-    Route(
+    _Since11(
         method="DELETE",
         path="/v1/groups/{group_id}",
         handler=groups.delete,
         policy=group_policies.DELETE,
         status=204,
-        since="1.1",
         summary="Delete a group, and revoke its clients",
     ),
-    Route(
+    _Since11(
         method="PUT",
         path="/v1/groups/{group_id}/goal",
         handler=groups.set_goal,
         policy=group_policies.GOAL,
         body=group_schemas.SET_GOAL,
         response=group_schemas.SHOW,
-        since="1.1",
         summary="Set the goal of a group",
     ),
-    Route(
+    _Since11(
         method="DELETE",
         path="/v1/groups/{group_id}/goal",
         handler=groups.delete_goal,
         policy=group_policies.GOAL,
         status=204,
-        since="1.1",
         summary="Remove the goal of a group",
     ),
-    Route(
+    _Since11(
         method="POST",
         path="/v1/groups/{group_id}/clients",
         handler=groups.attach,
@@ -464,35 +459,31 @@ ROUTES: tuple[Route, ...] = (
         bodyless=True,
         response=group_schemas.ATTACHED,
         status=202,
-        since="1.1",
         summary="Attach a client to a group",
     ),
-    Route(
+    _Since11(
         method="GET",
         path="/v1/groups/{group_id}/clients",
         handler=groups.index_clients,
         policy=group_policies.LIST_CLIENTS,
         query=group_schemas.LIST_CLIENTS_QUERY,
         response=group_schemas.LIST_CLIENTS,
-        since="1.1",
         summary="List the clients of a group",
     ),
-    Route(
+    _Since11(
         method="GET",
         path="/v1/groups/{group_id}/clients/{client_id}",
         handler=groups.show_client,
         policy=group_policies.GET_CLIENT,
         response=group_schemas.SHOW_CLIENT,
-        since="1.1",
         summary="Show a client of a group",
     ),
-    Route(
+    _Since11(
         method="DELETE",
         path="/v1/groups/{group_id}/clients/{client_id}",
         handler=groups.revoke,
         policy=group_policies.REVOKE,
         status=204,
-        since="1.1",
         summary="Revoke a client of a group",
     ),
     Route(

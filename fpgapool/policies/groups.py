@@ -59,6 +59,8 @@ def list_rules() -> list[policy.RuleDefault]:
                 {"method": "GET", "path": _ONE},
                 {"method": "PATCH", "path": _ONE},
                 {"method": "DELETE", "path": _ONE},
+                {"method": "PUT", "path": _GOAL},
+                {"method": "DELETE", "path": _GOAL},
                 {"method": "GET", "path": _CLIENTS},
                 {"method": "GET", "path": _CLIENT},
                 {"method": "DELETE", "path": _CLIENT},

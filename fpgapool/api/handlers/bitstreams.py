@@ -150,7 +150,7 @@ def delete(call: calls.Call) -> calls.Answer:
             exception.StoreFailed, exception.StoreUnavailable
         ):
             _files(call).store.delete(record.location)
-    return calls.Answer(document=None, status=204)
+    return calls.NO_CONTENT
 
 
 def approve(call: calls.Call) -> calls.Answer:
@@ -194,7 +194,7 @@ def share(call: calls.Call) -> calls.Answer:
 def unshare(call: calls.Call) -> calls.Answer:
     """Stop sharing a bitstream with another project."""
     _share(call, False)
-    return calls.Answer(document=None, status=204)
+    return calls.NO_CONTENT
 
 
 def upload(call: calls.Call) -> calls.Answer:

@@ -70,9 +70,12 @@ def create(call: calls.Call) -> calls.Answer:
             **wanted,
         ),
     )
-    answer = _answer(call, _reread(call, group_id), status=202)
-    headers = {"Location": call.url("groups", group_id), **_later(call)}
-    return dataclasses.replace(answer, headers=headers)
+    return _answer(
+        call,
+        _reread(call, group_id),
+        status=202,
+        headers={"Location": call.url("groups", group_id), **_later(call)},
+    )
 
 
 def update(call: calls.Call) -> calls.Answer:
@@ -93,7 +96,7 @@ def delete(call: calls.Call) -> calls.Answer:
     call.require(policies.DELETE, view.project_id)
     call.trail.before = {"name": view.name, "state": view.state}
     _change(call, objects.DeleteGroup(group_id=view.group_id))
-    return calls.Answer(document=None, status=204)
+    return calls.NO_CONTENT
 
 
 def set_goal(call: calls.Call) -> calls.Answer:
@@ -104,7 +107,7 @@ def set_goal(call: calls.Call) -> calls.Answer:
 def delete_goal(call: calls.Call) -> calls.Answer:
     """Remove the goal of a group, if it has one."""
     _with_goal(call, None)
-    return calls.Answer(document=None, status=204)
+    return calls.NO_CONTENT
 
 
 def index_clients(call: calls.Call) -> calls.Answer:
@@ -175,7 +178,7 @@ def revoke(call: calls.Call) -> calls.Answer:
         ),
     )
     _record_revocation(call, view, record)
-    return calls.Answer(document=None, status=204)
+    return calls.NO_CONTENT
 
 
 # Finding.
@@ -331,11 +334,9 @@ def _later(call: calls.Call) -> dict[str, str]:
 
 
 def _answer(
-    call: calls.Call, view: objects.GroupView, *, status: int = 200
+    call: calls.Call, view: objects.GroupView, **others: Any
 ) -> calls.Answer:
-    return calls.Answer(
-        document={"group": _document(call, view)}, status=status
-    )
+    return calls.Answer(document={"group": _document(call, view)}, **others)
 
 
 def _document(

@@ -44,7 +44,7 @@ def revoke_token(call: calls.Call) -> calls.Answer:
     call.trail.before = {"token": _token(record)}
     if not record.token_revoked:
         call.backends.conductor.revoke_instance_token(record.instance_id)
-    return calls.Answer(document=None, status=204)
+    return calls.NO_CONTENT
 
 
 def _find(call: calls.Call) -> db_api.InstanceRecord:

@@ -71,7 +71,7 @@ def delete(call: calls.Call) -> calls.Answer:
     project_id = call.path["project_id"]
     call.require(policies.DELETE, project_id)
     _set(call, project_id, dict.fromkeys(schemas.RESOURCES))
-    return calls.Answer(document=None, status=204)
+    return calls.NO_CONTENT
 
 
 def _set(

@@ -107,7 +107,7 @@ def delete(call: calls.Call) -> calls.Answer:
         raise errors.ApiError(
             codes.CONDUCTOR_UNAVAILABLE, "the session was not closed in time"
         )
-    return calls.Answer(document=None, status=204)
+    return calls.NO_CONTENT
 
 
 def reopen(call: calls.Call) -> calls.Answer:
