@@ -103,6 +103,8 @@ ask for less, not for more.
 
 The slot is idle during that time, so a high value lets clients that died in
 the queue waste slots.
+
+A client of a group that has not connected to any of its desks for so long ends.
 """,
     ),
     cfg.FloatOpt(
@@ -113,6 +115,9 @@ the queue waste slots.
         help="""
 Seconds that a slot is kept for a client whose connection broke. A request may
 ask for less, not for more. 0 ends the session with its connection.
+
+A client of a group ends when it has lost its connections to all desks for so
+long.
 """,
     ),
     cfg.FloatOpt(

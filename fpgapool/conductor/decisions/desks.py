@@ -287,6 +287,8 @@ class Desks:
     def absent_clients(self) -> list[db_api.GroupClientRecord]:
         """Return the clients whose programs are gone."""
         pool = self._pool
+        if not pool.groups.groups:
+            return []
         reports = collections.defaultdict[
             str, list[tuple[float, objects.GroupReport]]
         ](list)
