@@ -104,7 +104,7 @@ ask for less, not for more.
 The slot is idle during that time, so a high value lets clients that died in
 the queue waste slots.
 
-A client of a group that has not connected to any of its desks for so long ends.
+A client of a group ends if it has not connected to a desk for so long.
 """,
     ),
     cfg.FloatOpt(
