@@ -35,13 +35,17 @@ class Account:
 
     :ivar record: their row.
     :ivar changed: by its id, takes each new one.
+    :ivar running_s: the time that running tasks have had slots, about. It is
+        not idle, and is charged when they end.
     :ivar missing_since: the first report of the host without the desk since
         the last one with it; None: the last one had it.
     """
 
     record: db_api.GroupDeskRecord
     changed: dict[int, db_api.GroupDeskRecord]
+    running_s: float = 0.0
     missing_since: float | None = None
+    _passed_s: float = 0.0
 
     def new_tasks(
         self, line: objects.GroupReport, project_of: Callable[[str], str]
@@ -77,12 +81,22 @@ class Account:
                     "project_id": project_id,
                 }
         self._set(boot_id=boot_id, counts=counts)
+        running = sum(one.running for one in line.clients)
+        self.running_s += running * self._passed_s
+        self.running_s -= sum(one.busy_s for _, one in found)
+        self.running_s = max(self.running_s, 0.0) if running else 0.0
         return found
 
     def add_time(self, held_s: float, now: float) -> None:
         """Note the time for which members were held up to now."""
+        self._passed_s = now - self.record.charged_at
         unpaid_s = self.record.unpaid_s + held_s
         self._set(unpaid_s=unpaid_s, charged_at=now)
+
+    @property
+    def idle_s(self) -> float:
+        """The time of members without a task that is not in the usage."""
+        return max(self.record.unpaid_s - self.running_s, 0.0)
 
     def pay(self, slot_s: float) -> None:
         """Note that time of members is in the usage."""
@@ -153,7 +167,7 @@ class Accounts:
             if group_id in group_ids:
                 account.missing_since = None
             elif account.missing_since is None:
-                account.missing_since = now
+                account.missing_since, account.running_s = now, 0.0
             elif now - account.missing_since >= KEPT_S:
                 self._drop(host_id, group_id)
 

@@ -389,15 +389,15 @@ class Desks:
         """Charge the owners for the time in which no task ran."""
         pool = self._pool
         for account in pool.desk_accounts.on(host.id):
-            unpaid_s = account.record.unpaid_s
+            idle_s = account.idle_s
             group = pool.groups.groups.get(account.record.group_id)
-            if group is not None and unpaid_s > 0:
-                account.pay(unpaid_s)
+            if group is not None and idle_s:
+                account.pay(idle_s)
                 pool.ledger.add(
                     group.project_id,
                     group.accelerator,
                     pool.now,
-                    group_idle_s=unpaid_s,
+                    group_idle_s=idle_s,
                 )
 
 

@@ -656,6 +656,29 @@ def test_busy_time_is_the_clients_and_idle_time_the_owners(elastic):
     assert not elastic.rows["group_desks"]
 
 
+def test_a_member_with_a_long_task_is_not_idle(pool):
+    group_id = create(pool, size=2)
+    client_id = attach(pool, group_id)
+    pool.settle()
+    agent = pool.agents["a"]
+    desk = agent.desks[group_id]
+    pool.feed(agent.report())
+    (busy_s, idle_s) = usage(pool)["p"]
+    desk.count(client_id, arrived=1, waiting=0, running=1)
+    for _ in range(3):
+        pool.tick(10.0)
+        pool.feed(agent.report())
+    assert usage(pool)["p"] == (busy_s, pytest.approx(idle_s + 30.0))
+    # It began after the first report that had it.
+    desk.count(client_id, ended=1, busy_s=27.0, waiting=0, running=0)
+    pool.tick(10.0)
+    pool.feed(agent.report())
+    assert usage(pool)["p"] == (
+        pytest.approx(busy_s + 27.0),
+        pytest.approx(idle_s + 80.0 - 27.0),
+    )
+
+
 def test_figures_of_groups(pool):
     first, second = create(pool, size=2), create(pool, size=1)
     client_id = attach(pool, first)
@@ -771,7 +794,7 @@ def test_every_task_is_charged_once_whatever_happens(seed):
             arrived=number,
             busy_s=0.25 * number,
             waiting=0,
-            running=0,
+            running=rng.randrange(2),
         )
         match rng.randrange(6):
             case 0:
@@ -786,7 +809,9 @@ def test_every_task_is_charged_once_whatever_happens(seed):
                 pool.feed(agent.report())
         pool.tick(rng.uniform(0.0, 3.0))
         pool.deliver_all()
-    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    for agent in pool.agents.values():
+        agent.desks[group_id].count(client_id, waiting=0, running=0)
+        pool.feed(agent.report())
     assert counted(pool) == (tasks, 0.25 * tasks)
     # All three members were held all the time.
     held_s = sum(map(sum, usage(pool).values()))
