@@ -173,6 +173,10 @@ class Host:
         (found,) = [one for one in self.workers() if one.slot == slot]
         return found
 
+    def desks(self) -> list[processes.Desk]:
+        """Return the processes of its groups' desks."""
+        return processes.find_desks(self.state_dir)
+
     def wait_served(self) -> None:
         """Wait until the front door takes clients."""
 
@@ -196,6 +200,7 @@ class Cloud:
     :param hurried: the defaults are those of this module, with short time
         limits; otherwise they are those that operators get.
     :param trees: where the code of daemons is, if not here, by their modules.
+    :param variables: what all of them find in their environment.
     """
 
     def __init__(
@@ -209,6 +214,7 @@ class Cloud:
         options: Options | None = None,
         hurried: bool = True,
         trees: Mapping[str, pathlib.Path] = types.MappingProxyType({}),
+        variables: Mapping[str, str] = types.MappingProxyType({}),
     ) -> None:
         self.transport_url = transport_url
         self.database_url = database_url
@@ -232,6 +238,7 @@ class Cloud:
             for number, plan in enumerate(hosts, start=1)
         }
         for daemon in self.daemons():
+            daemon.variables.update(variables)
             if daemon.module in trees:
                 daemon.variables["PYTHONPATH"] = str(trees[daemon.module])
         self._write_configuration(options or {}, hurried)
@@ -318,7 +325,7 @@ class Cloud:
         for daemon in self.daemons():
             daemon.kill()
         for host in self.hosts.values():
-            processes.kill_workers(host.state_dir)
+            processes.kill_children(host.state_dir)
         self._database.close()
 
     def daemons(self) -> Iterator[processes.Daemon]:

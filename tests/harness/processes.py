@@ -12,6 +12,8 @@ import pathlib
 import signal
 import sys
 import threading
+import typing
+from collections.abc import Iterator
 
 from tests.harness import waiting
 from tests.services import process
@@ -19,6 +21,7 @@ from tests.services import process
 ROOT = pathlib.Path(__file__).parents[2]
 
 _WORKER_MODULE = b"fpgapool.agent.worker"
+_DESK_MODULE = b"fpgapool.agent.groupdesk"
 _READ_ATTEMPTS = 100
 _READ_INTERVAL_S = 0.01
 
@@ -116,16 +119,29 @@ class Daemon(process.Service):
 
 
 @dataclasses.dataclass(frozen=True)
-class Worker:
-    """A worker process, found by what its command line says."""
+class Child:
+    """A process of an agent, found by what its command line says."""
 
     pid: int
-    device: str
-    slot: int
 
     def kill(self) -> None:
         """End it as a crash would."""
         os.kill(self.pid, signal.SIGKILL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Worker(Child):
+    """The worker of a slot."""
+
+    device: str
+    slot: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Desk(Child):
+    """The desk of a group."""
+
+    group_id: str
 
 
 def find_workers(state_dir: pathlib.Path) -> list[Worker]:
@@ -134,20 +150,45 @@ def find_workers(state_dir: pathlib.Path) -> list[Worker]:
     :param state_dir: the host's directory; no other host's workers have it
         on their command line.
     """
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            worker = _worker_of(entry, state_dir)
-            if worker is not None:
-                found.append(worker)
+    found = [
+        Worker(pid, document["device"], document["slot"])
+        for pid, document in _children(_WORKER_MODULE)
+        if document.get("state_dir") == str(state_dir)
+    ]
     return sorted(found, key=lambda one: (one.device, one.slot, one.pid))
 
 
-def _worker_of(entry: pathlib.Path, state_dir: pathlib.Path) -> Worker | None:
+def find_desks(state_dir: pathlib.Path) -> list[Desk]:
+    """Find the desks of a host.
+
+    :param state_dir: the host's directory, which has their sockets.
+    """
+    found = [
+        Desk(pid, document["group_id"])
+        for pid, document in _children(_DESK_MODULE)
+        if str(document.get("control_socket")).startswith(f"{state_dir}/")
+    ]
+    return sorted(found, key=lambda one: (one.group_id, one.pid))
+
+
+def _children(
+    module: bytes,
+) -> Iterator[tuple[int, dict[str, typing.Any]]]:
+    """Find the processes of a module, each with its settings."""
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            document = _settings_of(entry, module)
+            if document is not None:
+                yield int(entry.name), document
+
+
+def _settings_of(
+    entry: pathlib.Path, module: bytes
+) -> dict[str, typing.Any] | None:
     for _ in range(_READ_ATTEMPTS):
         try:
             arguments = (entry / "cmdline").read_bytes().split(b"\0")
-            if _WORKER_MODULE not in arguments:
+            if module not in arguments:
                 return None
             document = json.loads(arguments[-2])
         except OSError:
@@ -156,28 +197,25 @@ def _worker_of(entry: pathlib.Path, state_dir: pathlib.Path) -> Worker | None:
             # A process that begins or ends shows half of its command line.
             threading.Event().wait(_READ_INTERVAL_S)
             continue
-        # Tests of the worker's command line give it anything.
-        known = document if isinstance(document, dict) else {}
-        if known.get("state_dir") != str(state_dir):
-            return None
-        return Worker(int(entry.name), document["device"], document["slot"])
+        # Tests of the command line give it anything.
+        return document if isinstance(document, dict) else None
     return None
 
 
-def kill_workers(state_dir: pathlib.Path) -> None:
-    """End all workers of a host and wait until they are gone.
+def kill_children(state_dir: pathlib.Path) -> None:
+    """End all workers and desks of a host and wait until they are gone.
 
     :param state_dir: see :func:`find_workers`.
     """
 
     def none_left() -> bool:
-        left = find_workers(state_dir)
-        for worker in left:
+        left = [*find_workers(state_dir), *find_desks(state_dir)]
+        for one in left:
             with contextlib.suppress(ProcessLookupError):
-                worker.kill()
+                one.kill()
         return not left
 
-    waiting.wait_until(none_left, f"the workers of {state_dir} end")
+    waiting.wait_until(none_left, f"the processes of {state_dir} end")
 
 
 def descriptor_count(pid: int) -> int:

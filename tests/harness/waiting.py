@@ -45,3 +45,8 @@ def wait_until(
                 f"not within {limit_s:.0f} s: {text}{problem}"
             )
         threading.Event().wait(_POLL_INTERVAL_S)
+
+
+def pause(time_s: float) -> None:
+    """Let time pass, where its length is what a test is about."""
+    threading.Event().wait(time_s)

@@ -170,7 +170,7 @@ def checkout(
             service_workspace.watch(name, pid)
         yield made
     finally:
-        processes.kill_workers(made.pool / "state")
+        processes.kill_children(made.pool / "state")
         made.ministack("down", "--wipe")
         for name, pid in watched.items():
             service_workspace.forget(name, pid)

@@ -185,9 +185,13 @@ class DeskProcess:
             process.wait()
 
 
+def environment() -> dict[str, str]:
+    """Return the environment of a process that runs this code."""
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
 def _python(*arguments: str) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen([sys.executable, *arguments], env=environment)
+    return subprocess.Popen([sys.executable, *arguments], env=environment())
 
 
 class GivenDoor:
