@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import queue
 import socket
 import typing
@@ -17,6 +18,7 @@ from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.agent import doorway
+from fpgapool.agent import groupdoor
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import opens
 from fpgapool.agent import profiles
@@ -138,6 +140,15 @@ class FrontDoor:
             "connect_group": self._connect_group,
             "pool": self._pool,
         }
+        groups = groupdoor.Groups(conductor)
+        for name, calling in (
+            ("attach_group", groups.attaching),
+            ("group", groups.showing),
+            ("detach_group", groups.detaching),
+        ):
+            self._operations[name] = functools.partial(
+                self._ask_about_group, calling
+            )
 
     def start(self) -> None:
         """Make the sockets and serve them.
@@ -400,6 +411,29 @@ class FrontDoor:
         # The desk asks its client for the secret.
         sock = self._slots.connect_group(client.project_id, group_id)
         self._doorway.send(client, messages.reply(number), [sock.detach()])
+
+    def _ask_about_group(
+        self,
+        calling: groupdoor.Calling,
+        client: doorway.Client,
+        number: object,
+        members: requests.Members,
+    ) -> None:
+        call = calling(client, members)
+
+        def refusable() -> groupdoor.Members | rules.RequestError:
+            try:
+                return call()
+            except rules.RequestError as error:
+                return error
+
+        def answer(result: groupdoor.Members | rules.RequestError) -> None:
+            if isinstance(result, rules.RequestError):
+                self._doorway.fail(client, number, result.code, result.message)
+            else:
+                self._doorway.reply(client, number, **result)
+
+        self._call(client, number, refusable, answer)
 
     def _pool(
         self, client: doorway.Client, number: object, members: requests.Members

@@ -15,6 +15,10 @@ from fpgapool.vocabulary import session
 # Other projects ask for a project's own accelerator as name@project.
 _ACCELERATOR = re.compile(r"[A-Za-z0-9_.-]{1,64}(@[A-Za-z0-9_.:-]{1,128})?")
 _ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+#: Longest name of a group.
+MAX_NAME_LENGTH = 255
 
 Members = Mapping[str, object]
 
@@ -43,6 +47,49 @@ def group_id(members: Members) -> str:
     if not isinstance(value, str) or not _ID.fullmatch(value):
         raise rules.RequestError(
             codes.GROUP_NOT_FOUND, "there is no such group"
+        )
+    return value
+
+
+def group_name(members: Members) -> str:
+    """Return the name, or the id, of the group that the message names.
+
+    :param members: of the message.
+    :raises rules.RequestError: GROUP_NOT_FOUND.
+    """
+    value = members.get("name")
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH:
+        raise rules.RequestError(
+            codes.GROUP_NOT_FOUND, "there is no such group"
+        )
+    return value
+
+
+def client_id(members: Members) -> str:
+    """Return the id of the group's client that the message names.
+
+    :param members: of the message.
+    :raises rules.RequestError: GROUP_CLIENT_NOT_FOUND.
+    """
+    value = members.get("client_id")
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise rules.RequestError(
+            codes.GROUP_CLIENT_NOT_FOUND, "the group has no such client"
+        )
+    return value
+
+
+def secret_hash(members: Members) -> str:
+    """Return the hash of a client's secret.
+
+    :param members: of the message.
+    :raises rules.RequestError: INVALID_REQUEST.
+    """
+    value = members.get("secret_sha256")
+    if not isinstance(value, str) or not _HASH.fullmatch(value):
+        raise rules.RequestError(
+            codes.INVALID_REQUEST,
+            "secret_sha256 must be 64 hexadecimal digits",
         )
     return value
 

@@ -18,23 +18,16 @@ from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.client import frontdoor
 from fpgapool.client import groupdoor
-from fpgapool.client import view as views
+from fpgapool.client import hostgroups
 from fpgapool.common import channel
-from fpgapool.protocol import frames
 from fpgapool.protocol import groups
-from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 
 #: The first version of the API that has groups.
 MICROVERSION = "1.1"
 
-# The desk of this host, if it is one of the group's.
-_LOCAL = ((views.LOCAL_NETWORK, "", 0),)
-
-_LONGEST_PAUSE_S = 1.0
 _MEMBERS_S = 10.0
 _DETACH_S = 5.0
-_LOCAL_S = 2.0
 
 
 class ApiGroupDoor:
@@ -97,7 +90,13 @@ class ApiGroupDoor:
                 group["id"],
                 client["id"],
                 client["secret"],
-                self._await_members(name, path, client, deadline_s),
+                groupdoor.await_members(
+                    name,
+                    client,
+                    lambda: self._ask("GET", path, deadline_s)["client"],
+                    self._cancel.wait,
+                    deadline_s,
+                ),
                 profile=profile,
                 require_tls=self._require_tls,
             )
@@ -147,12 +146,7 @@ class ApiGroupDoor:
                 ) from None
             # That of another project, which shares the group only.
             return {}
-        if profile["name"] != group["accelerator"]:
-            raise errors.InvalidRequest(
-                codes.WRONG_ACCELERATOR,
-                f"the group has the accelerator {group['accelerator']}, not"
-                f" {profile['name']}",
-            )
+        groupdoor.check_accelerator(profile, group["accelerator"])
         return profile
 
     def _post(
@@ -181,58 +175,21 @@ class ApiGroupDoor:
         if posting.exception() is None:
             self._revoke(f"{path}/{posting.result()['client']['id']}")
 
-    def _await_members(
-        self,
-        name: str,
-        path: str,
-        client: apirequests.Document,
-        deadline_s: float | None,
-    ) -> groups.MemberList:
-        pause_s = apirequests.LEAST_PAUSE_S
-        while True:
-            found = _members(client)
-            if any(
-                host.members and host.endpoints != _LOCAL
-                for host in found.hosts
-            ):
-                return found
-            left_s = channel.remaining_s(deadline_s)
-            if left_s is not None and left_s <= pause_s:
-                raise errors.OperationTimeout(
-                    f"the group {name} has no members yet"
-                )
-            self._cancel.wait(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            client = self._ask("GET", path, deadline_s)["client"]
-
     def members(self, access: groupdoor.Access) -> groups.MemberList:
         """See :meth:`fpgapool.client.groupdoor.GroupDoor.members`."""
         deadline_s = channel.deadline_after(_MEMBERS_S)
         found = self._ask("GET", _path(access), deadline_s)
-        return _members(found["client"])
+        return groupdoor.members_of(found["client"])
 
     def connect_local(
         self, access: groupdoor.Access, host_id: str
     ) -> socket.socket:
-        """See :meth:`fpgapool.client.groupdoor.GroupDoor.connect_local`.
-
-        The front door of this host connects, if it has one that this program
-        may use.
-        """
-        deadline_s = channel.deadline_after(_LOCAL_S)
-        # The program may cancel, and its tasks end, while this waits.
-        token = cancelling.CancelToken()
+        """See :meth:`fpgapool.client.groupdoor.GroupDoor.connect_local`."""
         try:
             path = frontdoor.default_path()
-            door = frontdoor.FrontDoor(path, token, deadline_s)
-            with contextlib.closing(door):
-                hello = {"version": messages.FRONT_DOOR_VERSION}
-                here = door.request("hello", deadline_s, **hello)
-                if here.get("host_uuid") != host_id:
-                    raise channel.ChannelClosed("the desk is on another host")
-                return door.request_desk(access.group_id, deadline_s)
-        except (errors.FpgapoolError, doors.ConnectionLost) as exc:
+        except errors.FrontDoorUnavailable as exc:
             raise channel.ChannelClosed(str(exc)) from exc
+        return hostgroups.connect_desk(path, access, host_id)
 
     def detach(self, access: groupdoor.Access) -> None:
         """See :meth:`fpgapool.client.groupdoor.GroupDoor.detach`."""
@@ -261,32 +218,3 @@ def _translated() -> collections.abc.Iterator[None]:
 
 def _path(access: groupdoor.Access) -> str:
     return f"/groups/{access.group_id}/clients/{access.client_id}"
-
-
-def _members(client: apirequests.Document) -> groups.MemberList:
-    """Return the hosts that the description of a client has.
-
-    :raises errors.RequestRejected: if it is not one.
-    """
-    try:
-        found = groups.MemberList.parse(
-            {
-                "revision": client["hosts_revision"],
-                "hosts": [
-                    {**host, "host_id": host["host_uuid"]}
-                    for host in client["hosts"]
-                ],
-            }
-        )
-        # The API shows no local endpoints.
-        return groups.MemberList(
-            found.revision,
-            tuple(
-                host._replace(endpoints=_LOCAL + host.endpoints)
-                for host in found.hosts
-            ),
-        )
-    except (KeyError, TypeError, frames.ProtocolError) as exc:
-        raise errors.RequestRejected(
-            codes.PROTOCOL_ERROR, f"the pool's API sent a bad client: {exc}"
-        ) from exc

@@ -41,28 +41,24 @@ def find(
         return _api(finder, pause, exc.message)
 
 
-def find_api(
+def find_groups(
     finder: instance.Finder | None = None,
     pause: instance.Pause = lambda _: False,
-) -> apidoor.PoolApi:
-    """Find the API, for what front doors of hosts do not have.
+) -> str | apidoor.PoolApi:
+    """Find the pool, for groups.
 
-    As :func:`find`, also on a host with a front door.
+    As :func:`find`; but an API that the environment names comes before the
+    front door of this host, which knows one project only.
     """
-    return _api(finder, pause, "groups need the pool's API")
+    return _named_api() or find(finder, pause)
 
 
 def _api(
     finder: instance.Finder | None, pause: instance.Pause, no_door: str
 ) -> apidoor.PoolApi:
-    credentials = instance.from_environment(os.environ)
-    if credentials is not None:
-        return apidoor.PoolApi.of_instance(credentials)
-    url = os.environ.get(instance.API_URL)
-    if url:
-        return apidoor.PoolApi.at(url)
-    if any(os.environ.get(name) for name in _CLOUD_VARIABLES):
-        return apidoor.PoolApi.from_cloud()
+    named = _named_api()
+    if named is not None:
+        return named
     finder = finder or instance.FINDER
     credentials, places = finder.find(pause=pause)
     if credentials is None:
@@ -72,6 +68,19 @@ def _api(
             f" this machine: {'; '.join(places)}"
         )
     return _of_nova(finder, pause, credentials, ())
+
+
+def _named_api() -> apidoor.PoolApi | None:
+    """Return the API that the environment names, if it does."""
+    credentials = instance.from_environment(os.environ)
+    if credentials is not None:
+        return apidoor.PoolApi.of_instance(credentials)
+    url = os.environ.get(instance.API_URL)
+    if url:
+        return apidoor.PoolApi.at(url)
+    if any(os.environ.get(name) for name in _CLOUD_VARIABLES):
+        return apidoor.PoolApi.from_cloud()
+    return None
 
 
 def _of_nova(

@@ -22,6 +22,7 @@ from fpgapool.client import errors
 from fpgapool.client import groupdoor
 from fpgapool.client import grouphosts
 from fpgapool.client import grouplink
+from fpgapool.client import hostgroups
 from fpgapool.common import channel
 from fpgapool.common import rings
 from fpgapool.protocol import frames
@@ -39,7 +40,7 @@ def group_open(
     accelerator: str | None = None,
     window_tasks: int = groups.WINDOW_TASKS,
     timeout_s: float | None = None,
-    front_door: apidoor.PoolApi | groupdoor.GroupDoor | None = None,
+    front_door: str | apidoor.PoolApi | groupdoor.GroupDoor | None = None,
     cancel: threading.Event | cancelling.CancelToken | None = None,
     require_tls: bool | None = None,
 ) -> Group:
@@ -50,9 +51,10 @@ def group_open(
     :param window_tasks: how many tasks may be at the group's desks; more wait
         in this process. A desk may allow fewer.
     :param timeout_s: time limit of this call.
-    :param front_door: the pool's API, or another way to groups; None: the
-        API of the environment or, in an instance, of Nova
-        (:func:`fpgapool.client.discovery.find_api`).
+    :param front_door: the pool's API, the path of a front door's socket, or
+        another way to groups; None: the API of the environment, the front
+        door of this host or, in an instance, the API of Nova
+        (:func:`fpgapool.client.discovery.find_groups`).
     :param cancel: setting it ends this call, or all tasks.
     :param require_tls: refuse, with the code ``TLS_REQUIRED``, to send data to
         another host without TLS, and to ask an API without it; None means
@@ -60,7 +62,8 @@ def group_open(
     :returns: the group; its desks are connected in the background.
     :raises errors.InvalidRequest: if an argument is wrong, with the code
         ``WRONG_ACCELERATOR`` if the group has another accelerator.
-    :raises errors.FrontDoorUnavailable: if the API is not found, or away.
+    :raises errors.FrontDoorUnavailable: if none of them is found, or it is
+        away.
     :raises errors.RequestRejected: if the pool refuses, with the code
         ``GROUP_NOT_FOUND`` if there is no such group.
     :raises errors.OperationTimeout: if ``timeout_s`` passes.
@@ -79,20 +82,19 @@ def group_open(
             codes.INVALID_REQUEST,
             f"window_tasks must be from 1 to {groups.MAX_WINDOW_TASKS}",
         )
-    if isinstance(front_door, str):
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST,
-            "groups need the pool's API; a host's front door has none",
-        )
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
     must_encrypt = checks.require_tls(require_tls)
     token = cancelling.token_of(cancel)
     try:
         token.check()
-        found = front_door or discovery.find_api(
+        found = front_door or discovery.find_groups(
             pause=functools.partial(_pause, token, deadline_s)
         )
-        if isinstance(found, apidoor.PoolApi):
+        if isinstance(found, str):
+            found = hostgroups.HostGroupDoor(
+                found, token, require_tls=must_encrypt
+            )
+        elif isinstance(found, apidoor.PoolApi):
             found = found.enter_groups(
                 token, deadline_s, require_tls=must_encrypt
             )

@@ -37,7 +37,6 @@ _IV_BYTES = 16
 _MAX_KEY_FILE_BYTES = 1024
 # Options that have no meaning for a group.
 _SESSION_OPTIONS = (
-    "socket",
     "wait_timeout",
     "priority",
     "fallback",
@@ -437,7 +436,7 @@ def _run_group(
         arguments.group,
         accelerator=arguments.accelerator,
         timeout_s=arguments.timeout,
-        front_door=_api(arguments),
+        front_door=_front_door(arguments),
         cancel=token,
         require_tls=arguments.require_tls or None,
     ) as group:

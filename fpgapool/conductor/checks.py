@@ -81,6 +81,21 @@ def requests(ctxt: Any, requests: Any) -> list[objects.OpenRequest]:
     return parsed
 
 
+def client_of_host(ctxt: Any, client: Any) -> objects.AttachClient:
+    """Return a client of a group that its sender may attach.
+
+    :raises InvalidRequest: if it is malformed.
+    :raises MessageRefused: if a host attaches it in an instance's name.
+    """
+    parsed = checked(objects.AttachClient.from_primitive, client)
+    host = rpc.host_of(ctxt)
+    if host and instance.is_user(parsed.user_id):
+        why = "it is in an instance's name"
+        rpc.tell_refused(host, "attach_client", why)
+        raise exception.MessageRefused(reason=why)
+    return parsed
+
+
 def require(kind: type[str] | type[int], **values: Any) -> None:
     """Check the type of arguments.
 

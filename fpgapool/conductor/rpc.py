@@ -96,7 +96,10 @@ class ConductorManager(rpc.Endpoint):
     CASTS = frozenset({"cancel_session", "prepared", "report"})
 
     OF_HOSTS = CASTS | {
+        "attach_client",
         "changed_sessions",
+        "detach_client",
+        "find_groups",
         "list_accelerators",
         "pool_summary",
         "reopen_session",
@@ -385,10 +388,12 @@ class ConductorManager(rpc.Endpoint):
     @messaging.expected_exceptions(exception.FpgapoolException)
     def change_group(self, ctxt: Any, change: Any) -> None:
         """Change a group or its clients; answers when that is durable."""
-        parsed = checks.checked(group.change_from_primitive, change)
+        self._change_group(checks.checked(group.change_from_primitive, change))
+
+    def _change_group(self, change: group.GroupChange) -> None:
         try:
             self._change(
-                inputs.ChangeGroup(parsed, concurrent.futures.Future())
+                inputs.ChangeGroup(change, concurrent.futures.Future())
             )
         except admission.Rejected as error:
             raise exception.GroupRefused(
@@ -406,6 +411,38 @@ class ConductorManager(rpc.Endpoint):
             checks.require(str, group_id=group_id)
         views = self._ask(lambda asked: asked.groups(group_ids))
         return [view.to_primitive() for view in views]
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def find_groups(
+        self, ctxt: Any, project_id: Any, name: Any
+    ) -> list[dict[str, Any]]:
+        """Return the groups that a project may use and calls so."""
+        checks.require(str, project_id=project_id, name=name)
+        views = self._ask(lambda asked: asked.groups_named(project_id, name))
+        return [view.to_primitive() for view in views]
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def attach_client(self, ctxt: Any, client: Any) -> None:
+        """Attach a client of a front door to a group."""
+        self._change_group(checks.client_of_host(ctxt, client))
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def detach_client(
+        self, ctxt: Any, project_id: Any, group_id: Any, client_id: Any
+    ) -> None:
+        """Revoke a client of a front door."""
+        checks.require(str, project_id=project_id, group_id=group_id)
+        checks.require(str, client_id=client_id)
+        if not self._ask(
+            lambda asked: asked.has_client(project_id, group_id, client_id)
+        ):
+            raise exception.GroupRefused(
+                "the project has no such client",
+                code=codes.GROUP_CLIENT_NOT_FOUND,
+            )
+        self._change_group(
+            objects.RevokeClient(group_id=group_id, client_id=client_id)
+        )
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def pool_summary(self, ctxt: Any) -> dict[str, Any]:

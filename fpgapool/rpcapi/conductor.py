@@ -307,6 +307,41 @@ class ConductorAPI:
         views = self._ask("get_groups", group_ids=list(group_ids))
         return [objects.GroupView.from_primitive(view) for view in views]
 
+    def find_groups(
+        self, project_id: str, name: str
+    ) -> list[objects.GroupView]:
+        """Return the groups that a project may use and calls so (call).
+
+        :param name: of the groups, or the ID of one.
+        """
+        views = self._ask("find_groups", project_id=project_id, name=name)
+        return [objects.GroupView.from_primitive(view) for view in views]
+
+    def attach_client(self, client: group.AttachClient) -> None:
+        """Attach a client to a group for a front door (call).
+
+        Returns when that is durable.
+
+        :raises GroupRefused: with a code, if it is refused.
+        """
+        self._call("attach_client", client=client.to_primitive())
+
+    def detach_client(
+        self, project_id: str, *, group_id: str, client_id: str
+    ) -> None:
+        """Revoke a client of a project for a front door (call).
+
+        Returns when that is durable.
+
+        :raises GroupRefused: if the project has no such client there.
+        """
+        self._call(
+            "detach_client",
+            project_id=project_id,
+            group_id=group_id,
+            client_id=client_id,
+        )
+
     def admit_instance(
         self, entry: objects.InstanceEntry, *, lost_hash: str = ""
     ) -> objects.InstanceEntry:

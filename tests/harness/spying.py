@@ -242,7 +242,7 @@ def _plant_in_desk() -> None:
 
     start = ports.MemberPort.start
     create = rings.Channel.create.__func__
-    used: list[typing.Any] = []
+    used: list[memoryview] = []
 
     def starting(
         self: typing.Any, record: object, lock_id: int, clear: bool
@@ -261,8 +261,8 @@ def _plant_in_desk() -> None:
         made = create(kind, size_bytes, incoming_bytes, stranger=stranger)
         if stranger:
             if used and _leaks("rings of clients are used again"):
-                made._outgoing._data[:] = used[-1]._outgoing._data
-            used.append(made)
+                made._outgoing._data[:] = used[0]
+            used.append(made._outgoing._data)
         return made
 
     ports.MemberPort.start = starting

@@ -21,6 +21,7 @@ from fpgapool.conductor.decisions import serving as servings
 from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.decisions import summary
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import group as description
 from fpgapool.vocabulary import states
 
 
@@ -97,6 +98,32 @@ class Questions:
             for group_id in group_ids
             if group_id in known
         ]
+
+    def groups_named(
+        self, project_id: str, name: str
+    ) -> list[objects.GroupView]:
+        """Return the groups that a project may use and calls so.
+
+        :param name: of the groups, or the ID of one.
+        """
+        known = self.pool.groups.groups
+        usable = {
+            group_id
+            for group_id, group in known.items()
+            if description.is_open_to(group, project_id)
+            and group.state != states.GROUP_DRAINING
+        }
+        named = [one for one in sorted(usable) if known[one].name == name]
+        return self.groups(named or usable & {name.lower()})
+
+    def has_client(
+        self, project_id: str, group_id: str, client_id: str
+    ) -> bool:
+        """Whether a client of a group is that of a project."""
+        return any(
+            one.client_id == client_id and one.project_id == project_id
+            for one in self.pool.groups.clients_of(group_id)
+        )
 
     def _group_view(
         self, group: db_api.GroupRecord, members: list[holds.Member]

@@ -20,6 +20,7 @@ from fpgapool import objects
 from fpgapool.agent import service
 from fpgapool.agent import settings as agent_settings
 from fpgapool.common import channel
+from fpgapool.common import exception
 from fpgapool.protocol import messages
 
 HOST = "7f000000-0000-4000-8000-000000000001"
@@ -39,6 +40,9 @@ class FakeConductor:
         self.calls: list[tuple[str, typing.Any]] = []
         self.sessions: dict[str, objects.SessionView] = {}
         self.profiles = [profile("copy"), profile("aes")]
+        self.groups: list[objects.GroupView] = []
+        #: The code with which changes of groups are refused.
+        self.refusal = ""
         self.unavailable = False
         self.leader_epoch: int | None = None
         #: Cleared: whoever asks is left waiting, as by a frozen broker.
@@ -125,6 +129,26 @@ class FakeConductor:
         self._record("pool_summary", None)
         self._hang()
         return {"hosts": 1}
+
+    def find_groups(
+        self, project_id: str, name: str
+    ) -> list[objects.GroupView]:
+        self._record("find_groups", (project_id, name))
+        return [
+            one for one in self.groups if name in (one.name, one.group_id)
+        ]
+
+    def attach_client(self, client: objects.AttachClient) -> None:
+        self._record("attach_client", client)
+        if self.refusal:
+            raise exception.GroupRefused("no", code=self.refusal)
+
+    def detach_client(
+        self, project_id: str, *, group_id: str, client_id: str
+    ) -> None:
+        self._record("detach_client", (project_id, group_id, client_id))
+        if self.refusal:
+            raise exception.GroupRefused("no", code=self.refusal)
 
     def named(self, name: str) -> list[typing.Any]:
         with self._condition:

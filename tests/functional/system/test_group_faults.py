@@ -49,6 +49,7 @@ class Plan:
     :ivar stopped_s: how long the conductor does nothing.
     :ivar pause_s: between two events at most.
     :ivar clients: programs of each group.
+    :ivar threads: of each program; one of them uses locks.
     """
 
     seed: int
@@ -59,6 +60,7 @@ class Plan:
     stopped_s: float
     pause_s: float
     clients: int
+    threads: int
 
     def events(self) -> list[str]:
         """Return the events in their order."""
@@ -80,8 +82,9 @@ SHORT = Plan(
     desks=1,
     agents=1,
     stopped_s=3.0,
-    pause_s=0.1,
+    pause_s=0.05,
     clients=1,
+    threads=2,
 )
 LONG = Plan(
     seed=2,
@@ -92,6 +95,7 @@ LONG = Plan(
     stopped_s=60.0,
     pause_s=0.2,
     clients=2,
+    threads=3,
 )
 
 
@@ -318,7 +322,7 @@ def load(
                     group=name,
                     seed=plan.seed + number,
                     stamps_path=str(directory / f"{name}-{number}"),
-                    threads=3,
+                    threads=plan.threads,
                     locks=1,
                 )
                 program = Program(settings, next(places).socket_path())

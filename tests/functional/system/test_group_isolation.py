@@ -9,6 +9,7 @@ planted there: see :mod:`tests.harness.spying`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -130,13 +131,17 @@ class Sharing:
             clouds.OTHER_PROJECT,
         )
 
-    def hide(self, secret: bytes) -> str:
+    def hide(self, secret: bytes, *, alone: bool = True) -> str:
         """Leave a secret wherever a task can.
 
+        :param alone: no other client is attached, so that a lock is possible.
         :returns: the message of a task that has failed with it.
         """
         data = spying.hide(secret)
-        with self.owner.group.lock(timeout_s=LIMIT_S):
+        with contextlib.ExitStack() as stack:
+            if alone:
+                lock = self.owner.group.lock(timeout_s=LIMIT_S)
+                stack.enter_context(lock)
             for _ in range(2):
                 assert self.owner.run(data, key=secret.hex()) == secret
         with pytest.raises(client.TaskFailed) as caught:
@@ -188,7 +193,7 @@ def test_another_project_finds_nothing(sharing, cloud, secret) -> None:
         # Also not later, when its own tasks have used all that there is.
         for _ in range(10):
             other.run(spying.hide(bytes(SECRET_BYTES)))
-        sharing.hide(secret)
+        sharing.hide(secret, alone=False)
         assert other.find(secret) == set()
     for word in (secret, secret.hex().encode()):
         assert sharing.files_with(word) == []

@@ -13,6 +13,7 @@ from fpgapool import client
 from fpgapool.client import apigroups
 from fpgapool.client import cancel
 from fpgapool.client import door as doors
+from fpgapool.client import frontdoor
 from fpgapool.client import group as groups
 from fpgapool.client import groupdoor
 from fpgapool.client import instance
@@ -233,7 +234,6 @@ def test_refused_credentials_are_replaced(api) -> None:
     [
         ({"name": ""}, codes.INVALID_REQUEST),
         ({"window_tasks": 0}, codes.INVALID_REQUEST),
-        ({"front_door": "/run/front-door.sock"}, codes.INVALID_REQUEST),
         ({"timeout_s": -1}, codes.INVALID_TIMEOUT),
         ({"require_tls": "yes"}, codes.INVALID_REQUEST),
         ({"require_tls": True}, codes.TLS_REQUIRED),
@@ -259,7 +259,7 @@ def test_a_cancelled_program_asks_for_nothing(api) -> None:
 
 
 def test_the_api_is_found_as_for_sessions(api, monkeypatch) -> None:
-    """Also on a host with a front door, which has no groups."""
+    """Also on a host with a front door, which has one project only."""
     monkeypatch.setenv("FPGAPOOL_SOCKET", "/run/front-door.sock")
     monkeypatch.setenv(instance.API_URL, "http://api.example.org")
     pool = client.PoolApi(api)
@@ -270,14 +270,14 @@ def test_the_api_is_found_as_for_sessions(api, monkeypatch) -> None:
 
 
 def test_without_an_api_the_places_are_named(monkeypatch) -> None:
-    monkeypatch.setenv("FPGAPOOL_SOCKET", "/run/front-door.sock")
+    monkeypatch.setattr(frontdoor, "candidate_paths", list)
     for name in (instance.API_URL, "OS_CLOUD", "OS_AUTH_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(instance.METADATA_URL, "")
     monkeypatch.setattr(instance, "FINDER", instance.Finder())
     with pytest.raises(client.FrontDoorUnavailable) as caught:
         client.group_open("render")
-    assert "groups need the pool's API" in caught.value.message
+    assert "no front door found" in caught.value.message
     assert instance.API_URL in caught.value.message
 
 

@@ -77,6 +77,15 @@ class _Recorder:
         return method
 
 
+CLIENT = objects.AttachClient(
+    client_id="c",
+    group_id="g",
+    project_id="p",
+    user_id="u",
+    secret_hash="0" * 64,
+)
+
+
 class _Conductor:
     target = messaging.Target(version=conductor_api.VERSION)
 
@@ -136,6 +145,17 @@ class _Conductor:
             created_at=1.0,
         )
         return [view.to_primitive()]
+
+    def find_groups(self, ctxt, project_id, name):
+        assert (project_id, name) == ("p", "render")
+        return self.get_groups(ctxt, ["g"])
+
+    def attach_client(self, ctxt, client):
+        assert objects.AttachClient.from_primitive(client) == CLIENT
+
+    def detach_client(self, ctxt, project_id, group_id, client_id):
+        assert (project_id, group_id) == ("p", "g")
+        raise exception.GroupRefused("text", code="GROUP_CLIENT_NOT_FOUND")
 
     def admit_instance(self, ctxt, entry, lost_hash):
         return objects.InstanceEntry.from_primitive(entry).to_primitive()
@@ -410,6 +430,17 @@ def test_why_a_group_is_refused_crosses_the_bus(serve):
         api.change_group(objects.DeleteGroup(group_id="g"))
     assert caught.value.code == "GROUP_NAME_TAKEN"
     assert caught.value.message == "text"
+
+
+def test_what_front_doors_ask_about_groups_crosses_the_bus(serve):
+    serve(conductor_api.TOPIC, "c1", _Conductor())
+    api = conductor_api.ConductorAPI()
+    (found,) = api.find_groups("p", "render")
+    assert found.group_id == "g"
+    api.attach_client(CLIENT)
+    with pytest.raises(exception.GroupRefused) as caught:
+        api.detach_client("p", group_id="g", client_id="c")
+    assert caught.value.code == "GROUP_CLIENT_NOT_FOUND"
 
 
 def test_why_a_slot_is_not_tested_crosses_the_bus(serve):

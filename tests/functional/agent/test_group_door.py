@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The front door's operations about groups, and programs that use them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+
+import pytest
+
+from fpgapool import client
+from fpgapool import objects
+from fpgapool.vocabulary import codes
+from tests.functional.agent import harness
+from tests.functional.agent import test_groups
+
+NAME = "render"
+HASH = hashlib.sha256(test_groups.SECRET.encode()).hexdigest()
+
+
+def view(
+    group_id: str = test_groups.GROUP, *hosts: objects.GroupHost
+) -> objects.GroupView:
+    return objects.GroupView(
+        group_id=group_id,
+        name=NAME,
+        project_id=harness.PROJECT,
+        accelerator="copy",
+        state="ACTIVE",
+        size=2,
+        min_size=1,
+        max_size=2,
+        created_at=1.0,
+        projects=("project-c",),
+        hosts=hosts,
+        hosts_revision=len(hosts),
+    )
+
+
+@pytest.fixture
+def door(host):
+    host.start()
+    host.conductor.groups = [view()]
+    with harness.Client(host.front_door) as connected:
+        yield connected
+
+
+def attach(door, **changes):
+    members = {"name": NAME, "secret_sha256": HASH, **changes}
+    return door.request("attach_group", **members)
+
+
+def test_a_client_is_attached_shown_and_detached(host, door):
+    reply = attach(door)
+    client_id = reply["client_id"]
+    sent = host.conductor.wait_for("attach_client", lambda one: True)
+    assert sent.client_id == client_id
+    assert (sent.group_id, sent.project_id, sent.secret_hash) == (
+        test_groups.GROUP,
+        harness.PROJECT,
+        HASH,
+    )
+    assert sent.user_id
+    host.conductor.groups = [
+        view(
+            test_groups.GROUP,
+            objects.GroupHost(
+                host_uuid=harness.HOST,
+                members=2,
+                endpoints=(objects.Endpoint("local", "", 0),),
+            ),
+        )
+    ]
+    shown = door.request("group", group_id=test_groups.GROUP)
+    assert shown["hosts_revision"] == 1
+    (found,) = shown["hosts"]
+    assert (found["host_uuid"], found["members"]) == (harness.HOST, 2)
+    # What only the owner may know stays here.
+    assert not {"projects", "members"} & {*shown, *reply}
+    assert door.request(
+        "detach_group", group_id=test_groups.GROUP, client_id=client_id
+    )["ok"]
+    assert host.conductor.named("detach_client") == [
+        (harness.PROJECT, test_groups.GROUP, client_id)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("operation", "members", "code"),
+    [
+        ("attach_group", {"name": "other"}, codes.GROUP_NOT_FOUND),
+        ("attach_group", {"name": ""}, codes.GROUP_NOT_FOUND),
+        ("attach_group", {"name": 5}, codes.GROUP_NOT_FOUND),
+        ("attach_group", {"name": "x" * 256}, codes.GROUP_NOT_FOUND),
+        ("attach_group", {"secret_sha256": "x"}, codes.INVALID_REQUEST),
+        ("attach_group", {"secret_sha256": None}, codes.INVALID_REQUEST),
+        ("group", {"group_id": "../x"}, codes.GROUP_NOT_FOUND),
+        ("group", {"group_id": "other"}, codes.GROUP_NOT_FOUND),
+        ("detach_group", {"group_id": 5}, codes.GROUP_NOT_FOUND),
+        ("detach_group", {"client_id": "a/b"}, codes.GROUP_CLIENT_NOT_FOUND),
+        ("detach_group", {"client_id": None}, codes.GROUP_CLIENT_NOT_FOUND),
+    ],
+)
+def test_bad_wishes(host, door, operation, members, code):
+    wish = {
+        "name": NAME,
+        "secret_sha256": HASH,
+        "group_id": test_groups.GROUP,
+        "client_id": "c",
+        **members,
+    }
+    reply = door.request(operation, **wish)
+    assert reply["error"]["code"] == code
+    for change in ("attach_client", "detach_client"):
+        assert host.conductor.named(change) == []
+
+
+def test_a_name_that_two_projects_use(host, door):
+    host.conductor.groups = [view("a"), view("b")]
+    assert attach(door)["error"]["code"] == codes.INVALID_REQUEST
+    assert attach(door, name="a")["ok"]
+
+
+def test_what_the_conductor_refuses(host, door):
+    host.conductor.refusal = codes.QUOTA_EXCEEDED
+    assert attach(door)["error"]["code"] == codes.QUOTA_EXCEEDED
+    reply = door.request("detach_group", group_id="g", client_id="c")
+    assert reply["error"]["code"] == codes.QUOTA_EXCEEDED
+
+
+def test_a_conductor_that_is_away(host, door):
+    host.conductor.unavailable = True
+    assert attach(door)["error"]["code"] == codes.CONDUCTOR_UNAVAILABLE
+
+
+def open_group(host: harness.Host, **options: object) -> client.Group:
+    return client.group_open(
+        NAME, **{"front_door": host.front_door, "timeout_s": 30.0, **options}
+    )
+
+
+def attached(host: harness.Host) -> objects.AttachClient:
+    wished: objects.AttachClient = host.conductor.wait_for(
+        "attach_client", lambda one: True
+    )
+    return wished
+
+
+def serve(host: harness.Host) -> None:
+    """Admit the clients that the conductor hears of, to two members."""
+    agent = test_groups.start_group(host)
+    told = test_groups.group_report(host, lambda one: one.endpoints)
+    place = dataclasses.replace(
+        test_groups.group_host(told, local=True), endpoints=told.endpoints
+    )
+    host.conductor.groups = [view(test_groups.GROUP, place)]
+    record = host.conductor.attach_client
+
+    def attach_client(wished: objects.AttachClient) -> None:
+        record(wished)
+        access = objects.GroupAccess(
+            client_id=wished.client_id,
+            project_id=wished.project_id,
+            secret_sha256=wished.secret_hash,
+        )
+        test_groups.keep(agent, 9, clients=(access,), hosts=(place,))
+
+    host.conductor.attach_client = attach_client
+
+
+def test_a_program_needs_the_front_door_only(host):
+    serve(host)
+    with open_group(host, accelerator="copy") as opened:
+        assert opened.run(b"x", timeout_s=30) == b"x"
+        assert opened.profile["name"] == "copy"
+        assert opened.members == 2
+        wished = attached(host)
+    host.conductor.wait_for(
+        "detach_client",
+        lambda one: (
+            one == (harness.PROJECT, test_groups.GROUP, wished.client_id)
+        ),
+    )
+
+
+def test_an_environment_that_names_only_the_front_door(host, monkeypatch):
+    serve(host)
+    monkeypatch.setenv("FPGAPOOL_SOCKET", host.front_door)
+    with client.group_open(NAME, timeout_s=30.0) as opened:
+        assert opened.run(b"x", timeout_s=30) == b"x"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "code"),
+    [
+        ({"accelerator": "aes"}, client.InvalidRequest, "WRONG_ACCELERATOR"),
+        (
+            {"accelerator": "none"},
+            client.RequestRejected,
+            "UNKNOWN_ACCELERATOR",
+        ),
+        ({"timeout_s": 0.3}, client.OperationTimeout, "TIMEOUT"),
+    ],
+)
+def test_a_program_that_gets_no_access_leaves_nothing(
+    host, options, error, code
+):
+    host.start()
+    host.conductor.groups = [view()]
+    with pytest.raises(error) as caught:
+        open_group(host, **options)
+    assert caught.value.code == code
+    gone = [one[2] for one in host.conductor.named("detach_client")]
+    came = [one.client_id for one in host.conductor.named("attach_client")]
+    assert gone == came
+
+
+def test_without_a_front_door(tmp_path):
+    with pytest.raises(client.FrontDoorUnavailable):
+        client.group_open(NAME, front_door=str(tmp_path / "none.sock"))
