@@ -79,8 +79,8 @@ class StampCore(base.Core):
         place = (settings["device"], settings["slot"])
         self._host = host_number(state_dir)
         self._slot = place[1]
-        self._record = state_dir / "emulator" / "{}.{}.programmed".format(
-            *place
+        self._record = (
+            state_dir / "emulator" / "{}.{}.programmed".format(*place)
         )
         self._count = 0
 

@@ -134,9 +134,7 @@ class FakeConductor:
         self, project_id: str, name: str
     ) -> list[objects.GroupView]:
         self._record("find_groups", (project_id, name))
-        return [
-            one for one in self.groups if name in (one.name, one.group_id)
-        ]
+        return [one for one in self.groups if name in (one.name, one.group_id)]
 
     def attach_client(self, client: objects.AttachClient) -> None:
         self._record("attach_client", client)

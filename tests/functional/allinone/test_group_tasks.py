@@ -4,17 +4,22 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from fpgapool import client
 from fpgapool.client import grouplink
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.functional.allinone import harness
 from tests.functional.allinone import test_groups as plain
@@ -26,6 +31,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 USER = "noauth:default:member,reader"
 PARAMS = {"key": programs.KEY, "iv": programs.IV}
 TASKS = 50
+FLOOD = 100_000
 PIECE_BYTES = 40_000
 DATA = bytes(range(256)) * (TASKS * PIECE_BYTES // 256)
 
@@ -55,6 +61,15 @@ class Site(plain.Site):
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def user_members(self, group_id: str, count: int) -> None:
+        """Wait until the user's group has so many members."""
+
+        def ready() -> bool:
+            members = self.user.get_group(group_id).members
+            return [one["state"] for one in members] == ["ACTIVE"] * count
+
+        waiting.wait_until(ready, f"{count} members", harness.LIMIT_S)
 
     def slot_states(self) -> set[str]:
         return {slot.state for slot in self.admin.slots()}
@@ -211,6 +226,80 @@ def test_programs_of_the_members_host_use_shared_memory(
         assert isinstance(link.wire, wire)
 
 
+@contextlib.contextmanager
+def held_elsewhere(opened: client.Group) -> Iterator[None]:
+    """Have another thread of a program hold a lock."""
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with opened.lock(timeout_s=harness.LIMIT_S):
+            held.set()
+            over.wait(harness.LIMIT_S)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        holding = pool.submit(hold)
+        try:
+            assert held.wait(harness.LIMIT_S)
+            yield
+        finally:
+            over.set()
+            holding.result(harness.LIMIT_S)
+
+
+def test_programs_that_do_what_they_may_not(
+    site: Site, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FPGAPOOL_API_URL", site.url)
+    monkeypatch.setenv("FPGAPOOL_SOCKET", site.pool.front_door("node1"))
+    site.user_members(group, 3)
+    before = site.rows("groups")
+
+    def run(opened: client.Group, data: bytes = DATA[:1000]) -> bytes:
+        result: bytes = opened.run(
+            data, params=PARAMS, timeout_s=harness.LIMIT_S
+        )
+        return result
+
+    def code_of(*arguments: Any) -> str:
+        with pytest.raises(client.FpgapoolError) as caught:
+            run(*arguments)
+        return caught.value.code
+
+    good = programs.encrypted(DATA[:1000])
+    with (
+        client.group_open("render") as wild,
+        client.group_open("render") as tame,
+    ):
+        assert run(wild) == run(tame) == good
+        assert code_of(wild, bytes((4 << 20) + 1)) == codes.TASK_TOO_LARGE
+        # Three members have two locks, as there are two clients.
+        with wild.lock(timeout_s=harness.LIMIT_S), held_elsewhere(wild):
+            with (
+                pytest.raises(client.TaskFailed) as caught,
+                tame.lock(timeout_s=harness.LIMIT_S),
+            ):
+                pass
+            assert caught.value.code == codes.LOCK_LIMIT
+            assert run(wild) == run(tame) == good
+        tasks = [wild.submit(DATA[:1000], params=PARAMS) for _ in range(100)]
+        site.user.revoke_group_client(
+            group, wild.client_id, ignore_missing=False
+        )
+        kept = [tame.submit(DATA[:1000], params=PARAMS) for _ in range(100)]
+        waiting.wait_until(
+            lambda: wild.submit(b"x").exception(harness.LIMIT_S),
+            "a refusal",
+        )
+        assert code_of(wild) == codes.ACCESS_REVOKED
+        for one in tasks:
+            error = one.exception(harness.LIMIT_S)
+            assert error is None or error.code == codes.ACCESS_REVOKED
+        assert all(one.result(harness.LIMIT_S) == good for one in kept)
+        listed = [one.id for one in site.user.group_clients(group)]
+        assert listed == [tame.client_id]
+    assert site.rows("groups") == before
+
+
 def test_the_program_of_the_documentation_runs(
     site: Site, group: str, tmp_path: pathlib.Path
 ) -> None:
@@ -225,3 +314,25 @@ def test_the_program_of_the_documentation_runs(
         *(hello, *pieces, hello, "(3, 4) True", pieces[0], *pieces),
         "",
     ]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_flood_waits_in_its_program(
+    site: Site, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FPGAPOOL_API_URL", site.url)
+    monkeypatch.setenv("FPGAPOOL_SOCKET", site.pool.front_door("node1"))
+    data = DATA[:16]
+    good = programs.encrypted(data)
+    with (
+        client.group_open("render", timeout_s=harness.LIMIT_S) as flood,
+        client.group_open("render", timeout_s=harness.LIMIT_S) as other,
+    ):
+        results = [flood.submit(data, params=PARAMS) for _ in range(FLOOD)]
+        for _ in range(20):
+            result = other.run(data, params=PARAMS, timeout_s=harness.LIMIT_S)
+            assert result == good
+        # The other one did not wait for the flood.
+        assert not results[-1].done()
+        assert all(one.result(300) == good for one in results)

@@ -21,6 +21,7 @@ from fpgapool.osc.sdk import group as sdk
 from tests.functional.allinone import harness
 from tests.harness import waiting
 
+LATE = {"deadline_at": "2020-01-01T00:00:00", "actions": 5}
 ELASTIC = {"min_size": 1, "max_size": 4, "elastic": True}
 _END = "-- end --"
 _SHELL = f"""
@@ -199,8 +200,17 @@ def test_what_is_refused_changes_nothing(site: Site) -> None:
         ("GROUP_NAME_TAKEN", {"name": "render"}),
         ("FORBIDDEN", {"shared": True}),
         ("INVALID_GOAL", {**ELASTIC, "goal": {"rate_per_s": 0}}),
+        ("INVALID_GOAL", {**ELASTIC, "goal": LATE}),
     ):
         refused(code, mine.create_group, **{**wanted, **members})
+    stateful = {**wanted, "accelerator": "sha", "shared": True}
+    refused("ACCELERATOR_NOT_STATELESS", site.admin.create_group, **stateful)
+    for code, members in (
+        ("INVALID_GROUP_SIZE", {"size": 0}),
+        ("INVALID_GROUP_SIZE", {"min_size": 2}),
+        ("FORBIDDEN", {"shared": True}),
+    ):
+        refused(code, mine.update_group, group.id, **members)
     refused("GROUP_NOT_ELASTIC", mine.set_group_goal, group.id, rate_per_s=1)
     refused("GROUP_NOT_FOUND", site.theirs.get_group, group.id)
     refused("GROUP_NOT_FOUND", site.theirs.attach_group_client, group.id)

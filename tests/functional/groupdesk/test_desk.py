@@ -12,6 +12,7 @@ import pytest
 
 from fpgapool.client import errors
 from fpgapool.client import group
+from fpgapool.client import grouphosts
 from fpgapool.client import grouplink
 from fpgapool.common import channel
 from fpgapool.protocol import frames
@@ -120,6 +121,18 @@ def test_a_task_that_is_too_large_is_not_sent(desk):
             opened.run(bytes((4 << 20) + 1))
         assert caught.value.code == codes.TASK_TOO_LARGE
         assert opened.run(b"x") == b"x"
+
+
+def test_the_desk_refuses_a_task_that_is_too_large(desk, tcp, monkeypatch):
+    monkeypatch.setattr(grouphosts.Hosts, "_check_size", lambda *_: None)
+    with (
+        harness.open_group(desk, tcp=tcp) as opened,
+        harness.open_group(desk, "d") as other,
+    ):
+        future = opened.submit(bytes((4 << 20) + 1))
+        assert other.run(b"x", timeout_s=30) == b"x"
+        assert future.exception(30).code == codes.TASK_TOO_LARGE
+        assert opened.run(b"x", timeout_s=30) == b"x"
 
 
 def test_a_time_limit(desk):

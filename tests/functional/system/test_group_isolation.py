@@ -161,9 +161,7 @@ class Sharing:
 
 
 @pytest.fixture(scope="module")
-def sharing(
-    cloud: clouds.Cloud, api: api_harness.Server
-) -> Iterator[Sharing]:
+def sharing(cloud: clouds.Cloud, api: api_harness.Server) -> Iterator[Sharing]:
     wanted = {"name": NAME, "accelerator": "spy", "size": 1}
     answer = api.ask("POST", "/v1/groups", body={"group": wanted})
     assert answer.status == 202, answer
@@ -236,9 +234,8 @@ def test_another_project_is_told_nothing(sharing, api) -> None:
         door = other.group._door
         access = other.group._access
         (host,) = access.members.hosts
+        disguised = dataclasses.replace(access, client_id=mine)
         with pytest.raises(grouplink.Refused) as caught:
-            disguised = dataclasses.replace(access, client_id=mine)
             grouplink.connect(host, disguised, door, window_tasks=1)
         assert caught.value.code == "UNAUTHORIZED"
-    assert sharing.owner.run(spying.look(b"x")) == b"[]"
-
+    assert sharing.owner.run(spying.hide(b"x")) == b"x"

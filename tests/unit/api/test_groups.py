@@ -14,6 +14,7 @@ import pytest
 
 from fpgapool import objects
 from fpgapool.api import instances
+from fpgapool.common import exception
 from fpgapool.conductor.decisions import admission
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
@@ -325,6 +326,25 @@ def test_only_an_elastic_group_has_a_goal(world):
     assert world.ask("PUT", one(group, "goal"), body=body).status_code == 200
     body = {"group": {"elastic": False}}
     assert world.error("PATCH", one(group), body=body) == refused
+
+
+def test_a_goal_that_cannot_be(world, group, monkeypatch):
+    def refuse(_change: object) -> None:
+        raise exception.GroupRefused(
+            "the earliest deadline is in 90 s", code=codes.GOAL_INFEASIBLE
+        )
+
+    before = kept(world)
+    monkeypatch.setattr(world.conductor, "change_group", refuse)
+    answer = world.ask("PUT", one(group, "goal"), body={"goal": DEADLINE})
+    assert answer.status_code == 409
+    (error,) = answer.json["errors"]
+    assert error["code"] == codes.GOAL_INFEASIBLE
+    assert "the earliest deadline is in 90 s" in error["detail"]
+    body = {"group": {**WANTED, **ELASTIC, "name": "new", "goal": DEADLINE}}
+    refused = (409, codes.GOAL_INFEASIBLE)
+    assert world.error("POST", PATH, body=body) == refused
+    assert kept(world) == before
 
 
 # Who may do what.
