@@ -42,12 +42,14 @@ class Lock:
     """A member that serves this client alone.
 
     :ivar number: at the desk.
+    :ivar granted: whether it has a member.
     :ivar lost: why it is gone, None while it is held.
     """
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.link: grouplink.Link | None = None
+        self.granted = False
         self.lost: errors.TaskFailed | None = None
 
 
@@ -334,7 +336,10 @@ class Hosts:
                 return None
             if kind == groups.LOCKED:
                 task = self._answered(link, (groups.LOCK, number))
-                return None if task is None else _end(task)
+                if task is None:
+                    return None
+                task.lock.granted = True
+                return _end(task)
             if kind == groups.UNLOCK:
                 self._lose_lock(number, error)
                 task = self._answered(link, (groups.LOCK, number))
@@ -373,6 +378,8 @@ class Hosts:
                 link.stale_locks.add(held.number)
             else:
                 link.send(records.header(groups.UNLOCK, held.number))
+            if not link.host.members:
+                self._leave(link)
 
     # Hosts.
 
@@ -383,18 +390,10 @@ class Hosts:
             return
         self._revision = members.revision
         hosts = {host.host_id: host for host in members.hosts}
-        elsewhere = any(host.members for host in hosts.values())
         for host_id, link in [*self._links.items()]:
             host = hosts.pop(host_id, None)
-            if host is None:
-                link.wanted = False
-                del self._links[host_id]
-            else:
-                link.host = host
-            if elsewhere and (host is None or not host.members):
-                # Its tasks might wait there for ever.
-                link.give_up()
-            link.changed.notify_all()
+            link.listed = host is not None
+            link.host = host or link.host._replace(members=0)
         for host in hosts.values():
             link = grouplink.Link(host, self._lock)
             self._links[host.host_id] = link
@@ -405,6 +404,36 @@ class Hosts:
                 daemon=True,
             )
             link.thread.start()
+        for link in [*self._links.values()]:
+            if not link.host.members:
+                self._leave(link)
+            link.changed.notify_all()
+
+    def _leave(self, link: grouplink.Link) -> None:
+        """Leave a host without members, unless one is locked."""
+        is_connected = link.wire is not None and not link.broken
+        if is_connected and any(
+            held.link is link and held.granted and held.lost is None
+            for held in self._locks.values()
+        ):
+            # It stays until the lock ends.
+            return
+        if not link.listed:
+            self._forget(link)
+        if link.unanswered and any(
+            one.host.members for one in self._links.values()
+        ):
+            # They might wait there for ever.
+            link.give_up()
+        elif not link.wanted and link.wire is not None and not link.wire.leads:
+            # Its thread receives, and would not notice.
+            link.give_up()
+        link.changed.notify_all()
+
+    def _forget(self, link: grouplink.Link) -> None:
+        link.wanted = False
+        if self._links.get(link.host.host_id) is link:
+            del self._links[link.host.host_id]
 
     def _serve(self, link: grouplink.Link) -> None:
         """Keep a host connected, and receive when no other thread does."""
@@ -412,9 +441,11 @@ class Hosts:
         unauthorized_since_s: float | None = None
         while True:
             with self._lock:
-                if not link.wanted or self._failure is not None:
-                    return
+                is_over = not link.wanted or self._failure is not None
                 host = link.host
+            if is_over:
+                self._lose_tasks(link)
+                return
             try:
                 wire = grouplink.connect(
                     host, self._access, self._door, self._window_tasks
@@ -456,6 +487,8 @@ class Hosts:
             for number in link.stale_locks:
                 link.send(records.header(groups.UNLOCK, number))
             link.stale_locks.clear()
+            # Tasks of locks do not wait for a connection.
+            link.flush()
             self._dispatch()
         while self._is_needed(link, wire):
             self._lead(
@@ -467,7 +500,8 @@ class Hosts:
         with contextlib.suppress(OSError):
             if not link.broken:
                 wire.say_goodbye()
-        self._disconnect(link, wire)
+        self._lose_tasks(link)
+        wire.close()
 
     def _is_needed(self, link: grouplink.Link, wire: grouplink.Wire) -> bool:
         """Wait until this thread has to receive.
@@ -485,7 +519,7 @@ class Hosts:
                 link.changed.wait(_FIRST_PAUSE_S)
             return False
 
-    def _disconnect(self, link: grouplink.Link, wire: grouplink.Wire) -> None:
+    def _lose_tasks(self, link: grouplink.Link) -> None:
         """Let the tasks of a lost connection go elsewhere."""
         error = errors.TaskFailed(
             codes.LOCK_LOST, "the connection was lost with the lock"
@@ -494,6 +528,8 @@ class Hosts:
             link.wire = None
             link.broken = False
             link.unsent.clear()
+            if not link.listed:
+                self._forget(link)
             lost = [*link.unanswered.values()]
             link.unanswered.clear()
             self._sent -= len(lost)
@@ -506,10 +542,13 @@ class Hosts:
                 task.lock.lost = error
                 locked.append(task)
             for number, held in self._locks.items():
-                if held.link is link and held.lost is not None:
+                if held.link is not link:
+                    continue
+                if held.granted and not link.wanted:
+                    held.lost = held.lost or error
+                if held.lost is not None:
                     link.stale_locks.add(number)
             self._dispatch()
-        wire.close()
         for task in locked:
             task.finish(None, error)
 

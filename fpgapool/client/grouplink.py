@@ -419,7 +419,9 @@ class Link:
     :ivar unsent: tasks for which the rings had no room yet.
     :ivar led: whether a thread receives.
     :ivar broken: whether the connection was lost.
-    :ivar wanted: whether the group still has this host.
+    :ivar listed: whether the group still has this host.
+    :ivar wanted: whether it is used; also an unlisted one, while a member of
+        it is locked.
     :ivar stale_locks: numbers of locks that the desk still has to hear are
         over.
     """
@@ -433,6 +435,7 @@ class Link:
         )
         self.led = False
         self.broken = False
+        self.listed = True
         self.wanted = True
         self.stale_locks: set[int] = set()
         self.changed = threading.Condition(lock)

@@ -306,6 +306,42 @@ def test_two_hosts_share_the_tasks(desk, tmp_path):
         second.close()
 
 
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_lock_stays_when_its_host_leaves_the_group(
+    desk, tmp_path, tcp, stays
+):
+    second = harness.DeskProcess(
+        tmp_path / "i", slots=1, data_address="127.0.0.1"
+    )
+    try:
+        second.admit("c")
+        second.join(0)
+        first, other = desk.host("h", tcp=tcp), second.host("i", tcp=tcp)
+        door = harness.GivenDoor(first, h=desk, i=second)
+        with group.group_open("c", front_door=door) as opened:
+            with opened.lock(timeout_s=30):
+                begun = int(opened.run(b"count", timeout_s=30))
+                gone = [first._replace(members=0)] if stays else []
+                door.members_list = groups.MemberList(2, (*gone, other))
+                opened._hosts._ask_door()
+                harness.until(lambda: opened.members == 1, "another list")
+                counts = [
+                    int(opened.run(b"count", timeout_s=30)) for _ in range(3)
+                ]
+                assert counts == [begun + 1, begun + 2, begun + 3]
+                # Other threads use the new host.
+                with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                    run = pool.submit(opened.run, b"x", timeout_s=30)
+                    assert run.result(30) == b"x"
+            assert opened.run(b"x", timeout_s=30) == b"x"
+            assert opened.submit(b"y").result(30) == b"y"
+            harness.until(
+                lambda: (len(opened._hosts._links) == 2) is stays, ""
+            )
+    finally:
+        second.close()
+
+
 def test_counts_since_the_desk_began(desk):
     with harness.open_group(desk) as opened:
         for _ in range(5):

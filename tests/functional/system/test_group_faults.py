@@ -377,7 +377,7 @@ def _play(
         Run(plan, cloud, api, programs).play()
         outcomes = [program.finish() for program in programs]
         for one in outcomes:
-            assert one.problems == []
+            assert not one.problems, "\n".join(one.problems)
             assert one.sent == one.ended > 0
             assert one.locks > 0
         served = check_stamps(cloud, programs)
