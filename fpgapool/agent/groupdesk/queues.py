@@ -104,6 +104,8 @@ class Queues:
                 client.counts = counts
         client.attached = True
         client.paused = False
+        # The others may have fewer locks now.
+        self._ask_blocked()
         return client
 
     def detach(self, client: model.Client, now: float) -> None:
@@ -115,10 +117,9 @@ class Queues:
         client.attached = False
         self._drop_tasks(client)
         for lock in [*client.locks.values()]:
+            lock.tasks.clear()
             if lock.member is None:
                 self._withdraw(client, lock)
-            else:
-                lock.tasks.clear()
         if client.locks:
             client.grace_due_s = now + self._resume_grace_s
             self._ask_blocked()
@@ -320,9 +321,6 @@ class Queues:
         if lock is None:
             return
         if lock.member is None:
-            for task in lock.tasks:
-                self._out.append(model.Answer(task, codes.LOCK_LOST))
-            client.counts.waiting -= len(lock.tasks)
             self._withdraw(client, lock)
         elif lock.tasks or lock.member.task is not None:
             lock.closing = True
@@ -341,12 +339,28 @@ class Queues:
 
     def _withdraw(self, client: model.Client, lock: model.Lock) -> None:
         """Take back a lock that was not granted yet."""
+        for task in lock.tasks:
+            self._out.append(model.Answer(task, codes.LOCK_LOST))
+        client.counts.waiting -= len(lock.tasks)
+        lock.tasks.clear()
         lock.queue.waiting.remove(lock)
         client.lengths[lock.queue.number] -= _LOCKED
         del client.locks[lock.lock_id]
         self._locks -= 1
         # Its queue may have waited among the blocked ones for it alone.
         self._ask_blocked()
+
+    def _refuse(self, lock: model.Lock) -> None:
+        """Refuse a lock that is above a limit which came later.
+
+        The members are too few now, whatever other clients unlock.
+        """
+        client = lock.queue.client
+        lock.queue.asking = False
+        self._out.append(
+            model.LockRefused(client, lock.lock_id, codes.LOCK_LIMIT)
+        )
+        self._withdraw(client, lock)
 
     def _grant(
         self, lock: model.Lock, member: model.Member, now: float
@@ -442,6 +456,7 @@ class Queues:
         if place is None or place.leaving:
             return
         place.leaving = True
+        self._ask_blocked()
         if place.task is None and place.lock is None:
             self._free.remove(member)
             heapq.heapify(self._free)
@@ -454,6 +469,7 @@ class Queues:
             still here are not given away for that call any more.
         """
         self._surplus = count
+        self._ask_blocked()
         while self._surplus and self._free:
             self._surplus -= 1
             self._leave(self._members[heapq.heappop(self._free)])
@@ -463,6 +479,7 @@ class Queues:
         place = self._members.pop(member, None)
         if place is None:
             return
+        self._ask_blocked()
         task, place.task = place.task, None
         if place.lock is None and task is None:
             self._free.remove(member)
@@ -530,7 +547,13 @@ class Queues:
                 self._blocked.append(queue)
                 continue
             if isinstance(item, model.Lock):
-                if self._held >= self._most_locks(client):
+                most = self._most_locks(client)
+                if not most:
+                    self._refuse(item)
+                    if queue.waiting:
+                        self._ask(queue, now)
+                    continue
+                if self._held >= most:
                     self._blocked.append(queue)
                     continue
                 queue.waiting.popleft()

@@ -201,6 +201,21 @@ def test_a_host_opens_nothing_in_the_name_of_an_instance(conductor):
     assert len(_last(own, pump)) == 1
 
 
+def test_a_host_attaches_nothing_in_the_name_of_an_instance(conductor):
+    pump = conductor(keys=POOL)
+    wanted = objects.AttachClient(
+        client_id="c",
+        group_id="g",
+        project_id="p",
+        user_id="instance:i",
+        secret_hash="0" * 64,
+    )
+    api = conductor_api.ConductorAPI(keys=keys_of("a"))
+    with pytest.raises(exception.MessageRefused, match="instance's name"):
+        api.attach_client(wanted)
+    assert _last(conductor_api.ConductorAPI(keys=POOL), pump) == []
+
+
 def test_a_host_asks_for_no_new_secrets(conductor, log):
     """It gets them with the news of its own sessions; also not by a trick."""
     pump = conductor(keys=POOL)

@@ -124,6 +124,61 @@ def test_a_lock_above_a_limit_that_came_later_waits_and_blocks_no_one():
     assert desk.locked == [("a", 1, 0), ("a", 2, 1)]
 
 
+def _leave(desk):
+    desk.queues.leave(1)
+
+
+def _shrink(desk):
+    desk.queues.shrink(1)
+
+
+def _lose(desk):
+    desk.lose(1)
+
+
+@pytest.mark.parametrize("go", [_leave, _shrink, _lose])
+def test_a_lock_that_no_unlock_can_grant_is_refused(go):
+    """Two programs that wait for the last member would do so for ever."""
+    desk = driver.Driver(slots=2, members=2)
+    clients = [desk.client(name) for name in "ab"]
+    desk.queues.lock(clients[0], 1, desk.now)
+    desk.run()
+    desk.submit(clients[1], 1.0, 1.0)
+    desk.queues.lock(clients[1], 1, desk.now)
+    assert desk.refused == []
+    desk.run()
+    assert desk.refused == [("b", 1, codes.LOCK_LIMIT)]
+    # This one is within the limit, until a member goes.
+    desk.queues.unlock(clients[0], 1, desk.now)
+    desk.submit(clients[1], 1.0, 1.0)
+    desk.run(until_s=desk.now + 0.5)
+    desk.queues.lock(clients[1], 2, desk.now)
+    desk.queues.submit(clients[1], 99, 1.0, 8, desk.now, 2)
+    go(desk)
+    desk.run()
+    assert desk.refused[1:] == [("b", 2, codes.LOCK_LIMIT)]
+    assert desk.codes("b")[codes.LOCK_LOST] == 1
+    assert clients[1].lengths == [0, 0]
+    assert clients[1].counts.waiting == 0
+    # A lock may be had again when the other program has gone.
+    desk.queues.close(clients[0], desk.now)
+    desk.queues.lock(clients[1], 3, desk.now)
+    desk.run()
+    assert [one[:2] for one in desk.locked[1:]] == [("b", 3)]
+
+
+def test_a_lock_that_waits_is_refused_when_another_client_comes():
+    desk = driver.Driver(slots=1, members=1)
+    client = desk.client("a")
+    desk.submit(client, 1.0)
+    desk.run(until_s=0.5)
+    desk.queues.lock(client, 1, desk.now)
+    desk.submit(desk.client("b"), 1.0)
+    desk.run()
+    assert desk.refused == [("a", 1, codes.LOCK_LIMIT)]
+    assert desk.codes("b") == {codes.OK: 1}
+
+
 def test_a_lock_without_tasks_ends():
     desk, client = _locked(lock_idle_s=60.0)
     desk.submit(client, 10.0, lock_id=7)
