@@ -290,6 +290,10 @@ def test_programs_that_do_what_they_may_not(
             run(*arguments)
         return caught.value.code
 
+    def run_until_refused(opened: client.Group) -> None:
+        while True:
+            run(opened)
+
     good = programs.encrypted(DATA[:1000])
     with (
         client.group_open("render") as wild,
@@ -312,9 +316,7 @@ def test_programs_that_do_what_they_may_not(
         )
         kept = [tame.submit(DATA[:1000], params=PARAMS) for _ in range(100)]
         with pytest.raises(client.TaskFailed) as caught:
-            # Until the desk has heard of it.
-            while True:
-                run(wild)
+            run_until_refused(wild)
         assert caught.value.code == codes.ACCESS_REVOKED
         assert code_of(wild) == codes.ACCESS_REVOKED
         for one in tasks:
