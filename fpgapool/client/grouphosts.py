@@ -43,6 +43,7 @@ class Lock:
 
     :ivar number: at the desk.
     :ivar granted: whether it has a member.
+    :ivar refused: hosts that have as many locks as they can have.
     :ivar lost: why it is gone, None while it is held.
     """
 
@@ -50,6 +51,7 @@ class Lock:
         self.number = number
         self.link: grouplink.Link | None = None
         self.granted = False
+        self.refused: set[str] = set()
         self.lost: errors.TaskFailed | None = None
 
 
@@ -215,8 +217,14 @@ class Hosts:
                 if not task.finished.wait(channel.remaining_s(deadline_s)):
                     raise errors.OperationTimeout("the task has no result yet")
                 return
+            key = task.kind, task.number
             try:
-                self._lead(link, lambda: task.done, deadline_s)
+                # It may move to another host.
+                self._lead(
+                    link,
+                    lambda: task.done or link.unanswered.get(key) is not task,
+                    deadline_s,
+                )
             except channel.DeadlineExceeded:
                 raise errors.OperationTimeout(
                     "the task has no result yet"
@@ -239,9 +247,18 @@ class Hosts:
     def follow(self) -> None:
         """Let the links' own threads receive."""
         with self._lock:
-            for link in self._links.values():
-                if not link.led and link.unanswered:
-                    link.changed.notify_all()
+            self._wake()
+
+    def _wake(self) -> None:
+        """Wake the threads of links that have to receive; holds the lock."""
+        for link in self._links.values():
+            if not link.led and link.unanswered:
+                link.changed.notify_all()
+
+    def _go_on(self) -> None:
+        """Send waiting tasks, and receive their results; holds the lock."""
+        self._dispatch()
+        self._wake()
 
     def _lead(
         self,
@@ -286,7 +303,7 @@ class Hosts:
                 task = self._answered(link, (records.TASK, number))
                 if self._waiting or link.unsent:
                     link.flush()
-                    self._dispatch()
+                    self._go_on()
             if task is None:
                 return None
             try:
@@ -332,7 +349,7 @@ class Hosts:
             link.flush()
             if kind == groups.MEMBERS:
                 self._use_members(groups.MemberList.parse(document))
-                self._dispatch()
+                self._go_on()
                 return None
             if kind == groups.LOCKED:
                 task = self._answered(link, (groups.LOCK, number))
@@ -341,8 +358,14 @@ class Hosts:
                 task.lock.granted = True
                 return _end(task)
             if kind == groups.UNLOCK:
-                self._lose_lock(number, error)
                 task = self._answered(link, (groups.LOCK, number))
+                if (
+                    task is not None
+                    and code == codes.LOCK_LIMIT
+                    and self._ask_another(link, task)
+                ):
+                    return None
+                self._lose_lock(number, error)
                 return None if task is None else _end(task, error)
             if kind != records.FAILED:
                 raise channel.ChannelClosed(f"no record of kind {kind}")
@@ -353,10 +376,27 @@ class Hosts:
                 # The desk has no copy of its input.
                 self._waiting.appendleft(task)
                 task = None
-            self._dispatch()
+            self._go_on()
         return None if task is None else _end(task, error)
 
     # Locks.
+
+    def _ask_another(self, link: grouplink.Link, task: grouplink.Task) -> bool:
+        """Ask another host for a lock that this one refuses, if there is one.
+
+        Each host has limits of its own.
+        """
+        refused = task.lock.refused
+        refused.add(link.host.host_id)
+        links = [
+            one
+            for one in self._links.values()
+            if one.has_room() and one.host.host_id not in refused
+        ]
+        if links:
+            self._send(task, min(links, key=_load))
+            self._wake()
+        return bool(links)
 
     def _lose_lock(self, number: int, error: errors.TaskFailed) -> None:
         held = self._locks.get(number)
@@ -478,7 +518,7 @@ class Hosts:
         with self._lock:
             if self._failure is None:
                 self._use_members(members)
-                self._dispatch()
+                self._go_on()
 
     def _attend(self, link: grouplink.Link, wire: grouplink.Wire) -> None:
         """Use a connection until it is lost, or not wanted any more."""
@@ -489,7 +529,7 @@ class Hosts:
             link.stale_locks.clear()
             # Tasks of locks do not wait for a connection.
             link.flush()
-            self._dispatch()
+            self._go_on()
         while self._is_needed(link, wire):
             self._lead(
                 link,
@@ -548,7 +588,7 @@ class Hosts:
                     held.lost = held.lost or error
                 if held.lost is not None:
                     link.stale_locks.add(number)
-            self._dispatch()
+            self._go_on()
         for task in locked:
             task.finish(None, error)
 

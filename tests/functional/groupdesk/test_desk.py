@@ -306,6 +306,34 @@ def test_two_hosts_share_the_tasks(desk, tmp_path):
         second.close()
 
 
+@pytest.mark.parametrize("way", ["run", "submit"])
+def test_a_task_moves_to_a_host_that_had_none(desk, tmp_path, way):
+    second = harness.DeskProcess(tmp_path / "i", slots=3)
+    try:
+        second.admit("c")
+        second.join(0, 1, 2)
+        hosts = desk.host("h"), second.host("i")
+        door = harness.GivenDoor(*hosts, h=desk, i=second)
+        with (
+            group.group_open("c", front_door=door) as opened,
+            concurrent.futures.ThreadPoolExecutor(1) as pool,
+        ):
+            links = opened._hosts._links
+            harness.until(
+                lambda: all(one.wire is not None for one in links.values()),
+                "both desks",
+            )
+            if way == "run":
+                future = pool.submit(opened.run, b"sleep 2", timeout_s=30)
+            else:
+                future = opened.submit(b"sleep 2")
+            harness.until(lambda: links["i"].unanswered, "a task")
+            second.process.kill()
+            assert future.result(30) == b"sleep 2"
+    finally:
+        second.close()
+
+
 @pytest.mark.parametrize("stays", [True, False])
 def test_a_lock_stays_when_its_host_leaves_the_group(
     desk, tmp_path, tcp, stays
@@ -340,6 +368,47 @@ def test_a_lock_stays_when_its_host_leaves_the_group(
             )
     finally:
         second.close()
+
+
+def test_a_lock_that_one_host_refuses_is_had_at_another(desk, tmp_path):
+    second = harness.DeskProcess(tmp_path / "i", slots=3)
+    try:
+        second.admit("c", "d")
+        second.join(0, 1, 2)
+        hosts = desk.host("h"), second.host("i")
+        both = harness.GivenDoor(*hosts, h=desk, i=second)
+        one = harness.GivenDoor(hosts[1], i=second)
+        with (
+            group.group_open("c", front_door=both) as opened,
+            group.group_open("d", front_door=one) as other,
+            concurrent.futures.ThreadPoolExecutor(1) as pool,
+            other.lock(timeout_s=30),
+        ):
+            held, over = threading.Event(), threading.Event()
+            holding = pool.submit(_hold, other, held, over)
+            assert held.wait(30)
+            harness.until(
+                lambda: all(
+                    link.wire is not None
+                    for link in opened._hosts._links.values()
+                ),
+                "both desks",
+            )
+            # The host with more members is asked first, and has no more.
+            with opened.lock(timeout_s=30):
+                (lock,) = opened._hosts._locks.values()
+                assert lock.link.host.host_id == "h"
+                assert opened.run(b"count", timeout_s=30) == b"1"
+            over.set()
+            assert holding.result(30) is None
+    finally:
+        second.close()
+
+
+def _hold(opened, held, over):
+    with opened.lock(timeout_s=30):
+        held.set()
+        over.wait(30)
 
 
 def test_counts_since_the_desk_began(desk):
