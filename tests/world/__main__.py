@@ -50,6 +50,12 @@ def main(arguments: list[str]) -> int:
         "--sessions", type=int, default=200, help="in a schedule"
     )
     parser.add_argument(
+        "--groups",
+        choices=("some", "all", "no"),
+        default="some",
+        help="which schedules have groups",
+    )
+    parser.add_argument(
         "--verbose", action="store_true", help="say what became of each"
     )
     parser.add_argument(
@@ -99,18 +105,14 @@ def _replay(paths: Iterable[pathlib.Path], content: bytes) -> int:
 
 
 def _play_seeds(content: bytes, options: argparse.Namespace) -> int:
-    from tests.world import faults
-    from tests.world import schedule as schedules
-
     first, _, last = options.seeds.partition(":")
     seeds = iter(range(int(first), int(last or first) + 1))
-    kinds = list(faults.FAULTS)
     started_s = time.monotonic()
     count = virtual_s = 0.0
     failed = None
     results = _results(
         (
-            schedules.draw(seed, kinds, sessions=options.sessions)
+            _drawn(seed, options)
             for seed in _until(seeds, started_s, options.seconds)
         ),
         content,
@@ -136,6 +138,19 @@ def _play_seeds(content: bytes, options: argparse.Namespace) -> int:
         return 0
     _keep(failed, content)
     return 1
+
+
+def _drawn(seed: int, options: argparse.Namespace) -> typing.Any:
+    from tests.world import faults
+    from tests.world import schedule as schedules
+
+    return schedules.draw(
+        seed,
+        list(faults.FAULTS),
+        sessions=options.sessions,
+        group_kinds=list(faults.GROUP_FAULTS),
+        groups={"some": None, "all": True, "no": False}[options.groups],
+    )
 
 
 def _until(
@@ -199,17 +214,14 @@ def _results(
 
 def _find_bugs(content: bytes, options: argparse.Namespace) -> int:
     from tests.world import bugs
-    from tests.world import faults
-    from tests.world import schedule as schedules
 
-    kinds = list(faults.FAULTS)
     hidden = []
     for name in options.bugs or bugs.BUGS:
         bug = bugs.BUGS[name]
         started_s = time.monotonic()
         results = _results(
             (
-                schedules.draw(seed, kinds, sessions=options.sessions)
+                _drawn(seed, options)
                 for seed in _until(
                     itertools.chain([bug.seed], itertools.count(1)),
                     started_s,

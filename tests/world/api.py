@@ -103,11 +103,16 @@ class Adapter:
 
     :param pool: has the API.
     :param project: whose client it is.
+    :param roles: there; empty: those of a member.
     """
 
-    def __init__(self, pool: pools.Pool, project: str) -> None:
+    def __init__(
+        self, pool: pools.Pool, project: str, roles: str = ""
+    ) -> None:
         self._pool = pool
-        self._project = project
+        self._token = f"world:{project}"
+        if roles:
+            self._token += f":{roles}"
 
     def request(
         self,
@@ -115,6 +120,7 @@ class Adapter:
         method: str,
         *,
         json: object = None,
+        microversion: str,
         timeout: float | None = None,
         **_options: object,
     ) -> Response:
@@ -122,7 +128,7 @@ class Adapter:
         pool.kernel.sleep(pool.kernel.random.uniform(0.0005, 0.003))
         future = system.Future()
         pool.kernel.random.choice(pool.apis).answer(
-            self._environ(path, method, json), future
+            self._environ(path, method, json, microversion), future
         )
         try:
             return typing.cast(Response, future.result(timeout))
@@ -131,7 +137,7 @@ class Adapter:
             raise auth_exceptions.ConnectTimeout("no answer") from None
 
     def _environ(
-        self, path: str, method: str, document: object
+        self, path: str, method: str, document: object, microversion: str
     ) -> dict[str, object]:
         path, _, query = path.partition("?")
         body = b"" if document is None else json.dumps(document).encode()
@@ -147,7 +153,8 @@ class Adapter:
             "SERVER_PORT": "80",
             "SERVER_PROTOCOL": "HTTP/1.1",
             "REMOTE_ADDR": "127.0.0.1",
-            "HTTP_X_AUTH_TOKEN": f"world:{self._project}",
+            "HTTP_X_AUTH_TOKEN": self._token,
+            "HTTP_OPENSTACK_API_VERSION": f"fpgapool {microversion}",
             "wsgi.url_scheme": "http",
             "wsgi.input": io.BytesIO(body),
             "wsgi.errors": io.StringIO(),

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import dataclasses
+import os
 import time
 import typing
 
@@ -53,28 +55,76 @@ class Board:
     :ivar broken: slots that cannot be programmed.
     :ivar fault: why the board is not healthy; None if it is.
     :ivar programming_s: how long programming takes.
+    :ivar programming: slots that are being programmed or cleaned, and by
+        which process.
+    :ivar running: slots whose core computes, and in which process.
+    :ivar served: whose task a slot has run last, since it was cleaned.
     """
 
     slots: int
     broken: set[int] = dataclasses.field(default_factory=set)
     fault: str | None = None
     programming_s: float = 0.05
+    programming: dict[int, int] = dataclasses.field(default_factory=dict)
+    running: dict[int, int] = dataclasses.field(default_factory=dict)
+    served: dict[int, str] = dataclasses.field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def changed(self, slot: int) -> collections.abc.Iterator[None]:
+        """Program or clean a slot meanwhile: nothing may run there."""
+        # A process that has died left what it did.
+        pid = os.getpid()
+        if self.running.get(slot) == pid:
+            COMPLAIN(f"slot {slot} is changed while its core computes")
+        self.programming[slot] = pid
+        yield
+        del self.programming[slot]
+        self.served.pop(slot, None)
 
 
+def _complain(what: str) -> None:
+    raise AssertionError(what)
+
+
+#: Takes what must not happen on a board.
+COMPLAIN: collections.abc.Callable[[str], None] = _complain
 #: The boards of the world, by the UUIDs of their hosts.
 BOARDS: dict[str, Board] = {}
+#: The group and the client of each task, by the first bytes of its input.
+SENT: dict[bytes, tuple[str, str]] = {}
+TAG_BYTES = 16
 
 
 class _Core(base.Core):
     """Takes time for what another core does at once."""
 
-    def __init__(self, inner: base.Core) -> None:
+    def __init__(self, inner: base.Core, board: Board, slot: int) -> None:
         self._inner = inner
+        self._board = board
+        self._slot = slot
+
+    @property
+    def in_place(self) -> bool:
+        return self._inner.in_place
+
+    @property
+    def reusable(self) -> bool:
+        return self._inner.reusable
 
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> int:
+        board, slot, pid = self._board, self._slot, os.getpid()
+        if board.programming.get(slot) == pid:
+            COMPLAIN(f"slot {slot} computes while it is being programmed")
+        sent = SENT.get(bytes(chunk_in[:TAG_BYTES])) if SENT else None
+        if sent is not None:
+            before = board.served.setdefault(slot, sent[1])
+            if before != sent[1]:
+                COMPLAIN(f"slot {slot} was not cleared after {before}")
+        board.running[slot] = pid
         time.sleep(len(chunk_in) / BYTES_PER_S)
+        del board.running[slot]
         return self._inner.process(chunk_in, chunk_out, offset_bytes)
 
     def finish(self, chunk_out: memoryview) -> int:
@@ -116,7 +166,8 @@ class WorldDriver(base.Driver):
         bitstream: str,
         file: base.BitstreamFile | None = None,
     ) -> base.Profile:
-        time.sleep(self._board.programming_s)
+        with self._board.changed(slot):
+            time.sleep(self._board.programming_s)
         if slot in self._board.broken:
             raise base.DriverError(base.PROGRAMMING_FAILED, "broken")
         self._programmed = PROFILES[bitstream.rpartition(":")[2]]
@@ -130,10 +181,12 @@ class WorldDriver(base.Driver):
     ) -> base.Core:
         if self._programmed is None:
             raise base.DriverError(base.NOT_PROGRAMMED, "nothing is there")
-        return _Core(_CORES[self._programmed.name](params))
+        core = _CORES[self._programmed.name](params)
+        return _Core(core, self._board, slot)
 
     def scrub(self, device: str, slot: int) -> None:
-        time.sleep(0.001)
+        with self._board.changed(slot):
+            time.sleep(0.001)
 
     def health(self, device: str) -> base.Health:
         fault = self._board.fault

@@ -22,11 +22,22 @@ _Begin = Callable[[pools.Pool, schedules.Fault], Callable[[], None]]
 _TEST_TRIES = 10
 
 FAULTS: dict[str, _Begin] = {}
+#: Those that only worlds with groups have.
+GROUP_FAULTS: dict[str, _Begin] = {}
 
 
 def _fault(begin: _Begin) -> _Begin:
-    FAULTS[begin.__name__.strip("_").replace("_", "-")] = begin
+    FAULTS[_name(begin)] = begin
     return begin
+
+
+def _group_fault(begin: _Begin) -> _Begin:
+    GROUP_FAULTS[_name(begin)] = begin
+    return begin
+
+
+def _name(begin: _Begin) -> str:
+    return begin.__name__.strip("_").replace("_", "-")
 
 
 def _nothing() -> None:
@@ -463,3 +474,116 @@ def _database_clock(
     pool.kernel.at(1.0, leader.kill)
     # The clock stays as it is, until it is set again.
     return lambda: pool.kernel.at(1.5, leader.start)
+
+
+# Of groups.
+
+
+def _chosen(
+    processes: list[kernels.Process], fault: schedules.Fault
+) -> kernels.Process | None:
+    alive = [one for one in processes if one.alive]
+    return alive[fault.target % len(alive)] if alive else None
+
+
+def _members(pool: pools.Pool) -> list[kernels.Process]:
+    """Return the workers that have a slot of a group."""
+    return [
+        process
+        for process, worker in pool.workers.items()
+        if worker._machine.order is not None
+        and worker._machine.order.desk_socket is not None
+    ]
+
+
+def _die(
+    process: kernels.Process | None, fault: schedules.Fault
+) -> Callable[[], None]:
+    """Die at once, or between two effects."""
+    if process is None:
+        return _nothing
+    if fault.extent < 0.5:
+        process.kill()
+    else:
+        process.fuse = 1 + int(fault.extent * 997) % 20
+    return _nothing
+
+
+@_group_fault
+def _desk_kill(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
+    return _die(_chosen(list(pool.desks), fault), fault)
+
+
+@_group_fault
+def _desk_stop(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
+    return _freeze(_chosen(list(pool.desks), fault))
+
+
+@_group_fault
+def _member_kill(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    return _die(_chosen(_members(pool), fault), fault)
+
+
+@_group_fault
+def _member_stop(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    return _freeze(_chosen(_members(pool), fault))
+
+
+@_group_fault
+def _guest_kill(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    return _die(_chosen(pool.guests, fault), fault)
+
+
+@_group_fault
+def _guest_stop(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    return _freeze(_chosen(pool.guests, fault))
+
+
+@_group_fault
+def _leader_kill(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    """The leader dies while slots change groups, if there is one."""
+    leader = pool.leader()
+    if leader is None:
+        return _nothing
+    leader.kill()
+    return leader.start
+
+
+@_group_fault
+def _agent_kill(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    """An agent dies; the desks and members of its host go on."""
+    agent = _boarded(pool, fault)
+    agent.kill()
+    return agent.start
+
+
+@_group_fault
+def _group_quota(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    project = schedules.PROJECTS[fault.target % len(schedules.PROJECTS)]
+
+    def limit(slots: int | None) -> None:
+        pool.insist(
+            lambda conductor: conductor.set_quota(
+                project, {"group_slots": slots}
+            )
+        )
+
+    limit(int(fault.extent * 5))
+    return lambda: limit(None)
+
+
+ALL = {**FAULTS, **GROUP_FAULTS}

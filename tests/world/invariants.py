@@ -44,8 +44,10 @@ from tests.world import kernel as kernels
 _DRAIN_S = 5.0
 
 
-#: A slot is given back by then, unless something keeps it from that.
+#: A slot is given back by then, unless something keeps it from that; one of a
+#: group when its tasks, or the client that has locked it, let it go.
 _REVOKE_S = 6.0
+_LEAVE_S = 25.0
 
 
 #: A clock is read by then before what is decided by it.
@@ -56,7 +58,11 @@ class Broken(Exception):
     """Something does not hold that always must."""
 
 
-def _check(holds: object, what: str, *details: object) -> None:
+def check(holds: object, what: str, *details: object) -> None:
+    """See that something holds.
+
+    :raises Broken: if it does not.
+    """
     if not holds:
         raise Broken(f"{what}: {', '.join(map(repr, details))}")
 
@@ -119,15 +125,19 @@ class Watcher:
             (stream.Outbound, "take", self._sent),
             (stream.Outbound, "acknowledge", self._acknowledged),
         ):
-            self._wrap(owner, name, watch)
+            self.wrap(owner, name, watch)
         self._watch_accounts()
         self._watch_renewals()
         self._watch_complaints()
         self._database.on_commit = self._committed
 
-    def _wrap(
+    def wrap(
         self, owner: typing.Any, name: str, watch: Callable[..., None]
     ) -> None:
+        """Call something after each call of a method.
+
+        :param watch: takes its result and arguments.
+        """
         original = getattr(owner, name)
         kernel = self._kernel
 
@@ -164,8 +174,8 @@ class Watcher:
                 row_id = hold.session.row_id
                 held[row_id] = held.get(row_id, 0) + 1
         wrong = brain.pool.counts.reconciled["wrong_move"]
-        _check(not wrong, "a session cannot go on as it was about to", wrong)
-        _check(
+        check(not wrong, "a session cannot go on as it was about to", wrong)
+        check(
             all(count == 1 for count in held.values()),
             "a session has two slots",
             held,
@@ -175,7 +185,7 @@ class Watcher:
                 continue
             self._came_s.setdefault(session.session_id, self._kernel.now_s)
             # Its state says QUEUED as long as it has no hold.
-            _check(
+            check(
                 (session.hold is None) == (session.row_id not in held),
                 "queued with a slot, or assigned without one",
                 session,
@@ -193,7 +203,7 @@ class Watcher:
         if code != codes.WAIT_TIMEOUT:
             return
         waited_s = self._kernel.now_s - self._came_s[session.session_id]
-        _check(
+        check(
             session.wait_timeout_s is None
             or waited_s >= session.wait_timeout_s - _READING_S,
             "expired before its time",
@@ -207,8 +217,10 @@ class Watcher:
             if not hold.revoked:
                 continue
             since_s = self._revoked_s.setdefault(hold.generation, now_s)
-            _check(
-                now_s - since_s < _REVOKE_S or self._calm_s() < _REVOKE_S,
+            is_member = isinstance(hold, holds.Member)
+            limit_s = _LEAVE_S if is_member else _REVOKE_S
+            check(
+                now_s - since_s < limit_s or self._calm_s() < limit_s,
                 "a slot is not given back",
                 hold,
             )
@@ -225,7 +237,7 @@ class Watcher:
                     and now - admin.deadline_at > _DRAIN_S
                     and device.host.up
                 )
-                _check(
+                check(
                     not late or hold.revoked or not _is_needed(hold),
                     "a slot outlives its drain",
                     hold,
@@ -235,7 +247,7 @@ class Watcher:
                 and device.admin.reason == "world"
                 and hold.wanted
             )
-            _check(not disabled, "a drained device has a holder", hold)
+            check(not disabled, "a drained device has a holder", hold)
 
     def _core(
         self,
@@ -259,7 +271,7 @@ class Watcher:
         for event in batch:
             if isinstance(event, events.SlotReleased):
                 key = id(state), event.slot_id, event.generation
-                _check(key not in self._released, "released twice", event)
+                check(key not in self._released, "released twice", event)
                 self._released.add(key)
 
     def _watch_accounts(self) -> None:
@@ -282,7 +294,7 @@ class Watcher:
             self._given[accounts] += 1
             if claimed_bytes:
                 key = accounts, hold.holder.id
-                _check(key not in self._charged, "a claim twice", hold)
+                check(key not in self._charged, "a claim twice", hold)
                 self._charged.add(key)
             if accounts.options.fair:
                 account = accounts._accounts[project]
@@ -300,7 +312,7 @@ class Watcher:
     ) -> None:
         self._given[accounts] -= 1
         held = sum(len(one.holds) for one in accounts.all())
-        _check(
+        check(
             self._given[accounts] == held,
             "claims are not counted once",
             held,
@@ -315,7 +327,7 @@ class Watcher:
         _now: float,
     ) -> None:
         key = id(host), boot_id
-        _check(
+        check(
             sequence > self._sequences.get(key, -1),
             "an old report is believed",
             boot_id,
@@ -365,7 +377,7 @@ class Watcher:
         epoch = self._epochs.pop(task, None)
         rows = self._rows.pop(task, [])
         try:
-            _check(
+            check(
                 epoch in (None, leading_epoch),
                 "a former leader wrote",
                 epoch,
@@ -373,7 +385,7 @@ class Watcher:
             )
             for row in rows:
                 known = self._durable.get(row.session_id)
-                _check(
+                check(
                     known is None or row.queued_at == known[1],
                     "lost its place in time",
                     row,
@@ -392,7 +404,7 @@ class Watcher:
         if not view.session_id:
             return
         revision, _ = self._durable.get(view.session_id, (-1, 0.0))
-        _check(
+        check(
             view.revision <= revision,
             "told before it was durable",
             view.session_id,
@@ -410,7 +422,7 @@ class Watcher:
             typing.cast(int, getattr(slots, "world_epoch", 0)), epoch
         )
         slots.world_epoch = highest  # type: ignore[attr-defined]
-        _check(
+        check(
             not accepted or epoch == highest,
             "an agent obeys a former leader",
             epoch,
@@ -423,7 +435,7 @@ class Watcher:
         machines.check(machine)
 
     def _mint(self, secret: str, _keyring: hello.Keyring) -> None:
-        _check(secret not in self._secrets, "a secret came twice")
+        check(secret not in self._secrets, "a secret came twice")
         self._secrets.add(secret)
 
     def _admit(
@@ -432,13 +444,13 @@ class Watcher:
         if not first:
             return
         digest = hello._digest(said.secret or "")
-        _check(digest not in self._used, "a secret let in twice", said)
+        check(digest not in self._used, "a secret let in twice", said)
         self._used.add(digest)
         task = self._kernel.current
         home = task.process if task else None
         key = said.session_id, said.generation
         known = self._homes.setdefault(key, home)
-        _check(known is home, "a session in two slots", said, known, home)
+        check(known is home, "a session in two slots", said, known, home)
 
     # Streams.
 
@@ -479,16 +491,16 @@ class Watcher:
 
     def _sent(self, piece: stream.Piece, out: typing.Any) -> None:
         in_flight_bytes = out.sent_bytes - out.acknowledged_bytes
-        _check(
+        check(
             in_flight_bytes <= out.world_window_bytes,
             "more is sent than the credit",
             in_flight_bytes,
         )
         sent: bytearray = out.world_sent
         start = piece.offset_bytes - out.start_bytes
-        _check(start <= len(sent), "a gap in what is sent", piece.offset_bytes)
+        check(start <= len(sent), "a gap in what is sent", piece.offset_bytes)
         before = sent[start : start + len(piece.data)]
-        _check(
+        check(
             before == piece.data[: len(before)],
             "something else is sent again",
             piece.offset_bytes,
@@ -502,13 +514,13 @@ class Watcher:
         offset_bytes: int,
         *_args: object,
     ) -> None:
-        _check(
+        check(
             all(one.end_offset_bytes <= offset_bytes for one in pieces),
             "more is let go than was acknowledged",
             offset_bytes,
         )
         ends = [one.end_offset_bytes for one in pieces if one.data]
-        _check(
+        check(
             all(one < other for one, other in itertools.pairwise(ends)),
             "let go twice",
             ends,

@@ -53,6 +53,8 @@ class Process:
         self.at_exit: list[Callable[[], None]] = []
         #: The process that has started it, if one has.
         self.parent: Process | None = None
+        #: The module that it runs, of one that a process has started.
+        self.module = ""
         self._held: list[tuple[_Wait, bool]] = []
         self.random = random.Random(f"{kernel.seed} {name} {pid}")
 

@@ -16,13 +16,20 @@ from oslo_config import cfg
 
 from fpgapool import conf as fpgapool_conf
 from fpgapool.agent import monitor
+from fpgapool.agent import processes
 from fpgapool.agent import service as agent_service
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent import shaping
+from fpgapool.agent.groupdesk import __main__ as desk_main
+from fpgapool.agent.groupdesk import service as desk_service
+from fpgapool.agent.groupdesk import settings as desk_settings
 from fpgapool.agent.worker import __main__ as worker_main
 from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import process as worker_process
 from fpgapool.agent.worker import settings as worker_settings
+from fpgapool.agent.worker import service as worker_service
+from fpgapool.agent.worker import settings as worker_settings
+from fpgapool.client import frontdoor
 from fpgapool.common import exception
 from fpgapool.common import signing
 from fpgapool.conductor import service as conductor_service
@@ -38,6 +45,7 @@ from tests.world import broker as brokers
 from tests.world import database as databases
 from tests.world import driver
 from tests.world import kernel as kernels
+from tests.world import rings
 from tests.world import schedule as schedules
 from tests.world import sockets
 from tests.world import system
@@ -59,6 +67,14 @@ OPTIONS: dict[str, dict[str, object]] = {
         "fair_share_quantum_bytes": 20000,
     },
     "api": {"auth_strategy": "noauth"},
+    "scheduler": {"elasticity_period_s": 3.0},
+}
+#: Which of them sizes elastic groups depends on the seed.
+POLICIES = ("ahead", "nnls", "hybrid", "throughput", "edf")
+#: Of desks, as above.
+DESK_OPTIONS: dict[str, typing.Any] = {
+    "resume_grace_s": 3.0,
+    "lock_idle_s": 5.0,
 }
 
 
@@ -70,14 +86,23 @@ def keys_for(seed: object) -> signing.Keys | None:
     return _KEYS if isinstance(seed, int) and seed % 2 else None
 
 
+def policy_for(seed: object) -> str:
+    """Return what sizes elastic groups."""
+    return POLICIES[seed % len(POLICIES) if isinstance(seed, int) else 0]
+
+
 def configuration(
-    name: str, directory: pathlib.Path, keys: signing.Keys | None
+    name: str,
+    directory: pathlib.Path,
+    keys: signing.Keys | None,
+    policy: str = POLICIES[0],
 ) -> cfg.ConfigOpts:
     """Return the configuration of a conductor.
 
     :param name: its own.
     :param directory: for its file: overrides would hold for all of them.
     :param keys: that messages are signed with.
+    :param policy: that sizes elastic groups.
     """
     lines = []
     for group, options in OPTIONS.items():
@@ -89,6 +114,7 @@ def configuration(
         key.write_text(keys.secrets[0].hex())
         lines += ["[messages]", f"pool_key_file = {key}"]
     lines += ["[conductor]", f"name = {name}"]
+    lines += ["[scheduler]", f"elasticity = {policy}"]
     lines += ["[DEFAULT]", f"state_path = {directory}"]
     path.write_text("\n".join(lines))
     conf = cfg.ConfigOpts()
@@ -277,25 +303,42 @@ class Pool:
     ) -> None:
         self.kernel = kernel
         self.keys = keys_for(kernel.seed)
-        self.system = sockets.System(kernel, self._run_worker)
-        system.install(kernel, self.system.modules())
+        self.system = sockets.System(kernel, self._run_program)
+        modules = self.system.modules()
+        rings.install(modules)
+        system.install(kernel, modules)
         self.broker = brokers.Broker(kernel)
         self.broker.install()
         self.database = databases.Server(kernel, database)
         _detach_from_this_machine()
         names = [f"conductor{n + 1}" for n in range(schedules.CONDUCTORS)]
+        policy = policy_for(kernel.seed)
         self.configurations = {
-            name: configuration(name, directory, self.keys) for name in names
+            name: configuration(name, directory, self.keys, policy)
+            for name in names
         }
         self.conductors = [Conductor(self, name, name) for name in names]
         #: What serves the REST API; filled by the world.
         self.apis: list[Daemon] = []
         #: Processes of clients, by number.
         self.clients: list[kernels.Process] = []
+        #: Those of programs that use groups.
+        self.guests: list[kernels.Process] = []
+        #: The front door of each of them.
+        self.doors: dict[kernels.Process, str] = {}
+        #: What runs in the processes that agents have started.
+        self.workers: dict[kernels.Process, worker_service.Worker] = {}
+        self.desks: dict[kernels.Process, desk_service.Desk] = {}
+        worker_process.exit_on_signals = self._began  # type: ignore
+        processes.runs = self.system.runs
+        frontdoor.default_path = self._door
         self.agents = [
             self._agent(directory, number, slots)
             for number, slots in enumerate(schedules.SLOTS)
         ]
+
+    def _door(self) -> str:
+        return self.doors[self.kernel.task().process]
 
     def _agent(
         self, directory: pathlib.Path, number: int, slots: int
@@ -416,21 +459,37 @@ class Pool:
 
         self.kernel.spawn(process, "operate", body)
 
-    def _run_worker(
+    def _run_program(
         self, process: kernels.Process, arguments: list[str]
     ) -> None:
-        def exit_on_signals(end: Callable[[str], None]) -> None:
-            self.system.on_terminate[process.pid] = lambda: end("signal 15")
-
-        worker_process.exit_on_signals = exit_on_signals  # type: ignore
+        run = _run_worker
+        if process.module == processes.DESK_MODULE:
+            run = _run_desk
 
         def body() -> None:
             # To start Python, and import what it needs.
             self.kernel.sleep(self.kernel.random.uniform(0.1, 0.5))
-            settings = worker_settings.parse(arguments[-1])
-            process.kill(worker_main._run(settings))
+            process.kill(run(arguments[-1]))
 
         self.kernel.spawn(process, "main", body)
+
+    def _began(self, end: typing.Any) -> None:
+        """Take a worker or a desk, by its method that ends it."""
+        process = self.kernel.task().process
+        if isinstance(end.__self__, desk_service.Desk):
+            self.desks[process] = end.__self__
+        else:
+            self.workers[process] = end.__self__
+        self.system.on_terminate[process.pid] = lambda: end("signal 15")
+
+
+def _run_worker(document: str) -> int:
+    return worker_main._run(worker_settings.parse(document))
+
+
+def _run_desk(document: str) -> int:
+    settings = desk_settings.parse(document)
+    return desk_main._run(dataclasses.replace(settings, **DESK_OPTIONS))
 
 
 def _detach_from_this_machine() -> None:

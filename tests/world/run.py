@@ -32,6 +32,8 @@ from tests.chaos import judge
 from tests.world import api
 from tests.world import database as databases
 from tests.world import faults
+from tests.world import group_invariants
+from tests.world import groups
 from tests.world import invariants
 from tests.world import kernel as kernels
 from tests.world import pool as pools
@@ -66,6 +68,8 @@ class Result:
     real_s: float = 0.0
     steps: int = 0
     ends: dict[str, int] = dataclasses.field(default_factory=dict)
+    tasks: int = 0
+    task_ends: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 class _Errors(logging.Handler):
@@ -113,6 +117,12 @@ class World:
             self.kernel, self.pool.database, self._calm_s
         )
         self.watcher.install()
+        if schedule.groups:
+            group_invariants.Watcher(
+                self.kernel, self.pool, self.watcher, self._calm_s
+            ).install()
+        self.owners: list[groups.Owner] = []
+        self.guests: list[groups.Guest] = []
         self.outcomes: list[clients.Outcome] = []
         self._busy = 0
         self._faults = 0
@@ -130,6 +140,7 @@ class World:
             return kernel.failures or ["the pool does not start"]
         self._begin_weather()
         self._begin_clients()
+        self._begin_groups()
         for fault in self.schedule.faults:
             kernel.at(fault.begins_s, functools.partial(self._begin, fault))
         if not kernel.run(lambda: not self._busy, CLIENTS_S):
@@ -231,6 +242,61 @@ class World:
         if event == "ready":
             self.kernel.sleep(visit.think_s)
 
+    # Groups.
+
+    def _begin_groups(self) -> None:
+        schedule, pool, kernel = self.schedule, self.pool, self.kernel
+        owners: dict[str, tuple[groups.Owner, schedules.Group]] = {}
+        for planned in schedule.groups:
+            changes = [
+                one for one in schedule.changes if one.group == planned.name
+            ]
+            owner = groups.Owner(pool, planned, changes)
+            owners[planned.name] = owner, planned
+            self.owners.append(owner)
+            process = pool.system.start(f"owner of {planned.name}")
+            self._follow(process)
+            kernel.spawn(process, "main", _to_the_end(process, owner.run))
+        for number, coming in enumerate(schedule.guests):
+            if coming.group not in owners:
+                continue
+            owner, planned = owners[coming.group]
+            self._begin_guest(number, coming, owner, planned)
+
+    def _follow(self, process: kernels.Process) -> None:
+        """The run lasts until a process has ended."""
+        self._busy += 1
+
+        def ended() -> None:
+            self._busy -= 1
+
+        process.at_exit.append(ended)
+
+    def _begin_guest(
+        self,
+        number: int,
+        coming: schedules.Guest,
+        owner: groups.Owner,
+        planned: schedules.Group,
+    ) -> None:
+        pool = self.pool
+        agent = pool.agents[coming.host]
+        process = pool.system.start(f"guest {number}", agent.host)
+        pool.guests.append(process)
+        project = schedules.PROJECTS[coming.project]
+        pool.doors[process] = agent.front_door(project)
+        owner.guests += 1
+        self._follow(process)
+
+        def ended() -> None:
+            owner.guests -= 1
+
+        process.at_exit.append(ended)
+        guest = groups.Guest(pool, coming, owner, planned.accelerator, number)
+        self.guests.append(guest)
+        body = _to_the_end(process, guest.run)
+        self.kernel.spawn(process, "main", body)
+
     # Faults.
 
     def _begin_weather(self) -> None:
@@ -239,7 +305,7 @@ class World:
         database.fails_before, database.fails_after = self.schedule.fails
 
     def _begin(self, fault: schedules.Fault) -> None:
-        undo = faults.FAULTS[fault.kind](self.pool, fault)
+        undo = faults.ALL[fault.kind](self.pool, fault)
         self._faults += 1
 
         def end() -> None:
@@ -275,8 +341,13 @@ class World:
     # The end.
 
     def _stuck(self) -> list[str]:
-        waiting = [p.name for p in self.pool.clients if p.alive]
-        return [f"clients wait for ever: {waiting}"]
+        waiting = [
+            process.name
+            for process in (*self.pool.clients, *self.pool.guests)
+            if process.alive
+        ]
+        outcomes = [guest.outcome for guest in self.guests]
+        return [f"clients wait for ever: {waiting} {outcomes}"]
 
     def _judge(self) -> list[str]:
         found = judge.lost(self.outcomes, self.schedule.longest_trouble_s)
@@ -318,6 +389,18 @@ class World:
             f"{self.kernel.now_s} {self.kernel.steps}".encode()
         )
         return self._digest.hexdigest()[:16]
+
+
+def _to_the_end(
+    process: kernels.Process, run: Callable[[], None]
+) -> Callable[[], None]:
+    """Return what runs something, and ends its process."""
+
+    def body() -> None:
+        run()
+        process.kill(0)
+
+    return body
 
 
 def _slots(page: metrics.Page) -> collections.Counter[str]:
@@ -369,6 +452,11 @@ class _Rest:
             yield f"live in the database: {row}"
         for assignment in snapshot.assignments:
             yield f"assigned in the database: {assignment}"
+        for group in (*snapshot.groups, *snapshot.group_clients):
+            yield f"in the database: {group}"
+        for process, desk in pool.desks.items():
+            if process.alive:
+                yield f"{process} is there: {desk.status()}"
 
 
 def _stored(server: databases.Server) -> db_api.Snapshot:
@@ -407,6 +495,10 @@ def play(
     result.virtual_s = world.kernel.now_s
     result.steps = world.kernel.steps
     result.ends = dict(collections.Counter(one.code for one in world.outcomes))
+    for guest in world.guests:
+        result.tasks += guest.outcome.results
+        for code, count in guest.outcome.codes.items():
+            result.task_ends[code] = result.task_ends.get(code, 0) + count
     result.real_s = time.perf_counter() - started_s
     return result
 

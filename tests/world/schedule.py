@@ -32,6 +32,13 @@ _BOARDS = [number for number, slots in enumerate(SLOTS) if slots]
 _LONG_EVERY = 19
 _LONG_BYTES = 1 << 16
 
+#: What owners ask for, and how often.
+CHANGES = {"resize": 6, "goal": 2, "no-goal": 1, "revoke": 2}
+#: What a guest does with its group, and how often.
+GUESTS = {"batches": 5, "one": 2, "all": 2, "lock": 4, "leave": 1}
+#: Inputs of tasks are at least as long.
+LEAST_TASK_BYTES = 32
+
 #: What a client does with its session, and how often.
 _CONDUCTS = {
     "stream": 50,
@@ -83,6 +90,75 @@ class Visit:
 
 
 @dataclasses.dataclass(frozen=True)
+class Group:
+    """A group, made and deleted by its owner.
+
+    :ivar name: its own.
+    :ivar project: its owner's, by number.
+    :ivar begins_s: when it is asked for.
+    :ivar lasts_s: after which it is deleted; None: when its guests have left.
+    """
+
+    name: str
+    project: int
+    accelerator: str
+    size: int
+    min_size: int
+    max_size: int
+    elastic: bool
+    shared: bool
+    begins_s: float
+    lasts_s: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """What the owner of a group asks for later.
+
+    :ivar group: its name.
+    :ivar after_s: since the change before it.
+    :ivar kind: a name of :data:`CHANGES`.
+    :ivar size: that the group shall have.
+    :ivar extent: what else there is to say, from 0 to 1.
+    """
+
+    group: str
+    after_s: float
+    kind: str
+    size: int
+    extent: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Guest:
+    """A program that uses a group.
+
+    :ivar group: its name.
+    :ivar host: where it runs, by number.
+    :ivar project: its own, by number.
+    :ivar conduct: a name of :data:`GUESTS`.
+    :ivar tasks: how many it has.
+    :ivar batch: how many it sends at once.
+    :ivar window_tasks: how many may be at the group's desks.
+    :ivar most_bytes: the longest input.
+    :ivar begins_s: when it comes, after the group was asked for.
+    :ivar pause_s: between two batches, on average.
+    """
+
+    group: str
+    host: int
+    project: int
+    conduct: str
+    tasks: int
+    batch: int
+    window_tasks: int
+    most_bytes: int
+    data_seed: int
+    begins_s: float
+    pause_s: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Fault:
     """Something that goes wrong, or that an operator does.
 
@@ -114,6 +190,9 @@ class Schedule:
     faults: tuple[Fault, ...]
     weather: tuple[float, float, float] = (0.0, 0.0, 0.0)
     fails: tuple[float, float] = (0.0, 0.0)
+    groups: tuple[Group, ...] = ()
+    changes: tuple[Change, ...] = ()
+    guests: tuple[Guest, ...] = ()
 
     @property
     def longest_trouble_s(self) -> float:
@@ -127,29 +206,42 @@ class Schedule:
         return longest_s
 
     def text(self) -> str:
-        """Return it as JSON, a line for each visit and fault."""
+        """Return it as JSON, a line for each part."""
         document = dataclasses.asdict(self)
-        visits, faults = (
-            ",\n".join(f"    {json.dumps(one)}" for one in document.pop(name))
-            for name in ("visits", "faults")
-        )
+        parts = {
+            name: ",\n".join(f"    {json.dumps(one)}" for one in part)
+            for name in _PARTS
+            if (part := document.pop(name)) or name in _ALWAYS
+        }
         head = json.dumps(document)[:-1]
-        return (
-            f'{head},\n  "faults": [\n{faults}\n  ],\n  "visits": [\n'
-            f"{visits}\n  ]\n}}\n"
-        )
+        lists = (f'  "{name}": [\n{part}\n  ]' for name, part in parts.items())
+        return ",\n".join([head, *lists]) + "\n}\n"
 
     @classmethod
     def read(cls, path: pathlib.Path) -> Schedule:
         """Read what :meth:`text` has returned."""
         document = json.loads(path.read_text())
+        parts = {
+            name: tuple(kind(**one) for one in document.get(name, ()))
+            for name, kind in _PARTS.items()
+        }
         return cls(
             seed=document["seed"],
-            visits=tuple(Visit(**one) for one in document["visits"]),
-            faults=tuple(Fault(**one) for one in document["faults"]),
             weather=tuple(document["weather"]),
             fails=tuple(document["fails"]),
+            **parts,
         )
+
+
+#: What a schedule has many of, in the order in which it is cut shorter.
+_PARTS: dict[str, type[typing.Any]] = {
+    "faults": Fault,
+    "groups": Group,
+    "changes": Change,
+    "guests": Guest,
+    "visits": Visit,
+}
+_ALWAYS = ("faults", "visits")
 
 
 def draw(
@@ -158,20 +250,26 @@ def draw(
     *,
     clients: int = 20,
     sessions: int = 200,
+    group_kinds: Sequence[str] = (),
+    groups: bool | None = None,
 ) -> Schedule:
     """Return the schedule of a seed.
 
     :param seed: the seed.
     :param kinds: of faults that there are.
     :param clients: how many there are.
-    :param sessions: how many they open, all together.
+    :param sessions: how many they open, all together; half as many where
+        there are groups.
+    :param group_kinds: of faults that groups have besides.
+    :param groups: whether there are groups; None: in every second pair of
+        seeds.
     """
     rng = random.Random(f"schedule {seed}")
     is_rough = rng.random() < 0.5
-    return Schedule(
+    schedule = Schedule(
         seed=seed,
         visits=tuple(_visits(rng, clients, sessions)),
-        faults=tuple(_faults(rng, kinds)),
+        faults=tuple(_faults(rng, kinds, (2, 4, 6, 8, 12))),
         weather=(
             (rng.choice((0.0, 0.005, 0.03)), 0.02, 0.05)
             if is_rough
@@ -179,6 +277,79 @@ def draw(
         ),
         fails=(0.01, 0.01) if rng.random() < 0.3 else (0.0, 0.0),
     )
+    if groups is None:
+        # Messages are signed in every second world.
+        groups = seed // 2 % 2 == 1
+    return _with_groups(schedule, group_kinds) if groups else schedule
+
+
+def _with_groups(schedule: Schedule, kinds: Sequence[str]) -> Schedule:
+    rng = random.Random(f"groups {schedule.seed}")
+    groups = tuple(_groups(rng))
+    faults = schedule.faults
+    if kinds:
+        faults += tuple(_faults(rng, kinds, (1, 2, 4)))
+    return dataclasses.replace(
+        schedule,
+        visits=schedule.visits[: -(-len(schedule.visits) // 2)],
+        faults=faults,
+        groups=groups,
+        changes=tuple(one for each in groups for one in _changes(rng, each)),
+        guests=tuple(one for each in groups for one in _guests(rng, each)),
+    )
+
+
+def _groups(rng: random.Random) -> typing.Iterator[Group]:
+    for number in range(rng.choice((1, 2, 2, 3))):
+        size = rng.choice((1, 2, 2, 3))
+        elastic = rng.random() < 0.7
+        shared = rng.random() < 0.3
+        yield Group(
+            name=f"g{number}",
+            project=rng.randrange(len(PROJECTS)),
+            accelerator="copy" if shared or rng.random() < 0.8 else "sha",
+            size=size,
+            min_size=rng.randint(0 if elastic else 1, size),
+            max_size=size + (rng.randrange(4) if elastic else 0),
+            elastic=elastic,
+            shared=shared,
+            begins_s=round(rng.uniform(0.0, 6.0), 3),
+            lasts_s=(
+                round(rng.uniform(4.0, 25.0), 3)
+                if rng.random() < 0.2
+                else None
+            ),
+        )
+
+
+def _changes(rng: random.Random, group: Group) -> typing.Iterator[Change]:
+    for _ in range(rng.randrange(6)):
+        yield Change(
+            group=group.name,
+            after_s=round(rng.expovariate(1 / 4), 3),
+            kind=rng.choices(list(CHANGES), list(CHANGES.values()))[0],
+            size=rng.randint(1, 4),
+            extent=round(rng.random(), 3),
+        )
+
+
+def _guests(rng: random.Random, group: Group) -> typing.Iterator[Guest]:
+    for _ in range(rng.randint(1, 3)):
+        yield Guest(
+            group=group.name,
+            host=rng.randrange(len(SLOTS)),
+            project=(
+                rng.randrange(len(PROJECTS)) if group.shared else group.project
+            ),
+            conduct=rng.choices(list(GUESTS), list(GUESTS.values()))[0],
+            tasks=int(2 ** rng.uniform(2, 6)),
+            batch=rng.choice((1, 4, 8, 16)),
+            window_tasks=rng.choice((1, 4, 16, 64)),
+            most_bytes=int(2 ** rng.uniform(7, 11)),
+            data_seed=rng.getrandbits(32),
+            begins_s=round(rng.uniform(0.0, 15.0), 3),
+            pause_s=round(rng.expovariate(1 / 0.5), 3),
+        )
 
 
 def _visits(
@@ -219,9 +390,9 @@ def _visits(
 
 
 def _faults(
-    rng: random.Random, kinds: Sequence[str]
+    rng: random.Random, kinds: Sequence[str], counts: Sequence[int]
 ) -> typing.Iterator[Fault]:
-    for _ in range(rng.choice((2, 4, 6, 8, 12))):
+    for _ in range(rng.choice(counts)):
         yield Fault(
             kind=rng.choice(kinds),
             target=rng.randrange(60),
@@ -236,15 +407,15 @@ def shrink(
 ) -> Schedule:
     """Cut a schedule that fails as short as it goes on failing.
 
-    Halves, quarters and so on of its faults and visits are left out, as long
-    as that helps (delta debugging).
+    Halves, quarters and so on of its parts are left out, as long as that
+    helps (delta debugging).
 
     :param schedule: fails.
     :param fails: whether a schedule fails, too.
     :param tries: how often that is asked at most.
     """
     left = tries
-    for name in ("faults", "visits"):
+    for name in _PARTS:
         parts: tuple[object, ...] = getattr(schedule, name)
         size = max(len(parts), 1)
         while size >= 1 and left > 0:

@@ -183,7 +183,8 @@ class System:
     """All that the processes of a world share below their own memory.
 
     :param kernel: of the world.
-    :param programs: what starts a process from a command line.
+    :param programs: what starts a process from a command line; named after
+        the module that it runs.
     """
 
     def __init__(
@@ -296,6 +297,13 @@ class System:
             kernel.park(left_s)
             for file in wanted:
                 file.watchers.pop(task, None)
+
+    def runs(self, pid: int, module: str) -> bool:
+        """Whether a process runs a module."""
+        process = self.processes.get(pid)
+        return (
+            process is not None and process.alive and process.module == module
+        )
 
     # Names.
 
@@ -449,9 +457,12 @@ class System:
     ) -> int:
         parent = self.me()
         assert parent is not None
+        *_, module, _settings = arguments
         process = self.start(
-            f"worker of {parent.name}", self.hosts.get(parent.pid)
+            f"{module.rpartition('.')[2]} of {parent.name}",
+            self.hosts.get(parent.pid),
         )
+        process.module = module
         process.parent = parent
         process.wall_offset_s = parent.wall_offset_s
         self._programs(process, arguments)

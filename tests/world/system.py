@@ -400,14 +400,23 @@ class Future:
         else:
             self._callbacks.append(callback)
 
+    def exception(
+        self, timeout: float | None = None
+    ) -> BaseException | None:
+        self._await(timeout)
+        return self._error
+
     def result(self, timeout: float | None = None) -> object:
+        self._await(timeout)
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def _await(self, timeout: float | None) -> None:
         if not self._ended.wait(timeout):
             raise TimeoutError
         if self._state == "cancelled":
             raise concurrent.futures.CancelledError
-        if self._error is not None:
-            raise self._error
-        return self._value
 
 
 class _Module(types.ModuleType):
@@ -453,6 +462,10 @@ def _wall_s() -> float:
 def _monotonic_s() -> float:
     # Not zero: a time of zero means "never" to many.
     return 1000.0 + _kernel.now_s
+
+
+def _monotonic_ns() -> int:
+    return int(_monotonic_s() * 1e9)
 
 
 def _sleep(seconds: float) -> None:
@@ -510,6 +523,7 @@ def install(kernel: kernels.Kernel, modules: dict[str, object]) -> None:
             time=_wall_s,
             time_ns=lambda: int(_wall_s() * 1e9),
             monotonic=_monotonic_s,
+            monotonic_ns=_monotonic_ns,
             perf_counter=_monotonic_s,
             sleep=_sleep,
         ),
@@ -556,6 +570,7 @@ def _replace_defaults(function: object) -> None:
     clocks: dict[object, object] = {
         time.time: _wall_s,
         time.monotonic: _monotonic_s,
+        time.monotonic_ns: _monotonic_ns,
         time.perf_counter: _monotonic_s,
         time.sleep: _sleep,
     }

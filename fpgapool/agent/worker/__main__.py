@@ -15,7 +15,6 @@ from fpgapool.agent.worker import port
 from fpgapool.agent.worker import process
 from fpgapool.agent.worker import service
 from fpgapool.agent.worker import settings as worker_settings
-from fpgapool.agent.worker import state
 from fpgapool.drivers import base as drivers
 
 LOG = logging.getLogger("fpgapool.agent.worker")
@@ -30,7 +29,7 @@ def _run(settings: worker_settings.Settings) -> int:
     except (drivers.DriverError, port.PortUnavailable, OSError) as exc:
         LOG.error("worker cannot start: %s", exc)
         return process.EXIT_FAILURE
-    process.exit_on_signals(lambda reason: worker.post(state.Exit(reason)))
+    process.exit_on_signals(worker.exit)
     worker.run()
     if worker.is_spent:
         # Libraries would wait for their threads.

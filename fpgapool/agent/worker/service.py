@@ -117,6 +117,10 @@ class Worker:
         """
         self._items.put(event)
 
+    def exit(self, reason: str) -> None:
+        """End the process, from any thread."""
+        self.post(state.Exit(reason))
+
     def run(self) -> None:
         """Work until the machine ends the process."""
         selector = selectors.DefaultSelector()

@@ -1,0 +1,588 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What holds of groups after every step, whatever has happened.
+
+As in :mod:`tests.world.invariants`, the product's own classes are watched from
+outside.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import typing
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+
+from fpgapool.agent.groupdesk import model as desk_model
+from fpgapool.agent.groupdesk import ports
+from fpgapool.agent.groupdesk import queues
+from fpgapool.agent.groupdesk import service as desk_service
+from fpgapool.agent.worker import tasks
+from fpgapool.client import grouplink
+from fpgapool.conductor.decisions import desks
+from fpgapool.conductor.decisions import engine
+from fpgapool.conductor.decisions import group_book
+from fpgapool.conductor.decisions import groups
+from fpgapool.conductor.decisions import holds
+from fpgapool.conductor.decisions import members
+from fpgapool.conductor.decisions import pool as conductor_pool
+from fpgapool.conductor.decisions import serving
+from fpgapool.conductor.decisions import usage
+from fpgapool.core import events
+from fpgapool.core import members as core_members
+from fpgapool.db import api as db_api
+from fpgapool.protocol import groups as protocol
+from fpgapool.protocol import records
+from fpgapool.vocabulary import states
+from tests.world import driver
+from tests.world import invariants
+from tests.world import kernel as kernels
+from tests.world import pool as pools
+
+#: A session that fits no idle slot has one of a group by then, if one can
+#: leave: groups give one in each period.
+_CALL_BACK_S = 12.0
+#: Changes that are being written were decided by then.
+_WRITING_S = 30.0
+#: Sums of seconds are as exact as that.
+_ROUNDING_S = 1e-3
+#: A desk that looks at its locks is late by as much.
+_LATE_S = 0.5
+
+check = invariants.check
+
+
+class Watcher:
+    """Watches the groups of a world.
+
+    :param kernel: of the world.
+    :param pool: of the world.
+    :param watcher: of everything else.
+    :param calm_s: tells for how long nothing has gone wrong.
+    """
+
+    def __init__(
+        self,
+        kernel: kernels.Kernel,
+        pool: pools.Pool,
+        watcher: invariants.Watcher,
+        calm_s: Callable[[], float],
+    ) -> None:
+        self._kernel = kernel
+        self._pool = pool
+        self._watcher = watcher
+        self._calm_s = calm_s
+        #: As it is durable: the groups by row, the group of each generation
+        #: that one has had, and the groups' slots.
+        self._groups: dict[int, str] = {}
+        self._generations: dict[int, int] = {}
+        self._slots: dict[int, int] = {}
+        self._writes: dict[kernels.Task, db_api.Changes] = {}
+        #: Most slots that a group may have, and when that was decided.
+        self._most: dict[int, dict[float, int]] = collections.defaultdict(dict)
+        #: Tasks that members have ended, by client, and how long they took.
+        self._ended: collections.Counter[str] = collections.Counter()
+        self._busy_s = 0.0
+        #: The same as leaders have counted it.
+        self._counted: dict[
+            core_members.Members, collections.Counter[str]
+        ] = collections.defaultdict(collections.Counter)
+        self._accounts: dict[conductor_pool.Pool, _Account] = {}
+        self._is_of_session = False
+        #: Clients that a desk has revoked.
+        self._revoked: set[tuple[kernels.Process, str]] = set()
+        #: What runs where, as the desks have decided.
+        self._started: dict[queues.Queues, dict[int, object]] = (
+            collections.defaultdict(dict)
+        )
+        #: Since when sessions wait for members, and for how many.
+        self._hungry: dict[engine.Engine, tuple[float, int]] = {}
+
+    def install(self) -> None:
+        """Watch from now on, for good."""
+        driver.COMPLAIN = self._kernel.fail
+        for owner, name, watch in (
+            (db_api, "_write", self._write),
+            (group_book.Book, "put", self._put),
+            (core_members.Members, "on_stats", self._stats),
+            (members.Members, "_hold", self._begun),
+            (desks.Desks, "_count_time", self._time_counted),
+            (desks.Desks, "_charge", self._tasks_charged),
+            (desks.Desks, "heard", self._heard),
+            (desk_service.Desk, "_revoke", self._revoke),
+            (desk_service.Desk, "_admit", self._admit),
+            (desk_service.Desk, "_decide", self._decided),
+            (tasks.Member, "arm", self._armed),
+            (queues.Queues, "decide", self._decisions),
+            (queues.Queues, "lost", self._lost),
+            (engine.Engine, "process", self._look),
+            (engine.Engine, "tick", self._look),
+        ):
+            self._watcher.wrap(owner, name, watch)
+        self._before(queues.Queues, "ended", self._end)
+        self._before(grouplink.Task, "finish", self._finish)
+        self._before(ports.ClientPort, "send", self._send)
+        self._before(tasks.Runner, "run", self._run)
+        self._before(usage.Ledger, "add", self._paid)
+        self._before(serving.Serving, "free", self._freed)
+        self._around_keep()
+        self._around_sessions()
+        self._around_commits()
+
+    def _before(
+        self, owner: typing.Any, name: str, watch: Callable[..., None]
+    ) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def watched(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+            try:
+                watch(*args, **kwargs)
+            except invariants.Broken as error:
+                where = f"{owner.__name__}.{name}"
+                self._kernel.fail(f"{where}: {error}", error)
+            return original(*args, **kwargs)
+
+        setattr(owner, name, watched)
+
+    # The leader: sizes.
+
+    def _look(
+        self, _effects: object, brain: engine.Engine, *_args: object
+    ) -> None:
+        """Compare the leader's groups with what their owners want."""
+        room = brain.pool.core._members
+        for row_id, known in room._groups.items():
+            status = room._sizes.status(row_id)
+            assert status is not None
+            self._check_size(known, status)
+        self._check_call_back(brain, room)
+
+    def _check_size(
+        self, known: core_members._Group, status: typing.Any
+    ) -> None:
+        wanted, size = known.group, status.members + status.under_way
+        if status.state == states.GROUP_DRAINING:
+            check(status.wanted == 0, "a deleted group wants slots", status)
+            return
+        check(
+            wanted.min_size <= status.wanted,
+            "a group has to give up what it must have",
+            wanted,
+            status,
+        )
+        check(
+            not known.waiting
+            or size + len(known.waiting) <= max(wanted.max_size, wanted.size),
+            "a group asks for more than its owner",
+            wanted,
+            status,
+        )
+        if status.state == states.GROUP_ACTIVE:
+            check(
+                size == status.wanted and status.members >= wanted.min_size,
+                "a group is not ACTIVE",
+                wanted,
+                status,
+            )
+
+    def _check_call_back(
+        self, brain: engine.Engine, room: core_members.Members
+    ) -> None:
+        """See that sessions get members that are not needed."""
+        able = room._groups and _able(room)
+        if not able:
+            self._hungry.pop(brain, None)
+            return
+        now_s, count = self._kernel.now_s, len(room._view.slots.assignments)
+        since_s, before = self._hungry.get(brain, (now_s, -1))
+        if count != before:
+            since_s = now_s
+        self._hungry[brain] = since_s, count
+        check(
+            now_s - since_s < _CALL_BACK_S or self._calm_s() < _CALL_BACK_S,
+            "no member is called back for a session",
+            able,
+        )
+
+    def _around_keep(self) -> None:
+        """See that no project gets more than its limit."""
+        keep = groups.Groups._keep
+        kernel = self._kernel
+
+        def watched(
+            room: groups.Groups, rows: Iterable[group_book.Row]
+        ) -> None:
+            pool, rows = room._pool, list(rows)
+            projects = {
+                one.project_id
+                for one in rows
+                if isinstance(one, db_api.GroupRecord)
+            }
+            before = {one: _slots_of(pool, one) for one in projects}
+            keep(room, rows)
+            for project in projects:
+                after = _slots_of(pool, project)
+                limit = pool.quotas.of(project).group_slots
+                if limit is not None and after > max(limit, before[project]):
+                    kernel.fail(f"{project} has {after} slots of {limit}")
+
+        groups.Groups._keep = watched  # type: ignore[method-assign]
+
+    # The leader: tasks and their time.
+
+    def _stats(
+        self,
+        _none: None,
+        room: core_members.Members,
+        event: events.TaskStats,
+    ) -> None:
+        counted = self._counted[room]
+        for one in event.clients:
+            counted[one.client] += one.ended
+            check(
+                counted[one.client] <= self._ended[one.client],
+                "more tasks are counted than have ended",
+                one,
+                counted[one.client],
+                self._ended[one.client],
+            )
+
+    def _account(self, pool: conductor_pool.Pool) -> _Account:
+        return self._accounts.setdefault(pool, _Account())
+
+    def _begun(
+        self, hold: holds.Member, room: members.Members, *_args: object
+    ) -> None:
+        self._account(room._pool).since[id(hold)] = room._pool.now
+
+    def _time_counted(
+        self,
+        _none: None,
+        room: desks.Desks,
+        host: typing.Any,
+        on_host: dict[str, desks._Desk],
+    ) -> None:
+        account, now = self._account(room._pool), room._pool.now
+        for hold in room._members_on(host):
+            account.held_s += now - account.since[id(hold)]
+            account.since[id(hold)] = now
+        account.desks.update((id(one), one) for one in on_host.values())
+
+    def _tasks_charged(
+        self,
+        _none: None,
+        room: desks.Desks,
+        _desk: desks._Desk,
+        _group: object,
+        clients: Iterable[events.ClientStats],
+    ) -> None:
+        account = self._account(room._pool)
+        account.busy_s += sum(one.busy_s for one in clients)
+        check(
+            account.busy_s <= self._busy_s + _ROUNDING_S,
+            "clients pay for more than their tasks",
+            account.busy_s,
+            self._busy_s,
+        )
+
+    def _paid(
+        self,
+        ledger: usage.Ledger,
+        *_args: object,
+        slot_s: float = 0.0,
+        **_kw: object,
+    ) -> None:
+        if not self._is_of_session:
+            ledger.world_s = (  # type: ignore[attr-defined]
+                getattr(ledger, "world_s", 0.0) + slot_s
+            )
+
+    def _freed(
+        self,
+        room: serving.Serving,
+        hold: holds.Hold,
+        ended_at: float,
+        *_args: object,
+    ) -> None:
+        if isinstance(hold, holds.Member):
+            account = self._account(room._pool)
+            since = account.since[id(hold)]
+            account.held_s += max(ended_at - since, 0.0)
+
+    def _around_sessions(self) -> None:
+        charge = serving.Serving._charge
+
+        def watched(*args: typing.Any) -> None:
+            self._is_of_session = True
+            charge(*args)
+            self._is_of_session = False
+
+        serving.Serving._charge = watched  # type: ignore[method-assign]
+
+    def _heard(
+        self, _none: None, room: desks.Desks, host: typing.Any, *_a: object
+    ) -> None:
+        account, pool = self._account(room._pool), room._pool
+        unpaid_s = sum(one.unpaid_s for one in account.desks.values())
+        paid_s = getattr(pool.ledger, "world_s", 0.0)
+        check(
+            abs(paid_s + unpaid_s - account.held_s) < _ROUNDING_S,
+            "busy and idle time are not the time that slots were held",
+            paid_s,
+            unpaid_s,
+            account.held_s,
+        )
+        for group_id, desk in room._desks[host.uuid].items():
+            check(
+                desk.unpaid_s <= _ROUNDING_S
+                or group_id not in pool.groups.groups,
+                "an owner has not paid",
+                group_id,
+                desk,
+            )
+
+    # The rows.
+
+    def _put(
+        self,
+        _none: None,
+        book: group_book.Book,
+        rows: Iterable[group_book.Row],
+    ) -> None:
+        for row in rows:
+            if isinstance(row, db_api.GroupRecord):
+                self._most[row.id][self._kernel.now_s] = group_book.charge_of(
+                    row
+                )
+
+    def _write(
+        self,
+        _none: None,
+        _connection: object,
+        changes: db_api.Changes,
+        left_out: set[int],
+    ) -> None:
+        task = self._kernel.task()
+        self._writes[task] = changes.without_sessions(left_out)
+
+    def _around_commits(self) -> None:
+        database, kernel = self._pool.database, self._kernel
+        others = database.on_commit
+
+        def committed(epoch: int) -> None:
+            others(epoch)
+            try:
+                self._committed(kernel.task())
+            except invariants.Broken as error:
+                kernel.fail(f"the database: {error}", error)
+
+        database.on_commit = committed
+
+    def _committed(self, task: kernels.Task) -> None:
+        """Note what is durable now."""
+        changes = self._writes.pop(task, None)
+        if changes is None:
+            return
+        for row in changes.rows(db_api.GroupRecord):
+            self._groups[row.id] = row.group_id
+        for slot_id in changes.released_slots:
+            self._slots.pop(slot_id, None)
+        for row in changes.rows(db_api.AssignmentRecord):
+            is_new = row.generation not in self._generations
+            if row.holder_kind != states.HELD_BY_GROUP:
+                self._slots.pop(row.slot_id, None)
+                continue
+            self._generations[row.generation] = row.holder_id
+            self._slots[row.slot_id] = row.holder_id
+            if is_new:
+                self._check_slots(row.holder_id)
+
+    def _check_slots(self, row_id: int) -> None:
+        most = self._most[row_id]
+        latest_s = max(most)
+        allowed = max(
+            count
+            for at_s, count in most.items()
+            if at_s == latest_s or at_s > self._kernel.now_s - _WRITING_S
+        )
+        slots = [s for s, holder in self._slots.items() if holder == row_id]
+        check(
+            len(slots) <= allowed,
+            "a group gets more slots than it may have",
+            self._groups.get(row_id),
+            slots,
+            allowed,
+        )
+
+    # Desks.
+
+    def _revoke(
+        self, _none: None, _desk: desk_service.Desk, client_id: str
+    ) -> None:
+        self._revoked.add((self._kernel.task().process, client_id))
+
+    def _admit(
+        self, _none: None, _desk: desk_service.Desk, clients: typing.Any
+    ) -> None:
+        process = self._kernel.task().process
+        self._revoked -= {(process, one.client_id) for one in clients}
+
+    def _send(self, port: ports.ClientPort, record: typing.Any) -> None:
+        if not self._revoked:
+            return
+        _, kind, _, _ = protocol.HEAD.unpack_from(record)
+        key = self._kernel.task().process, port.client_id
+        check(
+            kind != records.DONE or key not in self._revoked,
+            "a revoked client gets a result",
+            port.client_id,
+        )
+
+    def _decisions(
+        self,
+        decisions: list[desk_model.Decision],
+        desk: queues.Queues,
+        _now: float,
+    ) -> None:
+        started = self._started[desk]
+        for one in decisions:
+            if isinstance(one, desk_model.Start):
+                check(
+                    one.member not in started, "a member has two tasks", one
+                )
+                started[one.member] = one.task
+            elif isinstance(one, desk_model.Left):
+                check(
+                    one.member not in started, "a member leaves its task", one
+                )
+
+    def _end(
+        self, desk: queues.Queues, member: int, busy_s: float, _now: float
+    ) -> None:
+        task = self._started[desk].pop(member, None)
+        if task is not None:
+            self._ended[task.client.client_id] += 1  # type: ignore
+            self._busy_s += busy_s
+
+    def _lost(
+        self, _none: None, desk: queues.Queues, member: int, _now: float
+    ) -> None:
+        self._started[desk].pop(member, None)
+
+    def _decided(
+        self, _none: None, desk: desk_service.Desk, now: float
+    ) -> None:
+        """See that locks have members, and end."""
+        room = desk._queues
+        if not room._locks and not room._held:
+            return
+        locked = [one.lock for one in room._members.values() if one.lock]
+        known = [
+            lock
+            for client in room.clients.values()
+            for lock in client.locks.values()
+        ]
+        granted = [lock for lock in known if lock.member is not None]
+        check(len(known) == room._locks, "locks are lost", known, room._locks)
+        check(
+            set(locked) == set(granted) and len(locked) == room._held,
+            "a member is locked for nobody",
+            locked,
+            granted,
+        )
+        for client in room.clients.values():
+            if client.locks and not client.attached:
+                check(
+                    now <= client.grace_due_s + _LATE_S,
+                    "a lock outlives its client",
+                    client.client_id,
+                )
+
+    # Members.
+
+    def _armed(
+        self, _none: None, member: tasks.Member, order: typing.Any, *_a: object
+    ) -> None:
+        member._runner.world_order = order  # type: ignore[union-attr]
+
+    def _run(self, runner: tasks.Runner, record: typing.Any, _most: int) -> None:
+        order = runner.world_order  # type: ignore[attr-defined]
+        process = self._kernel.task().process
+        worker = self._pool.workers[process]
+        present = worker._machine.order
+        check(
+            present is not None and present.generation == order.generation,
+            "a task runs in a slot that has another holder",
+            order,
+            present,
+        )
+        tag = bytes(record.rest[: driver.TAG_BYTES])
+        group_id, client_id = driver.SENT.get(tag, ("", ""))
+        holder = self._groups.get(self._generations.get(order.generation, 0))
+        check(
+            group_id == order.session_id == holder,
+            "a task runs in a slot of another group",
+            client_id,
+            order,
+            holder,
+        )
+
+    # Clients.
+
+    def _finish(self, task: grouplink.Task, *_args: object) -> None:
+        check(not task.done, "a task ends twice", task.number, task.error)
+
+
+class _Account:
+    """What a leader's projects have to pay for members.
+
+    :ivar since: up to when their time was added up, by the id of the hold.
+    :ivar held_s: the time that they were held.
+    :ivar busy_s: charged for tasks.
+    :ivar desks: all that there were.
+    """
+
+    def __init__(self) -> None:
+        self.since: dict[int, float] = {}
+        self.held_s = 0.0
+        self.busy_s = 0.0
+        self.desks: dict[int, desks._Desk] = {}
+
+
+def _slots_of(pool: conductor_pool.Pool, project: str) -> int:
+    return pool.groups.in_use(project)["group_slots"]
+
+
+def _able(room: core_members.Members) -> list[object]:
+    """Return the members that could leave for sessions that wait."""
+    waiting: list[typing.Any] = []
+    found: list[object] = []
+    for row_id, known in room._groups.items():
+        status = room._sizes.status(row_id)
+        if (
+            status is None
+            or status.state == states.GROUP_DRAINING
+            or any(hold.revoked for hold in known.holds.values())
+            or min(status.members + status.under_way, status.wanted)
+            <= known.group.min_size
+        ):
+            continue
+        waiting = waiting or list(room._hindered())
+        if not waiting:
+            return []
+        found += _leaving(known, waiting)
+    return found
+
+
+def _leaving(
+    known: core_members._Group, waiting: list[typing.Any]
+) -> Iterator[object]:
+    for hold in known.able_to_leave():
+        slot = hold.slot
+        if slot and any(
+            slot.up and one.fits(slot.id, slot.shape) for one in waiting
+        ):
+            yield hold
