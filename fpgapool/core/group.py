@@ -102,6 +102,7 @@ class Group:
     :ivar members: slots that serve it.
     :ivar under_way: slots that are being programmed for it.
     :ivar owed: slots that it has to give back to the pool before others.
+    :ivar gave: whether it gave slots to sessions in this period.
     :ivar goal: None: it has none, or has reached it.
     :ivar last: the last period; None: the first one has not ended.
     """
@@ -113,6 +114,7 @@ class Group:
         self.members = 0
         self.under_way = 0
         self.owed = 0
+        self.gave = False
         self.goal: goals.State | None = None
         self.last: runtimes.Period | None = None
         self.waiting_s: float | None = None
@@ -174,6 +176,26 @@ class Group:
         """Return how many slots have to stay now."""
         self._stay_until = [at for at in self._stay_until if at > now]
         return min(len(self._stay_until), self.size)
+
+    def give(self) -> None:
+        """Want one slot less, for a session and for this period."""
+        self.wanted = min(self.size, self.wanted) - 1
+        self.owed += 1
+        self.gave = True
+        self.settle()
+
+    def want_again(self) -> None:
+        """Want slots again after it gave some to sessions.
+
+        For the size of an elastic group the policy asks; it needs a slot to
+        learn of tasks.
+        """
+        if self.gave and self.state != states.GROUP_DRAINING:
+            least = 1 if self.spec.elastic else self.spec.size
+            self.owed = 0
+            self.wanted = max(self.wanted, least)
+            self.settle()
+        self.gave = False
 
     def settle(self) -> None:
         """Follow the table of states as far as the numbers go."""

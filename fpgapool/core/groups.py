@@ -268,7 +268,9 @@ class Groups:
         """Choose the group that gives a member to a waiting session.
 
         It is the one with the least waiting work for its size among those
-        above their minimum; one slot per period and scaling set.
+        above their minimum; one slot per period and scaling set. In the next
+        period a group whose owner sizes it wants its slots again, and an
+        elastic one at least one.
 
         :param candidates: groups with a member that the session fits.
         :returns: the group, which then wants one slot less and has a move to
@@ -286,9 +288,7 @@ class Groups:
         if not able:
             return None
         chosen = min(able, key=_load)
-        chosen.wanted = min(chosen.size, chosen.wanted) - 1
-        chosen.owed += 1
-        chosen.settle()
+        chosen.give()
         self._gave.add(chosen.spec.shapes)
         return chosen.spec.id
 
@@ -352,6 +352,7 @@ class Groups:
         if now >= self._due_s:
             for group in self._groups.values():
                 group.end_period(now)
+                group.want_again()
             for shapes, groups in self._elastic_sets().items():
                 self._measure_capacity(shapes, groups)
             self._gave.clear()

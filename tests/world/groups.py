@@ -179,7 +179,9 @@ class Owner:
             return {"size": size, "min_size": size, "max_size": size}
         return {
             "size": size,
-            "min_size": int(extent * (size + 1)),
+            "min_size": max(
+                int(extent * (size + 1)), min(self._planned.min_size, 1)
+            ),
             "max_size": size + int(extent * 3),
         }
 

@@ -323,11 +323,15 @@ def _groups(rng: random.Random) -> typing.Iterator[Group]:
 
 
 def _changes(rng: random.Random, group: Group) -> typing.Iterator[Change]:
+    kinds = dict(CHANGES)
+    if not group.min_size:
+        # It would fall to nothing when it has reached its goal.
+        del kinds["goal"]
     for _ in range(rng.randrange(6)):
         yield Change(
             group=group.name,
             after_s=round(rng.expovariate(1 / 4), 3),
-            kind=rng.choices(list(CHANGES), list(CHANGES.values()))[0],
+            kind=rng.choices(list(kinds), list(kinds.values()))[0],
             size=rng.randint(1, 4),
             extent=round(rng.random(), 3),
         )

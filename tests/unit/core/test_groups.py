@@ -427,6 +427,31 @@ def test_sessions_get_members_above_the_minimum() -> None:
     assert groups.call_back([]) is None
 
 
+@pytest.mark.parametrize(
+    ("elastic", "wanted"), [(True, [2, 1, 1]), (False, [2, 2, 2])]
+)
+def test_groups_that_gave_slots_want_some_again(
+    elastic: bool, wanted: list[int]
+) -> None:
+    groups = core_groups.Groups(Scripted(), core_groups.Options())
+    spec = core_groups.Spec(
+        id=1, size=2, min_size=0, max_size=2, elastic=elastic
+    )
+    groups.create(spec, 0.0)
+    fill(groups, 0.0)
+    found = []
+    for now in (10.0, 20.0, 30.0):
+        groups.resize(now)
+        status = groups.status(1)
+        assert status is not None
+        found.append(status.wanted)
+        if now < 30.0:
+            assert groups.call_back([1]) == 1
+            groups.begin(Move(1, None), now + 1.0)
+    assert found == wanted
+    assert groups.moves() == (Move(None, 1),) * wanted[-1]
+
+
 def test_slot_for_a_session_goes_to_no_other_group() -> None:
     groups = make_groups(4, 2)
     groups.resize(10.0)
