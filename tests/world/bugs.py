@@ -12,8 +12,14 @@ from collections.abc import Callable
 import sqlalchemy as sa
 
 from fpgapool.agent import table
+from fpgapool.agent.groupdesk import ports
+from fpgapool.agent.groupdesk import queues
+from fpgapool.agent.groupdesk import service as desk_service
 from fpgapool.agent.worker import hello
+from fpgapool.agent.worker import tasks
+from fpgapool.conductor.decisions import desks
 from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import group_book
 from fpgapool.conductor.decisions import operators
 from fpgapool.conductor.decisions import registry
 from fpgapool.conductor.decisions import serving
@@ -21,6 +27,7 @@ from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.runtime import sender
 from fpgapool.core import events
 from fpgapool.core import holders
+from fpgapool.core import members as core_members
 from fpgapool.core import model
 from fpgapool.core import sharing
 from fpgapool.db import leadership
@@ -232,3 +239,121 @@ def credit_given_twice() -> None:
         return 2 * acknowledge(out, *args)
 
     stream.Outbound.acknowledge = twice  # type: ignore[method-assign]
+
+
+# Of groups.
+
+
+@_bug(seed=2)
+def task_counted_twice() -> None:
+    take = desks.Desks._take
+
+    def again(
+        room: desks.Desks,
+        host: registry.HostEntry,
+        desk: typing.Any,
+        line: typing.Any,
+        _counted: object,
+    ) -> None:
+        take(room, host, desk, line, None)
+
+    desks.Desks._take = again  # type: ignore[method-assign]
+
+
+@_bug(seed=2)
+def busy_time_paid_by_the_owner_too() -> None:
+    charge = desks.Desks._charge
+
+    def twice(
+        room: desks.Desks, desk: typing.Any, *args: typing.Any
+    ) -> None:
+        before_s = desk.unpaid_s
+        charge(room, desk, *args)
+        desk.unpaid_s = before_s
+
+    desks.Desks._charge = twice  # type: ignore[method-assign]
+
+
+@_bug(seed=2)
+def limit_of_slots_not_checked() -> None:
+    group_book.Book._check_slots = (  # type: ignore[method-assign]
+        lambda *_args: None
+    )
+
+
+@_bug(seed=2)
+def resize_executed_twice_after_a_new_leader() -> None:
+    take_over = core_members.Members.take_over
+
+    def forgetful(
+        room: core_members.Members, hold: typing.Any, group_id: int
+    ) -> None:
+        group = room._sizes._groups.get(group_id)
+        before = dict(vars(group)) if group is not None else {}
+        take_over(room, hold, group_id)
+        if group is not None:
+            vars(group).update(before)
+
+    core_members.Members.take_over = forgetful  # type: ignore[method-assign]
+
+
+@_bug(seed=2)
+def no_member_for_a_session() -> None:
+    core_members.Members.call_back = (  # type: ignore[method-assign]
+        lambda _room: None
+    )
+
+
+@_bug(seed=2)
+def revoked_client_served() -> None:
+    def careless(desk: desk_service.Desk, client_id: str) -> None:
+        desk._connections.revoke(client_id)
+
+    desk_service.Desk._revoke = careless  # type: ignore[method-assign]
+
+
+@_bug(seed=2)
+def lock_kept_for_a_lost_client() -> None:
+    detach = queues.Queues.detach
+
+    def careless(
+        room: queues.Queues, client: typing.Any, now: float
+    ) -> None:
+        detach(room, client, now)
+        client.attached = bool(client.locks)
+
+    queues.Queues.detach = careless  # type: ignore[method-assign]
+
+
+@_bug(seed=2)
+def task_lost_with_its_member() -> None:
+    run_again = queues.Queues._run_again
+
+    def forgetful(room: queues.Queues, task: typing.Any, now: float) -> None:
+        task.dropped = True
+        run_again(room, task, now)
+
+    queues.Queues._run_again = forgetful  # type: ignore[method-assign]
+
+
+@_bug(seed=2)
+def member_not_cleared_for_another_client() -> None:
+    start = ports.MemberPort.start
+
+    def careless(
+        port: ports.MemberPort, record: typing.Any, lock_id: int, clear: bool
+    ) -> bool:
+        return start(port, record, lock_id, False)
+
+    ports.MemberPort.start = careless  # type: ignore[method-assign]
+
+
+@_bug(seed=2)
+def member_programmed_while_its_task_runs() -> None:
+    clear = tasks.Member.clear
+
+    def hasty(member: tasks.Member) -> tuple[int, int]:
+        member._done = None
+        return clear(member)
+
+    tasks.Member.clear = hasty  # type: ignore[method-assign]

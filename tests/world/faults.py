@@ -21,6 +21,9 @@ _Begin = Callable[[pools.Pool, schedules.Fault], Callable[[], None]]
 #: How often an operator asks for a test of each slot of a board.
 _TEST_TRIES = 10
 
+#: How often it is looked whether something is at work.
+_LOOK_S = 0.05
+
 FAULTS: dict[str, _Begin] = {}
 #: Those that only worlds with groups have.
 GROUP_FAULTS: dict[str, _Begin] = {}
@@ -496,13 +499,21 @@ def _members(pool: pools.Pool) -> list[kernels.Process]:
     ]
 
 
-def _die(
-    process: kernels.Process | None, fault: schedules.Fault
+def _die_at_work(
+    pool: pools.Pool,
+    fault: schedules.Fault,
+    at_work: Callable[[], list[kernels.Process]],
+    tries: int = 200,
 ) -> Callable[[], None]:
-    """Die at once, or between two effects."""
+    """Have one die, at once or between two effects, when it is at work."""
+    process = _chosen(at_work(), fault)
     if process is None:
-        return _nothing
-    if fault.extent < 0.5:
+        if tries:
+            again = functools.partial(
+                _die_at_work, pool, fault, at_work, tries - 1
+            )
+            pool.kernel.at(_LOOK_S, again)
+    elif fault.extent < 0.5:
         process.kill()
     else:
         process.fuse = 1 + int(fault.extent * 997) % 20
@@ -511,7 +522,14 @@ def _die(
 
 @_group_fault
 def _desk_kill(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
-    return _die(_chosen(list(pool.desks), fault), fault)
+    def at_work() -> list[kernels.Process]:
+        return [
+            process
+            for process, desk in pool.desks.items()
+            if any(one.task for one in desk._queues._members.values())
+        ]
+
+    return _die_at_work(pool, fault, at_work)
 
 
 @_group_fault
@@ -523,7 +541,15 @@ def _desk_stop(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
 def _member_kill(
     pool: pools.Pool, fault: schedules.Fault
 ) -> Callable[[], None]:
-    return _die(_chosen(_members(pool), fault), fault)
+    def at_work() -> list[kernels.Process]:
+        return [
+            process
+            for process in _members(pool)
+            if (runner := pool.workers[process]._member._runner) is not None
+            and runner.is_running
+        ]
+
+    return _die_at_work(pool, fault, at_work)
 
 
 @_group_fault
@@ -537,7 +563,7 @@ def _member_stop(
 def _guest_kill(
     pool: pools.Pool, fault: schedules.Fault
 ) -> Callable[[], None]:
-    return _die(_chosen(pool.guests, fault), fault)
+    return _die_at_work(pool, fault, lambda: pool.guests)
 
 
 @_group_fault

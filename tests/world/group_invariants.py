@@ -97,6 +97,8 @@ class Watcher:
         self._started: dict[queues.Queues, dict[int, object]] = (
             collections.defaultdict(dict)
         )
+        #: When clients that have locks were lost.
+        self._gone_s: dict[desk_model.Client, float] = {}
         #: Since when sessions wait for members, and for how many.
         self._hungry: dict[engine.Engine, tuple[float, int]] = {}
 
@@ -117,6 +119,8 @@ class Watcher:
             (tasks.Member, "arm", self._armed),
             (queues.Queues, "decide", self._decisions),
             (queues.Queues, "lost", self._lost),
+            (queues.Queues, "attach", self._attached),
+            (queues.Queues, "detach", self._detached),
             (engine.Engine, "process", self._look),
             (engine.Engine, "tick", self._look),
         ):
@@ -467,6 +471,21 @@ class Watcher:
             self._ended[task.client.client_id] += 1  # type: ignore
             self._busy_s += busy_s
 
+    def _attached(
+        self, client: desk_model.Client, *_args: object, **_kw: object
+    ) -> None:
+        self._gone_s.pop(client, None)
+
+    def _detached(
+        self,
+        _none: None,
+        _desk: queues.Queues,
+        client: desk_model.Client,
+        now: float,
+    ) -> None:
+        if client.locks:
+            self._gone_s[client] = now
+
     def _lost(
         self, _none: None, desk: queues.Queues, member: int, _now: float
     ) -> None:
@@ -494,12 +513,14 @@ class Watcher:
             granted,
         )
         for client in room.clients.values():
-            if client.locks and not client.attached:
-                check(
-                    now <= client.grace_due_s + _LATE_S,
-                    "a lock outlives its client",
-                    client.client_id,
-                )
+            gone_s = self._gone_s.get(client)
+            check(
+                gone_s is None
+                or not client.locks
+                or now <= gone_s + room._resume_grace_s + _LATE_S,
+                "a lock outlives its client",
+                client.client_id,
+            )
 
     # Members.
 

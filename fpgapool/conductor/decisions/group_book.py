@@ -126,7 +126,7 @@ class Book:
                 clients = self.clients_of(old.group_id)
                 return [*map(revoked, clients), draining]
             case objects.AttachClient():
-                return [self._attach(old, change, around)]
+                return self._attach(old, change, around)
             case objects.RevokeClient():
                 return [revoked(self._client(old, change.client_id))]
             case objects.SetGoal(goal=goal):
@@ -244,9 +244,12 @@ class Book:
         group: db_api.GroupRecord,
         change: objects.AttachClient,
         around: Surroundings,
-    ) -> db_api.GroupClientRecord:
+    ) -> list[Row]:
         if not description.is_open_to(group, change.project_id):
             raise _not_found(group.group_id)
+        if change.client_id in self._clients.get(group.group_id, {}):
+            # The message came twice.
+            return []
         if not _HASH.fullmatch(change.secret_hash):
             raise admission.Rejected(
                 codes.INVALID_REQUEST, "secret_hash is not a SHA-256"
@@ -258,12 +261,14 @@ class Book:
             1,
         )
         self._last_client_id += 1
-        return db_api.GroupClientRecord(
-            id=self._last_client_id,
-            state=states.CLIENT_ATTACHED,
-            created_at=around.now,
-            **vars(change),
-        )
+        return [
+            db_api.GroupClientRecord(
+                id=self._last_client_id,
+                state=states.CLIENT_ATTACHED,
+                created_at=around.now,
+                **vars(change),
+            )
+        ]
 
     def _client(
         self, group: db_api.GroupRecord, client_id: str

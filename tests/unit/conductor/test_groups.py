@@ -354,6 +354,16 @@ def test_clients_of_another_project(pool):
     assert [one.project_id for one in rows(pool)[1]] == ["p"]
 
 
+def test_a_repeated_request_attaches_one_client(pool):
+    wanted = new()
+    change(pool, wanted)
+    first = client(wanted.group_id)
+    assert change(pool, first) == ""
+    assert change(pool, first) == ""
+    assert [one.client_id for one in rows(pool)[1]] == [first.client_id]
+    assert pool.in_use("p")["group_clients"] == 1
+
+
 def test_a_client_is_revoked_once(pool):
     wanted, other = new(), new()
     change(pool, wanted)
