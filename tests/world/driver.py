@@ -78,7 +78,7 @@ class Board:
             COMPLAIN(f"slot {slot} is changed while its core computes")
         self.programming[slot] = pid
         yield
-        del self.programming[slot]
+        self.programming.pop(slot, None)
         self.served.pop(slot, None)
 
 
@@ -124,7 +124,7 @@ class _Core(base.Core):
                 COMPLAIN(f"slot {slot} was not cleared after {before}")
         board.running[slot] = pid
         time.sleep(len(chunk_in) / BYTES_PER_S)
-        del board.running[slot]
+        board.running.pop(slot, None)
         return self._inner.process(chunk_in, chunk_out, offset_bytes)
 
     def finish(self, chunk_out: memoryview) -> int:

@@ -74,10 +74,11 @@ class Watcher:
         self._pool = pool
         self._watcher = watcher
         self._calm_s = calm_s
-        #: As it is durable: the groups by row, the group of each generation
-        #: that one has had, and the groups' slots.
-        self._groups: dict[int, str] = {}
-        self._generations: dict[int, int] = {}
+        #: The group of each generation that a leader has given to one.
+        self._generations: dict[int, str] = {}
+        #: As it is durable: those of them that were so once, and the groups'
+        #: slots.
+        self._known: set[int] = set()
         self._slots: dict[int, int] = {}
         self._writes: dict[kernels.Task, db_api.Changes] = {}
         #: Most slots that a group may have, and when that was decided.
@@ -261,6 +262,7 @@ class Watcher:
         self, hold: holds.Member, room: members.Members, *_args: object
     ) -> None:
         self._account(room._pool).since[id(hold)] = room._pool.now
+        self._generations[hold.generation] = hold.public_id
 
     def _time_counted(
         self,
@@ -390,18 +392,15 @@ class Watcher:
         changes = self._writes.pop(task, None)
         if changes is None:
             return
-        for row in changes.rows(db_api.GroupRecord):
-            self._groups[row.id] = row.group_id
         for slot_id in changes.released_slots:
             self._slots.pop(slot_id, None)
         for row in changes.rows(db_api.AssignmentRecord):
-            is_new = row.generation not in self._generations
             if row.holder_kind != states.HELD_BY_GROUP:
                 self._slots.pop(row.slot_id, None)
                 continue
-            self._generations[row.generation] = row.holder_id
             self._slots[row.slot_id] = row.holder_id
-            if is_new:
+            if row.generation not in self._known:
+                self._known.add(row.generation)
                 self._check_slots(row.holder_id)
 
     def _check_slots(self, row_id: int) -> None:
@@ -416,7 +415,7 @@ class Watcher:
         check(
             len(slots) <= allowed,
             "a group gets more slots than it may have",
-            self._groups.get(row_id),
+            row_id,
             slots,
             allowed,
         )
@@ -542,7 +541,7 @@ class Watcher:
         )
         tag = bytes(record.rest[: driver.TAG_BYTES])
         group_id, client_id = driver.SENT.get(tag, ("", ""))
-        holder = self._groups.get(self._generations.get(order.generation, 0))
+        holder = self._generations.get(order.generation)
         check(
             group_id == order.session_id == holder,
             "a task runs in a slot of another group",
