@@ -79,6 +79,7 @@ class Watcher:
         #: As it is durable: those of them that were so once, and the groups'
         #: slots.
         self._known: set[int] = set()
+        self._past_clients: set[str] = set()
         self._slots: dict[int, int] = {}
         self._writes: dict[kernels.Task, db_api.Changes] = {}
         #: Most slots that a group may have, and when that was decided.
@@ -392,6 +393,16 @@ class Watcher:
         changes = self._writes.pop(task, None)
         if changes is None:
             return
+        for client in changes.rows(db_api.GroupClientRecord):
+            check(
+                client.state == states.CLIENT_REVOKED
+                or client.client_id not in self._past_clients,
+                "a client that was revoked is attached again",
+                client,
+            )
+        self._past_clients.update(
+            one.client_id for one in changes.deleted(db_api.GroupClientRecord)
+        )
         for slot_id in changes.released_slots:
             self._slots.pop(slot_id, None)
         for row in changes.rows(db_api.AssignmentRecord):

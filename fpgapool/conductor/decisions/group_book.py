@@ -23,6 +23,9 @@ from fpgapool.vocabulary import states
 Row = db_api.GroupRecord | db_api.GroupClientRecord
 
 _HASH = re.compile(r"[0-9a-f]{64}")
+#: A request that comes twice finds its group or client among so many ended
+#: ones.
+_REMEMBERED = 10_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,8 @@ class Book:
         self._clients: dict[str, dict[str, db_api.GroupClientRecord]] = {}
         self._last_id = last_id
         self._last_client_id = last_client_id
+        # Public ids, the oldest first.
+        self._ended: dict[str, None] = {}
         self.put([*groups, *clients])
 
     def clients_of(self, group_id: str) -> list[db_api.GroupClientRecord]:
@@ -90,15 +95,22 @@ class Book:
             if isinstance(row, db_api.GroupRecord):
                 self.groups[row.group_id] = self.by_row[row.id] = row
                 if row.state == states.GROUP_DELETED:
+                    self._note_end(row.group_id)
                     del self.groups[row.group_id]
                     del self.by_row[row.id]
             else:
                 clients = self._clients.setdefault(row.group_id, {})
                 clients[row.client_id] = row
                 if row.state == states.CLIENT_REVOKED:
+                    self._note_end(row.client_id)
                     del clients[row.client_id]
                 if not clients:
                     del self._clients[row.group_id]
+
+    def _note_end(self, public_id: str) -> None:
+        self._ended[public_id] = None
+        if len(self._ended) > _REMEMBERED:
+            del self._ended[next(iter(self._ended))]
 
     def planned(
         self, change: group_objects.GroupChange, around: Surroundings
@@ -151,7 +163,8 @@ class Book:
     def _create(
         self, change: objects.CreateGroup, around: Surroundings
     ) -> list[Row]:
-        if change.group_id in self.groups:
+        if change.group_id in self.groups or change.group_id in self._ended:
+            # The message came twice.
             return []
         options = {
             # A group without a minimum or maximum keeps its size.
@@ -247,7 +260,8 @@ class Book:
     ) -> list[Row]:
         if not description.is_open_to(group, change.project_id):
             raise _not_found(group.group_id)
-        if change.client_id in self._clients.get(group.group_id, {}):
+        clients = self._clients.get(group.group_id, {})
+        if change.client_id in clients or change.client_id in self._ended:
             # The message came twice.
             return []
         if not _HASH.fullmatch(change.secret_hash):

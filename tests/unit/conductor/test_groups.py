@@ -362,6 +362,21 @@ def test_a_repeated_request_attaches_one_client(pool):
     assert change(pool, first) == ""
     assert [one.client_id for one in rows(pool)[1]] == [first.client_id]
     assert pool.in_use("p")["group_clients"] == 1
+    # Nor is one that was revoked attached by a message that is late.
+    revoke = objects.RevokeClient(
+        group_id=wanted.group_id, client_id=first.client_id
+    )
+    assert change(pool, revoke) == ""
+    assert change(pool, first) == ""
+    assert rows(pool)[1] == []
+
+
+def test_a_late_request_does_not_create_a_deleted_group(pool):
+    wanted = new()
+    change(pool, wanted)
+    assert change(pool, objects.DeleteGroup(group_id=wanted.group_id)) == ""
+    assert change(pool, wanted) == ""
+    assert rows(pool)[0] == []
 
 
 def test_a_client_is_revoked_once(pool):
