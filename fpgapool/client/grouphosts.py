@@ -17,6 +17,7 @@ from fpgapool.client import errors
 from fpgapool.client import groupdoor
 from fpgapool.client import grouplink
 from fpgapool.common import channel
+from fpgapool.common import rings
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
@@ -59,8 +60,8 @@ class Hosts:
     """The hosts of a group, with the tasks that this client has there.
 
     A task goes to the host with the least unfinished tasks for each member.
-    Each host has a thread that connects it, and that receives when none of
-    the threads that wait for results does.
+    Each host has a thread that connects it. One of the threads that wait for
+    results receives them; the host's own thread does if others wait, too.
 
     :param door: gave the access.
     :param access: of this client.
@@ -87,7 +88,10 @@ class Hosts:
         self._last_task_id = 0
         self._last_lock_id = 0
         self._locks: dict[int, Lock] = {}
+        # Of parameters and input of a task.
+        self._most_bytes = group.MAX_TASK_BYTES
         self._failure: errors.FpgapoolError | None = None
+        self._closing = False
         self._closed = False
         with self._lock:
             self._use_members(access.members)
@@ -116,6 +120,9 @@ class Hosts:
         with self._lock:
             if self._closed:
                 return False
+            self._closing = True
+            for link in self._links.values():
+                link.changed.notify_all()
             while (self._sent or self._waiting) and self._failure is None:
                 left_s = channel.remaining_s(deadline_s)
                 if left_s == 0:
@@ -140,7 +147,13 @@ class Hosts:
                 raise self._failure
             if self._closed:
                 raise errors.SessionClosed("the group is closed")
-            self._check_size(task)
+            size_bytes = len(task.params) + len(task.data)
+            if size_bytes > self._most_bytes:
+                raise errors.InvalidRequest(
+                    codes.TASK_TOO_LARGE,
+                    f"the task has {size_bytes} bytes of parameters and input;"
+                    f" at most {self._most_bytes} are possible",
+                )
             held = task.lock
             if held is not None and task.kind == records.TASK:
                 if held.lost is not None:
@@ -151,32 +164,22 @@ class Hosts:
             self._waiting.append(task)
             self._dispatch()
 
-    def _check_size(self, task: grouplink.Task) -> None:
-        size_bytes = len(task.params) + len(task.data)
-        limits = [
-            link.wire.opened.max_task_bytes
-            for link in self._links.values()
-            if link.wire is not None
-        ]
-        limit_bytes = min(limits, default=group.MAX_TASK_BYTES)
-        if size_bytes > limit_bytes:
-            raise errors.InvalidRequest(
-                codes.TASK_TOO_LARGE,
-                f"the task has {size_bytes} bytes of parameters and input; at"
-                f" most {limit_bytes} are possible",
-            )
-
     def _dispatch(self) -> None:
         """Send waiting tasks as far as the window allows; holds the lock."""
         waiting = self._waiting
         while waiting and self._sent < self._window_tasks:
-            links = [one for one in self._links.values() if one.has_room()]
-            if not links:
+            link = self._best_link()
+            if link is None:
                 return
-            link = links[0]
-            if len(links) > 1:
-                link = min(links, key=_load)
             self._send(waiting.popleft(), link)
+
+    def _best_link(self) -> grouplink.Link | None:
+        """Return the host for one more task; holds the lock."""
+        best = None
+        for link in self._links.values():
+            if link.has_room() and (best is None or link.load < best.load):
+                best = link
+        return best
 
     def _send(self, task: grouplink.Task, link: grouplink.Link) -> None:
         """Send a task to a host; holds the lock."""
@@ -196,6 +199,8 @@ class Hosts:
         link.unanswered[task.kind, task.number] = task
         self._sent += 1
         link.send(*task.parts())
+        if task.followed:
+            link.follow()
 
     # Waiting for results.
 
@@ -207,24 +212,22 @@ class Hosts:
         while not task.done:
             with self._lock:
                 link = self._led_by_me(task)
-                if link is None and task.finished is None:
-                    task.finished = threading.Event()
+                if link is None:
+                    if task.finished is None:
+                        task.finished = threading.Event()
                     if task.done:
                         return
+                    self._follow(task)
             if link is None:
-                self.follow()
                 assert task.finished is not None
                 if not task.finished.wait(channel.remaining_s(deadline_s)):
                     raise errors.OperationTimeout("the task has no result yet")
                 return
-            key = task.kind, task.number
+            is_over = functools.partial(
+                _is_over, link, task, (task.kind, task.number)
+            )
             try:
-                # It may move to another host.
-                self._lead(
-                    link,
-                    lambda: task.done or link.unanswered.get(key) is not task,
-                    deadline_s,
-                )
+                self._lead(link, is_over, deadline_s)
             except channel.DeadlineExceeded:
                 raise errors.OperationTimeout(
                     "the task has no result yet"
@@ -244,15 +247,28 @@ class Hosts:
                 return link
         return None
 
-    def follow(self) -> None:
-        """Let the links' own threads receive."""
-        with self._lock:
-            self._wake()
+    def _follow(self, task: grouplink.Task) -> None:
+        """Let a host's own thread receive a task; holds the lock."""
+        if task.followed:
+            return
+        task.followed = True
+        for link in self._links.values():
+            if link.unanswered.get((task.kind, task.number)) is task:
+                link.follow()
+
+    def _needs_its_thread(self, link: grouplink.Link) -> bool:
+        """Whether a host's own thread has to receive, if no other one does.
+
+        The thread that waits for a task of one host knows nothing of others.
+        """
+        return bool(link.unanswered) and (
+            link.followed > 0 or self._closing or len(self._links) > 1
+        )
 
     def _wake(self) -> None:
         """Wake the threads of links that have to receive; holds the lock."""
         for link in self._links.values():
-            if not link.led and link.unanswered:
+            if not link.led and self._needs_its_thread(link):
                 link.changed.notify_all()
 
     def _go_on(self) -> None:
@@ -267,10 +283,18 @@ class Hosts:
         deadline_s: float | None = None,
     ) -> None:
         """Receive from a host; the caller has set ``led``."""
-        wire = link.wire
+        wire, received = link.wire, link.received
         assert wire is not None, "only a connection is led"
         try:
             while not is_over():
+                if not received:
+                    received.extend(wire.take(deadline_s))
+                if received:
+                    while received:
+                        ended = self._handle(link, received.popleft())
+                        if ended is not None:
+                            ended()
+                    continue
                 record = wire.receive(deadline_s)
                 try:
                     ended = self._handle(link, record)
@@ -284,11 +308,11 @@ class Hosts:
         finally:
             with self._lock:
                 link.led = False
-                if link.unanswered or link.broken:
+                if link.broken or self._needs_its_thread(link):
                     link.changed.notify_all()
 
     def _handle(
-        self, link: grouplink.Link, record: memoryview
+        self, link: grouplink.Link, record: rings.Buffer
     ) -> collections.abc.Callable[[], None] | None:
         """Take a record of a desk.
 
@@ -307,17 +331,13 @@ class Hosts:
             if task is None:
                 return None
             try:
-                result = task.out(record[middle_end:])
+                task.result = task.out(record[middle_end:])
             except Exception as exc:
                 message = f"the result cannot be used: {exc}"
-                return functools.partial(
-                    task.finish,
-                    None,
-                    errors.TaskFailed(codes.INVALID_INPUT, message),
-                )
-            return functools.partial(task.finish, result)
+                task.error = errors.TaskFailed(codes.INVALID_INPUT, message)
+            return task.finish
         try:
-            detail = record[records.HEADER_BYTES : middle_end]
+            detail = memoryview(record)[records.HEADER_BYTES : middle_end]
             document = frames.decode_json(detail) if middle_bytes else {}
             return self._handle_other(link, kind, number, document)
         except frames.ProtocolError as exc:
@@ -331,6 +351,7 @@ class Hosts:
         """Take a task off the list of unanswered ones; holds the lock."""
         task = link.unanswered.pop(key, None)
         if task is not None:
+            link.followed -= task.followed
             self._sent -= 1
             if not self._sent:
                 self._idle.notify_all()
@@ -394,7 +415,7 @@ class Hosts:
             if one.has_room() and one.host.host_id not in refused
         ]
         if links:
-            self._send(task, min(links, key=_load))
+            self._send(task, min(links, key=lambda one: one.load))
             self._wake()
         return bool(links)
 
@@ -524,6 +545,7 @@ class Hosts:
         """Use a connection until it is lost, or not wanted any more."""
         with self._lock:
             link.wire = wire
+            self._learn_limit()
             for number in link.stale_locks:
                 link.send(records.header(groups.UNLOCK, number))
             link.stale_locks.clear()
@@ -534,7 +556,8 @@ class Hosts:
             self._lead(
                 link,
                 lambda: (
-                    not link.wanted or (wire.leads and not link.unanswered)
+                    not link.wanted
+                    or (wire.leads and not self._needs_its_thread(link))
                 ),
             )
         with contextlib.suppress(OSError):
@@ -543,6 +566,17 @@ class Hosts:
         self._lose_tasks(link)
         wire.close()
 
+    def _learn_limit(self) -> None:
+        """Use the limit of the strictest desk; holds the lock."""
+        self._most_bytes = min(
+            (
+                link.wire.opened.max_task_bytes
+                for link in self._links.values()
+                if link.wire is not None
+            ),
+            default=group.MAX_TASK_BYTES,
+        )
+
     def _is_needed(self, link: grouplink.Link, wire: grouplink.Wire) -> bool:
         """Wait until this thread has to receive.
 
@@ -550,7 +584,9 @@ class Hosts:
         """
         with self._lock:
             while link.wanted and not link.broken:
-                if not link.led and (link.unanswered or not wire.leads):
+                if not link.led and (
+                    not wire.leads or self._needs_its_thread(link)
+                ):
                     link.led = True
                     return True
                 link.changed.wait()
@@ -567,11 +603,14 @@ class Hosts:
         with self._lock:
             link.wire = None
             link.broken = False
+            self._learn_limit()
             link.unsent.clear()
+            link.received.clear()
             if not link.listed:
                 self._forget(link)
             lost = [*link.unanswered.values()]
             link.unanswered.clear()
+            link.followed = 0
             self._sent -= len(lost)
             locked = []
             for task in reversed(lost):
@@ -590,7 +629,7 @@ class Hosts:
                     link.stale_locks.add(number)
             self._go_on()
         for task in locked:
-            task.finish(None, error)
+            task.finish(error)
 
     def fail(self, error: errors.FpgapoolError) -> None:
         """End all tasks and connections."""
@@ -603,12 +642,13 @@ class Hosts:
             for link in links:
                 ended += link.unanswered.values()
                 link.unanswered.clear()
+                link.followed = 0
                 link.wanted = False
                 link.changed.notify_all()
             self._sent = 0
             self._idle.notify_all()
         for task in ended:
-            task.finish(None, error)
+            task.finish(error)
         for link in links:
             wire = link.wire
             if wire is not None and not wire.leads:
@@ -624,11 +664,14 @@ class Hosts:
             )
 
 
-def _load(link: grouplink.Link) -> tuple[float, str]:
-    return link.load
+def _is_over(
+    link: grouplink.Link, task: grouplink.Task, key: tuple[int, int]
+) -> bool:
+    """Whether a task has ended, or has moved to another host."""
+    return task.done or link.unanswered.get(key) is not task
 
 
 def _end(
     task: grouplink.Task, error: errors.FpgapoolError | None = None
 ) -> collections.abc.Callable[[], None]:
-    return functools.partial(task.finish, None, error)
+    return functools.partial(task.finish, error)

@@ -27,6 +27,13 @@ ATTEMPT_S = 10.0
 
 _CLOSE = frames.pack_header(frames.CLOSE)
 
+# Records that are taken from a ring at once, and the longest of them.
+_TAKEN_RECORDS = 32
+_TAKEN_BYTES = 16 * 1024
+# Records that are sent to another host at once, and bytes of all but the last.
+_SENT_RECORDS = 32
+_SENT_BYTES = 64 * 1024
+
 
 class Refused(exceptions.CodedError):
     """The desk does not admit this client, or the client not the desk."""
@@ -48,6 +55,14 @@ class Wire(typing.Protocol):
 
         :returns: False if there is no room now.
         :raises channel.ChannelClosed: if the connection is lost.
+        :raises rings.RingDamaged: if the desk has broken it.
+        """
+
+    def take(self, deadline_s: float | None = None) -> list[bytes]:
+        """Wait for records, and return copies of the short ones.
+
+        :returns: none if the next one is long: it is for :meth:`receive`.
+        :raises: as :meth:`receive`.
         """
 
     def receive(self, deadline_s: float | None = None) -> memoryview:
@@ -217,38 +232,48 @@ class LocalWire:
         self._shared = shared
         self._poller = select.poll()
         self._poller.register(shared.fileno(), select.POLLIN)
-        self._poller.register(sock.fileno(), select.POLLIN)
+        self._sock_fd = sock.fileno()
+        self._poller.register(self._sock_fd, select.POLLIN)
+        self.put = shared.put
         self.free = shared.free
 
-    def put(self, *parts: rings.Buffer) -> bool:
+    def take(self, deadline_s: float | None = None) -> list[bytes]:
+        shared = self._shared
         try:
-            return self._shared.put(*parts)
-        except rings.RingDamaged as exc:
+            while True:
+                taken = shared.take(_TAKEN_RECORDS, _TAKEN_BYTES)
+                if taken or shared.get() is not None:
+                    return taken
+                self._wait(deadline_s)
+        except (rings.RingDamaged, rings.PeerGone) as exc:
             raise channel.ChannelClosed(str(exc)) from exc
 
     def receive(self, deadline_s: float | None = None) -> memoryview:
         try:
-            record = self._shared.get()
-            while record is None:
-                ready: list[tuple[int, int]] = []
-                if self._shared.arm():
-                    left_s = channel.remaining_s(deadline_s)
-                    if left_s == 0:
-                        self._shared.disarm()
-                        raise channel.DeadlineExceeded("deadline passed")
-                    # Rounded up, so that the last millisecond is no busy loop.
-                    ready = self._poller.poll(
-                        None if left_s is None else int(left_s * 1000) + 1
-                    )
-                self._shared.disarm()
-                record = self._shared.get()
-                if record is None and any(
-                    fd == self._sock.fileno() for fd, _ in ready
-                ):
-                    raise channel.ChannelClosed("the desk is gone")
+            while (record := self._shared.get()) is None:
+                self._wait(deadline_s)
             return record
         except (rings.RingDamaged, rings.PeerGone) as exc:
             raise channel.ChannelClosed(str(exc)) from exc
+
+    def _wait(self, deadline_s: float | None) -> None:
+        """Wait until there may be a record."""
+        shared = self._shared
+        ready: list[tuple[int, int]] = []
+        if shared.arm():
+            left_ms = None
+            if deadline_s is not None:
+                left_s = channel.remaining_s(deadline_s)
+                if not left_s:
+                    shared.disarm()
+                    raise channel.DeadlineExceeded("deadline passed")
+                # Rounded up, so that the last millisecond is no busy loop.
+                left_ms = int(left_s * 1000) + 1
+            ready = self._poller.poll(left_ms)
+        shared.disarm()
+        for fd, _ in ready:
+            if fd == self._sock_fd and shared.get() is None:
+                raise channel.ChannelClosed("the desk is gone")
 
     def say_goodbye(self) -> None:
         self._sock.send(_CLOSE, deadline_s=channel.deadline_after(ATTEMPT_S))
@@ -286,7 +311,13 @@ class RemoteWire:
         self._unsent.put(parts)
         return True
 
+    def take(self, deadline_s: float | None = None) -> list[bytes]:
+        return [self._next(deadline_s)]
+
     def receive(self, deadline_s: float | None = None) -> memoryview:
+        return memoryview(self._next(deadline_s))
+
+    def _next(self, deadline_s: float | None) -> bytes:
         try:
             while True:
                 header = channel.recv_header(
@@ -297,7 +328,7 @@ class RemoteWire:
                 payload = channel.recv_payload(self._stream, header)
                 record = self._reader.feed(header, payload)
                 if record is not None:
-                    return memoryview(record)
+                    return record
         except frames.ProtocolError as exc:
             raise channel.ChannelClosed(
                 f"the desk sent nonsense: {exc.message}"
@@ -322,17 +353,38 @@ class RemoteWire:
 
     def _send(self) -> None:
         try:
-            while (parts := self._unsent.get()) is not None:
-                if parts[0] is _CLOSE:
-                    self._stream.send(_CLOSE)
-                    continue
-                record = memoryview(b"".join(parts))
-                self._stream.send(
-                    *groups.task_frames(record, self.opened.chunk_bytes)
-                )
+            while self._send_some():
+                pass
         except channel.ChannelClosed:
             # The receiving thread notices it, too.
             self._stream.shutdown()
+
+    def _send_some(self) -> bool:
+        """Wait for records, and send them, together if they are short.
+
+        :returns: False if these were the last ones.
+        """
+        pieces: list[rings.Buffer] = []
+        sent_bytes = 0
+        last = False
+        for _ in range(_SENT_RECORDS):
+            parts = self._unsent.get()
+            if parts is None:
+                last = True
+                break
+            record = b"".join(parts)
+            if parts[0] is _CLOSE:
+                pieces.append(record)
+            else:
+                pieces += groups.task_frames(
+                    memoryview(record), self.opened.chunk_bytes
+                )
+            sent_bytes += len(record)
+            if sent_bytes >= _SENT_BYTES or self._unsent.empty():
+                break
+        if pieces:
+            self._stream.send(*pieces)
+        return not last
 
 
 class Task:
@@ -341,22 +393,18 @@ class Task:
     :ivar kind: ``records.TASK`` or ``groups.LOCK``.
     :ivar number: of the task or the lock, different from all unanswered ones.
     :ivar lock: that it runs under, or that it asks for.
+    :ivar out: makes the result of the output, which it must copy.
     """
 
-    __slots__ = (
-        "data",
-        "done",
-        "error",
-        "finished",
-        "kind",
-        "lock",
-        "notify",
-        "number",
-        "offset",
-        "out",
-        "params",
-        "result",
-    )
+    done = False
+    #: Whether no thread receives for it; a link counts such tasks.
+    followed = False
+    result: typing.Any = None
+    error: errors.FpgapoolError | None = None
+    #: Set by a thread that waits for the end.
+    finished: threading.Event | None = None
+    #: Called at the end with this task.
+    notify: typing.Callable[[Task], None] | None = None
 
     def __init__(
         self,
@@ -365,7 +413,7 @@ class Task:
         data: rings.Buffer = b"",
         offset: int = 0,
         lock: typing.Any = None,
-        out: typing.Callable[[memoryview], typing.Any] = bytes,
+        out: typing.Callable[[rings.Buffer], typing.Any] = bytes,
     ) -> None:
         self.kind = kind
         self.number = 0
@@ -374,13 +422,6 @@ class Task:
         self.offset = offset
         self.lock = lock
         self.out = out
-        self.done = False
-        self.result: typing.Any = None
-        self.error: errors.FpgapoolError | None = None
-        #: Set by a thread that waits for the end.
-        self.finished: threading.Event | None = None
-        #: Called at the end with this task.
-        self.notify: typing.Callable[[Task], None] | None = None
 
     def parts(self) -> tuple[rings.Buffer, ...]:
         """Return the record."""
@@ -395,12 +436,13 @@ class Task:
             self.data,
         )
 
-    def finish(
-        self, result: typing.Any, error: errors.FpgapoolError | None = None
-    ) -> None:
-        """End it, once; not while a lock is held that its callbacks need."""
-        self.result = result
-        self.error = error
+    def finish(self, error: errors.FpgapoolError | None = None) -> None:
+        """End it, once, with an error or the result that it has.
+
+        Not while a lock is held that its callbacks need.
+        """
+        if error is not None:
+            self.error = error
         self.done = True
         if self.finished is not None:
             self.finished.set()
@@ -417,7 +459,10 @@ class Link:
     :ivar wire: None while there is no connection.
     :ivar unanswered: sent tasks, by kind and number.
     :ivar unsent: tasks for which the rings had no room yet.
+    :ivar received: records that the desk sent, to be handled.
     :ivar led: whether a thread receives.
+    :ivar followed: how many of the unanswered tasks have no thread that
+        receives for them.
     :ivar broken: whether the connection was lost.
     :ivar listed: whether the group still has this host.
     :ivar wanted: whether it is used; also an unlisted one, while a member of
@@ -433,7 +478,9 @@ class Link:
         self.unsent: collections.deque[tuple[rings.Buffer, ...]] = (
             collections.deque()
         )
+        self.received: collections.deque[bytes] = collections.deque()
         self.led = False
+        self.followed = 0
         self.broken = False
         self.listed = True
         self.wanted = True
@@ -464,6 +511,12 @@ class Link:
             self.broken = True
             self.wire.shutdown()
 
+    def follow(self) -> None:
+        """Let the link's own thread receive, for one task more."""
+        self.followed += 1
+        if not self.led:
+            self.changed.notify_all()
+
     def send(self, *parts: rings.Buffer) -> None:
         """Send a record, later if there is no room."""
         if self.unsent or not self._put(parts):
@@ -479,7 +532,7 @@ class Link:
             return False
         try:
             return self.wire.put(*parts)
-        except channel.ChannelClosed:
+        except (channel.ChannelClosed, rings.RingDamaged):
             self.broken = True
             self.changed.notify_all()
             return False

@@ -56,6 +56,10 @@ _AT_READER_SLEEPS = 17
 #: In place of a length: the record is at the start of the ring.
 _SKIP = 0xFFFF_FFFF_FFFF_FFFF
 
+# Parts of a record up to this length are joined, which is cheaper than to
+# write each of them.
+_SMALL_BYTES = 4096
+
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _ZEROS = bytes(64 * 1024)
 
@@ -94,6 +98,8 @@ class Ring:
         self._taken_bytes = 0
         self._written = self._words[_AT_WRITTEN]
         self._read = self._words[_AT_READ]
+        # How far the writer had come when the reader last looked.
+        self._seen = self._read
         self._wiped = self._written
 
     @classmethod
@@ -165,8 +171,39 @@ class Ring:
         :raises ValueError: if there would be no room in an empty ring.
         :raises RingDamaged: if the reader's position cannot be.
         """
-        views = [_flat(part) for part in parts]
-        length_bytes = sum(map(len, views))
+        if not self._write(parts):
+            return False
+        self._publish()
+        return True
+
+    def put_all(self, records: collections.abc.Sequence[Buffer]) -> int:
+        """Write records that the reader sees all at once.
+
+        :param records: in this order.
+        :returns: how many of them, from the first one on, had room.
+        :raises: as :meth:`put`; those before are written.
+        """
+        count = 0
+        try:
+            for record in records:
+                if not self._write((record,)):
+                    break
+                count += 1
+        finally:
+            if count:
+                self._publish()
+        return count
+
+    def _write(self, parts: tuple[Buffer, ...]) -> bool:
+        """Write a record that the reader does not see yet."""
+        length_bytes = 0
+        for part in parts:
+            if type(part) is bytes:
+                length_bytes += len(part)
+            elif type(part) is memoryview:
+                length_bytes += part.nbytes
+            else:
+                length_bytes += memoryview(part).nbytes
         place = self._place(length_bytes)
         if place is None:
             return False
@@ -176,17 +213,23 @@ class Ring:
                 _SKIP
             )
         self._lengths[at // _WORD_BYTES] = length_bytes
-        data = self._data
         start = at + _WORD_BYTES
-        for view in views:
-            end = start + len(view)
-            data[start:end] = view
-            start = end
+        if length_bytes <= _SMALL_BYTES:
+            self._data[start : start + length_bytes] = b"".join(parts)
+        else:
+            for part in parts:
+                view = _flat(part)
+                end = start + len(view)
+                self._data[start:end] = view
+                start = end
         self._written += skip_bytes + _padded(length_bytes)
-        # A reader that sees the position must see the record too.
-        self._fence()
-        self._words[_AT_WRITTEN] = self._written
         return True
+
+    def _publish(self) -> None:
+        # A reader that sees the position must see the records too.
+        with self._lock:
+            pass
+        self._words[_AT_WRITTEN] = self._written
 
     def has_room(self, length_bytes: int) -> bool:
         """Whether :meth:`put` would write a record of this length now.
@@ -222,31 +265,78 @@ class Ring:
         :returns: writable bytes; None if there is no record.
         :raises RingDamaged: if the writer's position or length cannot be.
         """
+        if self._record is None:
+            place = self._oldest()
+            if place is None:
+                return None
+            start, length_bytes, self._taken_bytes = place
+            self._record = self._data[start : start + length_bytes]
+        return self._record
+
+    def take(self, count: int, max_bytes: int) -> list[bytes]:
+        """Copy the oldest records and free them.
+
+        :param count: of records, at most.
+        :param max_bytes: a record that is longer is left for :meth:`get`.
+        :returns: the records, oldest first; none while one is held.
+        :raises RingDamaged: as :meth:`get`; the records before are lost.
+        """
+        taken: list[bytes] = []
         if self._record is not None:
-            return self._record
-        unread_bytes = self._words[_AT_WRITTEN] - self._read
+            return taken
+        data = self._data
+        try:
+            while count:
+                place = self._oldest()
+                if place is None or place[1] > max_bytes:
+                    break
+                start, length_bytes, taken_bytes = place
+                taken.append(bytes(data[start : start + length_bytes]))
+                self._read += taken_bytes
+                count -= 1
+        finally:
+            if taken:
+                self._give_back()
+        return taken
+
+    def _oldest(self) -> tuple[int, int, int] | None:
+        """Find the oldest record.
+
+        :returns: its start, its length, and the bytes to give back with it.
+        """
+        unread_bytes = self._seen - self._read
         if not unread_bytes:
-            return None
-        if not 0 < unread_bytes <= self.size_bytes:
-            raise RingDamaged("the writer's position cannot be")
-        self._fence()
+            seen = self._words[_AT_WRITTEN]
+            unread_bytes = seen - self._read
+            if not unread_bytes:
+                return None
+            if not 0 < unread_bytes <= self.size_bytes:
+                raise RingDamaged("the writer's position cannot be")
+            # The records must not be read before the position.
+            with self._lock:
+                pass
+            self._seen = seen
         at = self._read % self.size_bytes
-        room_bytes = min(unread_bytes, self.size_bytes - at)
-        skip_bytes = 0
         length_bytes = self._lengths[at // _WORD_BYTES]
+        taken_bytes = _padded(length_bytes)
+        room_bytes = min(unread_bytes, self.size_bytes - at)
         if length_bytes == _SKIP:
             skip_bytes = self.size_bytes - at
-            room_bytes = unread_bytes - skip_bytes
-            if room_bytes < _WORD_BYTES:
+            room_bytes = unread_bytes
+            if room_bytes < skip_bytes + _WORD_BYTES:
                 raise RingDamaged("the writer skips more than it has written")
             at = 0
             length_bytes = self._lengths[0]
-        if _padded(length_bytes) > room_bytes:
+            taken_bytes = skip_bytes + _padded(length_bytes)
+        if taken_bytes > room_bytes:
             raise RingDamaged("a record is longer than the writer has written")
-        self._taken_bytes = skip_bytes + _padded(length_bytes)
-        start = at + _WORD_BYTES
-        self._record = self._data[start : start + length_bytes]
-        return self._record
+        return at + _WORD_BYTES, length_bytes, taken_bytes
+
+    def _give_back(self) -> None:
+        # The writer must not write before the records were read.
+        with self._lock:
+            pass
+        self._words[_AT_READ] = self._read
 
     @property
     def held(self) -> bool:
@@ -270,9 +360,7 @@ class Ring:
             _wipe(self._record)
         self._record = None
         self._read += self._taken_bytes
-        # The writer must not write before the record was read.
-        self._fence()
-        self._words[_AT_READ] = self._read
+        self._give_back()
 
     def close(self) -> None:
         """Close the descriptor; the map ends with its last view."""
@@ -309,7 +397,7 @@ class Ring:
         unread_bytes = self._written - self._words[_AT_READ]
         if not 0 <= unread_bytes <= self.size_bytes:
             raise RingDamaged("the reader's position cannot be")
-        self._fence()
+        # Without a fence: writes that depend on a position come after it.
         return unread_bytes
 
     def _fence(self) -> None:
@@ -446,6 +534,13 @@ class Channel:
             self._peers_bell.ring()
         return True
 
+    def put_all(self, records: collections.abc.Sequence[Buffer]) -> int:
+        """Write records, and ring once: :meth:`Ring.put_all`."""
+        count = self._outgoing.put_all(records)
+        if count and self._outgoing.clear(_AT_READER_SLEEPS):
+            self._peers_bell.ring()
+        return count
+
     def has_room(self, length_bytes: int) -> bool:
         """Whether :meth:`put` would write: :meth:`Ring.has_room`."""
         return self._outgoing.has_room(length_bytes)
@@ -453,6 +548,14 @@ class Channel:
     def get(self) -> memoryview | None:
         """Return the oldest record from the peer: :meth:`Ring.get`."""
         return self._incoming.get()
+
+    def take(self, count: int, max_bytes: int) -> list[bytes]:
+        """Copy and free the oldest records, and ring if the peer needs room:
+        :meth:`Ring.take`."""
+        taken = self._incoming.take(count, max_bytes)
+        if taken and self._incoming.clear(_AT_WRITER_WAITS):
+            self._peers_bell.ring()
+        return taken
 
     def free(self, *, wipe: bool = False) -> None:
         """Free that record, and ring if the peer needs room: see

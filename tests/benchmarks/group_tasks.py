@@ -84,6 +84,7 @@ def _latency(plan: measure.Plan) -> Iterator[measure.Row]:
 
 def _throughput(plan: measure.Plan) -> Iterator[measure.Row]:
     count = 20 if plan.tiny else 5000
+    tasks = count * _CLIENTS
     with contextlib.ExitStack() as stack:
         parts = stack.enter_context(plain_relay.Parts())
         pool = stack.enter_context(group.opened(_MEMBERS, _CLIENTS))
@@ -92,21 +93,71 @@ def _throughput(plan: measure.Plan) -> Iterator[measure.Row]:
         ours = [
             pool.client(number, _LENGTH_BYTES) for number in range(_CLIENTS)
         ]
-        floors, samples = [], []
-        for _ in range(plan.repetitions):
-            for clients, pids, into in (
-                (plain, parts.pids, floors),
-                (ours, pool.pids, samples),
-            ):
-                run = functools.partial(plain_relay.rate, clients, count)
-                into.append(_sampled(pids, run))
+        # In the order in which they were started.
+        echoes, relay = parts.pids[:_MEMBERS], parts.pids[_MEMBERS]
+        desk, members = pool.pids[0], pool.pids[1 : _MEMBERS + 1]
+        sides = {
+            "clients": (
+                pool.pids[-_CLIENTS:],
+                "plain clients",
+                parts.pids[-_CLIENTS:],
+            ),
+            "desk": ([desk], "bare relay", [relay]),
+            "members": (members, "workers that echo", echoes),
+        }
+        floors = [_Rates() for _ in range(plan.repetitions)]
+        samples = [_Rates() for _ in range(plan.repetitions)]
+        for floor, sample in zip(floors, samples, strict=True):
+            floor.run(plain, count, parts.pids)
+            sample.run(ours, count, pool.pids)
+    size = f"{_LENGTH_BYTES} B, {_CLIENTS} clients, group of {_MEMBERS}"
     yield measure.Row(
-        f"{_LENGTH_BYTES} B, {_CLIENTS} clients, group of {_MEMBERS}",
+        size,
         "tasks/s",
-        samples,
+        [one.rate for one in samples],
         "bare relay and workers that echo",
-        floors,
+        [one.rate for one in floors],
     )
+    for side, (pids, plain_side, plain_pids) in sides.items():
+        yield measure.Row(
+            f"{size}, processor time of the {side}",
+            "µs/task",
+            [one.cost_us(pids, tasks) for one in samples],
+            plain_side,
+            [one.cost_us(plain_pids, tasks) for one in floors],
+        )
+    yield measure.Row(
+        f"{size}, processor time of all",
+        "µs/task",
+        [one.cost_us(pool.pids, tasks) for one in samples],
+        "all of the bare relay",
+        [one.cost_us(parts.pids, tasks) for one in floors],
+    )
+
+
+class _Rates:
+    """One run of all clients, and what each process took for it."""
+
+    rate: measure.Sample
+
+    def run(
+        self,
+        clients: list[plain_relay.Client],
+        count: int,
+        pids: list[int],
+    ) -> None:
+        """Let each client run so many tasks."""
+        before = {pid: usage.cpu_s(pid) for pid in pids}
+        started_s = time.perf_counter()
+        value = plain_relay.rate(clients, count)
+        wall_s = time.perf_counter() - started_s
+        self._cpu_s = {pid: usage.cpu_s(pid) - before[pid] for pid in pids}
+        self.rate = measure.Sample(value, wall_s, sum(self._cpu_s.values()))
+
+    def cost_us(self, pids: list[int], tasks: int) -> measure.Sample:
+        """Return the processor time of some processes for a task."""
+        cpu_s = sum(self._cpu_s[pid] for pid in pids)
+        return measure.Sample(1e6 * cpu_s / tasks, self.rate.wall_s, cpu_s)
 
 
 def _median_us(run: Callable[[], object], count: int) -> float:

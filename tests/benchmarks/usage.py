@@ -78,6 +78,12 @@ class Meter:
         return measure.Sample(count / wall_s, wall_s, cpu_s)
 
 
+def cpu_s(pid: int) -> float:
+    """Return the processor time that a process has taken, exactly."""
+    # What clock_getcpuclockid() returns: its threads, in nanoseconds.
+    return time.clock_gettime(~pid << 3 | 2)
+
+
 def peak_memory_bytes(pid: int) -> int:
     """Return the most memory that a process has had resident."""
     status = pathlib.Path(f"/proc/{pid}/status").read_text()

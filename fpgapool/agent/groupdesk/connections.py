@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import hmac
+import itertools
 import logging
 import threading
 import typing
@@ -231,9 +232,13 @@ class Connections:
     def _send(channel: channels.Channel, mailbox: ports.Mailbox) -> None:
         try:
             while True:
-                record = memoryview(mailbox.next())
                 channel.send(
-                    *groups.result_frames(record, groups.CHUNK_BYTES),
+                    *itertools.chain.from_iterable(
+                        groups.result_frames(
+                            memoryview(record), groups.CHUNK_BYTES
+                        )
+                        for record in mailbox.next()
+                    ),
                     deadline_s=channels.deadline_after(_SEND_TIMEOUT_S),
                 )
         except (ConnectionError, TimeoutError):

@@ -32,6 +32,8 @@ _BATCH = 8
 # Results that are sent together, and the longest of them.
 _LATE_RESULTS = 8
 _LATE_BYTES = 4096
+# Results that are sent together to a client on another host.
+_MAILED_RECORDS = 32
 #: Longer tasks are copied only once, and not kept while they run.
 KEPT_BYTES = 64 * 1024
 #: A client that has so much waiting at the desk is not read from.
@@ -41,6 +43,22 @@ _MAX_MAIL_BYTES = 32 * 1024 * 1024
 
 _LONG_BYTES = KEPT_BYTES + records.HEADER_BYTES
 _unpack = groups.HEAD.unpack_from
+
+
+def _check(record: rings.Buffer) -> tuple[int, int]:
+    """Return the number and the kind of a client's record."""
+    length_bytes = len(record) - records.HEADER_BYTES
+    if length_bytes < 0:
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR, "a record without a header"
+        )
+    task_id, kind, params_bytes, _ = _unpack(record)
+    if params_bytes > length_bytes:
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR, "parameters exceed their record"
+        )
+    return task_id, kind
+
 
 _CLEAR = records.header(records.CLEAR)
 _KEEP = records.header(records.KEEP)
@@ -52,7 +70,9 @@ class Channel(typing.Protocol):
 
     def fileno(self) -> int: ...
     def put(self, *parts: rings.Buffer) -> bool: ...
+    def put_all(self, records: list[bytes]) -> int: ...
     def get(self) -> memoryview | None: ...
+    def take(self, count: int, max_bytes: int) -> list[bytes]: ...
     def free(self) -> None: ...
     def arm(self, room_bytes: int | None = None) -> bool: ...
     def disarm(self) -> None: ...
@@ -135,37 +155,32 @@ class ClientPort:
                 return False
         elif self._waiting_bytes > MAX_WAITING_BYTES:
             return False
-        record = channel.get()
-        if record is None:
-            return False
-        left = _BATCH
-        submit, client, unpack = self._queues.submit, self.client, _unpack
-        while record is not None:
-            length_bytes = len(record) - records.HEADER_BYTES
-            if length_bytes < 0:
-                raise frames.ProtocolError(
-                    frames.PROTOCOL_ERROR, "a record without a header"
+        taken = channel.take(_BATCH, _LONG_BYTES)
+        if not taken:
+            record = channel.get()
+            if record is None:
+                return False
+            # A long one, in place.
+            task_id, kind = _check(record)
+            self._take(record, task_id, kind, now)
+            if not self.closed:
+                channel.free()
+            return True
+        submit, client = self._queues.submit, self.client
+        for one in taken:
+            task_id, kind = _check(one)
+            if kind == records.TASK:
+                submit(
+                    client, task_id, one, len(one) - records.HEADER_BYTES, now
                 )
-            task_id, kind, params_bytes, _ = unpack(record)
-            if params_bytes > length_bytes:
-                raise frames.ProtocolError(
-                    frames.PROTOCOL_ERROR, "parameters exceed their record"
-                )
-            if kind == records.TASK and length_bytes <= KEPT_BYTES:
-                submit(client, task_id, bytes(record), length_bytes, now)
             else:
-                self._take(record, task_id, kind, now)
+                self._take(one, task_id, kind, now)
                 if self.closed:
                     break
-            channel.free()
-            left -= 1
-            if not left:
-                break
-            record = channel.get()
         return True
 
     def _take(
-        self, record: memoryview, task_id: int, kind: int, now: float
+        self, record: rings.Buffer, task_id: int, kind: int, now: float
     ) -> None:
         lock_id = kind >> groups.KIND_BITS
         kind &= groups.KIND_MASK
@@ -183,18 +198,15 @@ class ClientPort:
             )
 
     def _take_task(
-        self, record: memoryview, task_id: int, lock_id: int, now: float
+        self, record: rings.Buffer, task_id: int, lock_id: int, now: float
     ) -> None:
         size_bytes = len(record) - records.HEADER_BYTES
-        if size_bytes <= KEPT_BYTES:
-            self._queues.submit(
-                self.client, task_id, bytes(record), size_bytes, now, lock_id
-            )
-            return
-        # In place, should a member be free.
         task = self._queues.submit(
             self.client, task_id, record, size_bytes, now, lock_id
         )
+        if type(record) is bytes:
+            return
+        # In place, should a member be free.
         self._decide(now)
         if task.payload is record:
             task.payload = bytes(record)
@@ -220,8 +232,8 @@ class ClientPort:
         detail = b"" if document is None else frames.encode_json(document)
         self.send(records.header(kind, number, len(detail)) + detail)
 
-    def send_result(self, record: memoryview) -> bool:
-        """Send a result, in place, at once or with some others.
+    def send_result(self, record: rings.Buffer) -> bool:
+        """Send a result at once or with some others.
 
         A client that has much waiting needs no result at once, and is not
         woken for each of them.
@@ -256,10 +268,19 @@ class ClientPort:
             or self.client.counts.waiting < len(self.client.queues)
         ):
             self._late = []
-            for record in late:
-                self.send(record)
+            self._send_all(late)
             return True
         return False
+
+    def _send_all(self, results: list[bytes]) -> None:
+        try:
+            sent = 0 if self._outbox else self._channel.put_all(results)
+        except rings.RingDamaged as exc:
+            self._failed(self, str(exc))
+            return
+        if sent < len(results):
+            self._outbox.extend(results[sent:])
+            self._queues.pause(self.client)
 
     def send(self, record: rings.Buffer) -> None:
         """Send a record, later if there is no room."""
@@ -304,7 +325,7 @@ class MemberPort:
     :param sock: its connection, which carries no data.
     :param ready: takes this port and what READY says.
     :param ended: takes the number, the task's id and busy time in ns, its
-        result in place, and the time.
+        result, in place if it is long, and the time.
     :param left: takes this port when the member has left.
     :ivar place: device, slot and generation, once READY has come.
     :ivar number: in the queues while it is a member, else None.
@@ -315,7 +336,7 @@ class MemberPort:
         sock: channels.PlainChannel,
         channel: rings.Channel,
         ready: Callable[[MemberPort, dict[str, typing.Any]], None],
-        ended: Callable[[int, int, int, memoryview, float], None],
+        ended: Callable[[int, int, int, rings.Buffer, float], None],
         left: Callable[[MemberPort], None],
     ) -> None:
         self.sock = sock
@@ -346,21 +367,25 @@ class MemberPort:
             return False
         channel = self._channel
         try:
+            taken = channel.take(_BATCH, _LATE_BYTES)
+            for one in taken:
+                self._take(one, now)
+                if self.closed:
+                    return True
+            if taken:
+                return True
             record = channel.get()
             if record is None:
                 return False
-            while record is not None:
-                self._take(record, now)
-                if self.closed:
-                    break
+            self._take(record, now)
+            if not self.closed:
                 channel.free()
-                record = channel.get()
         except (frames.ProtocolError, rings.RingDamaged) as exc:
             LOG.error("member dropped: %s", exc)
             self._left(self)
         return True
 
-    def _take(self, record: memoryview, now: float) -> None:
+    def _take(self, record: rings.Buffer, now: float) -> None:
         if len(record) < records.HEADER_BYTES:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, "a record without a header"
@@ -370,7 +395,8 @@ class MemberPort:
             if self.number is not None:
                 self._ended(self.number, task_id, busy_ns, record, now)
         elif kind == records.READY:
-            self._ready(self, frames.decode_json(records.split(record).middle))
+            detail = records.split(memoryview(record)).middle
+            self._ready(self, frames.decode_json(detail))
         elif kind == records.LEFT:
             self._left(self)
         elif kind != records.CLEARED:
@@ -438,14 +464,19 @@ class Mailbox:
         return self._bell
 
     def put(self, *parts: rings.Buffer) -> bool:
+        return self.put_all([b"".join(parts)]) == 1
+
+    def put_all(self, records: list[bytes]) -> int:
+        count = 0
         with self._condition:
-            if self._outgoing_bytes > _MAX_MAIL_BYTES:
-                return False
-            record = b"".join(parts)
-            self._outgoing.append(record)
-            self._outgoing_bytes += len(record)
+            for record in records:
+                if self._outgoing_bytes > _MAX_MAIL_BYTES:
+                    break
+                self._outgoing.append(record)
+                self._outgoing_bytes += len(record)
+                count += 1
             self._condition.notify_all()
-        return True
+        return count
 
     def get(self) -> memoryview | None:
         with self._condition:
@@ -457,6 +488,21 @@ class Mailbox:
         with self._condition:
             self._incoming_bytes -= len(self._incoming.popleft())
             self._condition.notify_all()
+
+    def take(self, count: int, max_bytes: int) -> list[bytes]:
+        taken: list[bytes] = []
+        incoming = self._incoming
+        with self._condition:
+            while (
+                incoming
+                and len(taken) < count
+                and len(incoming[0]) <= max_bytes
+            ):
+                taken.append(incoming.popleft())
+                self._incoming_bytes -= len(taken[-1])
+            if taken:
+                self._condition.notify_all()
+        return taken
 
     def arm(self, room_bytes: int | None = None) -> bool:
         with self._condition:
@@ -493,8 +539,8 @@ class Mailbox:
             self._incoming_bytes += len(record)
             self._ring()
 
-    def next(self) -> bytes:
-        """Wait for the next record to send.
+    def next(self) -> list[bytes]:
+        """Wait for the next records to send, which are few or short.
 
         :raises channels.ChannelClosed: if the loop has closed the mailbox and
             nothing is left.
@@ -503,10 +549,18 @@ class Mailbox:
             while not self._outgoing:
                 self._check()
                 self._condition.wait()
-            record = self._outgoing.popleft()
-            self._outgoing_bytes -= len(record)
+            found: list[bytes] = []
+            found_bytes = 0
+            while (
+                self._outgoing
+                and len(found) < _MAILED_RECORDS
+                and found_bytes < KEPT_BYTES
+            ):
+                found.append(self._outgoing.popleft())
+                found_bytes += len(found[-1])
+            self._outgoing_bytes -= found_bytes
             self._ring()
-            return record
+            return found
 
     def _ring(self) -> None:
         if self._sleeps and not self._closed:

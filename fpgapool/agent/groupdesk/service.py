@@ -362,7 +362,7 @@ class Desk:
         number: int,
         task_id: int,
         busy_ns: int,
-        record: memoryview,
+        record: rings.Buffer,
         now: float,
     ) -> None:
         task = self._queues.ended(number, busy_ns * 1e-9, now)

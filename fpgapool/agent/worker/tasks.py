@@ -143,7 +143,9 @@ class Runner:
             self._processor = None
             self.is_running = False
         self.output_bytes += count_bytes
-        return Result(records.DONE, busy_ns, b"", room[:count_bytes])
+        if count_bytes != len(room):
+            room = room[:count_bytes]
+        return Result(records.DONE, busy_ns, b"", room)
 
     def keep(self) -> None:
         """Let cores stay that are able to, until :meth:`clear`."""
@@ -544,5 +546,6 @@ class _Postbox:
         if self._channel.arm(room_bytes):
             ready = self._poller.poll()
         self._channel.disarm()
-        if any(fd == self._sock_fd for fd, _ in ready):
-            raise _Over
+        for fd, _ in ready:
+            if fd == self._sock_fd:
+                raise _Over
