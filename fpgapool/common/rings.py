@@ -93,6 +93,8 @@ class Ring:
         self._words = memory[:_PAGE_BYTES].cast("Q")
         self._data = memory[_PAGE_BYTES:]
         self._lengths = self._data.cast("Q")
+        # Taking it is an atomic operation: what comes before is done, and
+        # visible to the peer, before what follows.
         self._lock = threading.Lock()
         self._record: memoryview | None = None
         self._taken_bytes = 0
@@ -200,8 +202,6 @@ class Ring:
         for part in parts:
             if type(part) is bytes:
                 length_bytes += len(part)
-            elif type(part) is memoryview:
-                length_bytes += part.nbytes
             else:
                 length_bytes += memoryview(part).nbytes
         place = self._place(length_bytes)
@@ -265,32 +265,32 @@ class Ring:
         :returns: writable bytes; None if there is no record.
         :raises RingDamaged: if the writer's position or length cannot be.
         """
-        if self._record is None:
-            place = self._oldest()
-            if place is None:
-                return None
-            start, length_bytes, self._taken_bytes = place
+        if self._record is None and (
+            self._seen != self._read or self._look()
+        ):
+            start, length_bytes, self._taken_bytes = self._oldest()
             self._record = self._data[start : start + length_bytes]
         return self._record
 
     def take(self, count: int, max_bytes: int) -> list[bytes]:
         """Copy the oldest records and free them.
 
+        No slice of a record that :meth:`get` has returned may be used
+        afterwards, if there are any.
+
         :param count: of records, at most.
         :param max_bytes: a record that is longer is left for :meth:`get`.
-        :returns: the records, oldest first; none while one is held.
+        :returns: the records, oldest first.
         :raises RingDamaged: as :meth:`get`; the records before are lost.
         """
         taken: list[bytes] = []
-        if self._record is not None:
-            return taken
         data = self._data
         try:
-            while count:
-                place = self._oldest()
-                if place is None or place[1] > max_bytes:
+            while count and (self._seen != self._read or self._look()):
+                start, length_bytes, taken_bytes = self._oldest()
+                if length_bytes > max_bytes:
                     break
-                start, length_bytes, taken_bytes = place
+                self._record = None
                 taken.append(bytes(data[start : start + length_bytes]))
                 self._read += taken_bytes
                 count -= 1
@@ -299,36 +299,41 @@ class Ring:
                 self._give_back()
         return taken
 
-    def _oldest(self) -> tuple[int, int, int] | None:
-        """Find the oldest record.
+    def _look(self) -> bool:
+        """Look whether the writer has written more.
+
+        :raises RingDamaged: if its position cannot be.
+        """
+        seen = self._words[_AT_WRITTEN]
+        if seen == self._read:
+            return False
+        if not self._read < seen <= self._read + self.size_bytes:
+            raise RingDamaged("the writer's position cannot be")
+        self._seen = seen
+        # The records must not be read before the position.
+        with self._lock:
+            pass
+        return True
+
+    def _oldest(self) -> tuple[int, int, int]:
+        """Find the oldest record; there must be one.
 
         :returns: its start, its length, and the bytes to give back with it.
+        :raises RingDamaged: if its length cannot be.
         """
         unread_bytes = self._seen - self._read
-        if not unread_bytes:
-            seen = self._words[_AT_WRITTEN]
-            unread_bytes = seen - self._read
-            if not unread_bytes:
-                return None
-            if not 0 < unread_bytes <= self.size_bytes:
-                raise RingDamaged("the writer's position cannot be")
-            # The records must not be read before the position.
-            with self._lock:
-                pass
-            self._seen = seen
         at = self._read % self.size_bytes
+        room_bytes = self.size_bytes - at
         length_bytes = self._lengths[at // _WORD_BYTES]
         taken_bytes = _padded(length_bytes)
-        room_bytes = min(unread_bytes, self.size_bytes - at)
         if length_bytes == _SKIP:
-            skip_bytes = self.size_bytes - at
-            room_bytes = unread_bytes
-            if room_bytes < skip_bytes + _WORD_BYTES:
+            if unread_bytes < room_bytes + _WORD_BYTES:
                 raise RingDamaged("the writer skips more than it has written")
             at = 0
             length_bytes = self._lengths[0]
-            taken_bytes = skip_bytes + _padded(length_bytes)
-        if taken_bytes > room_bytes:
+            taken_bytes = room_bytes + _padded(length_bytes)
+            room_bytes = unread_bytes
+        if taken_bytes > unread_bytes or taken_bytes > room_bytes:
             raise RingDamaged("a record is longer than the writer has written")
         return at + _WORD_BYTES, length_bytes, taken_bytes
 
@@ -380,15 +385,16 @@ class Ring:
                 f"a record of {length_bytes} bytes never fits into a ring for"
                 f" at most {self.max_record_bytes}"
             )
-        unread_bytes = self._unread_bytes()
-        at = self._written % self.size_bytes
-        skip_bytes = self.size_bytes - at
-        if _padded(length_bytes) <= skip_bytes:
+        size_bytes = self.size_bytes
+        needed_bytes = _padded(length_bytes)
+        at = self._written % size_bytes
+        skip_bytes = size_bytes - at
+        if needed_bytes <= skip_bytes:
             skip_bytes = 0
         else:
+            needed_bytes += skip_bytes
             at = 0
-        needed_bytes = skip_bytes + _padded(length_bytes)
-        if unread_bytes + needed_bytes > self.size_bytes:
+        if self._unread_bytes() + needed_bytes > size_bytes:
             return None
         return skip_bytes, at
 
@@ -400,12 +406,6 @@ class Ring:
         # Without a fence: writes that depend on a position come after it.
         return unread_bytes
 
-    def _fence(self) -> None:
-        # An atomic operation: what comes before it is done, and visible to
-        # the peer, before what follows.
-        with self._lock:
-            pass
-
     def _unmap(self) -> None:
         self._record = None
         self._words = self._lengths = self._data = memoryview(b"")
@@ -414,18 +414,20 @@ class Ring:
         """Set a flag that the peer reads."""
         self._words[flag] = 1
         # The flag must be visible before the caller looks again.
-        self._fence()
+        with self._lock:
+            pass
 
     def clear(self, flag: int) -> bool:
         """Clear a flag.
 
         :returns: whether it was set.
         """
-        self._fence()
-        was_set = bool(self._words[flag])
-        if was_set:
-            self._words[flag] = 0
-        return was_set
+        with self._lock:
+            pass
+        if not self._words[flag]:
+            return False
+        self._words[flag] = 0
+        return True
 
 
 class Channel:
@@ -451,6 +453,10 @@ class Channel:
         self._peers_bell = _Bell(peers_bell)
         self.fds: list[int] = []
         self.max_record_bytes = outgoing.max_record_bytes
+        #: The oldest record from the peer: :meth:`Ring.get`.
+        self.get = incoming.get
+        #: Whether :meth:`put` would write: :meth:`Ring.has_room`.
+        self.has_room = outgoing.has_room
 
     @classmethod
     def create(
@@ -540,14 +546,6 @@ class Channel:
         if count and self._outgoing.clear(_AT_READER_SLEEPS):
             self._peers_bell.ring()
         return count
-
-    def has_room(self, length_bytes: int) -> bool:
-        """Whether :meth:`put` would write: :meth:`Ring.has_room`."""
-        return self._outgoing.has_room(length_bytes)
-
-    def get(self) -> memoryview | None:
-        """Return the oldest record from the peer: :meth:`Ring.get`."""
-        return self._incoming.get()
 
     def take(self, count: int, max_bytes: int) -> list[bytes]:
         """Copy and free the oldest records, and ring if the peer needs room:
