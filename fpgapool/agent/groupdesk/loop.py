@@ -51,8 +51,7 @@ class Loop:
 
     :param after_work: called after each work of a port, and after calls, with
         the time.
-    :param after_round: called when all ports were looked at, with whether any
-        of them had work.
+    :param after_round: called when all ports were looked at, with the time.
     :param is_hungry: whether other ports than the first ones must be looked
         at, although the first ones have work.
     :param deadline_s: returns when ``after_work`` has to be called even
@@ -62,7 +61,7 @@ class Loop:
     def __init__(
         self,
         after_work: Callable[[float], None],
-        after_round: Callable[[bool], None],
+        after_round: Callable[[float], None],
         is_hungry: Callable[[], bool],
         deadline_s: Callable[[], float | None],
     ) -> None:
@@ -156,7 +155,7 @@ class Loop:
                     if port.work(now):
                         worked = True
                         after_work(now)
-            self._after_round(worked)
+            self._after_round(now)
             if self._calls:
                 self._call_all()
                 after_work(now)

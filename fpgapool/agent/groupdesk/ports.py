@@ -30,8 +30,10 @@ LOG = logging.getLogger(__name__)
 # A port gives way to the others after so many records.
 _BATCH = 8
 # Results that are sent together, and the longest of them.
-_LATE_RESULTS = 8
+_LATE_RESULTS = 32
 _LATE_BYTES = 4096
+# Results of longer tasks are sent at once.
+_SHORT_NS = 100_000
 # Results that are sent together to a client on another host.
 _MAILED_RECORDS = 32
 #: Longer tasks are copied only once, and not kept while they run.
@@ -105,6 +107,7 @@ class ClientPort:
         self.shutdown = shutdown
         self.closed = False
         self._channel = channel
+        self._get = channel.get
         self._queues = desk_queues
         self._decide = decide
         self._failed = failed
@@ -149,25 +152,22 @@ class ClientPort:
             return True
 
     def _work(self, now: float) -> bool:
-        channel = self._channel
         if self._outbox:
             if not self._flush():
                 return False
         elif self._waiting_bytes > MAX_WAITING_BYTES:
             return False
-        taken = channel.take(_BATCH, _LONG_BYTES)
-        if not taken:
-            record = channel.get()
-            if record is None:
-                return False
-            # A long one, in place.
-            task_id, kind = _check(record)
-            self._take(record, task_id, kind, now)
+        record = self._get()
+        if record is None:
+            return False
+        if len(record) > _LONG_BYTES:
+            # In place.
+            self._take(record, *_check(record), now)
             if not self.closed:
-                channel.free()
+                self._channel.free()
             return True
         submit, client = self._queues.submit, self.client
-        for one in taken:
+        for one in self._channel.take(_BATCH, _LONG_BYTES):
             task_id, kind = _check(one)
             if kind == records.TASK:
                 submit(
@@ -232,45 +232,34 @@ class ClientPort:
         detail = b"" if document is None else frames.encode_json(document)
         self.send(records.header(kind, number, len(detail)) + detail)
 
-    def send_result(self, record: rings.Buffer) -> bool:
+    def send_result(self, record: rings.Buffer, busy_ns: int) -> bool:
         """Send a result at once or with some others.
 
         A client that has much waiting needs no result at once, and is not
-        woken for each of them.
+        woken for each of them if they come quickly: at most a quarter as many
+        are kept back as there are waiting.
 
-        :returns: whether :meth:`send_late` must be called from now on.
+        :param busy_ns: how long the task took.
+        :returns: whether results were kept back, for :meth:`send_late`.
         """
         late = self._late
-        if late:
-            late.append(bytes(record))
+        most = min(self.client.counts.waiting // 4, _LATE_RESULTS)
+        if busy_ns > _SHORT_NS or len(record) > _LATE_BYTES:
+            most = 0
+        if not late and not most:
+            self.send(record)
             return False
-        if (
-            self.client.counts.waiting >= len(self.client.queues)
-            and len(record) <= _LATE_BYTES
-        ):
-            late.append(bytes(record))
+        late.append(record if type(record) is bytes else bytes(record))
+        if len(late) < most:
             return True
-        self.send(record)
+        self.send_late()
         return False
 
-    def send_late(self, at_once: bool) -> bool:
-        """Send the results that were kept back, if it is time.
-
-        :param at_once: send them in any case.
-        :returns: whether nothing is kept back any more.
-        """
-        late = self._late
-        if self.closed:
-            return True
-        if (
-            at_once
-            or len(late) >= _LATE_RESULTS
-            or self.client.counts.waiting < len(self.client.queues)
-        ):
-            self._late = []
+    def send_late(self) -> None:
+        """Send the results that were kept back."""
+        late, self._late = self._late, []
+        if late and not self.closed:
             self._send_all(late)
-            return True
-        return False
 
     def _send_all(self, results: list[bytes]) -> None:
         try:
@@ -344,6 +333,7 @@ class MemberPort:
         self.number: int | None = None
         self.closed = False
         self._channel = channel
+        self._get = channel.get
         self._ready = ready
         self._ended = ended
         self._left = left
@@ -365,21 +355,20 @@ class MemberPort:
     def work(self, now: float) -> bool:
         if self.closed:
             return False
-        channel = self._channel
         try:
-            taken = channel.take(_BATCH, _LATE_BYTES)
-            for one in taken:
-                self._take(one, now)
-                if self.closed:
-                    return True
-            if taken:
-                return True
-            record = channel.get()
+            record = self._get()
             if record is None:
                 return False
-            self._take(record, now)
-            if not self.closed:
-                channel.free()
+            if len(record) > _LATE_BYTES:
+                # In place.
+                self._take(record, now)
+                if not self.closed:
+                    self._channel.free()
+                return True
+            for one in self._channel.take(_BATCH, _LATE_BYTES):
+                self._take(one, now)
+                if self.closed:
+                    break
         except (frames.ProtocolError, rings.RingDamaged) as exc:
             LOG.error("member dropped: %s", exc)
             self._left(self)
@@ -415,6 +404,7 @@ class MemberPort:
         if clear and not self._put(_CLEAR):
             return False
         if not lock_id:
+            # A task without a lock is passed on as it is.
             return self._put(record)
         task = records.split(memoryview(record))
         head = records.header(

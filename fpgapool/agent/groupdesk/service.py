@@ -40,6 +40,8 @@ from fpgapool.vocabulary import group
 
 LOG = logging.getLogger(__name__)
 
+# The longest time for which results are kept back.
+_LATE_S = 0.005
 # How long a revoked client may read its last answers.
 _GOODBYE_S = 1.0
 # The message with counts has room for so many clients.
@@ -92,8 +94,9 @@ class Desk:
         # shall be members, with their generations; those that have left.
         self._connected: set[ports.MemberPort] = set()
         self._members: dict[int, ports.MemberPort] = {}
-        # Clients with results that were not sent at once.
-        self._late: list[ports.ClientPort] = []
+        # Clients that may have results which were kept back, until then.
+        self._late: set[ports.ClientPort] = set()
+        self._late_due_s = 0.0
         self._wanted: dict[Place, int] = {}
         self._left: dict[Place, int] = {}
         self._hosts: groups.MemberList | None = None
@@ -375,14 +378,16 @@ class Desk:
         port = self._clients.get(task.client.client_id)
         if port is not None:
             port.answered(task)
-            if port.send_result(record):
-                self._late.append(port)
+            if port.send_result(record, busy_ns):
+                if not self._late:
+                    self._late_due_s = now + _LATE_S
+                self._late.add(port)
 
-    def _after_round(self, worked: bool) -> None:
-        if self._late:
-            self._late = [
-                port for port in self._late if not port.send_late(not worked)
-            ]
+    def _after_round(self, now: float) -> None:
+        if self._late and now >= self._late_due_s:
+            late, self._late = self._late, set()
+            for port in late:
+                port.send_late()
 
     def _decide(self, now: float) -> None:
         """Carry out what the queues decide; again if a member fails."""
@@ -464,6 +469,8 @@ class Desk:
 
     def _deadline_s(self) -> float | None:
         dues = [self._queues.deadline_s]
+        if self._late:
+            dues.append(self._late_due_s)
         if self._orphan_since_s is not None:
             dues.append(self._orphan_since_s + self._settings.orphan_s)
         return min((due for due in dues if due is not None), default=None)

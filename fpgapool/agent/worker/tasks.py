@@ -485,6 +485,7 @@ class _Postbox:
         self, channel: rings.Channel, sock: channels.PlainChannel
     ) -> None:
         self._channel = channel
+        self._get = channel.get
         self._sock_fd = sock.fileno()
         self._poller = select.poll()
         self._poller.register(channel.fileno(), select.POLLIN)
@@ -496,7 +497,7 @@ class _Postbox:
 
         :raises _Over: if the connection ends.
         """
-        while (record := self._channel.get()) is None:
+        while (record := self._get()) is None:
             self._wait(None)
         return record
 
@@ -517,29 +518,22 @@ class _Postbox:
 
         :raises _Over: if the connection ends.
         """
-        self.send(
-            result.kind,
-            task_id,
-            result.detail,
-            result.busy_ns,
-            result.output,
-        )
+        kind, busy_ns, detail, output = result
+        head = records.header(kind, task_id, len(detail), busy_ns)
+        self._send(head, detail, output)
 
     def send(
-        self,
-        kind: int,
-        task_id: int = 0,
-        detail: bytes = b"",
-        busy_ns: int = 0,
-        output: memoryview = _NO_BYTES,
+        self, kind: int, task_id: int = 0, detail: bytes = b""
     ) -> None:
         """Send a record, as soon as there is room.
 
         :raises _Over: if the connection ends.
         """
-        head = records.header(kind, task_id, len(detail), busy_ns)
-        while not self._channel.put(head, detail, output):
-            self._wait(len(head) + len(detail) + len(output))
+        self._send(records.header(kind, task_id, len(detail)), detail)
+
+    def _send(self, *parts: rings.Buffer) -> None:
+        while not self._channel.put(*parts):
+            self._wait(sum(map(len, parts)))
 
     def _wait(self, room_bytes: int | None) -> None:
         ready: list[tuple[int, int]] = []
