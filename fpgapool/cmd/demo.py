@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The demo: a small cluster at work, in two acts."""
+"""The demo: a small cluster at work, in three acts."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from fpgapool.demo import errors
 from fpgapool.demo import pool
 from fpgapool.demo.acts import comparison
 from fpgapool.demo.acts import encryption
+from fpgapool.demo.acts import sharing
 from fpgapool.sim import screen
 
 PROGRAM = "fpgapool-demo"
-ACTS = ("1", "2", "all")
+ACTS = ("1", "2", "3", "all")
 
 DEFAULT_JOBS = 40
 DEFAULT_TOTAL_MB = 300
@@ -84,6 +85,11 @@ def _perform(arguments: argparse.Namespace) -> None:
         screen.say(console, "== act two: the same mixed load, fifo and wra")
         settings = comparison.Settings(out=arguments.out, seed=arguments.seed)
         comparison.perform(settings, console)
+    if "3" in acts:
+        screen.say(console, "== act three: two groups share slots")
+        sharing.perform(
+            sharing.Settings(out=arguments.out, seed=arguments.seed), console
+        )
 
 
 def _encryption_settings(
@@ -107,8 +113,9 @@ def _parser() -> argparse.ArgumentParser:
         description=f"Start a pool of {pool.HOSTS} hosts and {pool.BOARDS}"
         f" emulated boards with {pool.SLOTS} slots each. Act one encrypts"
         " files from all hosts at once. Act two runs the same mixed load"
-        " under fifo and under wra. The demo checks every output, and draws"
-        " the jobs of each slot over time.",
+        " under fifo and under wra. In act three, programs share two groups"
+        " of fixed and of elastic sizes. The demo checks every output, and"
+        " draws the jobs of each slot and the sizes of groups over time.",
     )
     parser.add_argument(
         "--act",

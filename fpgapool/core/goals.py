@@ -80,6 +80,9 @@ class State:
     :param rate_per_s: t, the tasks/s of the last period; 0 before the first.
     :param slots_per_rate: â, the slots that one task/s costs, smoothed; None
         before the first task ended.
+    :param full_slots_per_rate: the same while all slots of the set were
+        busy, so that each task took longest if they share a link; None: they
+        never were.
     :param short_size: the largest size at which the goal was missed lately;
         None: none.
     """
@@ -90,6 +93,7 @@ class State:
     done: int = 0
     rate_per_s: float = 0.0
     slots_per_rate: float | None = None
+    full_slots_per_rate: float | None = None
     short_size: int | None = None
 
     @property

@@ -294,7 +294,7 @@ class Group:
         self, goal: goals.State, last: runtimes.Period, now: float
     ) -> goals.State:
         """Return the goal with what the last period says about it."""
-        rate_per_s = sum(last.ended.values()) / last.length_s
+        rate_per_s = last.tasks / last.length_s
         self.add(0, 0, now)
         members = self._member_s / last.length_s
         slots = members
@@ -318,6 +318,21 @@ class Group:
         ):
             short = None
         return dataclasses.replace(measured, short_size=short)
+
+    def measure_full(self) -> None:
+        """Note that all slots of the set were busy in the last period."""
+        goal, last = self.goal, self.last
+        if goal is None or not goal.started or last is None:
+            return
+        if last.tasks:
+            self.goal = dataclasses.replace(
+                goal,
+                full_slots_per_rate=goals.smoothed(
+                    goal.full_slots_per_rate,
+                    last.tasks_s / last.tasks,
+                    self._options.smoothing,
+                ),
+            )
 
     def view(self, now: float) -> elasticity.GroupView:
         """Return the group as a policy sees it."""

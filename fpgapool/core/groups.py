@@ -417,16 +417,19 @@ class Groups:
             and group.goal is not None
             and group.goal.started
         ]
-        ended = sum(sum(one.ended.values()) for one in last)
-        busy_s = sum(one.busy_s for one in last)
-        if not ended or not busy_s > 0:
+        tasks = sum(one.tasks for one in last)
+        tasks_s = sum(one.tasks_s for one in last)
+        if not tasks or not tasks_s > 0:
             return
-        per_slot = ended / busy_s
+        per_slot = tasks / tasks_s
         self._busy_per_slot[shapes] = per_slot
         longest_s = max(one.length_s for one in last)
         slots = self._slots_for_goals(shapes, groups)
+        busy_s = sum(one.busy_s for one in last)
         if busy_s >= _FULLY_BUSY * slots * longest_s:
             self._full_per_slot[shapes] = per_slot
+            for group in groups:
+                group.measure_full()
 
     def _slots_for_goals(
         self, shapes: model.Shapes, groups: list[one_group.Group]

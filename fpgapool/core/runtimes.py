@@ -54,6 +54,19 @@ class Period:
     ended: Mapping[str, int]
     client_busy_s: Mapping[str, float]
 
+    @property
+    def tasks(self) -> int:
+        """The tasks that ended."""
+        return sum(self.ended.values())
+
+    @property
+    def tasks_s(self) -> float:
+        """Slot-seconds of the tasks that ended.
+
+        If drivers only count tasks, it has all the time of busy members.
+        """
+        return sum(self.client_busy_s.values()) or self.busy_s
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Runtimes:

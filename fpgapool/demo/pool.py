@@ -9,6 +9,7 @@ import dataclasses
 import math
 import pathlib
 from collections.abc import Iterator
+from collections.abc import Sequence
 
 import msgspec
 
@@ -24,6 +25,8 @@ SLOTS = 4
 EMULATOR = "emulator"
 #: Slots of each device of another driver: all hosts share one machine's.
 DEVICE_SLOTS = 2
+#: Boards, each in a host of its own, of a pool for groups.
+GROUP_BOARDS = 2
 
 #: Rate of all boards' DMA pipes together, before rates are scaled.
 BYTES_PER_S = BOARDS * 2.1e9
@@ -90,6 +93,32 @@ def running(directory: pathlib.Path, tuning: Tuning) -> Iterator[Pool]:
         "[scheduler]\n"
         f"first_threshold_bytes = {tuning.first_threshold_bytes}\n"
     )
+    with _running(directory, options, configuration) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def running_groups(
+    directory: pathlib.Path, rate_scale: float, period_s: float
+) -> Iterator[Pool]:
+    """Run a pool for groups, with an API, as :func:`running` does.
+
+    :param rate_scale: factor of all modelled rates.
+    :param period_s: how often sizes of groups are looked at.
+    :raises DemoError: if it does not start.
+    """
+    options = [f"--hosts={GROUP_BOARDS}", f"--boards={GROUP_BOARDS}"]
+    options += [f"--slots={SLOTS}", f"--rate-scale={rate_scale}"]
+    options += ["--api-port=0"]
+    configuration = f"[scheduler]\nelasticity_period_s = {period_s}\n"
+    with _running(directory, options, configuration) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def _running(
+    directory: pathlib.Path, options: Sequence[str], configuration: str
+) -> Iterator[Pool]:
     with contextlib.ExitStack() as stack:
         try:
             made = stack.enter_context(

@@ -30,11 +30,13 @@ class Pool(msgspec.Struct, frozen=True):
     :ivar front_doors: socket of each host's front door.
     :ivar boards: number of boards of each host.
     :ivar slots_per_board: the same for all boards.
+    :ivar api_url: of its REST API; None: it has none.
     """
 
     front_doors: dict[str, str]
     boards: dict[str, int]
     slots_per_board: int
+    api_url: str | None = None
 
 
 @contextlib.contextmanager

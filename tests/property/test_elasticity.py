@@ -73,6 +73,7 @@ def goal_states(draw: st.DrawFn) -> goals.State:
         done=draw(st.integers(0, actions + 3)),
         rate_per_s=draw(rates),
         slots_per_rate=draw(st.none() | st.floats(1e-6, 1e6)),
+        full_slots_per_rate=draw(st.none() | st.floats(1e-6, 1e6)),
         short_size=draw(st.none() | counts),
     )
 

@@ -3,17 +3,24 @@
 """Rates get what they need, deadlines share the rest, the earliest first.
 
 It can refuse goals that the pool could not keep beside those that it has.
+
+What a goal needs is counted in slots, and its tasks in slot-seconds, as they
+are while all slots of the set are busy: slots that share a link are slower
+then, and each deadline that begins can make them so.
 """
 
 import dataclasses
 import math
+import typing
+from collections.abc import Sequence
 
+from fpgapool.core import apportion
 from fpgapool.core import elasticity
 from fpgapool.core import goals
 from fpgapool.strategies.elasticity import edf
 from fpgapool.strategies.elasticity import throughput
 
-# What rounding errors may add to a number of tasks.
+# What rounding errors may add to slot-seconds.
 _ROUNDING = 1e-9
 
 
@@ -22,11 +29,13 @@ class HybridOptions:
     """Options of :class:`HybridPolicy`.
 
     :param admission: whether goals that do not fit are refused.
-    :param usable: the part of the measured capacity that admission counts on.
+    :param usable: the part of the slots which rates leave that admission
+        counts on for deadlines.
     :param stay_programmings: as of
         :class:`~fpgapool.strategies.elasticity.throughput.ThroughputOptions`.
     :param decay: as there.
-    :param try_fewer: as there.
+    :param try_fewer: whether groups that are good enough try one slot fewer
+        when there are too few for all rates.
     :raises ValueError: if a number is out of its range.
     """
 
@@ -59,23 +68,44 @@ class HybridPolicy(elasticity.Policy):
     def resize(self, view: elasticity.View, now: float) -> elasticity.Sizes:
         """Divide the slots between groups with goals."""
         groups = view.pursuing()
-        rates = [group for group in groups if not _is_due(group)]
+        rates = [_at_full(g, view) for g in groups if not _is_due(g)]
         due = [group for group in groups if _is_due(group)]
         slots = view.slots_for(groups)
         for_rates = max(slots - sum(group.floor for group in due), 0)
-        sizes = throughput.requests(
-            rates, for_rates, now, self.options.try_fewer
-        )
-        for group in rates:
-            if group.goal is not None and group.goal.slots_per_rate is None:
-                # It shows what its slots can do before it gives some away.
-                sizes[group.id] = max(sizes[group.id], group.wanted)
-        if sum(sizes.values()) > for_rates:
-            sizes = throughput.broker(
-                rates, sizes, for_rates, now, self.options.decay
-            )
+        sizes = self._for_rates(rates, for_rates, now)
         left = slots - sum(sizes.values())
         return {**sizes, **edf.earliest_first(due, left)}
+
+    def _for_rates(
+        self, rates: Sequence[elasticity.GroupView], slots: int, now: float
+    ) -> dict[elasticity.GroupId, int]:
+        sizes = throughput.requests(rates, slots, now, try_fewer=False)
+        if sum(sizes.values()) > slots and self.options.try_fewer:
+            sizes = throughput.requests(rates, slots, now, try_fewer=True)
+        if sum(sizes.values()) > slots:
+            return throughput.broker(
+                rates, sizes, slots, now, self.options.decay
+            )
+        # New ones share what they were given when they were registered, and
+        # show what it can do.
+        new = [
+            group
+            for group in rates
+            if group.goal is not None and group.goal.slots_per_rate is None
+        ]
+        least = [sizes[group.id] for group in new]
+        given = max(sum(group.wanted for group in new), sum(least))
+        spare = max(slots - sum(sizes.values()), 0)
+        shares = apportion.levelled(
+            [1.0] * len(new),
+            min(given, sum(least) + spare),
+            least,
+            [group.max_size for group in new],
+        )
+        return {
+            **sizes,
+            **{g.id: share for g, share in zip(new, shares, strict=True)},
+        }
 
     def admit(
         self, view: elasticity.View, group_id: elasticity.GroupId, now: float
@@ -85,9 +115,9 @@ class HybridPolicy(elasticity.Policy):
         A deadline gets its minimum until it starts. A rate gets the free
         slots, too, until its first tasks show how many it needs.
 
-        A deadline fits if the capacity that rates leave suffices for all
-        tasks that are due by it, and by each later deadline. A rate fits if
-        no deadline that fits now would fit no longer.
+        A deadline fits if the slots that rates leave suffice for all tasks
+        that are due by it, and by each later deadline. A rate fits if no
+        deadline that fits now would fit no longer.
 
         :raises goals.Infeasible: if it does not fit, with the earliest
             deadline that does; or if the minima need more slots than there
@@ -95,20 +125,17 @@ class HybridPolicy(elasticity.Policy):
         """
         newcomer = view.group(group_id)
         sizes = edf.minimum_of(view, newcomer)
-        if (
-            self.options.admission
-            and newcomer.goal is not None
-            and view.capacity_per_s is not None
-        ):
+        if self.options.admission and view.capacity_per_s is not None:
             others = [
-                group.goal
+                group
                 for group in view.groups
                 if group.goal is not None and group.id != group_id
             ]
             check_fits(
-                newcomer.goal,
-                others,
-                self.options.usable * view.capacity_per_s,
+                _need(newcomer, view, now),
+                [_need(group, view, now) for group in others],
+                view.slots_for([newcomer, *others]),
+                self.options.usable,
                 now,
             )
         if not _is_due(newcomer):
@@ -117,28 +144,37 @@ class HybridPolicy(elasticity.Policy):
         return sizes
 
 
-def check_fits(
-    new: goals.State,
-    others: list[goals.State],
-    capacity_per_s: float,
-    now: float,
-) -> None:
-    """Check that the capacity suffices for a new goal beside the others.
+class Need(typing.NamedTuple):
+    """What a goal needs.
 
-    :param capacity_per_s: tasks/s that all slots do together.
-    :raises goals.Infeasible: if it does not.
+    :ivar slots: that it needs always; 0 if it is a deadline.
+    :ivar due_s: the deadline; infinite if it is a rate.
+    :ivar work_s: slot-seconds until then.
     """
-    left_per_s = capacity_per_s - sum(
-        max(other.goal.rate_per_s or 0.0, other.rate_per_s)
-        for other in others
-        if not other.is_deadline
-    )
+
+    slots: int = 0
+    due_s: float = math.inf
+    work_s: float = 0.0
+
+
+def check_fits(
+    new: Need, others: Sequence[Need], slots: int, usable: float, now: float
+) -> None:
+    """Check that slots suffice for a new goal beside the others.
+
+    :param slots: for all goals.
+    :param usable: the part of those left by rates that deadlines may need.
+    :raises goals.Infeasible: if they do not.
+    """
+    left = slots - sum(other.slots for other in others)
     due = sorted(
-        (other.due_s, other.left or 0) for other in others if other.is_deadline
+        (other.due_s, other.work_s)
+        for other in others
+        if other.due_s < math.inf
     )
-    if new.is_deadline:
+    if new.due_s < math.inf:
         earliest_s = earliest_deadline_s(
-            new.left or 0, new.due_s, due, left_per_s, now
+            new.work_s, new.due_s, due, usable * left, now
         )
         if earliest_s is None or earliest_s > new.due_s:
             raise goals.Infeasible(
@@ -147,75 +183,114 @@ def check_fits(
                 earliest_s,
             )
         return
-    less_per_s = left_per_s - (new.goal.rate_per_s or 0.0)
-    actions = 0
-    for due_s, left in due:
-        actions += left
-        if _fits(actions, left_per_s, due_s - now) and not _fits(
-            actions, less_per_s, due_s - now
-        ):
-            less_per_s = -math.inf
-    if less_per_s < 0:
+    less = left - new.slots
+    work_s = 0.0
+    fits = less >= 0
+    for due_s, each_s in due:
+        work_s += each_s
+        if _fits(work_s, usable * left, due_s - now):
+            fits = fits and _fits(work_s, usable * less, due_s - now)
+    if not fits:
         raise goals.Infeasible(
             "the slots do not suffice for this rate beside the goals that "
             "they have"
         )
 
 
-def _fits(actions: int, per_s: float, time_s: float) -> bool:
-    return actions <= per_s * time_s * (1 + _ROUNDING) + _ROUNDING
+def _fits(work_s: float, slots: float, time_s: float) -> bool:
+    return work_s <= slots * time_s * (1 + _ROUNDING) + _ROUNDING
 
 
 def earliest_deadline_s(
-    actions: int,
+    work_s: float,
     wanted_s: float,
-    due: list[tuple[float, int]],
-    left_per_s: float,
+    due: Sequence[tuple[float, float]],
+    slots: float,
     now: float,
 ) -> float | None:
     """Return the first time, from a wanted one on, that fits as a deadline.
 
-    :param actions: tasks that are due by it.
-    :param due: the other deadlines, the earliest first, each with the tasks
-        that are left.
-    :param left_per_s: tasks/s for deadlines.
+    :param work_s: slot-seconds of the tasks that are due by it.
+    :param due: the other deadlines, the earliest first, each with the
+        slot-seconds that are left.
+    :param slots: for deadlines, less what is not counted on.
     :returns: ``wanted_s`` itself if it fits; None: no time fits.
     """
-    if left_per_s <= 0:
+    if slots <= 0:
         return None
     # A deadline that could not be met with the new tasks before it has to
     # come first.
     after_s = -math.inf
-    total = actions
-    for due_s, left in due:
-        total += left
-        if not _fits(total, left_per_s, due_s - now):
+    total_s = work_s
+    for due_s, each_s in due:
+        total_s += each_s
+        if not _fits(total_s, slots, due_s - now):
             after_s = due_s
-    total = actions
+    total_s = work_s
     first_s = wanted_s
     if after_s >= wanted_s:
         first_s = math.nextafter(after_s, math.inf)
-    for due_s, left in due:
+    for due_s, each_s in due:
         if due_s > first_s:
             found_s = _latest(
-                first_s, now + total / left_per_s, total, left_per_s, now
+                first_s, now + total_s / slots, total_s, slots, now
             )
             if found_s < due_s:
                 return found_s
             first_s = max(first_s, due_s)
-        total += left
-    return _latest(first_s, now + total / left_per_s, total, left_per_s, now)
+        total_s += each_s
+    return _latest(first_s, now + total_s / slots, total_s, slots, now)
 
 
 def _latest(
-    first_s: float, ends_s: float, total: int, left_per_s: float, now: float
+    first_s: float, ends_s: float, work_s: float, slots: float, now: float
 ) -> float:
     return (
         first_s
-        if _fits(total, left_per_s, first_s - now)
+        if _fits(work_s, slots, first_s - now)
         else max(first_s, ends_s)
     )
 
 
 def _is_due(group: elasticity.GroupView) -> bool:
     return group.goal is not None and group.goal.is_deadline
+
+
+def _at_full(
+    group: elasticity.GroupView, view: elasticity.View
+) -> elasticity.GroupView:
+    """Return a group with a goal as it would be if all slots were busy.
+
+    A group without ended tasks counts as the average of the others.
+    """
+    goal = group.goal
+    assert goal is not None
+    known = [
+        each
+        for each in (goal.slots_per_rate, goal.full_slots_per_rate)
+        if each is not None
+    ]
+    at_full = max(known) if known else _average(view)
+    return dataclasses.replace(
+        group, goal=dataclasses.replace(goal, slots_per_rate=at_full)
+    )
+
+
+def _average(view: elasticity.View) -> float | None:
+    """Return the slot-seconds of an average task; None: unknown."""
+    if not view.capacity_per_s:
+        return None
+    pursuing = [group for group in view.groups if group.goal is not None]
+    return view.slots_for(pursuing) / view.capacity_per_s
+
+
+def _need(
+    group: elasticity.GroupView, view: elasticity.View, now: float
+) -> Need:
+    goal = group.goal
+    assert goal is not None
+    if not goal.is_deadline:
+        goal = typing.cast(goals.State, _at_full(group, view).goal)
+        return Need(goal.request(now, group.min_size, group.max_size))
+    task_s = goal.full_slots_per_rate or goal.slots_per_rate or _average(view)
+    return Need(due_s=goal.due_s, work_s=(goal.left or 0) * (task_s or 0.0))

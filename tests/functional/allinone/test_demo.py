@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The demo: both acts, what goes wrong in them, and that nothing is left."""
+"""The demo: all acts, what goes wrong in them, and that nothing is left."""
 
 import os
 import pathlib
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from fpgapool.demo.acts import comparison
+from fpgapool.demo.acts import sharing
 from tests.functional.allinone import harness
 from tests.harness import cases
 from tests.harness import waiting
@@ -114,6 +115,52 @@ def test_same_load_under_fifo_and_wra(
 
 
 @pytest.mark.long
+@pytest.mark.alone
+@pytest.mark.timeout(2 * COMPARISON_LIMIT_S)
+def test_two_groups_share_slots(
+    temporary: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Groups grow and shrink by their load, and no task is lost."""
+    with start_demo(temporary, tmp_path / "out", "--act=3") as demo:
+        output = demo.communicate(timeout=COMPARISON_LIMIT_S)[0]
+    assert demo.returncode == 0, output
+    tasks = sum(
+        len(own)
+        for of_group in sharing.draw_arrivals(1)
+        for own in of_group
+    )
+    assert output.count(f"verified the outputs of all {tasks} tasks") == 2
+    # That the demo says so if they do not help is tested elsewhere.
+    assert "Elastic groups help: " in output, output
+    picture = tmp_path / "out" / sharing.PICTURE_NAME
+    assert str(picture) in output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    harness.Processes(temporary).wait_for_end()
+    assert os.listdir(temporary) == []
+
+
+@pytest.mark.long
+def test_interrupted_act_three_leaves_nothing(
+    temporary: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Ctrl-C ends programs and pool."""
+    with start_demo(temporary, tmp_path / "out", "--act=3") as demo:
+        output = read_until(demo, "fixed sizes")
+        # The groups have members.
+        waiting.wait_until(
+            lambda: len(harness.Processes(temporary)) > 9,
+            "desks of groups",
+            harness.LIMIT_S,
+        )
+        processes = harness.Processes(temporary)
+        demo.send_signal(signal.SIGINT)
+        output += demo.communicate(timeout=harness.LIMIT_S)[0]
+    assert demo.returncode == 130, output
+    processes.wait_for_end()
+    assert os.listdir(temporary) == []
+
+
+@pytest.mark.long
 def test_wrong_output_of_act_two_is_an_error(
     temporary: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -201,7 +248,7 @@ def test_killed_run_leaves_no_processes(
             (["--total-mb=1000000"], 1, "NO_SPACE"),
             (["--strategy=none-such"], 1, "unknown strategy 'none-such'"),
             (["--rate-scale=0"], 1, "rate scale"),
-            (["--act=3"], 2, "--act"),
+            (["--act=4"], 2, "--act"),
             (["--jobs=0"], 2, "--jobs"),
             (["--seed=-1"], 2, "--seed"),
         ],

@@ -792,3 +792,28 @@ def test_capacity_is_measured() -> None:
     assert capacity_after(4.0, 9, 2.0) == pytest.approx(45)
     # A period without tasks says nothing.
     assert capacity_after(5.0, 0, 0.0) == pytest.approx(45)
+
+
+def test_tasks_are_measured_while_all_slots_are_busy() -> None:
+    policy = Scripted(**GOALS)
+    groups = make_groups(4, 3, policy=policy)
+    groups.set_slots(frozenset(), 7)
+    for group_id in (1, 2):
+        groups.set_goal(group_id, goals.Goal(rate_per_s=10.0), 0.0)
+        groups.start(group_id, 0.0)
+
+    def full_after(now: float, ended: int, busy_s: float) -> float | None:
+        report(groups, 1, now, ended=ended, arrived=1, busy_s=busy_s)
+        report(groups, 2, now, ended=30, arrived=1, busy_s=3.0)
+        groups.resize(now)
+        goal = policy.views[-1].groups[0].goal
+        assert goal is not None
+        return goal.full_slots_per_rate
+
+    # A slot is idle.
+    assert full_after(1.0, 60, 3.0) is None
+    assert full_after(2.0, 40, 4.0) == pytest.approx(0.1)
+    assert full_after(3.0, 60, 3.0) == pytest.approx(0.1)
+    # Then it is smoothed.
+    assert full_after(4.0, 20, 4.0) == pytest.approx(0.15)
+    assert full_after(5.0, 0, 4.0) == pytest.approx(0.15)

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the demo says about the paper's direction is what was measured."""
+"""What the demo says about its runs is what was measured."""
 
 import dataclasses
 
 import pytest
 
+from fpgapool.demo import programs
 from fpgapool.demo.acts import comparison
+from fpgapool.demo.acts import sharing
+from fpgapool.sim import group_results
 from fpgapool.sim import metrics
 
 FIFO = metrics.Metrics(
@@ -38,3 +41,43 @@ def test_direction_shows() -> None:
 def test_direction_does_not_show(change: dict[str, float]) -> None:
     text = comparison.verdict(FIFO, dataclasses.replace(WRA, **change))
     assert "does NOT show" in text
+
+
+FIXED = sharing.Values(tasks=400, mean_s=2.0, p95_s=5.0, moves=0)
+ELASTIC = sharing.Values(tasks=400, mean_s=0.5, p95_s=1.5, moves=6)
+
+
+def test_elastic_groups_help() -> None:
+    text = sharing.verdict(FIXED, ELASTIC)
+    assert text.startswith("Elastic groups help: ")
+    assert "4.0 times" in text
+    assert "6 times a slot" in text
+
+
+@pytest.mark.parametrize("change", [{"mean_s": 2.1}, {"moves": 0}])
+def test_elastic_groups_do_not_help(change: dict[str, float]) -> None:
+    text = sharing.verdict(FIXED, dataclasses.replace(ELASTIC, **change))
+    assert "do NOT help" in text
+
+
+def test_moves_are_members_that_joined() -> None:
+    course = group_results.Course(
+        [0.0, 0.5, 1.0, 1.5],
+        [[4, 4, 6, 5], [4, 3, 2, 3]],
+        [[0.0] * 4, [0.0] * 4],
+        [[0] * 4, [0] * 4],
+    )
+    values = sharing.measure(programs.Outcome(course, [1.0, 2.0, 3.0], []))
+    assert (values.tasks, values.mean_s, values.moves) == (3, 2.0, 3)
+
+
+def test_all_programs_get_arrivals_that_fit_the_slots() -> None:
+    found = sharing.draw_arrivals(1)
+    assert [len(of_group) for of_group in found] == [sharing.CLIENTS] * 2
+    assert found == sharing.draw_arrivals(1) != sharing.draw_arrivals(2)
+    length_s = sum(length_s for length_s, _ in sharing.LOAD)
+    for at, of_group in enumerate(found):
+        assert all(0 < each_s < length_s for own in of_group for each_s in own)
+        slots = sum(span_s * slots[at] for span_s, slots in sharing.LOAD)
+        tasks = sum(map(len, of_group))
+        assert tasks * sharing._TASK_S == pytest.approx(slots, rel=0.3)

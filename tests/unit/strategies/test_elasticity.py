@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import pathlib
 import tomllib
@@ -505,63 +506,150 @@ def test_hybrid_lets_a_rate_show_what_its_slots_can_do() -> None:
     assert sizes(make("hybrid"), sets.make_view(started)) == (8,)
 
 
-def due(due_s: float, actions: int) -> goals.State:
-    return goals.State(
-        goal=goals.Goal(deadline_s=due_s, actions=actions), registered_s=0.0
+def test_hybrid_divides_free_slots_between_new_rates() -> None:
+    first, second = (
+        sets.make_group(
+            number,
+            0,
+            wanted=wanted,
+            min_size=0,
+            goal=goals.State(
+                goal=goals.Goal(rate_per_s=5.0), registered_s=0.0, started=True
+            ),
+        )
+        for number, wanted in ((1, 8), (2, 0))
+    )
+    # The first one was given all slots when it was registered.
+    view = sets.make_view(first, second, slots=8)
+    assert sizes(make("hybrid"), view) == (4, 4)
+    # What others need is not for them.
+    due = sets.make_due(3, 3, min_size=3)
+    view = sets.make_view(first, second, due, slots=8)
+    assert sizes(make("hybrid"), view) == (3, 2, 3)
+
+
+def test_hybrid_leaves_slots_that_deadlines_do_not_use_with_rates() -> None:
+    rate = sets.make_rate(1, 5, progress=2.0, asked=2)
+    assert sizes(make("hybrid"), sets.make_view(rate)) == (5,)
+    view = sets.make_view(rate, sets.make_due(2, 0, max_size=2), slots=5)
+    assert sizes(make("hybrid"), view) == (3, 2)
+    view = sets.make_view(rate, sets.make_due(2, 0), slots=5)
+    assert sizes(make("hybrid"), view) == (2, 3)
+
+
+def make_slower_rate(size: int) -> elasticity.GroupView:
+    """One that asks for 2 slots, and for 3 while all slots are busy."""
+    rate = sets.make_rate(1, size, progress=1.2, asked=2)
+    assert rate.goal is not None
+    return dataclasses.replace(
+        rate, goal=dataclasses.replace(rate.goal, full_slots_per_rate=0.3)
     )
 
 
-def rate(goal_per_s: float, measured_per_s: float) -> goals.State:
-    return goals.State(
-        goal=goals.Goal(rate_per_s=goal_per_s),
-        registered_s=0.0,
-        rate_per_s=measured_per_s,
-    )
+def test_hybrid_gives_rates_what_they_need_while_all_slots_are_busy() -> None:
+    rate = make_slower_rate(2)
+    view = sets.make_view(rate, sets.make_due(2, 6))
+    assert sizes(make("hybrid"), view) == (3, 5)
+    # The published rule looks at the last periods only.
+    assert sizes(make("throughput"), view) == (2, 6)
+
+
+def test_hybrid_tries_one_slot_fewer_only_if_there_are_too_few() -> None:
+    rates = [sets.make_rate(n, 3, progress=1.1, asked=3) for n in (1, 2)]
+    due = sets.make_due(3, 2)
+    assert sizes(make("hybrid"), sets.make_view(*rates, due)) == (3, 3, 2)
+    view = sets.make_view(*rates, due, slots=5)
+    assert sizes(make("hybrid"), view) == (2, 2, 1)
+    view = sets.make_view(*rates, due, slots=6)
+    # Fewer would do, so that no offers are compared.
+    assert sizes(make("hybrid"), view) == (2, 2, 2)
+    assert sizes(make("hybrid", try_fewer=False), view) == (3, 2, 1)
+
+
+def due(due_s: float, work_s: float) -> hybrid.Need:
+    return hybrid.Need(due_s=due_s, work_s=work_s)
+
+
+def rate(slots: int) -> hybrid.Need:
+    return hybrid.Need(slots)
 
 
 def test_admission_of_deadlines() -> None:
-    others = [due(10.0, 50), rate(2.0, 1.0), rate(1.0, 3.0)]
-    # 15 tasks/s, 5 of them for rates: 100 in 10 s.
-    hybrid.check_fits(due(10.0, 50), others, 15.0, 0.0)
+    others = [due(10.0, 50.0), rate(2), rate(3)]
+    # 15 slots, 5 of them for rates: 100 slot-seconds in 10 s.
+    hybrid.check_fits(due(10.0, 50.0), others, 15, 1.0, 0.0)
     with pytest.raises(goals.Infeasible) as refused:
-        hybrid.check_fits(due(10.0, 51), others, 15.0, 0.0)
+        hybrid.check_fits(due(10.0, 51.0), others, 15, 1.0, 0.0)
     assert refused.value.earliest_s == pytest.approx(10.1)
-    hybrid.check_fits(due(refused.value.earliest_s, 51), others, 15.0, 0.0)
+    earliest_s = refused.value.earliest_s
+    hybrid.check_fits(due(earliest_s, 51.0), others, 15, 1.0, 0.0)
+
+
+def test_admission_counts_on_a_part_of_what_rates_leave() -> None:
+    others = [rate(5)]
+    hybrid.check_fits(due(10.0, 90.0), others, 15, 0.9, 0.0)
+    with pytest.raises(goals.Infeasible) as refused:
+        hybrid.check_fits(due(10.0, 91.0), others, 15, 0.9, 0.0)
+    assert refused.value.earliest_s == pytest.approx(91 / 9)
 
 
 def test_admission_protects_later_deadlines() -> None:
-    others = [due(10.0, 100)]
+    others = [due(10.0, 100.0)]
     with pytest.raises(goals.Infeasible) as refused:
-        hybrid.check_fits(due(5.0, 1), others, 10.0, 0.0)
+        hybrid.check_fits(due(5.0, 1.0), others, 10, 1.0, 0.0)
     # Only after the other one.
     assert refused.value.earliest_s == pytest.approx(10.1)
 
 
-def test_admission_without_capacity_for_deadlines() -> None:
+def test_admission_without_slots_for_deadlines() -> None:
     with pytest.raises(goals.Infeasible) as refused:
-        hybrid.check_fits(due(5.0, 1), [rate(10.0, 9.0)], 10.0, 0.0)
+        hybrid.check_fits(due(5.0, 1.0), [rate(10)], 10, 1.0, 0.0)
     assert refused.value.earliest_s is None
 
 
 def test_admission_of_rates() -> None:
-    others = [due(10.0, 50), rate(2.0, 2.0)]
-    hybrid.check_fits(rate(3.0, 0.0), others, 10.0, 0.0)
+    others = [due(10.0, 50.0), rate(2)]
+    hybrid.check_fits(rate(3), others, 10, 1.0, 0.0)
     with pytest.raises(goals.Infeasible) as refused:
-        hybrid.check_fits(rate(3.1, 0.0), others, 10.0, 0.0)
+        hybrid.check_fits(rate(4), others, 10, 1.0, 0.0)
     assert refused.value.earliest_s is None
+    hybrid.check_fits(rate(8), [rate(2)], 10, 1.0, 0.0)
     with pytest.raises(goals.Infeasible):
-        hybrid.check_fits(rate(8.1, 0.0), [rate(2.0, 1.0)], 10.0, 0.0)
+        hybrid.check_fits(rate(9), [rate(2)], 10, 1.0, 0.0)
 
 
 def test_deadline_that_is_lost_anyway_refuses_no_rate() -> None:
-    others = [due(10.0, 50), due(11.0, 400)]
-    hybrid.check_fits(rate(5.0, 0.0), others, 10.0, 0.0)
+    others = [due(10.0, 50.0), due(11.0, 400.0)]
+    hybrid.check_fits(rate(5), others, 10, 1.0, 0.0)
     with pytest.raises(goals.Infeasible):
-        hybrid.check_fits(rate(5.1, 0.0), others, 10.0, 0.0)
+        hybrid.check_fits(rate(6), others, 10, 1.0, 0.0)
+
+
+def test_admission_takes_rates_at_the_slots_that_they_need() -> None:
+    # It has 6 slots because nothing else wants them.
+    rate = make_slower_rate(6)
+    for due_s, fits in ((1.01, True), (0.99, False)):
+        # 5 slot-seconds, and five slots are left.
+        goal = goals.State(
+            goal=goals.Goal(deadline_s=due_s, actions=50),
+            registered_s=0.0,
+            slots_per_rate=0.1,
+        )
+        new = sets.make_group(2, 0, wanted=1, goal=goal)
+        view = sets.make_view(rate, new, slots=8, capacity_per_s=8.0)
+        policy = make("hybrid", usable=1.0)
+        if fits:
+            assert policy.admit(view, 2, 0.0) == {2: 1}
+        else:
+            with pytest.raises(goals.Infeasible):
+                policy.admit(view, 2, 0.0)
 
 
 def test_admission_counts_on_a_part_of_the_measured_capacity() -> None:
-    new = sets.make_due(2, 0, due_s=10.0, actions=96, started=False)
+    goal = goals.Goal(deadline_s=10.0, actions=96)
+    new = sets.make_group(
+        2, 0, wanted=1, goal=goals.State(goal=goal, registered_s=0.0)
+    )
     view = sets.make_view(
         sets.make_due(1, 8, due_s=100.0), new, capacity_per_s=10.0
     )
