@@ -77,6 +77,7 @@ class State:
     :param started: whether its program has begun. Until then the group keeps
         the slots that it got when the goal was registered.
     :param done: tasks that have ended since the goal was registered.
+    :param counted_s: when they were last counted; None: never.
     :param rate_per_s: t, the tasks/s of the last period; 0 before the first.
     :param slots_per_rate: â, the slots that one task/s costs, smoothed; None
         before the first task ended.
@@ -91,6 +92,7 @@ class State:
     registered_s: float
     started: bool = False
     done: int = 0
+    counted_s: float | None = None
     rate_per_s: float = 0.0
     slots_per_rate: float | None = None
     full_slots_per_rate: float | None = None
@@ -113,6 +115,19 @@ class State:
         if self.goal.actions is None:
             return None
         return max(self.goal.actions - self.done, 0)
+
+    def expected_left(self, now: float, longest_s: float) -> float:
+        """Return the tasks that are probably still to end at a time.
+
+        :param now: after the last count, in which tasks end as before.
+        :param longest_s: the most time that this is assumed for.
+        :returns: infinite if the goal has no end.
+        """
+        if self.left is None:
+            return math.inf
+        passed_s = 0.0 if self.counted_s is None else now - self.counted_s
+        passed_s = min(max(passed_s, 0.0), longest_s)
+        return max(self.left - self.rate_per_s * passed_s, 0.0)
 
     def needed_per_s(self, now: float) -> float:
         """Return g, the rate that meets the goal from now on.

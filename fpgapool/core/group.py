@@ -59,8 +59,9 @@ class Options:
     :param estimate: how slot-seconds per task are found, see
         :mod:`fpgapool.core.runtimes`: ``measured``, ``nnls``, and for
         comparison ``saturated`` and ``as_printed``.
-    :param smoothing: weight of the last period in expected arrivals and in
-        slots per rate.
+    :param smoothing: weight of the last period in slots per rate.
+    :param arrival_smoothing: weight of the last period in expected arrivals.
+        It is small: what was busy a minute ago is often busy again.
     :param programming_time_s: the longest time that programming a slot of
         the pool takes.
     :raises ValueError: if a value is out of its range.
@@ -70,6 +71,7 @@ class Options:
     periods: int = 6
     estimate: str = runtimes.MEASURED
     smoothing: float = 0.5
+    arrival_smoothing: float = 0.25
     programming_time_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -82,11 +84,12 @@ class Options:
                 f"estimate must be one of {', '.join(runtimes.ESTIMATES)}, "
                 f"not {self.estimate!r}"
             )
-        if not 0 < self.smoothing <= 1:
-            raise ValueError(
-                "smoothing must be above 0 and at most 1, not "
-                f"{self.smoothing}"
-            )
+        for name in ("smoothing", "arrival_smoothing"):
+            value = getattr(self, name)
+            if not 0 < value <= 1:
+                raise ValueError(
+                    f"{name} must be above 0 and at most 1, not {value}"
+                )
         if not self.programming_time_s >= 0:
             raise ValueError(
                 "programming_time_s must not be negative, not "
@@ -227,7 +230,7 @@ class Group:
 
     # -- tasks -------------------------------------------------------------
 
-    def observe(self, stats: events.TaskStats) -> bool:
+    def observe(self, stats: events.TaskStats, now: float) -> bool:
         """Take a report.
 
         :returns: whether the group has reached its goal by it.
@@ -252,6 +255,7 @@ class Group:
             self.goal,
             started=self.goal.started or ended + arrived > 0,
             done=self.goal.done + ended,
+            counted_s=now,
         )
         return self.goal.left == 0
 
@@ -284,7 +288,9 @@ class Group:
         self._arrived_s = times.work(self._arrived)
         if self._arrived_s is not None:
             self._expected_s = goals.smoothed(
-                self._expected_s, self._arrived_s, self._options.smoothing
+                self._expected_s,
+                self._arrived_s,
+                self._options.arrival_smoothing,
             )
         if self.goal is not None and self.goal.started:
             self.goal = self._measured(self.goal, self.last, now)
@@ -299,8 +305,9 @@ class Group:
         members = self._member_s / last.length_s
         slots = members
         if last.busy_s > 0:
-            # Idle members do not show how many slots a rate needs.
-            slots = min(members, last.busy_s / last.length_s)
+            # Idle members do not show how many slots a rate needs. Reports
+            # that came late may tell of more than a period.
+            slots = last.busy_s / last.length_s
         measured = dataclasses.replace(
             goal,
             rate_per_s=rate_per_s,

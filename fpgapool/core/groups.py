@@ -334,7 +334,7 @@ class Groups:
         if group is None or group.state == states.GROUP_DRAINING:
             return False
         was_started = group.goal is not None and group.goal.started
-        if group.observe(stats):
+        if group.observe(stats, now):
             self._end_goal(group, now)
             return True
         if not was_started and group.goal is not None and group.goal.started:

@@ -9,6 +9,7 @@ import time
 import typing
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 
 from fpgapool.demo import errors
 from fpgapool.vocabulary import states
@@ -56,13 +57,10 @@ class Groups:
             wanted |= {"min_size": 1, "max_size": most}
         made = self._ask("POST", "", {"group": wanted})["group"]
         group_id: str = made["id"]
-        deadline_s = time.monotonic() + _TIMEOUT_S
-        while self.members(group_id) < size:
-            if time.monotonic() > deadline_s:
-                raise errors.DemoError(
-                    errors.POOL_FAILED, f"group {name} got no members"
-                )
-            time.sleep(_POLL_INTERVAL_S)
+        _wait(
+            lambda: self.members(group_id) == size,
+            f"group {name} has no members",
+        )
         return group_id
 
     def members(self, group_id: str) -> int:
@@ -77,11 +75,18 @@ class Groups:
         )
 
     def delete(self, group_id: str) -> None:
-        """Delete a group; its slots become free.
+        """Delete a group, and wait until its slots are free.
 
         :raises DemoError: if the pool refuses it.
         """
         self._ask("DELETE", f"/{group_id}")
+        _wait(
+            lambda: all(
+                group["id"] != group_id
+                for group in self._ask("GET", "")["groups"]
+            ),
+            f"group {group_id} does not end",
+        )
 
     def _ask(
         self, method: str, path: str, body: object = None
@@ -106,3 +111,11 @@ class Groups:
             ) from error
         found: dict[str, typing.Any] = json.loads(text) if text else {}
         return found
+
+
+def _wait(is_true: Callable[[], bool], complaint: str) -> None:
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    while not is_true():
+        if time.monotonic() > deadline_s:
+            raise errors.DemoError(errors.POOL_FAILED, complaint)
+        time.sleep(_POLL_INTERVAL_S)

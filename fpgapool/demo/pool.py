@@ -25,8 +25,10 @@ SLOTS = 4
 EMULATOR = "emulator"
 #: Slots of each device of another driver: all hosts share one machine's.
 DEVICE_SLOTS = 2
-#: Boards, each in a host of its own, of a pool for groups.
-GROUP_BOARDS = 2
+#: A pool for groups: boards, each in a host of its own, and slots of a board.
+#: So few slots hardly wait for the DMA pipe that they share.
+GROUP_BOARDS = 4
+GROUP_SLOTS = 2
 
 #: Rate of all boards' DMA pipes together, before rates are scaled.
 BYTES_PER_S = BOARDS * 2.1e9
@@ -104,13 +106,17 @@ def running_groups(
     """Run a pool for groups, with an API, as :func:`running` does.
 
     :param rate_scale: factor of all modelled rates.
-    :param period_s: how often sizes of groups are looked at.
+    :param period_s: how often sizes of groups are looked at; agents report
+        twice as often.
     :raises DemoError: if it does not start.
     """
     options = [f"--hosts={GROUP_BOARDS}", f"--boards={GROUP_BOARDS}"]
-    options += [f"--slots={SLOTS}", f"--rate-scale={rate_scale}"]
+    options += [f"--slots={GROUP_SLOTS}", f"--rate-scale={rate_scale}"]
     options += ["--api-port=0"]
-    configuration = f"[scheduler]\nelasticity_period_s = {period_s}\n"
+    configuration = (
+        f"[scheduler]\nelasticity_period_s = {period_s}\n"
+        f"[agent]\nreport_interval_s = {period_s / 2}\n"
+    )
     with _running(directory, options, configuration) as made:
         yield made
 

@@ -30,21 +30,20 @@ PICTURE_NAME = "groups.png"
 #: The group that is busy first, and the other one.
 NAMES = ("encrypt", "digest")
 CLIENTS = 2
-#: A task takes a tenth of a second, so that the processors have time for all.
-TASK_BYTES = 256 * 1024
+#: Bytes of a task of each group. One takes a tenth of a second, so that the
+#: processors have time for all.
+TASK_BYTES = {"encrypt": 512 * 1024, "digest": 256 * 1024}
 RATE_SCALE = 0.005
+TASK_S = 0.1
 #: How often the pool looks at the sizes. Programming takes 0.05 s.
-PERIOD_S = 1.0
+PERIOD_S = 0.5
 #: Lengths in seconds, with the slots that the arriving tasks of each group
 #: would keep busy then. All together they are fewer than there are.
-LOAD = ((3.0, (1.5, 1.5)), (6.0, (5.5, 0.8)), (6.0, (0.8, 5.5)))
-#: Of the slots of a board, while all of them work.
-_SLOT_BYTES_PER_S = pool.BYTES_PER_S / pool.BOARDS / pool.SLOTS * RATE_SCALE
+LOAD = ((2.0, (1.5, 1.5)), (9.0, (5.2, 0.6)), (9.0, (0.6, 5.2)))
 #: For each session before tasks run; a working pool takes less.
 _WARM_UP_TIMEOUT_S = 60.0
 
-_SLOTS = pool.GROUP_BOARDS * pool.SLOTS
-_TASK_S = TASK_BYTES / _SLOT_BYTES_PER_S
+_SLOTS = pool.GROUP_BOARDS * pool.GROUP_SLOTS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,7 +137,10 @@ class _Sharing:
         }
         self._programs = [
             programs.Program(
-                name, make_params(rng), rng.bytes(TASK_BYTES), arrivals_s
+                name,
+                make_params(rng),
+                rng.bytes(TASK_BYTES[name]),
+                arrivals_s,
             )
             for name, (_, make_params), of_group in zip(
                 NAMES, kinds, draw_arrivals(settings.seed), strict=True
@@ -151,7 +153,7 @@ class _Sharing:
             directory = pathlib.Path(name)
             self._say(
                 f"starting a pool of {pool.GROUP_BOARDS} hosts with an"
-                f" emulated board of {pool.SLOTS} slots each, all modelled"
+                f" emulated board of {pool.GROUP_SLOTS} slots each, all modelled"
                 f" rates scaled by {RATE_SCALE:g}"
             )
             with pool.running_groups(
@@ -200,7 +202,7 @@ class _Sharing:
         }
         outcome = programs.run(
             self._programs,
-            dict.fromkeys(NAMES, _TASK_S),
+            dict.fromkeys(NAMES, TASK_S),
             lambda name: access.members(ids[name]),
             testbed.api_url,
         )
@@ -229,7 +231,7 @@ class _Sharing:
                     params=program.params,
                     source=source,
                     output=target,
-                    size_bytes=TASK_BYTES,
+                    size_bytes=len(program.data),
                 )
             )
         with display.counting(
@@ -264,7 +266,8 @@ class _Sharing:
             title=f"Two groups share {_SLOTS} slots: sizes and queues",
             subtitle=f"{len(self._programs)} programs, {before.tasks} tasks ·"
             f" all modelled rates × {RATE_SCALE:g} · a look at the sizes each"
-            f" {PERIOD_S:g} s · seed {self._settings.seed}",
+            f" {PERIOD_S:g} s · white: slots that change · seed"
+            f" {self._settings.seed}",
         )
         self._say(f"sizes and queues over time: {path.resolve()}")
 
@@ -286,7 +289,7 @@ def draw_arrivals(seed: int) -> list[list[list[float]]]:
                 clients=tuple(
                     scenarios.GroupClient(
                         name=str(number),
-                        task_s=_TASK_S,
+                        task_s=TASK_S,
                         load=tuple(
                             (length_s, slots[at] / CLIENTS)
                             for length_s, slots in LOAD

@@ -67,9 +67,10 @@ def draw_groups(
         for axes in panels[row]:
             style.prepare_axes(axes, "both")
             style.name_panel(axes, policy, pad=4)
-            axes.set_ylim(bottom=0)
-            axes.set_xlim(left=0)
     for axes in panels[-1]:
+        # All rows share the limits: none before the last one is drawn.
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(left=0)
         axes.set_xlabel("seconds since the start", fontsize=9, color=style.INK)
     style.write_texts(figure, title, subtitle)
     style.add_legend(

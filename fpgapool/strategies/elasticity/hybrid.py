@@ -40,7 +40,7 @@ class HybridOptions:
     """
 
     admission: bool = True
-    usable: float = 0.95
+    usable: float = 0.98
     stay_programmings: float = 10.0
     decay: float = 0.75
     try_fewer: bool = True
@@ -293,4 +293,5 @@ def _need(
         goal = typing.cast(goals.State, _at_full(group, view).goal)
         return Need(goal.request(now, group.min_size, group.max_size))
     task_s = goal.full_slots_per_rate or goal.slots_per_rate or _average(view)
-    return Need(due_s=goal.due_s, work_s=(goal.left or 0) * (task_s or 0.0))
+    left = goal.expected_left(now, view.period_s)
+    return Need(due_s=goal.due_s, work_s=left * (task_s or 0.0))

@@ -80,4 +80,4 @@ def test_all_programs_get_arrivals_that_fit_the_slots() -> None:
         assert all(0 < each_s < length_s for own in of_group for each_s in own)
         slots = sum(span_s * slots[at] for span_s, slots in sharing.LOAD)
         tasks = sum(map(len, of_group))
-        assert tasks * sharing._TASK_S == pytest.approx(slots, rel=0.3)
+        assert tasks * sharing.TASK_S == pytest.approx(slots, rel=0.3)
