@@ -70,8 +70,7 @@ class Groups:
         """
         group = self._ask("GET", f"/{group_id}")["group"]
         return sum(
-            member["state"] == states.ACTIVE
-            for member in group["members"]
+            member["state"] == states.ACTIVE for member in group["members"]
         )
 
     def delete(self, group_id: str) -> None:

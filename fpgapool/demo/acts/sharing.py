@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Act three: two groups that share slots, with fixed and with elastic sizes."""
+"""Act three: two groups share slots, first with fixed sizes, then elastic."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TASK_S = 0.1
 PERIOD_S = 0.5
 #: Lengths in seconds, with the slots that the arriving tasks of each group
 #: would keep busy then. All together they are fewer than there are.
-LOAD = ((2.0, (1.5, 1.5)), (9.0, (5.2, 0.6)), (9.0, (0.6, 5.2)))
+LOAD = ((2.0, (1.5, 1.5)), (8.0, (6.0, 0.6)), (8.0, (0.6, 6.0)))
 #: For each session before tasks run; a working pool takes less.
 _WARM_UP_TIMEOUT_S = 60.0
 
@@ -153,8 +153,8 @@ class _Sharing:
             directory = pathlib.Path(name)
             self._say(
                 f"starting a pool of {pool.GROUP_BOARDS} hosts with an"
-                f" emulated board of {pool.GROUP_SLOTS} slots each, all modelled"
-                f" rates scaled by {RATE_SCALE:g}"
+                f" emulated board of {pool.GROUP_SLOTS} slots each, all"
+                f" modelled rates scaled by {RATE_SCALE:g}"
             )
             with pool.running_groups(
                 directory, RATE_SCALE, PERIOD_S
@@ -249,9 +249,7 @@ class _Sharing:
         self._console.print()
         self._say(verdict(before, after))
         for name, sizes in zip(NAMES, elastic.course.members, strict=True):
-            self._say(
-                f"  group {name} had {min(sizes)} to {max(sizes)} slots"
-            )
+            self._say(f"  group {name} had {min(sizes)} to {max(sizes)} slots")
         path = self._settings.out / PICTURE_NAME
         plots.draw_groups(
             {

@@ -125,9 +125,7 @@ def test_two_groups_share_slots(
         output = demo.communicate(timeout=COMPARISON_LIMIT_S)[0]
     assert demo.returncode == 0, output
     tasks = sum(
-        len(own)
-        for of_group in sharing.draw_arrivals(1)
-        for own in of_group
+        len(own) for of_group in sharing.draw_arrivals(1) for own in of_group
     )
     assert output.count(f"verified the outputs of all {tasks} tasks") == 2
     # That the demo says so if they do not help is tested elsewhere.

@@ -111,6 +111,25 @@ def test_nothing_is_known_yet() -> None:
     assert state.expected_finish_s(1.0) is None
 
 
+def test_tasks_since_the_last_count_are_expected() -> None:
+    state = goals.State(
+        goal=goals.Goal(deadline_s=90.0, actions=100),
+        registered_s=0.0,
+        done=40,
+        counted_s=5.0,
+        rate_per_s=20.0,
+    )
+    assert state.expected_left(5.0, 1.0) == 60
+    assert state.expected_left(5.5, 1.0) == 50
+    # No longer than a period, and not if the clock went back.
+    assert state.expected_left(50.0, 1.0) == 40
+    assert state.expected_left(50.0, 10.0) == 0
+    assert state.expected_left(4.0, 1.0) == 60
+    assert make_state(rate_per_s=1.0).expected_left(9.0, 1.0) == math.inf
+    fresh = make_state(deadline_s=90.0, actions=100)
+    assert fresh.expected_left(9.0, 1.0) == 100
+
+
 def test_request_stays_within_bounds() -> None:
     state = make_state(rate_per_s=100.0, slots_per_rate=1.0)
     assert state.request(0.0, 1, 6) == 6

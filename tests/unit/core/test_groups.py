@@ -134,6 +134,7 @@ def test_bad_sizes_are_refused(
         ({"estimate": "guess"}, "estimate must be one of measured"),
         ({"smoothing": 0.0}, "smoothing must be above 0"),
         ({"smoothing": 1.5}, "smoothing must be above 0"),
+        ({"arrival_smoothing": 0.0}, "arrival_smoothing must be above 0"),
         ({"programming_time_s": -1.0}, "must not be negative"),
         ({"programming_time_s": math.nan}, "must not be negative"),
     ],
@@ -522,7 +523,7 @@ def test_work_of_all_clients_and_hosts() -> None:
     (group,) = typing.cast(Scripted, groups.policy).views[-1].groups
     assert group.waiting_s == pytest.approx(1.0)
     assert group.arrived_s == 0
-    assert group.expected_s == pytest.approx(6.5)
+    assert group.expected_s == pytest.approx(9.75)
 
 
 @pytest.mark.parametrize("estimate", ["measured", "nnls"])
