@@ -21,8 +21,9 @@ Driver of the host's boards: the name of an entry point in
 ``fpgapool.drivers``.
 
 ``emulator`` computes real results at a modelled speed, with boards described
-by ``[emulator] boards_file``; ``noop`` is for hosts without boards, which need
-only a front door.
+by ``[emulator] boards_file``; ``opencl`` has OpenCL devices, chosen by
+``[opencl] boards_file``; ``noop`` is for hosts without boards, which need only
+a front door.
 """,
     ),
     cfg.DictOpt(

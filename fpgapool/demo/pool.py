@@ -60,15 +60,15 @@ class Tuning:
     """Options of the pool.
 
     :ivar rate_scale: factor of all modelled rates.
-    :ivar driver: ``emulator``, or another one, whose rates are not modelled.
     :ivar strategy: name of the scheduler's strategy.
     :ivar mean_bytes: of the jobs; sets the scheduler's thresholds.
+    :ivar driver: ``emulator``, or another one, whose rates are not modelled.
     """
 
     rate_scale: float
-    driver: str
     strategy: str
     mean_bytes: float
+    driver: str = EMULATOR
 
     @property
     def first_threshold_bytes(self) -> int:

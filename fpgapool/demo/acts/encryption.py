@@ -92,9 +92,9 @@ class _Encryption:
             self._say(self._beginning())
             tuning = pool.Tuning(
                 self._scale,
-                settings.driver,
                 settings.strategy,
                 settings.total_bytes / settings.jobs,
+                settings.driver,
             )
             with pool.running(directory, tuning) as testbed:
                 outcomes = self._encrypt(directory, testbed)
