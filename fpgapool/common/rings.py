@@ -265,9 +265,7 @@ class Ring:
         :returns: writable bytes; None if there is no record.
         :raises RingDamaged: if the writer's position or length cannot be.
         """
-        if self._record is None and (
-            self._seen != self._read or self._look()
-        ):
+        if self._record is None and (self._seen != self._read or self._look()):
             start, length_bytes, self._taken_bytes = self._oldest()
             self._record = self._data[start : start + length_bytes]
         return self._record

@@ -264,9 +264,7 @@ def task_counted_twice() -> None:
 def busy_time_paid_by_the_owner_too() -> None:
     charge = desks.Desks._charge
 
-    def twice(
-        room: desks.Desks, desk: typing.Any, *args: typing.Any
-    ) -> None:
+    def twice(room: desks.Desks, desk: typing.Any, *args: typing.Any) -> None:
         before_s = desk.unpaid_s
         charge(room, desk, *args)
         desk.unpaid_s = before_s
@@ -316,9 +314,7 @@ def revoked_client_served() -> None:
 def lock_kept_for_a_lost_client() -> None:
     detach = queues.Queues.detach
 
-    def careless(
-        room: queues.Queues, client: typing.Any, now: float
-    ) -> None:
+    def careless(room: queues.Queues, client: typing.Any, now: float) -> None:
         detach(room, client, now)
         client.attached = bool(client.locks)
 

@@ -88,9 +88,9 @@ class Watcher:
         self._ended: collections.Counter[str] = collections.Counter()
         self._busy_s = 0.0
         #: The same as leaders have counted it.
-        self._counted: dict[
-            core_members.Members, collections.Counter[str]
-        ] = collections.defaultdict(collections.Counter)
+        self._counted: dict[core_members.Members, collections.Counter[str]] = (
+            collections.defaultdict(collections.Counter)
+        )
         self._accounts: dict[conductor_pool.Pool, _Account] = {}
         self._is_of_session = False
         #: Clients that a desk has revoked.
@@ -464,9 +464,7 @@ class Watcher:
         started = self._started[desk]
         for one in decisions:
             if isinstance(one, desk_model.Start):
-                check(
-                    one.member not in started, "a member has two tasks", one
-                )
+                check(one.member not in started, "a member has two tasks", one)
                 started[one.member] = one.task
             elif isinstance(one, desk_model.Left):
                 check(
@@ -539,7 +537,9 @@ class Watcher:
     ) -> None:
         member._runner.world_order = order  # type: ignore[union-attr]
 
-    def _run(self, runner: tasks.Runner, record: typing.Any, _most: int) -> None:
+    def _run(
+        self, runner: tasks.Runner, record: typing.Any, _most: int
+    ) -> None:
         order = runner.world_order  # type: ignore[attr-defined]
         process = self._kernel.task().process
         worker = self._pool.workers[process]

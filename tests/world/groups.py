@@ -167,7 +167,9 @@ class Owner:
                 case "resize":
                     self._insist("PATCH", path, group=self._sizes(change))
                 case "goal":
-                    self._insist("PUT", f"{path}/goal", goal=self._goal(change))
+                    self._insist(
+                        "PUT", f"{path}/goal", goal=self._goal(change)
+                    )
                 case "no-goal":
                     self._insist("DELETE", f"{path}/goal")
                 case "revoke":
@@ -330,8 +332,8 @@ class Guest:
         return (
             code in _OF_DELETED
             if self._owner.is_deleted
+            # The owner may revoke a client that is about to come.
             else (
-                # The owner may revoke a client that is about to come.
                 bool(self._owner.revoked)
                 and code in {*_OF_REVOKED, codes.GROUP_CLIENT_NOT_FOUND}
             )

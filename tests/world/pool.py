@@ -26,7 +26,6 @@ from fpgapool.agent.groupdesk import settings as desk_settings
 from fpgapool.agent.worker import __main__ as worker_main
 from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import process as worker_process
-from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import service as worker_service
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.client import frontdoor

@@ -400,9 +400,7 @@ class Future:
         else:
             self._callbacks.append(callback)
 
-    def exception(
-        self, timeout: float | None = None
-    ) -> BaseException | None:
+    def exception(self, timeout: float | None = None) -> BaseException | None:
         self._await(timeout)
         return self._error
 

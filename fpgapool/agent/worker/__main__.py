@@ -9,6 +9,7 @@ another worker runs the slot.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 
 from fpgapool.agent.worker import port

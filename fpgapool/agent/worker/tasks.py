@@ -522,9 +522,7 @@ class _Postbox:
         head = records.header(kind, task_id, len(detail), busy_ns)
         self._send(head, detail, output)
 
-    def send(
-        self, kind: int, task_id: int = 0, detail: bytes = b""
-    ) -> None:
+    def send(self, kind: int, task_id: int = 0, detail: bytes = b"") -> None:
         """Send a record, as soon as there is room.
 
         :raises _Over: if the connection ends.

@@ -15,7 +15,6 @@ from fpgapool.drivers import base
 from fpgapool.drivers.emulator import faults
 from fpgapool.drivers.emulator import pacing
 
-
 # A piece that ends so soon after the last look has no new faults.
 _QUIET_NS = 200_000
 
