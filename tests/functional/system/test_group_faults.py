@@ -18,6 +18,8 @@ import pathlib
 import random
 import subprocess
 import sys
+import types
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -403,3 +405,51 @@ def test_groups_serve_on_while_processes_die(cloud, api, tmp_path) -> None:
 @pytest.mark.timeout(1800)
 def test_a_thousand_resizes_and_many_deaths(cloud, api, tmp_path) -> None:
     assert _play(LONG, cloud, api, tmp_path) > LONG.resizes // 5
+
+
+GOOD = stamps.Stamp(
+    host=stamps.host_number("/h"),
+    slot=1,
+    accelerator=stamps.accelerator_number("stamp-a"),
+    accelerator_after=stamps.accelerator_number("stamp-a"),
+    generation=5,
+    generation_after=5,
+    programmed_ns=7,
+    programmed_after_ns=7,
+    began_ns=100,
+    ended_ns=200,
+    count=1,
+)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # In the middle of programming, or with another accelerator.
+        {"accelerator_after": zlib.crc32(b"")},
+        {"accelerator": stamps.accelerator_number("stamp-b")},
+        {"programmed_after_ns": 8},
+        # Of two holders at a time, one after the other, or none.
+        {"generation_after": 6},
+        {"began_ns": 150, "ended_ns": 300, "generation": 6},
+        {"began_ns": 300, "ended_ns": 400, "generation": 4},
+        {"generation": 0, "generation_after": 0, "began_ns": 1},
+        {"host": stamps.host_number("/other")},
+    ],
+)
+def test_a_wrong_stamp_is_found(changes) -> None:
+    def check(*found: stamps.Stamp) -> None:
+        host = types.SimpleNamespace(state_dir="/h")
+        program = types.SimpleNamespace(
+            group="stamp-a", stamps=lambda: [*found]
+        )
+        check_stamps(types.SimpleNamespace(hosts={"h": host}), [program])
+
+    later = GOOD._replace(began_ns=300, ended_ns=400)
+    check(GOOD, later)
+    check(GOOD, later._replace(generation=6, generation_after=6))
+    wrong = GOOD._replace(began_ns=300, ended_ns=400)._replace(**changes)
+    if "generation" in changes and "generation_after" not in changes:
+        wrong = wrong._replace(generation_after=wrong.generation)
+    with pytest.raises(AssertionError):
+        check(GOOD, wrong)
