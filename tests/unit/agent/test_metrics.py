@@ -3,8 +3,10 @@
 """What an agent counts of what its workers say."""
 
 from fpgapool import objects
+from fpgapool.agent import desks
 from fpgapool.agent import metrics
 from fpgapool.agent import slot as slots
+from fpgapool.common import metrics as common_metrics
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
@@ -140,3 +142,37 @@ def test_failures_of_programming_by_code() -> None:
         ("board0", "WORKER_DIED"): 1,
     }
     assert not counts.programmings
+
+
+def test_desks_are_told_by_host_and_group() -> None:
+    page = common_metrics.Page(metrics.DEFINITIONS)
+    metrics.Writer("node1", page).put_groups(
+        [
+            desks.Figures(
+                group_id="g",
+                members=2,
+                clients=3,
+                waiting=4,
+                running=1,
+                tasks=50,
+                busy_s=2.5,
+            )
+        ]
+    )
+    told = {
+        sample.name: (sample.labels, sample.value)
+        for family in page.families()
+        for sample in family.samples
+    }
+    labels = {"host": "node1", "group": "g"}
+    assert told == {
+        f"fpgapool_agent_group_{name}": (labels, value)
+        for name, value in (
+            ("members", 2),
+            ("clients", 3),
+            ("waiting_tasks", 4),
+            ("running_tasks", 1),
+            ("tasks_total", 50),
+            ("busy_seconds_total", 2.5),
+        )
+    }

@@ -9,6 +9,7 @@ import prometheus_client
 import pytest
 from prometheus_client import registry
 
+from fpgapool import objects
 from fpgapool import strategies
 from fpgapool.common import exception
 from fpgapool.common import metrics
@@ -248,6 +249,40 @@ def test_a_leader_tells_what_its_engine_knows(pool) -> None:
         "fpgapool_conductor_sessions_opened_total 3.0",
     ):
         assert f"\n{line}\n" in text
+
+
+def test_a_leader_tells_of_groups(pool) -> None:
+    for number in (1, 2):
+        wanted = objects.CreateGroup(
+            group_id=f"g{number}",
+            project_id="p",
+            accelerator="copy",
+            name=f"n{number}",
+            size=number,
+        )
+        pool.feed(inputs.ChangeGroup(wanted, concurrent.futures.Future()))
+    pool.settle()
+    pool.agents["a"].desks["g1"].count(
+        "c", ended=5, arrived=7, busy_s=2.5, waiting=2, running=0
+    )
+    pool.feed(pool.agents["a"].report())
+    term = _term(lambda question, _timeout_s: question(pool.ask))
+    text = _told(types.SimpleNamespace(counts=pool.counts, term=term))
+    name = "fpgapool_conductor_group"
+    for line in (
+        # Of the group with the most slots; there are two slots in all.
+        f'{name}_wanted_slots{{group="g2"}} 2.0',
+        f'{name}_slots{{group="g2",state="serving"}} 1.0',
+        f'{name}_slots{{group="g2",state="programming"}} 0.0',
+        f'{name}_slots{{group="other",state="serving"}} 1.0',
+        f'{name}_waiting_tasks{{group="other"}} 2.0',
+        f"{name}_tasks_total 5.0",
+        f"{name}_busy_seconds_total 2.5",
+        f'{name}_resizes_total{{direction="grow"}} 0.0',
+    ):
+        assert f"\n{line}\n" in text
+    assert f'{name}_slot_seconds_total{{state="serving"}} ' in text
+    assert 'group="g1"' not in text
 
 
 def test_of_a_clock_that_nobody_tells_nothing_is_said(pool) -> None:
