@@ -51,6 +51,35 @@ def test_results_are_those_of_the_tasks(desk, tcp):
         assert opened.members == 2
 
 
+@pytest.mark.parametrize(
+    ("clear_between", "counts"),
+    [("projects", [1, 2, 3, 1, 2, 1]), ("clients", [1, 1, 1, 1, 2, 1])],
+)
+def test_a_member_is_cleared_between_projects_or_clients(
+    tmp_path, clear_between, counts
+):
+    desk = harness.DeskProcess(
+        tmp_path / "h", slots=1, clear_between=clear_between
+    )
+    try:
+        desk.admit("c", "d")
+        desk.admit("e", project_id="q")
+        desk.join(0)
+        with (
+            harness.open_group(desk) as first,
+            harness.open_group(desk, "d") as second,
+            harness.open_group(desk, "e") as other,
+        ):
+            # Tasks since the member was cleared last.
+            found = [
+                int(one.run(b"count", timeout_s=30))
+                for one in (first, second, first, other, other, second)
+            ]
+    finally:
+        desk.close()
+    assert found == counts
+
+
 @pytest.mark.parametrize("size_bytes", [65_537, 1_000_001, 4 << 20])
 def test_long_tasks(desk, tcp, size_bytes):
     data = numpy.random.default_rng(1).bytes(size_bytes)
