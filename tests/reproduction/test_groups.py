@@ -38,7 +38,11 @@ def test_variant(
     ours, other = variants[variant.load, variant.name], variant.reference
     assert ours.useful == pytest.approx(other.useful, abs=1.0)
     assert ours.programming == pytest.approx(other.programming, abs=2.0)
-    assert ours.latency_s == pytest.approx(other.latency_s, rel=0.15, abs=0.15)
+    expected = pytest.approx(other.latency_s, rel=0.15, abs=0.15)
+    # The reference has an older rule of 'ahead', which looked back less.
+    assert ours.latency_s == expected or (
+        variant.run.policy == "ahead" and ours.latency_s < other.latency_s
+    )
     assert ours.refused == pytest.approx(other.refused, rel=0.2, abs=40)
 
 
@@ -56,8 +60,7 @@ def test_targets_of_groups(
     assert variants["Q", "nnls"].useful >= 61
     assert -0.65 <= change("Q", "nnls") <= -0.55
     assert change("Q", "ahead") <= -0.8
-    # The aim is 40 %; three seeds have from 33 to 46 %.
-    assert change("P", "ahead") <= -0.35
+    assert change("P", "ahead") <= -0.4
     assert change("Q low", "ahead") < 0
     for load in ("P", "Q"):
         assert variants[load, "ahead"].programming <= 3
@@ -73,7 +76,6 @@ def test_targets_of_goals(scores: dict[mixes.Cell, mixes.Score]) -> None:
     for cell, score in scores.items():
         if cell.run.admission:
             assert score.accepted_percent >= 99
+            assert not cell.with_rates or score.rates >= 99
             paper = met[cell.load_name, "throughput"]
-            # With rates besides, the aims of mixes.GAINS are not reached.
-            least = 2.5 if cell.with_rates else mixes.GAINS[cell.load_name]
-            assert score.met_percent >= paper + least - 0.1
+            assert score.met_percent >= paper + mixes.GAINS[cell.load_name]

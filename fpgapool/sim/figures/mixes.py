@@ -283,6 +283,7 @@ def _judge(scores: Mapping[Cell, Score]) -> str:
             gains[cell] = scores[cell].met_percent - scores[paper].met_percent
     holds = [
         *(scores[cell].accepted_percent >= 99 for cell in gains),
+        *(scores[cell].rates >= 99 for cell in gains if cell.with_rates),
         *(gain >= GAINS[cell.load_name] for cell, gain in gains.items()),
     ]
     points = ", ".join(
@@ -297,8 +298,8 @@ def _judge(scores: Mapping[Cell, Score]) -> str:
         if abs(score.met_percent - cell.met) > _FAR
     ]
     lines = [
-        "That 'hybrid' with admission keeps 99 % of accepted deadlines in "
-        "mixes of goals, and meets more than the paper's 'throughput', "
+        "That 'hybrid' with admission keeps 99 % of accepted deadlines and of "
+        "rates in mixes of goals, and meets more than the paper's 'throughput', "
         f"{experiments.verdict(holds)}. Points more, and in parentheses the "
         f"aim: {points}. A rejected job counts as missed. More than {_FAR} "
         "points from the reference, which had other jobs: "

@@ -47,6 +47,13 @@ def test_time_per_task_over_the_size(tmp_path: pathlib.Path) -> None:
 def test_three_deadlines(tmp_path: pathlib.Path) -> None:
     said = make("goals3", tmp_path)
     assert said.startswith("Figures 3 to 5 of the paper on goals holds")
+    assert "50/109/195 s; ours are 50/104/195 s (-4.4 % at most)" in said
+    drawn = (tmp_path / "goals4-5.png").read_bytes()
+    assert drawn.startswith(b"\x89PNG")
+    with (tmp_path / "goals3.csv").open(newline="") as file:
+        printed = [row for row in csv.DictReader(file) if row["paper_s"]]
+    assert [float(row["paper_s"]) for row in printed] == [50, 109, 195]
+    assert {row["deadlines"] for row in printed} == {"5-2-1"}
     for row in goals3.compare(simulate):
         assert abs(row.deviation) <= goals3.TOLERANCES[row.policy]
 
@@ -56,6 +63,7 @@ def test_rates(tmp_path: pathlib.Path) -> None:
     assert "each goal is met" in said
     assert "60/s, alone: 66.4/s on 4.0 slots" in said
     assert "30/s, alone: 33.2/s on 2.0 slots" in said
+    assert "Here it is so: 27.5/s on 2.0 slots, then 33.2/s on 2.0." in said
 
 
 def test_elastic_groups(
