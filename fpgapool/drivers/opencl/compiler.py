@@ -62,8 +62,10 @@ _LOG = re.compile(r"\n\nBuild on [^\n]*:\n(.*?)\(options: ", re.DOTALL)
 _SOURCE = re.compile(r"/\w+\.cl\b")
 
 _REFUSED = 3
-#: The text of another file follows.
-_OTHER_FILE = "In file included from"
+#: Names a file with a line of it: what follows may quote that.
+_QUOTED = re.compile(r"(/[^\s:<>]+):\d+")
+#: All users may know what is in these: headers of the compilers.
+_HEADERS = ("/usr/", "/opt/", f"{sys.prefix}/", f"{sys.base_prefix}/")
 
 
 def compile_source(
@@ -216,12 +218,13 @@ def _note(header: bytes) -> None:
 
 def _bounded(text: str, directory: str) -> str:
     """Return the end of a compiler's log, without what is not its source."""
-    if _OTHER_FILE in text:
-        return "the source includes another file"
     # Without the names of its temporary files, and of this host's devices.
     text = text.replace(directory, "")
     if log := _LOG.search(text):
         text = _SOURCE.sub("source", log[1].strip())
+    for path in _QUOTED.findall(text):
+        if not os.path.normpath(path).startswith(_HEADERS):
+            return f"the source includes another file: {path:.200}"
     lines = (
         "".join(sign if sign.isprintable() else " " for sign in line)
         for line in text.splitlines()
