@@ -153,7 +153,8 @@ def test_a_task_that_is_too_large_is_not_sent(desk):
 
 
 def test_the_desk_refuses_a_task_that_is_too_large(desk, tcp, monkeypatch):
-    monkeypatch.setattr(grouphosts.Hosts, "_check_size", lambda *_: None)
+    # A client that does not know the limit.
+    monkeypatch.setattr(grouphosts.Hosts, "_learn_limit", lambda _self: None)
     with (
         harness.open_group(desk, tcp=tcp) as opened,
         harness.open_group(desk, "d") as other,
@@ -348,7 +349,7 @@ def test_a_task_moves_to_a_host_that_had_none(desk, tmp_path, way):
             concurrent.futures.ThreadPoolExecutor(1) as pool,
         ):
             links = opened._hosts._links
-            harness.until(
+            waiting.wait_until(
                 lambda: all(one.wire is not None for one in links.values()),
                 "both desks",
             )
@@ -356,7 +357,7 @@ def test_a_task_moves_to_a_host_that_had_none(desk, tmp_path, way):
                 future = pool.submit(opened.run, b"sleep 2", timeout_s=30)
             else:
                 future = opened.submit(b"sleep 2")
-            harness.until(lambda: links["i"].unanswered, "a task")
+            waiting.wait_until(lambda: links["i"].unanswered, "a task")
             second.process.kill()
             assert future.result(30) == b"sleep 2"
     finally:
@@ -381,7 +382,7 @@ def test_a_lock_stays_when_its_host_leaves_the_group(
                 gone = [first._replace(members=0)] if stays else []
                 door.members_list = groups.MemberList(2, (*gone, other))
                 opened._hosts._ask_door()
-                harness.until(lambda: opened.members == 1, "another list")
+                waiting.wait_until(lambda: opened.members == 1, "another list")
                 counts = [
                     int(opened.run(b"count", timeout_s=30)) for _ in range(3)
                 ]
@@ -392,7 +393,7 @@ def test_a_lock_stays_when_its_host_leaves_the_group(
                     assert run.result(30) == b"x"
             assert opened.run(b"x", timeout_s=30) == b"x"
             assert opened.submit(b"y").result(30) == b"y"
-            harness.until(
+            waiting.wait_until(
                 lambda: (len(opened._hosts._links) == 2) is stays, ""
             )
     finally:
@@ -416,7 +417,7 @@ def test_a_lock_that_one_host_refuses_is_had_at_another(desk, tmp_path):
             held, over = threading.Event(), threading.Event()
             holding = pool.submit(_hold, other, held, over)
             assert held.wait(30)
-            harness.until(
+            waiting.wait_until(
                 lambda: all(
                     link.wire is not None
                     for link in opened._hosts._links.values()
