@@ -14,6 +14,7 @@ from typing import Any
 from fpgapool.bitstreams import library
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
+from fpgapool.drivers.opencl import devices
 from fpgapool.drivers.opencl import package
 from fpgapool.drivers.opencl import profiles
 from fpgapool.objects import declaration
@@ -28,9 +29,9 @@ MAX_SIZE_BYTES: Mapping[str, int] = {
 }
 
 _MAX_TEXT_CHARS = 500
-# AMD's runtime names its platform so: the shape of a board's slots is this
-# and the board's platform, unless its host's operator chooses another one.
-_XILINX = "Xilinx-"
+# The name of the platform of AMD's runtime, which is the front of the shapes
+# of its boards' slots unless their hosts' operators choose others.
+_XILINX = "Xilinx"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,9 +106,9 @@ def _compare(
 
 
 def _of_platform(shapes: tuple[str, ...], platform: str) -> tuple[str, ...]:
-    own = f"{_XILINX}{platform}"
+    own = devices.sanitised(f"{_XILINX} {platform}")
     for shape in shapes:
-        if shape.startswith(_XILINX) and shape != own:
+        if shape.startswith(f"{_XILINX}-") and shape != own:
             raise _refused(
                 codes.XCLBIN_OTHER_PLATFORM,
                 f"the xclbin is for the platform {platform!r}, whose slots "
