@@ -120,6 +120,7 @@ class Watch:
         self._looking.start()
 
     def _look(self) -> None:
+        found: dict[str, str | None]
         try:
             answer = self._ask(self._names)
         except base.DriverError as error:

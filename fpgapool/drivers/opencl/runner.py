@@ -49,6 +49,7 @@ cl.Device._get_cl_version = _version
 BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-kernel-arg-info")
 _MAX_LOG_CHARS = 2000
 _REPORT_TYPE = numpy.dtype("<u4")
+_BYTE = numpy.dtype("u1")
 _NUMBERS = {
     "uint": numpy.uint32,
     "ulong": numpy.uint64,
@@ -204,6 +205,7 @@ class Lane:
     :ivar input_bytes: length of the piece; 0 means the end of the input.
     :ivar output_bytes: length of the output if it lacks none.
     :ivar pending: what its commands use; it must stay until they have ended.
+    :ivar mapped: the output, if it is mapped.
     """
 
     input: cl.Buffer
@@ -213,6 +215,7 @@ class Lane:
     input_bytes: int = 0
     output_bytes: int = 0
     pending: list[object] = dataclasses.field(default_factory=list)
+    mapped: typing.Any = None
 
 
 class Runner:
@@ -467,17 +470,18 @@ class Runner:
             if output_bytes <= 0:
                 event = cl.enqueue_marker(self._downloads, wait_for=before)
             elif lane.is_of_caller:
+                there: typing.Any
                 there, event = cl.enqueue_map_buffer(
                     self._downloads,
                     lane.output,
                     cl.map_flags.READ,
                     0,
                     (output_bytes,),
-                    numpy.uint8,
+                    _BYTE,
                     is_blocking=False,
                     wait_for=before,
                 )
-                lane.pending.append(there)
+                lane.mapped = there
             else:
                 event = cl.enqueue_copy(
                     self._downloads,
@@ -501,9 +505,8 @@ class Runner:
         with _translated():
             self._await(downloaded)
             if lane.is_of_caller:
-                for there in lane.pending:
-                    if isinstance(there, numpy.ndarray):
-                        there.base.release(self._downloads)
+                if lane.mapped is not None:
+                    lane.mapped.base.release(self._downloads)
                 lane.input.release()
                 lane.output.release()
                 self._lanes.remove(lane)
