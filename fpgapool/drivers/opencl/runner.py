@@ -471,16 +471,17 @@ class Runner:
                 event = cl.enqueue_marker(self._downloads, wait_for=before)
             elif lane.is_of_caller:
                 there: typing.Any
+                # Nothing is transferred, so it need not overlap.
                 there, event = cl.enqueue_map_buffer(
-                    self._downloads,
+                    self._launches,
                     lane.output,
                     cl.map_flags.READ,
                     0,
                     (output_bytes,),
                     _BYTE,
                     is_blocking=False,
-                    wait_for=before,
                 )
+                self._launches.flush()
                 lane.mapped = there
             else:
                 event = cl.enqueue_copy(
@@ -506,7 +507,7 @@ class Runner:
             self._await(downloaded)
             if lane.is_of_caller:
                 if lane.mapped is not None:
-                    lane.mapped.base.release(self._downloads)
+                    lane.mapped.base.release(self._launches)
                 lane.input.release()
                 lane.output.release()
                 self._lanes.remove(lane)
