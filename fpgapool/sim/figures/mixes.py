@@ -299,8 +299,9 @@ def _judge(scores: Mapping[Cell, Score]) -> str:
     ]
     lines = [
         "That 'hybrid' with admission keeps 99 % of accepted deadlines and of "
-        "rates in mixes of goals, and meets more than the paper's 'throughput', "
-        f"{experiments.verdict(holds)}. Points more, and in parentheses the "
+        "rates in mixes of goals, and meets more than the paper's "
+        f"'throughput', {experiments.verdict(holds)}. Points more, and in "
+        "parentheses the "
         f"aim: {points}. A rejected job counts as missed. More than {_FAR} "
         "points from the reference, which had other jobs: "
         f"{'; '.join(far) or 'none'}. Deadlines met, and in parentheses the "
