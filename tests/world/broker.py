@@ -19,12 +19,15 @@ import typing
 from collections.abc import Iterable
 
 import oslo_messaging as messaging
+from oslo_messaging import opts as messaging_opts
 
 from fpgapool.common import exception
 from fpgapool.common import rpc
 from tests.world import kernel as kernels
 from tests.world import system
 
+#: To copy them takes long, and each server asks for them.
+_OPTIONS = messaging_opts.list_opts()
 #: How many messages a server handles at the same time.
 _THREADS = 64
 #: What sending takes at most when the broker cannot be reached.
@@ -91,6 +94,9 @@ class Broker:
         # It would be the same for all messages.
         rpc.context = types.SimpleNamespace(  # type: ignore[assignment]
             service_context=lambda: None
+        )
+        rpc.messaging_opts = types.SimpleNamespace(  # type: ignore[assignment]
+            list_opts=lambda: _OPTIONS
         )
         rpc.messaging = system._Module(  # type: ignore[assignment]
             messaging,

@@ -29,6 +29,27 @@ def test_some_streams_have_many_pieces_on_their_way() -> None:
     assert len({one.client for one in long}) >= 5
 
 
+def test_groups_come_beside_what_there_is_without_them() -> None:
+    without = schedules.draw(7, KINDS, groups=False)
+    schedule = schedules.draw(7, KINDS, group_kinds=("desk-kill",))
+    assert schedule.groups
+    assert schedule.guests
+    assert schedule.weather == without.weather
+    assert schedule.visits == without.visits[: len(without.visits) // 2]
+    added = schedule.faults[len(without.faults) :]
+    assert without.faults == schedule.faults[: len(without.faults)]
+    assert {one.kind for one in added} == {"desk-kill"}
+    assert not schedules.draw(8, KINDS).groups
+
+
+def test_groups_that_are_written_are_read(tmp_path: pathlib.Path) -> None:
+    schedule = schedules.draw(10, KINDS, sessions=4, groups=True)
+    assert schedule.changes
+    path = tmp_path / "schedule.json"
+    path.write_text(schedule.text())
+    assert schedules.Schedule.read(path) == schedule
+
+
 def test_what_is_written_is_read(tmp_path: pathlib.Path) -> None:
     schedule = schedules.draw(11, KINDS, sessions=9)
     path = tmp_path / "schedule.json"
@@ -44,7 +65,7 @@ def test_nothing_at_all_can_be_written(tmp_path: pathlib.Path) -> None:
 
 
 def test_only_what_is_needed_for_a_failure_is_left() -> None:
-    schedule = schedules.draw(3, KINDS, sessions=40)
+    schedule = schedules.draw(3, KINDS, sessions=40, groups=False)
     assert schedule.faults
     needed = schedule.visits[13], schedule.visits[31]
     guilty = schedule.faults[-1]
@@ -58,7 +79,7 @@ def test_only_what_is_needed_for_a_failure_is_left() -> None:
 
 
 def test_a_failure_that_needs_nothing_is_cut_to_nothing() -> None:
-    schedule = schedules.draw(3, KINDS, sessions=40)
+    schedule = schedules.draw(3, KINDS, sessions=40, groups=False)
     short = schedules.shrink(schedule, lambda _other: True)
     assert not short.faults
     assert not short.visits
