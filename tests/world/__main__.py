@@ -140,16 +140,20 @@ def _play_seeds(content: bytes, options: argparse.Namespace) -> int:
     return 1
 
 
-def _drawn(seed: int, options: argparse.Namespace) -> typing.Any:
+def _drawn(
+    seed: int, options: argparse.Namespace, *, groups: bool | None = None
+) -> typing.Any:
     from tests.world import faults
     from tests.world import schedule as schedules
 
+    if groups is None:
+        groups = {"some": None, "all": True, "no": False}[options.groups]
     return schedules.draw(
         seed,
         list(faults.FAULTS),
         sessions=options.sessions,
         group_kinds=list(faults.GROUP_FAULTS),
-        groups={"some": None, "all": True, "no": False}[options.groups],
+        groups=groups,
     )
 
 
@@ -221,7 +225,7 @@ def _find_bugs(content: bytes, options: argparse.Namespace) -> int:
         started_s = time.monotonic()
         results = _results(
             (
-                _drawn(seed, options)
+                _drawn(seed, options, groups=bug.groups or None)
                 for seed in _until(
                     itertools.chain([bug.seed], itertools.count(1)),
                     started_s,
