@@ -76,6 +76,8 @@ class Board:
         pid = os.getpid()
         if self.running.get(slot) == pid:
             COMPLAIN(f"slot {slot} is changed while its core computes")
+        if self.programming.get(slot) == pid:
+            COMPLAIN(f"slot {slot} is changed twice at the same time")
         self.programming[slot] = pid
         yield
         self.programming.pop(slot, None)

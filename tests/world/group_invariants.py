@@ -44,6 +44,8 @@ from tests.world import pool as pools
 #: A session that fits no idle slot has one of a group by then, if one can
 #: leave: groups give one in each period.
 _CALL_BACK_S = 12.0
+#: A leader that does nothing for longer stood still.
+_PAUSE_S = 3.0
 #: Changes that are being written were decided by then.
 _WRITING_S = 30.0
 #: Sums of seconds are as exact as that.
@@ -60,7 +62,6 @@ class Watcher:
     :param kernel: of the world.
     :param pool: of the world.
     :param watcher: of everything else.
-    :param calm_s: tells for how long nothing has gone wrong.
     """
 
     def __init__(
@@ -68,12 +69,10 @@ class Watcher:
         kernel: kernels.Kernel,
         pool: pools.Pool,
         watcher: invariants.Watcher,
-        calm_s: Callable[[], float],
     ) -> None:
         self._kernel = kernel
         self._pool = pool
         self._watcher = watcher
-        self._calm_s = calm_s
         #: The group of each generation that a leader has given to one.
         self._generations: dict[int, str] = {}
         #: As it is durable: those of them that were so once, and the groups'
@@ -101,8 +100,9 @@ class Watcher:
         )
         #: When clients that have locks were lost.
         self._gone_s: dict[desk_model.Client, float] = {}
-        #: Since when sessions wait for members, and for how many.
-        self._hungry: dict[engine.Engine, tuple[float, int]] = {}
+        #: Since when sessions wait for members, the slots that are in use, and
+        #: when that was looked at last.
+        self._hungry: dict[engine.Engine, tuple[float, int, float]] = {}
 
     def install(self) -> None:
         """Watch from now on, for good."""
@@ -203,12 +203,12 @@ class Watcher:
             self._hungry.pop(brain, None)
             return
         now_s, count = self._kernel.now_s, len(room._view.slots.assignments)
-        since_s, before = self._hungry.get(brain, (now_s, -1))
-        if count != before:
+        since_s, before, seen_s = self._hungry.get(brain, (now_s, -1, now_s))
+        if count != before or now_s - seen_s > _PAUSE_S:
             since_s = now_s
-        self._hungry[brain] = since_s, count
+        self._hungry[brain] = since_s, count, now_s
         check(
-            now_s - since_s < _CALL_BACK_S or self._calm_s() < _CALL_BACK_S,
+            now_s - since_s < _CALL_BACK_S,
             "no member is called back for a session",
             able,
         )
