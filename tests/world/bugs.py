@@ -300,7 +300,7 @@ def resize_executed_twice_after_a_new_leader() -> None:
     core_members.Members.take_over = forgetful  # type: ignore[method-assign]
 
 
-@_group_bug(seed=2)
+@_group_bug(seed=11)
 def no_member_for_a_session() -> None:
     core_members.Members.call_back = (  # type: ignore[method-assign]
         lambda _room: None
@@ -315,7 +315,7 @@ def revoked_client_served() -> None:
     desk_service.Desk._revoke = careless  # type: ignore[method-assign]
 
 
-@_group_bug(seed=11)
+@_group_bug(seed=18)
 def lock_kept_for_a_lost_client() -> None:
     detach = queues.Queues.detach
 
