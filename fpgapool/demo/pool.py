@@ -7,7 +7,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import os
 import pathlib
+import uuid
 from collections.abc import Iterator
 from collections.abc import Sequence
 
@@ -35,6 +37,11 @@ BYTES_PER_S = BOARDS * 2.1e9
 
 #: The default thresholds fit a mean of 400 MB, and begin at 20 MB.
 _FIRST_THRESHOLD_SHARE = 20 / 400
+
+#: The longest directory that leaves room for the path of a group's socket.
+_LONGEST_DIRECTORY_BYTES = 107 - len(
+    f"/run/state/node{GROUP_BOARDS}/desks/{uuid.UUID(int=0)}/control.sock"
+)
 
 
 class Pool(allinone.Pool, frozen=True):
@@ -108,8 +115,15 @@ def running_groups(
     :param rate_scale: factor of all modelled rates.
     :param period_s: how often sizes of groups are looked at; agents report
         twice as often.
-    :raises DemoError: if it does not start.
+    :raises DemoError: if it does not start, or the directory's path is too
+        long.
     """
+    if len(os.fsencode(directory)) > _LONGEST_DIRECTORY_BYTES:
+        raise errors.DemoError(
+            errors.POOL_FAILED,
+            f"the paths of sockets in {directory} would be too long; set"
+            " TMPDIR to a shorter directory",
+        )
     options = [f"--hosts={GROUP_BOARDS}", f"--boards={GROUP_BOARDS}"]
     options += [f"--slots={GROUP_SLOTS}", f"--rate-scale={rate_scale}"]
     options += ["--api-port=0"]

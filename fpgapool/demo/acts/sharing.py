@@ -149,7 +149,8 @@ class _Sharing:
         ]
 
     def run(self) -> None:
-        with tempfile.TemporaryDirectory(prefix="fpgapool-demo-") as name:
+        # Groups have sockets with long paths.
+        with tempfile.TemporaryDirectory(prefix="fp-") as name:
             directory = pathlib.Path(name)
             self._say(
                 f"starting a pool of {pool.GROUP_BOARDS} hosts with an"
