@@ -116,7 +116,7 @@ def test_a_reserved_slot_serves_its_instance(pool: world.World) -> None:
     assert pool.view(own).state == states.READY
     assert pool.view(names[2]).pending_reasons == (codes.NO_IDLE_SLOT,)
     assert free(pool) == [3, 0]
-    figures = pool.ask.figures(3)
+    figures = pool.ask.figures(3, 3)
     assert figures.reservations == {"ready": 1, "pending": 0}
 
 
@@ -157,7 +157,7 @@ def test_who_can_move_goes_on_elsewhere(pool: world.World) -> None:
     pool.feed(agent.report())
     reserve(pool, vm=1)
     assert device_of(pool)["pending_reservations"] == 1
-    assert pool.ask.figures(3).reservations == {
+    assert pool.ask.figures(3, 3).reservations == {
         "ready": 0,
         "pending": 1,
     }

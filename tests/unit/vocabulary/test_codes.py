@@ -4,7 +4,13 @@
 
 from fpgapool.vocabulary import codes
 
-SETS = ("BITSTREAM_FAULTS", "REOPENABLE", "ROOM_IS_MADE", "SLOT_LOST")
+SETS = (
+    "BITSTREAM_FAULTS",
+    "DEVICE_FAULTS",
+    "REOPENABLE",
+    "ROOM_IS_MADE",
+    "SLOT_LOST",
+)
 
 
 def test_one_symbol_per_value_and_the_same_name() -> None:
