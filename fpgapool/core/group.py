@@ -20,6 +20,8 @@ from fpgapool.vocabulary import states
 _ROUNDING = 1e-9
 # A miss at a size says little about later times.
 _MISS_PERIODS = 60
+# Desks report every few seconds; a longer silence says that no task ended.
+_LONGEST_SILENCE_S = 30.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +144,7 @@ class Group:
         self._ended: collections.Counter[str] = collections.Counter()
         self._arrived: collections.Counter[str] = collections.Counter()
         self._client_busy_s: dict[str, float] = {}
+        self._has_reports = False
 
     # -- slots -------------------------------------------------------------
 
@@ -235,6 +238,7 @@ class Group:
 
         :returns: whether the group has reached its goal by it.
         """
+        self._has_reports = True
         self._waiting[stats.host_id] = {
             one.client: one.waiting for one in stats.clients if one.waiting
         }
@@ -266,9 +270,20 @@ class Group:
             self._begin_period(now)
 
     def end_period(self, now: float) -> None:
-        """Compute what the policy sees from the reports of a period."""
+        """Compute what the policy sees from the reports of a period.
+
+        A group with a goal whose desks have not reported since the last
+        period goes on with it: no tasks were counted, which is no rate of 0.
+        """
         length_s = now - self._since_s
         if length_s <= 0:
+            return
+        if (
+            self.goal is not None
+            and self.goal.started
+            and not self._has_reports
+            and length_s < _LONGEST_SILENCE_S
+        ):
             return
         self.last = runtimes.Period(
             length_s=length_s,

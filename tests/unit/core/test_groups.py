@@ -608,12 +608,34 @@ def test_goal_in_an_idle_window() -> None:
     report(groups, 1, 1.0, ended=20, arrived=20, busy_s=4.0)
     groups.resize(1.0)
     for now in range(2, 10):
+        report(groups, 1, float(now))
         groups.resize(float(now))
         progress = groups.progress(1, float(now))
         assert progress is not None
         assert progress.progress == 0
         assert progress.expected_finish_s is None
     assert progress.asked == 8
+
+
+def test_rate_is_measured_from_report_to_report() -> None:
+    """Periods are shorter than the time between two reports."""
+    groups = make_groups(4, policy=Scripted(**GOALS))
+    groups.set_goal(1, goals.Goal(rate_per_s=20.0), 0.0)
+    report(groups, 1, 1.0, arrived=20)
+    groups.resize(1.0)
+    for now in range(2, 22):
+        if now % 5 == 1:
+            report(groups, 1, float(now), ended=100, arrived=100, busy_s=5.0)
+        groups.resize(float(now))
+        progress = groups.progress(1, float(now))
+        assert progress is not None
+        assert progress.rate_per_s == (20 if now > 5 else 0)
+    # In the end silence says that no task has ended.
+    for now in range(22, 52):
+        groups.resize(float(now))
+    progress = groups.progress(1, 51.0)
+    assert progress is not None
+    assert progress.rate_per_s == 0
 
 
 def test_deadline_is_reached() -> None:
