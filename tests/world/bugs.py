@@ -17,6 +17,7 @@ from fpgapool.agent.groupdesk import queues
 from fpgapool.agent.groupdesk import service as desk_service
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import tasks
+from fpgapool.conductor.decisions import desk_accounts
 from fpgapool.conductor.decisions import desks
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import group_book
@@ -251,30 +252,57 @@ def credit_given_twice() -> None:
 
 @_group_bug(seed=2)
 def task_counted_twice() -> None:
-    take = desks.Desks._take
+    new_tasks = desk_accounts.Account.new_tasks
 
-    def again(
-        room: desks.Desks,
-        host: registry.HostEntry,
-        desk: typing.Any,
-        line: typing.Any,
-        _counted: object,
+    def again(account: desk_accounts.Account, *args: typing.Any) -> typing.Any:
+        account._set(counts={})
+        return new_tasks(account, *args)
+
+    desk_accounts.Account.new_tasks = again  # type: ignore[method-assign]
+
+
+@_bug(seed=2)
+def task_counted_again_by_a_new_leader() -> None:
+    load = desk_accounts.Accounts.__init__
+
+    def forgetful(
+        accounts: desk_accounts.Accounts,
+        rows: typing.Iterable[typing.Any],
+        last_id: int,
     ) -> None:
-        take(room, host, desk, line, None)
+        load(
+            accounts,
+            [dataclasses.replace(row, counts={}) for row in rows],
+            last_id,
+        )
 
-    desks.Desks._take = again  # type: ignore[method-assign]
+    desk_accounts.Accounts.__init__ = forgetful  # type: ignore
+
+
+@_bug(seed=2)
+def time_charged_again_by_a_new_leader() -> None:
+    desk_accounts.Accounts.charged_at = (  # type: ignore[method-assign]
+        lambda *_args: 0.0
+    )
 
 
 @_group_bug(seed=2)
 def busy_time_paid_by_the_owner_too() -> None:
-    charge = desks.Desks._charge
+    count = desks.Desks._count_tasks
 
-    def twice(room: desks.Desks, desk: typing.Any, *args: typing.Any) -> None:
-        before_s = desk.unpaid_s
-        charge(room, desk, *args)
-        desk.unpaid_s = before_s
+    def twice(
+        room: desks.Desks,
+        host: registry.HostEntry,
+        group: typing.Any,
+        line: typing.Any,
+    ) -> None:
+        pool = room._pool
+        account = pool.desk_accounts.of(group.group_id, host.id, pool.now)
+        before_s = account.record.unpaid_s
+        count(room, host, group, line)
+        account._set(unpaid_s=before_s)
 
-    desks.Desks._charge = twice  # type: ignore[method-assign]
+    desks.Desks._count_tasks = twice  # type: ignore[method-assign]
 
 
 @_group_bug(seed=3)

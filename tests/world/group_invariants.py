@@ -21,6 +21,7 @@ from fpgapool.agent.groupdesk import queues
 from fpgapool.agent.groupdesk import service as desk_service
 from fpgapool.agent.worker import tasks
 from fpgapool.client import grouplink
+from fpgapool.conductor.decisions import desk_accounts
 from fpgapool.conductor.decisions import desks
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import group_book
@@ -90,7 +91,11 @@ class Watcher:
         self._counted: dict[core_members.Members, collections.Counter[str]] = (
             collections.defaultdict(collections.Counter)
         )
-        self._accounts: dict[conductor_pool.Pool, _Account] = {}
+        self._accounts: dict[desk_accounts.Accounts, _Account] = {}
+        #: Up to when members are charged, by group and host, and what clients
+        #: have paid for, by row, as it is durable.
+        self._charged_at: dict[tuple[str, int], float] = {}
+        self._paid_busy_s: dict[int, float] = {}
         self._is_of_session = False
         #: Clients that a desk has revoked.
         self._revoked: set[tuple[kernels.Process, str]] = set()
@@ -112,8 +117,9 @@ class Watcher:
             (group_book.Book, "put", self._put),
             (core_members.Members, "on_stats", self._stats),
             (members.Members, "_hold", self._begun),
-            (desks.Desks, "_count_time", self._time_counted),
-            (desks.Desks, "_charge", self._tasks_charged),
+            (members.Members, "restore", self._restored),
+            (desk_accounts.Accounts, "__init__", self._loaded),
+            (desks.Desks, "count_time", self._time_counted),
             (desks.Desks, "heard", self._heard),
             (desk_service.Desk, "_revoke", self._revoke),
             (desk_service.Desk, "_admit", self._admit),
@@ -130,6 +136,7 @@ class Watcher:
         self._before(queues.Queues, "ended", self._end)
         self._before(grouplink.Task, "finish", self._finish)
         self._before(ports.ClientPort, "send", self._send)
+        self._before(ports.ClientPort, "_send_all", self._send_all)
         self._before(tasks.Runner, "run", self._run)
         self._before(usage.Ledger, "add", self._paid)
         self._before(serving.Serving, "free", self._freed)
@@ -257,7 +264,19 @@ class Watcher:
             )
 
     def _account(self, pool: conductor_pool.Pool) -> _Account:
-        return self._accounts.setdefault(pool, _Account())
+        return self._accounts[pool.desk_accounts]
+
+    def _loaded(
+        self,
+        _none: None,
+        accounts: desk_accounts.Accounts,
+        *_args: object,
+    ) -> None:
+        found = _Account()
+        for host_id in list(accounts._accounts):
+            found.note(accounts.on(host_id))
+        found.unpaid_before_s = found.unpaid_s
+        self._accounts[accounts] = found
 
     def _begun(
         self, hold: holds.Member, room: members.Members, *_args: object
@@ -265,46 +284,47 @@ class Watcher:
         self._account(room._pool).since[id(hold)] = room._pool.now
         self._generations[hold.generation] = hold.public_id
 
+    def _restored(
+        self,
+        _none: None,
+        room: members.Members,
+        group: db_api.GroupRecord,
+        row: db_api.AssignmentRecord,
+    ) -> None:
+        """Expect that a leader goes on where the last one has ended."""
+        hold = room._pool.holds[row.slot_id]
+        key = group.group_id, hold.slot.host.id
+        self._account(room._pool).since[id(hold)] = max(
+            row.assigned_at, self._charged_at.get(key, 0.0)
+        )
+
     def _time_counted(
         self,
         _none: None,
         room: desks.Desks,
         host: typing.Any,
-        on_host: dict[str, desks._Desk],
     ) -> None:
         account, now = self._account(room._pool), room._pool.now
         for hold in room._members_on(host):
-            account.held_s += now - account.since[id(hold)]
+            account.held_s += max(now - account.since[id(hold)], 0.0)
             account.since[id(hold)] = now
-        account.desks.update((id(one), one) for one in on_host.values())
-
-    def _tasks_charged(
-        self,
-        _none: None,
-        room: desks.Desks,
-        _desk: desks._Desk,
-        _group: object,
-        clients: Iterable[events.ClientStats],
-    ) -> None:
-        account = self._account(room._pool)
-        account.busy_s += sum(one.busy_s for one in clients)
-        check(
-            account.busy_s <= self._busy_s + _ROUNDING_S,
-            "clients pay for more than their tasks",
-            account.busy_s,
-            self._busy_s,
-        )
+        account.note(room._pool.desk_accounts.on(host.id))
 
     def _paid(
         self,
         ledger: usage.Ledger,
         *_args: object,
         slot_s: float = 0.0,
+        group_busy_s: float = 0.0,
+        group_idle_s: float = 0.0,
         **_kw: object,
     ) -> None:
         if not self._is_of_session:
             ledger.world_s = (  # type: ignore[attr-defined]
-                getattr(ledger, "world_s", 0.0) + slot_s
+                getattr(ledger, "world_s", 0.0)
+                + slot_s
+                + group_busy_s
+                + group_idle_s
             )
 
     def _freed(
@@ -332,8 +352,10 @@ class Watcher:
     def _heard(
         self, _none: None, room: desks.Desks, host: typing.Any, *_a: object
     ) -> None:
-        account, pool = self._account(room._pool), room._pool
-        unpaid_s = sum(one.unpaid_s for one in account.desks.values())
+        pool = room._pool
+        account, present = self._account(pool), pool.desk_accounts.on(host.id)
+        account.note(present)
+        unpaid_s = account.unpaid_s - account.unpaid_before_s
         paid_s = getattr(pool.ledger, "world_s", 0.0)
         check(
             abs(paid_s + unpaid_s - account.held_s) < _ROUNDING_S,
@@ -342,13 +364,18 @@ class Watcher:
             unpaid_s,
             account.held_s,
         )
-        for group_id, desk in room._desks[host.uuid].items():
+        for one in present:
+            group_id = one.record.group_id
+            desk = room._desks[host.uuid].get(group_id)
+            report = desk.report if desk else None
+            # Running tasks are paid for when they end.
+            runs = report and any(line.running for line in report.clients)
             check(
-                desk.unpaid_s <= _ROUNDING_S
+                (one.idle_s if runs else one.record.unpaid_s) <= _ROUNDING_S
                 or group_id not in pool.groups.groups,
                 "an owner has not paid",
                 group_id,
-                desk,
+                one,
             )
 
     # The rows.
@@ -403,6 +430,7 @@ class Watcher:
         self._past_clients.update(
             one.client_id for one in changes.deleted(db_api.GroupClientRecord)
         )
+        self._check_paid(changes)
         for slot_id in changes.released_slots:
             self._slots.pop(slot_id, None)
         for row in changes.rows(db_api.AssignmentRecord):
@@ -413,6 +441,30 @@ class Watcher:
             if row.generation not in self._known:
                 self._known.add(row.generation)
                 self._check_slots(row.holder_id)
+
+    def _check_paid(self, changes: db_api.Changes) -> None:
+        """See that all leaders together charge no task twice."""
+        for client in changes.rows(db_api.GroupClientRecord):
+            check(
+                client.tasks <= self._ended[client.client_id],
+                "a client pays for tasks that have not ended",
+                client,
+                self._ended[client.client_id],
+            )
+        for row in changes.rows(db_api.UsageRecord):
+            self._paid_busy_s[row.id] = row.group_busy_s
+        paid_s = sum(self._paid_busy_s.values())
+        check(
+            paid_s <= self._busy_s + _ROUNDING_S,
+            "clients pay for more than their tasks",
+            paid_s,
+            self._busy_s,
+        )
+        for desk in changes.rows(db_api.GroupDeskRecord):
+            key = desk.group_id, desk.host_id
+            self._charged_at[key] = desk.charged_at
+        for desk in changes.deleted(db_api.GroupDeskRecord):
+            self._charged_at.pop((desk.group_id, desk.host_id), None)
 
     def _check_slots(self, row_id: int) -> None:
         most = self._most[row_id]
@@ -454,6 +506,12 @@ class Watcher:
             "a revoked client gets a result",
             port.client_id,
         )
+
+    def _send_all(
+        self, port: ports.ClientPort, results: list[typing.Any]
+    ) -> None:
+        for one in results:
+            self._send(port, one)
 
     def _decisions(
         self,
@@ -572,15 +630,23 @@ class _Account:
 
     :ivar since: up to when their time was added up, by the id of the hold.
     :ivar held_s: the time that they were held.
-    :ivar busy_s: charged for tasks.
-    :ivar desks: all that there were.
+    :ivar unpaid_before_s: what was to be paid when the leader began.
     """
 
     def __init__(self) -> None:
         self.since: dict[int, float] = {}
         self.held_s = 0.0
-        self.busy_s = 0.0
-        self.desks: dict[int, desks._Desk] = {}
+        self.unpaid_before_s = 0.0
+        # All that there were.
+        self._desks: dict[int, desk_accounts.Account] = {}
+
+    def note(self, desks_now: Iterable[desk_accounts.Account]) -> None:
+        self._desks.update((id(one), one) for one in desks_now)
+
+    @property
+    def unpaid_s(self) -> float:
+        """What is to be paid now."""
+        return sum(one.record.unpaid_s for one in self._desks.values())
 
 
 def _slots_of(pool: conductor_pool.Pool, project: str) -> int:

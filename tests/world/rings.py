@@ -112,18 +112,22 @@ class Channel:
         return self._fd
 
     def put(self, *parts: rings.Buffer) -> bool:
+        return self.put_all([bytearray().join(parts)]) == 1
+
+    def put_all(self, records: Sequence[rings.Buffer]) -> int:
         # A process may die before it has written, and the peer may be faster.
         sockets._system.kernel.point()
-        record = bytearray().join(parts)
-        reader = self._side.other
-        if not reader.has_room(len(record)):
-            return False
-        reader.records.append(record)
-        reader.used_bytes += rings._padded(len(record))
-        if reader.sleeps:
+        reader, count = self._side.other, 0
+        for record in map(bytearray, records):
+            if not reader.has_room(len(record)):
+                break
+            reader.records.append(record)
+            reader.used_bytes += rings._padded(len(record))
+            count += 1
+        if count and reader.sleeps:
             reader.sleeps = False
             reader.ring()
-        return True
+        return count
 
     def has_room(self, length_bytes: int) -> bool:
         return self._side.other.has_room(length_bytes)
@@ -134,12 +138,29 @@ class Channel:
             side.held = memoryview(side.records[0])
         return side.held
 
+    def take(self, count: int, max_bytes: int) -> list[bytes]:
+        # A process may die before it has read.
+        sockets._system.kernel.point()
+        side, taken = self._side, []
+        while len(taken) < count and side.records:
+            if len(side.records[0]) > max_bytes:
+                break
+            taken.append(bytes(side.records[0]))
+            self._free()
+        return taken
+
     def free(self, *, wipe: bool = False) -> None:
-        side = self._side
-        if side.held is None:
+        if self._side.held is None:
             raise ValueError("get() has returned no record")
+        self._free()
+
+    def _free(self) -> None:
+        side = self._side
+        record = side.records.popleft()
+        # No slice of it may be used any more.
+        record[:] = bytes(len(record))
         side.held = None
-        side.used_bytes -= rings._padded(len(side.records.popleft()))
+        side.used_bytes -= rings._padded(len(record))
         writer = side.other
         if writer.waits:
             writer.waits = False
