@@ -92,9 +92,7 @@ class Watcher:
             collections.defaultdict(collections.Counter)
         )
         self._accounts: dict[desk_accounts.Accounts, _Account] = {}
-        #: Up to when members are charged, by group and host, and what clients
-        #: have paid for, by row, as it is durable.
-        self._charged_at: dict[tuple[str, int], float] = {}
+        #: What clients have paid for, by row, as it is durable.
         self._paid_busy_s: dict[int, float] = {}
         self._is_of_session = False
         #: Clients that a desk has revoked.
@@ -276,6 +274,7 @@ class Watcher:
         for host_id in list(accounts._accounts):
             found.note(accounts.on(host_id))
         found.unpaid_before_s = found.unpaid_s
+        found.charged_at = found.read_charged_at()
         self._accounts[accounts] = found
 
     def _begun(
@@ -294,8 +293,9 @@ class Watcher:
         """Expect that a leader goes on where the last one has ended."""
         hold = room._pool.holds[row.slot_id]
         key = group.group_id, hold.slot.host.id
-        self._account(room._pool).since[id(hold)] = max(
-            row.assigned_at, self._charged_at.get(key, 0.0)
+        account = self._account(room._pool)
+        account.since[id(hold)] = max(
+            row.assigned_at, account.charged_at.get(key, 0.0)
         )
 
     def _time_counted(
@@ -460,11 +460,6 @@ class Watcher:
             paid_s,
             self._busy_s,
         )
-        for desk in changes.rows(db_api.GroupDeskRecord):
-            key = desk.group_id, desk.host_id
-            self._charged_at[key] = desk.charged_at
-        for desk in changes.deleted(db_api.GroupDeskRecord):
-            self._charged_at.pop((desk.group_id, desk.host_id), None)
 
     def _check_slots(self, row_id: int) -> None:
         most = self._most[row_id]
@@ -630,18 +625,24 @@ class _Account:
 
     :ivar since: up to when their time was added up, by the id of the hold.
     :ivar held_s: the time that they were held.
-    :ivar unpaid_before_s: what was to be paid when the leader began.
+    :ivar unpaid_before_s: what was to be paid when the leader began, …
+    :ivar charged_at: … and up to when others were, by group and host.
     """
 
     def __init__(self) -> None:
         self.since: dict[int, float] = {}
         self.held_s = 0.0
         self.unpaid_before_s = 0.0
+        self.charged_at: dict[tuple[str, int], float] = {}
         # All that there were.
         self._desks: dict[int, desk_accounts.Account] = {}
 
     def note(self, desks_now: Iterable[desk_accounts.Account]) -> None:
         self._desks.update((id(one), one) for one in desks_now)
+
+    def read_charged_at(self) -> dict[tuple[str, int], float]:
+        rows = [one.record for one in self._desks.values()]
+        return {(one.group_id, one.host_id): one.charged_at for one in rows}
 
     @property
     def unpaid_s(self) -> float:
