@@ -371,7 +371,13 @@ class Guest:
         outcome = self.outcome
         outcome.tasks += 1
         tag = b"%6d%10d" % (self._number, outcome.tasks)
-        driver.SENT[tag] = group.group_id, group.client_id
+        # Only what a core keeps can pass between clients of one project.
+        keeps = not driver.PROFILES[self._job.accelerator].stateless
+        project = schedules.PROJECTS[self._planned.project]
+        driver.SENT[tag] = (
+            group.group_id,
+            group.client_id if keeps else project,
+        )
         least = schedules.LEAST_TASK_BYTES - len(tag)
         size = self._rng.randint(least, self._planned.most_bytes - len(tag))
         return tag + self._rng.randbytes(size)
