@@ -92,7 +92,8 @@ def _complain(what: str) -> None:
 COMPLAIN: collections.abc.Callable[[str], None] = _complain
 #: The boards of the world, by the UUIDs of their hosts.
 BOARDS: dict[str, Board] = {}
-#: The group and the client of each task, by the first bytes of its input.
+#: The group of each task, and the client or project that its slot is cleared
+#: after, by the first bytes of its input.
 SENT: dict[bytes, tuple[str, str]] = {}
 TAG_BYTES = 16
 
