@@ -307,7 +307,7 @@ class Watcher:
         account, now = self._account(room._pool), room._pool.now
         for hold in room._members_on(host):
             account.held_s += max(now - account.since[id(hold)], 0.0)
-            account.since[id(hold)] = now
+            account.since[id(hold)] = max(account.since[id(hold)], now)
         account.note(room._pool.desk_accounts.on(host.id))
 
     def _paid(

@@ -373,7 +373,8 @@ class Desks:
             is_ready = one.phase is not model.Phase.PREPARING
             kind = "serving" if is_ready else "programming"
             self._pool.counts.group_slot_s[kind] += time_s
-            one.charged_at = now
+            # A new leader's clock may be behind.
+            one.charged_at = max(one.charged_at, now)
         for group_id, time_s in held_s.items():
             self._pool.desk_accounts.of(group_id, host.id, now).add_time(
                 time_s, now
