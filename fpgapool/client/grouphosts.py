@@ -32,6 +32,8 @@ _LONGEST_PAUSE_S = 1.0
 _FATAL = frozenset(
     {codes.ACCESS_REVOKED, codes.PROTOCOL_ERROR, codes.TLS_REQUIRED}
 )
+# The door knows that this client, or the whole group, has ended.
+_GONE = frozenset({codes.GROUP_CLIENT_NOT_FOUND, codes.GROUP_NOT_FOUND})
 # A new desk hears of its clients a moment after its start, and refuses them
 # until then.
 _PATIENCE_S = 30.0
@@ -534,7 +536,14 @@ class Hosts:
         """Ask where the group is now, as a desk cannot be reached."""
         try:
             members = self._door.members(self._access)
-        except (OSError, errors.FpgapoolError):
+        except errors.FpgapoolError as exc:
+            if exc.code in _GONE:
+                # Its desks may be gone, so that none of them says so.
+                self.fail(
+                    errors.TaskFailed(codes.ACCESS_REVOKED, exc.message)
+                )
+            return
+        except OSError:
             return
         with self._lock:
             if self._failure is None:

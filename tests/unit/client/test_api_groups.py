@@ -13,6 +13,7 @@ from fpgapool import client
 from fpgapool.client import apigroups
 from fpgapool.client import cancel
 from fpgapool.client import door as doors
+from fpgapool.client import errors
 from fpgapool.client import frontdoor
 from fpgapool.client import group as groups
 from fpgapool.client import groupdoor
@@ -347,6 +348,26 @@ def test_hosts_stay_while_there_are_no_others(api) -> None:
         api.hosts, api.revision = [{**HOST, "members": 1}], 9
         opened._hosts._ask_door()
         assert opened.members == 1
+
+
+@pytest.mark.parametrize(
+    "code", [codes.GROUP_CLIENT_NOT_FOUND, codes.GROUP_NOT_FOUND]
+)
+def test_a_client_that_is_gone_waits_for_no_desk(
+    api, monkeypatch, code: str
+) -> None:
+    """Its desks have gone before they could say that it was revoked."""
+    with client.group_open("render", front_door=client.PoolApi(api)) as opened:
+        sent = opened.submit(b"x")
+
+        def members(_access: object) -> None:
+            raise errors.RequestRejected(code, "there is none")
+
+        monkeypatch.setattr(opened._hosts._door, "members", members)
+        opened._hosts._ask_door()
+        with pytest.raises(client.TaskFailed) as caught:
+            sent.result(TIMEOUT_S)
+        assert caught.value.code == codes.ACCESS_REVOKED
 
 
 def test_the_package_has_one_way_to_groups() -> None:
