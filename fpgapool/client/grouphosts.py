@@ -539,9 +539,7 @@ class Hosts:
         except errors.FpgapoolError as exc:
             if exc.code in _GONE:
                 # Its desks may be gone, so that none of them says so.
-                self.fail(
-                    errors.TaskFailed(codes.ACCESS_REVOKED, exc.message)
-                )
+                self.fail(errors.TaskFailed(codes.ACCESS_REVOKED, exc.message))
             return
         except OSError:
             return

@@ -154,7 +154,8 @@ def test_a_task_that_is_too_large_is_not_sent(desk):
 
 def test_the_desk_refuses_a_task_that_is_too_large(desk, tcp, monkeypatch):
     # A client that does not know the limit.
-    monkeypatch.setattr(grouphosts.Hosts, "_learn_limit", lambda _self: None)
+    monkeypatch.setattr(grouphosts.group, "MAX_TASK_BYTES", 1 << 30)
+    monkeypatch.setattr(grouphosts.Hosts, "_learn_limit", lambda _hosts: None)
     with (
         harness.open_group(desk, tcp=tcp) as opened,
         harness.open_group(desk, "d") as other,

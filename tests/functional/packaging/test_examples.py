@@ -173,7 +173,7 @@ def test_programs_of_the_documentation_run(
 @pytest.mark.parametrize(
     ("driver", "section", "text"),
     cases.first(
-        ("none-such", "", "cpu, emulator, noop"),
+        ("none-such", "", "cpu, emulator, fpga_region, noop, opencl"),
         ("cpu", "[cpu]\nslots = many\n", "option slots"),
         ("cpu", "[cpu]\nslots = 0\n", "greater than or equal to 1"),
     ),
