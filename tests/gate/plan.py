@@ -21,7 +21,7 @@ _OPENSTACK_VENV = ".venv-openstack"
 _VERSIONS = ("2026.1", "lowest")
 
 #: What the simulator of whole pools plays: about a minute.
-WORLD = ("--kept", "--bugs", "--seeds=1:16")
+WORLD = ("--kept", "--bugs", "--seeds=1:12")
 
 
 class State(enum.Enum):

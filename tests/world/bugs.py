@@ -305,13 +305,6 @@ def busy_time_paid_by_the_owner_too() -> None:
     desks.Desks._count_tasks = twice  # type: ignore[method-assign]
 
 
-@_group_bug(seed=3)
-def limit_of_slots_not_checked() -> None:
-    group_book.Book._check_slots = (  # type: ignore[method-assign]
-        lambda *_args: None
-    )
-
-
 @_group_bug(seed=2)
 def resize_executed_twice_after_a_new_leader() -> None:
     take_over = core_members.Members.take_over
@@ -335,7 +328,7 @@ def no_member_for_a_session() -> None:
     )
 
 
-@_group_bug(seed=19)
+@_group_bug(seed=8)
 def revoked_client_served() -> None:
     def careless(desk: desk_service.Desk, client_id: str) -> None:
         desk._connections.revoke(client_id)
@@ -343,7 +336,7 @@ def revoked_client_served() -> None:
     desk_service.Desk._revoke = careless  # type: ignore[method-assign]
 
 
-@_group_bug(seed=18)
+@_group_bug(seed=23)
 def lock_kept_for_a_lost_client() -> None:
     detach = queues.Queues.detach
 
@@ -352,17 +345,6 @@ def lock_kept_for_a_lost_client() -> None:
         client.attached = bool(client.locks)
 
     queues.Queues.detach = careless  # type: ignore[method-assign]
-
-
-@_group_bug(seed=18)
-def task_lost_with_its_member() -> None:
-    run_again = queues.Queues._run_again
-
-    def forgetful(room: queues.Queues, task: typing.Any, now: float) -> None:
-        task.dropped = True
-        run_again(room, task, now)
-
-    queues.Queues._run_again = forgetful  # type: ignore[method-assign]
 
 
 @_group_bug(seed=3)
@@ -377,7 +359,7 @@ def member_not_cleared_for_another_client() -> None:
     ports.MemberPort.start = careless  # type: ignore[method-assign]
 
 
-@_group_bug(seed=2)
+@_group_bug(seed=1)
 def member_programmed_while_its_task_runs() -> None:
     clear = tasks.Member.clear
 
