@@ -20,7 +20,6 @@ from fpgapool.agent.worker import tasks
 from fpgapool.conductor.decisions import desk_accounts
 from fpgapool.conductor.decisions import desks
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import group_book
 from fpgapool.conductor.decisions import operators
 from fpgapool.conductor.decisions import registry
 from fpgapool.conductor.decisions import serving
