@@ -13,7 +13,6 @@ import sqlalchemy as sa
 
 from fpgapool.agent import table
 from fpgapool.agent.groupdesk import ports
-from fpgapool.agent.groupdesk import queues
 from fpgapool.agent.groupdesk import service as desk_service
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import tasks
@@ -333,17 +332,6 @@ def revoked_client_served() -> None:
         desk._connections.revoke(client_id)
 
     desk_service.Desk._revoke = careless  # type: ignore[method-assign]
-
-
-@_group_bug(seed=23)
-def lock_kept_for_a_lost_client() -> None:
-    detach = queues.Queues.detach
-
-    def careless(room: queues.Queues, client: typing.Any, now: float) -> None:
-        detach(room, client, now)
-        client.attached = bool(client.locks)
-
-    queues.Queues.detach = careless  # type: ignore[method-assign]
 
 
 @_group_bug(seed=3)
