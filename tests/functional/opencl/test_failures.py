@@ -95,6 +95,8 @@ def test_a_killed_worker(start_device, directory):
     assert client.run(DATA) == DATA
     os.kill(worker.process.pid, signal.SIGKILL)
     agent.wait_closed()
+    # Its lock outlives its socket by a moment.
+    worker.process.wait(30.0)
     again = start_device()
     assert copies(again, again.connect(), 2)
 
