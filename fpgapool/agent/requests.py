@@ -29,12 +29,13 @@ def session_id(members: Members) -> str:
     :param members: of the message.
     :raises rules.RequestError: SESSION_NOT_FOUND.
     """
-    value = members.get("session_id")
-    if not isinstance(value, str) or not _ID.fullmatch(value):
-        raise rules.RequestError(
-            codes.SESSION_NOT_FOUND, "there is no such session"
-        )
-    return value
+    return _matching(
+        members,
+        "session_id",
+        _ID,
+        codes.SESSION_NOT_FOUND,
+        "there is no such session",
+    )
 
 
 def group_id(members: Members) -> str:
@@ -43,12 +44,13 @@ def group_id(members: Members) -> str:
     :param members: of the message.
     :raises rules.RequestError: GROUP_NOT_FOUND.
     """
-    value = members.get("group_id")
-    if not isinstance(value, str) or not _ID.fullmatch(value):
-        raise rules.RequestError(
-            codes.GROUP_NOT_FOUND, "there is no such group"
-        )
-    return value
+    return _matching(
+        members,
+        "group_id",
+        _ID,
+        codes.GROUP_NOT_FOUND,
+        "there is no such group",
+    )
 
 
 def group_name(members: Members) -> str:
@@ -71,12 +73,13 @@ def client_id(members: Members) -> str:
     :param members: of the message.
     :raises rules.RequestError: GROUP_CLIENT_NOT_FOUND.
     """
-    value = members.get("client_id")
-    if not isinstance(value, str) or not _ID.fullmatch(value):
-        raise rules.RequestError(
-            codes.GROUP_CLIENT_NOT_FOUND, "the group has no such client"
-        )
-    return value
+    return _matching(
+        members,
+        "client_id",
+        _ID,
+        codes.GROUP_CLIENT_NOT_FOUND,
+        "the group has no such client",
+    )
 
 
 def secret_hash(members: Members) -> str:
@@ -85,12 +88,25 @@ def secret_hash(members: Members) -> str:
     :param members: of the message.
     :raises rules.RequestError: INVALID_REQUEST.
     """
-    value = members.get("secret_sha256")
-    if not isinstance(value, str) or not _HASH.fullmatch(value):
-        raise rules.RequestError(
-            codes.INVALID_REQUEST,
-            "secret_sha256 must be 64 hexadecimal digits",
-        )
+    return _matching(
+        members,
+        "secret_sha256",
+        _HASH,
+        codes.INVALID_REQUEST,
+        "secret_sha256 must be 64 hexadecimal digits",
+    )
+
+
+def _matching(
+    members: Members,
+    name: str,
+    pattern: re.Pattern[str],
+    code: str,
+    message: str,
+) -> str:
+    value = members.get(name)
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise rules.RequestError(code, message)
     return value
 
 

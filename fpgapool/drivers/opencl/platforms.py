@@ -86,13 +86,6 @@ def _kind(device: cl.Device) -> str:
     return devices.ACCELERATOR
 
 
-def _of_khronos(device: cl.Device) -> str:
-    place: typing.Any = device.get_info(cl.device_info.PCI_BUS_INFO_KHR)
-    return _written(
-        place.pci_domain, place.pci_bus, place.pci_device, place.pci_function
-    )
-
-
 def _of_nvidia(device: cl.Device) -> str:
     info = cl.device_info
     domain: typing.Any = device.get_info(info.PCI_DOMAIN_ID_NV)
@@ -131,7 +124,6 @@ def _written(domain: int, bus: int, device: int, function: int) -> str:
 
 def _address(device: cl.Device) -> str | None:
     reads: tuple[_ReadAddress, ...] = (
-        _of_khronos,
         _of_nvidia,
         _of_amd,
         _of_xrt,
