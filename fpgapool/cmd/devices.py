@@ -26,6 +26,7 @@ from fpgapool.drivers import base
 from fpgapool.drivers import loader
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import formats
+from fpgapool.vocabulary import platforms as vocabulary
 
 _MIB = 1024 * 1024
 _FORMAT_VERSION = 1
@@ -407,12 +408,22 @@ def _measurements(
 
 
 def _profiles(found: Trials) -> Iterator[dict[str, object]]:
-    """Yield profiles with the highest rate of an accelerator in a slot."""
+    """Yield profiles with the rates of accelerators in slots of each shape.
+
+    Slots of other shapes are said to have the highest one.
+    """
     rates: dict[str, float] = {}
-    for _, steps in found:
+    tables: dict[str, dict[str, dict[str, float]]] = {}
+    for device, steps in found:
         for name, measured in _measurements(steps).items():
             rate = measured["peak_bytes_per_s"] or 0.0
             rates[name] = max(rate, rates.get(name, 0.0))
+            members = {vocabulary.PEAK_BYTES_PER_S: rate}
+            idle_w, active_w = measured["idle_w"], measured["active_w"]
+            if idle_w is not None and active_w is not None:
+                members[vocabulary.ACTIVE_W] = max(active_w - idle_w, 0.0)
+            for shape in _shapes(device):
+                tables.setdefault(name, {})[shape] = dict(members)
     for name, rate in rates.items():
         profile = accelerators.load_profile(name)
         yield {
@@ -425,6 +436,7 @@ def _profiles(found: Trials) -> Iterator[dict[str, object]]:
             "params_schema": profile.params_schema,
             "core": profile.core,
             "chunk_multiple_bytes": profile.chunk_multiple_bytes,
+            "platforms": tables[name],
         }
 
 

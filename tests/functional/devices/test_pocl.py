@@ -94,5 +94,9 @@ def test_rates_of_a_device_are_measured(run, tmp_path):
     measured = found["platforms"]["pocl"]["accelerators"]["copy"]
     profile = accelerators.read_profile(profiles / "copy.yaml")
     assert profile.peak_bytes_per_s == measured["peak_bytes_per_s"] > 0
+    # The device does not measure its power.
+    assert profile.platforms == {
+        "pocl": {"peak_bytes_per_s": measured["peak_bytes_per_s"]}
+    }
     assert measured["return_ratio"] == 1
     assert (measured["idle_w"], measured["active_w"]) == (None, None)

@@ -118,6 +118,12 @@ def test_measured_rates_are_written(run, tmp_path):
         }
         assert profile.peak_bytes_per_s == max(rates)
         assert profile.core == name
+        for shape, there in written["platforms"].items():
+            one = there["accelerators"][name]
+            assert profile.platforms[shape] == {
+                "peak_bytes_per_s": one["peak_bytes_per_s"],
+                "active_w": max(one["active_w"] - one["idle_w"], 0),
+            }
 
 
 def test_an_accelerator_that_a_board_lacks(run):
