@@ -22,8 +22,9 @@ class FpgaAffinityFilter(filters.BaseHostFilter):
 
     ``fpgapool:affinity=required`` refuses hosts that have no usable slot for
     one of ``fpgapool:accelerators``, busy or not; without accelerators, hosts
-    that have no usable slot at all. ``avoid`` refuses hosts that have one.
-    All other hosts pass.
+    that have no usable slot at all. ``avoid`` refuses hosts that have one;
+    ``fpgapool:sla=soft`` does so as long as another host passes. All other
+    hosts pass.
     """
 
     # A rebuilt instance keeps its host.
@@ -49,6 +50,8 @@ class FpgaAffinityFilter(filters.BaseHostFilter):
             return _with(wish, states, spec_obj)
         if wish.affinity == specs.AVOID:
             return _without(states, spec_obj)
+        if wish.affinity == specs.AVOID_IF_POSSIBLE:
+            return _without(states, spec_obj) or states
         return states
 
     def host_passes(

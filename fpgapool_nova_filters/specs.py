@@ -11,12 +11,20 @@ from collections.abc import Mapping
 NAMESPACE = "fpgapool"
 ACCELERATORS = "fpgapool:accelerators"
 AFFINITY = "fpgapool:affinity"
+SLA = "fpgapool:sla"
 MAX_SESSIONS = "fpgapool:max_sessions"
 
 PREFERRED = "preferred"
 REQUIRED = "required"
 AVOID = "avoid"
 AFFINITIES = (PREFERRED, REQUIRED, AVOID)
+
+HIGH = "high"
+SOFT = "soft"
+SLAS = (HIGH, SOFT)
+#: Hosts without boards if one passes, else any host.
+AVOID_IF_POSSIBLE = "avoid if possible"
+_AFFINITY_OF_SLA = {HIGH: PREFERRED, SOFT: AVOID_IF_POSSIBLE}
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 #: Names, separated by commas; repetitions are allowed.
@@ -35,7 +43,8 @@ class Wish:
 
     :param accelerators: names without repetitions; empty with an affinity
         means any.
-    :param affinity: one of :data:`AFFINITIES`, or None if it is not set.
+    :param affinity: one of :data:`AFFINITIES`, or :data:`AVOID_IF_POSSIBLE`,
+        or None if the flavor says nothing about boards.
     """
 
     accelerators: tuple[str, ...] = ()
@@ -58,14 +67,29 @@ def parse(extra_specs: Mapping[str, str] | None) -> Wish:
         for flavors that are made through a recent version of it.
     """
     specs = extra_specs or {}
-    if ACCELERATORS not in specs and AFFINITY not in specs:
-        return NOTHING
-    affinity = specs.get(AFFINITY, PREFERRED)
-    if affinity not in AFFINITIES:
+    if AFFINITY in specs and SLA in specs:
         raise InvalidError(
-            f"{AFFINITY}={affinity!r} is not one of {', '.join(AFFINITIES)}"
+            f"{AFFINITY} and {SLA} exclude each other: set one of them"
         )
+    if SLA in specs:
+        affinity = _AFFINITY_OF_SLA[_parse_choice(SLA, SLAS, specs)]
+    elif AFFINITY in specs:
+        affinity = _parse_choice(AFFINITY, AFFINITIES, specs)
+    elif ACCELERATORS in specs:
+        affinity = PREFERRED
+    else:
+        return NOTHING
     return Wish(_parse_names(specs.get(ACCELERATORS)), affinity)
+
+
+def _parse_choice(
+    name: str, choices: tuple[str, ...], specs: Mapping[str, str]
+) -> str:
+    if specs[name] not in choices:
+        raise InvalidError(
+            f"{name}={specs[name]!r} is not one of {', '.join(choices)}"
+        )
+    return specs[name]
 
 
 def _parse_names(text: str | None) -> tuple[str, ...]:

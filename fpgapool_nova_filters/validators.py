@@ -33,6 +33,17 @@ def register() -> list[base.ExtraSpecValidator]:
             },
         ),
         base.ExtraSpecValidator(
+            name=specs.SLA,
+            description="How much the deadlines of instances matter; excludes"
+            f" {specs.AFFINITY}.",
+            value={
+                "type": str,
+                "enum": list(specs.SLAS),
+                "description": "'high': near boards if there is room; 'soft':"
+                " away from boards if another host passes",
+            },
+        ),
+        base.ExtraSpecValidator(
             name=specs.MAX_SESSIONS,
             description="Number of sessions that each instance may have at a"
             " time.",

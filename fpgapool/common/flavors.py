@@ -13,9 +13,11 @@ from collections.abc import Mapping
 
 ACCELERATORS = "fpgapool:accelerators"
 AFFINITY = "fpgapool:affinity"
+SLA = "fpgapool:sla"
 MAX_SESSIONS = "fpgapool:max_sessions"
 
 AVOID = "avoid"
+HIGH = "high"
 
 # The largest value of the database's column.
 _MAX_SESSIONS = 2**31 - 1
@@ -27,18 +29,24 @@ class Wish:
 
     :ivar accelerators: the names of the accelerators that instances use.
     :ivar affinity: to hosts with boards, as in the extra spec; empty: not set.
+    :ivar sla: how much deadlines matter, as in the extra spec; empty: not set.
     :ivar max_sessions: the sessions that each instance may have at a time;
         None: any number.
     """
 
     accelerators: tuple[str, ...] = ()
     affinity: str = ""
+    sla: str = ""
     max_sessions: int | None = None
 
     @property
     def asks(self) -> bool:
         """Whether instances of the flavor use the pool."""
-        return bool(self.accelerators) or self.affinity not in ("", AVOID)
+        return (
+            bool(self.accelerators)
+            or self.affinity not in ("", AVOID)
+            or self.sla == HIGH
+        )
 
 
 def read(extra_specs: Mapping[str, object]) -> Wish:
@@ -50,9 +58,14 @@ def read(extra_specs: Mapping[str, object]) -> Wish:
     names = str(extra_specs.get(ACCELERATORS, "")).split(",")
     return Wish(
         accelerators=tuple(name.strip() for name in names if name.strip()),
-        affinity=str(extra_specs.get(AFFINITY, "")).strip().lower(),
+        affinity=_word(extra_specs.get(AFFINITY, "")),
+        sla=_word(extra_specs.get(SLA, "")),
         max_sessions=_limit(extra_specs.get(MAX_SESSIONS)),
     )
+
+
+def _word(value: object) -> str:
+    return str(value).strip().lower()
 
 
 def _limit(text: object) -> int | None:

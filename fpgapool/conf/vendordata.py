@@ -53,7 +53,8 @@ if their images do not trust the authority that has signed it.
         help="""
 Whether all instances get a token, also those whose flavors do not ask for
 accelerators. Otherwise an instance gets one only if its flavor has
-``fpgapool:accelerators``, or a ``fpgapool:affinity`` other than ``avoid``.
+``fpgapool:accelerators``, or a ``fpgapool:affinity`` other than ``avoid``, or
+``fpgapool:sla=high``.
 """,
     ),
     cfg.FloatOpt(

@@ -50,6 +50,7 @@ def required(accelerators: str) -> dict[str, str]:
         {"fpgapool:accelerators": "aes"},
         {"fpgapool:accelerators": "aes", "fpgapool:affinity": "preferred"},
         {"fpgapool:max_sessions": "1"},
+        {"fpgapool:sla": "high"},
     ],
 )
 def test_others_pass_everywhere_and_nobody_is_asked(
@@ -92,6 +93,20 @@ def test_avoid_refuses_hosts_with_usable_slots(set_pool: SetPool) -> None:
     }
 
 
+def test_soft_leaves_hosts_with_slots_while_another_passes(
+    set_pool: SetPool,
+) -> None:
+    set_pool(POOL)
+    soft = {"fpgapool:sla": "soft"}
+    assert passing(soft) == passing({"fpgapool:affinity": "avoid"})
+    with_slots = {"aes", "both", "busy"}
+    states = [pools.state(name) for name in sorted(with_slots)]
+    found = filters.FpgaAffinityFilter().filter_all(
+        states, pools.request(soft)
+    )
+    assert {state.uuid for state in found} == with_slots
+
+
 def test_rebuild_stays_where_it_is(set_pool: SetPool) -> None:
     source = set_pool(POOL)
     assert passing(required("unheard-of"), rebuild=True) == set(HOSTS)
@@ -118,6 +133,7 @@ def test_avoid_refuses_nobody_while_nothing_is_known(
 ) -> None:
     set_pool(OSError("nobody listens"))
     assert passing({"fpgapool:affinity": "avoid"}) == set(HOSTS)
+    assert passing({"fpgapool:sla": "soft"}) == set(HOSTS)
     assert "nobody listens" in caplog.text
 
 

@@ -44,6 +44,21 @@ def test_affinity_alone_asks_for_any_accelerator() -> None:
     assert not specs.parse({"fpgapool:affinity": "avoid"}).asks
 
 
+def test_high_sla_prefers_boards_and_soft_leaves_them_to_others() -> None:
+    high = specs.parse({"fpgapool:sla": "high"})
+    assert high == specs.parse({"fpgapool:affinity": "preferred"})
+    soft = specs.parse(
+        {"fpgapool:sla": "soft", "fpgapool:accelerators": "aes"}
+    )
+    assert soft == specs.Wish(("aes",), specs.AVOID_IF_POSSIBLE)
+    assert not soft.asks
+
+
+def test_sla_and_affinity_exclude_each_other() -> None:
+    with pytest.raises(specs.InvalidError, match="exclude each other"):
+        specs.parse({"fpgapool:sla": "soft", "fpgapool:affinity": "required"})
+
+
 def test_limit_of_sessions_is_no_wish() -> None:
     assert specs.parse({"fpgapool:max_sessions": "3"}) == specs.NOTHING
 
@@ -54,6 +69,9 @@ def test_limit_of_sessions_is_no_wish() -> None:
         ("fpgapool:affinity", "require"),
         ("fpgapool:affinity", "Required"),
         ("fpgapool:affinity", ""),
+        ("fpgapool:sla", "avoid if possible"),
+        ("fpgapool:sla", "High"),
+        ("fpgapool:sla", ""),
         ("fpgapool:accelerators", ""),
         ("fpgapool:accelerators", "aes,"),
         ("fpgapool:accelerators", ",aes"),
@@ -90,7 +108,7 @@ def test_what_nova_accepts_is_understood(
 
 @given(text=st.text(max_size=80))
 def test_any_text_is_understood_if_nova_accepts_it(text: str) -> None:
-    for name in ("fpgapool:accelerators", "fpgapool:affinity"):
+    for name in (specs.ACCELERATORS, specs.AFFINITY, specs.SLA):
         try:
             specs.parse({name: text})
         except specs.InvalidError:

@@ -48,6 +48,7 @@ REQUIRED = {
     "fpgapool:affinity": "required",
 }
 AVOID = {"fpgapool:affinity": "avoid"}
+SOFT = {"fpgapool:sla": "soft"}
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +198,14 @@ def test_avoid_never_goes_to_boards(
     )
 
 
+@pytest.mark.long
+def test_soft_goes_to_boards_when_all_other_hosts_are_full(
+    api: Api, compute: harness.Compute, image_id: str
+) -> None:
+    assert place(compute, image_id, 4, SOFT) == {3: 2, 4: 2}
+    assert set(place(compute, image_id, 1, SOFT)) < BOARDS
+
+
 def test_required_goes_where_it_can(
     api: Api, compute: harness.Compute, image_id: str
 ) -> None:
@@ -210,6 +219,7 @@ def test_required_goes_where_it_can(
     [
         ("fpgapool:afinity", "required", "fpgapool:afinity"),
         ("fpgapool:affinity", "require", "preferred, required, avoid"),
+        ("fpgapool:sla", "hard", "high, soft"),
         ("fpgapool:accelerators", "aes;fft", "aes;fft"),
         ("fpgapool:max_sessions", "0", "min value of '1'"),
     ],

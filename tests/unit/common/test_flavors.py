@@ -19,6 +19,13 @@ from fpgapool.common import flavors
         ({"fpgapool:affinity": "preferred"}, True, ()),
         ({"fpgapool:affinity": "required"}, True, ()),
         ({"fpgapool:affinity": " Avoid "}, False, ()),
+        ({"fpgapool:sla": "High"}, True, ()),
+        ({"fpgapool:sla": "soft"}, False, ()),
+        (
+            {"fpgapool:sla": "soft", "fpgapool:accelerators": "aes"},
+            True,
+            ("aes",),
+        ),
         (
             {"fpgapool:affinity": "avoid", "fpgapool:accelerators": "aes"},
             True,
@@ -55,7 +62,12 @@ def test_limits(text, limit):
 @given(
     st.dictionaries(
         st.sampled_from(
-            [flavors.ACCELERATORS, flavors.AFFINITY, flavors.MAX_SESSIONS]
+            [
+                flavors.ACCELERATORS,
+                flavors.AFFINITY,
+                flavors.SLA,
+                flavors.MAX_SESSIONS,
+            ]
         ),
         st.text(max_size=20) | st.integers() | st.none(),
     )
