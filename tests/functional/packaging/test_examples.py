@@ -14,8 +14,11 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from PIL import Image
+from PIL import ImageSequence
 
 from fpgapool import client
+from fpgapool.accelerators import sobel
 from tests.functional.allinone import harness
 from tests.functional.allinone import test_allinone as plain
 from tests.harness import cases
@@ -149,9 +152,9 @@ def test_programs_of_the_documentation_run(
     environment = {**os.environ, "FPGAPOOL_SOCKET": pool.front_door()}
     (tmp_path / "plain").write_bytes(b"hello world")
 
-    def run(name: str) -> subprocess.CompletedProcess[str]:
+    def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, EXAMPLES / name],
+            [sys.executable, EXAMPLES / name, *arguments],
             cwd=tmp_path,
             env=environment,
             capture_output=True,
@@ -168,6 +171,40 @@ def test_programs_of_the_documentation_run(
     wrong = run("use_errors.py")
     assert wrong.returncode == 1
     assert "this will never do: INVALID_PARAMS" in wrong.stderr
+    video = _video(count=3)
+    video[0].save(
+        tmp_path / "video.webp",
+        save_all=True,
+        append_images=video[1:],
+        duration=[40, 80, 120],
+        lossless=True,
+    )
+    done = run("video.py", "video.webp", "edges.webp")
+    assert done.stdout == "3 frames: edges.webp\n", done.stderr
+    with Image.open(tmp_path / "edges.webp") as edges:
+        for frame, original in zip(
+            ImageSequence.Iterator(edges), video, strict=True
+        ):
+            grey = original.convert("L")
+            assert frame.convert("L").tobytes() == _edges(grey.tobytes())
+
+
+def _video(count: int) -> list[Image.Image]:
+    """Return frames with a square that moves."""
+    frames = []
+    for number in range(count):
+        frame = Image.new("RGB", (640, 480), (20, 40, 60))
+        left = 100 + 50 * number
+        frame.paste((200, 180, 160), (left, 100, left + 150, 250))
+        frames.append(frame)
+    return frames
+
+
+def _edges(frame: bytes) -> bytes:
+    output = bytearray(len(frame))
+    core = sobel.SobelCore({})
+    core.process(memoryview(frame), memoryview(output), 0)
+    return bytes(output)
 
 
 @pytest.mark.parametrize(
