@@ -257,6 +257,7 @@ class ApiDoor:
         self,
         operation: str,
         deadline_s: float | None = None,
+        /,
         **members: object,
     ) -> messages.Message:
         """See :meth:`fpgapool.client.door.Door.request`."""
@@ -368,9 +369,16 @@ class ApiDoor:
             "accelerator": members["accelerator"],
             "claimed_bytes": members["size_bytes"],
         }
-        for option in description.FIELDS.options:
-            if members.get(option.name) is not None:
-                wanted[option.name] = members[option.name]
+        given = [
+            option
+            for option in description.FIELDS.options
+            if members.get(option.name) is not None
+        ]
+        wanted |= {option.name: members[option.name] for option in given}
+        # An older API can serve all other sessions.
+        self._requests.use_version(
+            max((option.since for option in given), default=(1, 0))
+        )
         try:
             answer = self._submit(wanted, deadline_s)
         except errors.RequestRejected as exc:

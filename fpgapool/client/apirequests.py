@@ -74,6 +74,10 @@ class Requests:
         except doors.ConnectionLost as exc:
             raise errors.FrontDoorUnavailable(str(exc)) from exc
 
+    def use_version(self, since: tuple[int, int]) -> None:
+        """Ask for this version of the API from now on."""
+        self._microversion = ".".join(map(str, since))
+
     def shutdown(self) -> None:
         """Wake all threads that wait here, for good."""
         with self._changed:

@@ -43,6 +43,7 @@ class Door(typing.Protocol):
         self,
         operation: str,
         deadline_s: float | None = None,
+        /,
         **members: object,
     ) -> messages.Message:
         """Ask and wait for the reply.

@@ -167,6 +167,7 @@ class FrontDoor:
         self,
         operation: str,
         deadline_s: float | None = None,
+        /,
         **members: object,
     ) -> messages.Message:
         """See :meth:`fpgapool.client.door.Door.request`."""

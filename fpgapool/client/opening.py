@@ -48,6 +48,8 @@ def acc_open(
     request_id: str | None = None,
     wait_timeout_s: float | None = None,
     priority: int = 0,
+    deadline_s: float | None = None,
+    deadline_action: str | None = None,
     on_state: waiting.StateCallback | None = None,
     cancel: threading.Event | cancelling.CancelToken | None = None,
     verify: bool = True,
@@ -83,6 +85,14 @@ def acc_open(
         report the request's state, to within 2 seconds.
     :param priority: -1000 ... 1000, for strategies that use it; the built-in
         ones do not.
+    :param deadline_s: the time after the request in which the session should
+        end. The pool refuses it with the code ``DEADLINE_IMPOSSIBLE`` if no
+        slot could be so fast. Otherwise ``openstack fpga session show`` says
+        in the end whether it was met.
+    :param deadline_action: what happens at the deadline: ``continue``,
+        ``kill``, or ``early``, which ends the session as soon as no slot
+        could keep the deadline any more, both with the code
+        ``DEADLINE_PASSED``. None: as the pool's operator decides.
     :param on_state: called with a view of the session whenever its state or
         its place in the queue changes, also when it gets another slot
         later; with a fallback it is called with a view that is READY and
@@ -123,7 +133,12 @@ def acc_open(
         raise errors.InvalidRequest(
             codes.INVALID_REQUEST, "checksum must be True or False"
         )
-    options = {"wait_timeout_s": wait_timeout_s, "priority": priority}
+    options = {
+        "wait_timeout_s": wait_timeout_s,
+        "priority": priority,
+        "deadline_s": deadline_s,
+        "deadline_action": deadline_action,
+    }
     with checks.refusing():
         members = {
             "request_id": rules.check_request_id(

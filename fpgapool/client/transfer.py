@@ -367,8 +367,9 @@ def run_stream(
     :param progress: called with the input bytes done and all of them.
     :param timeout_s: time limit of everything together.
     :param options: ``params``, ``front_door``, ``request_id``,
-        ``wait_timeout_s``, ``priority``, ``on_state``, ``cancel``,
-        ``verify``, ``fallback``, ``checksum`` and ``require_tls`` of
+        ``wait_timeout_s``, ``priority``, ``deadline_s``,
+        ``deadline_action``, ``on_state``, ``cancel``, ``verify``,
+        ``fallback``, ``checksum`` and ``require_tls`` of
         :func:`fpgapool.client.acc_open`. If a checksum is wrong, the
         destination has output that must not be used.
     :returns: the report.

@@ -21,6 +21,7 @@ import time
 import typing
 
 from fpgapool import client
+from fpgapool.vocabulary import states
 
 #: How long the main thread may take to react to a signal by itself.
 _REACTS_S = 1.0
@@ -39,6 +40,8 @@ _MAX_KEY_FILE_BYTES = 1024
 _SESSION_OPTIONS = (
     "wait_timeout",
     "priority",
+    "deadline",
+    "deadline_action",
     "fallback",
     "checksum",
     "request_id",
@@ -142,6 +145,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     pool.add_argument(
         "--priority", type=int, default=0, metavar="N", help="default 0"
+    )
+    pool.add_argument(
+        "--deadline",
+        type=float,
+        metavar="S",
+        help="ask the pool to be done within this many seconds; it refuses "
+        "what no slot can do",
+    )
+    pool.add_argument(
+        "--deadline-action",
+        choices=states.DEADLINE_ACTIONS,
+        help="at the deadline: continue, kill, or early, which gives up as "
+        "soon as no slot can be done in time",
     )
     pool.add_argument(
         "--fallback",
@@ -411,6 +427,8 @@ def _run_session(
         cancel=token,
         wait_timeout_s=arguments.wait_timeout,
         priority=arguments.priority,
+        deadline_s=arguments.deadline,
+        deadline_action=arguments.deadline_action,
         request_id=arguments.request_id,
         front_door=_front_door(arguments),
         fallback=arguments.fallback,

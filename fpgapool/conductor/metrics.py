@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import collections
 import functools
+from collections.abc import Mapping
 
 from oslo_config import cfg
 
@@ -143,6 +145,11 @@ ENDED = _counter(
     help="Sessions that ended, by state and code.",
     labels=("state", "code"),
 )
+DEADLINES = _counter(
+    "fpgapool_conductor_deadlines_total",
+    help="Deadlines of sessions that have ended, by project: met, missed.",
+    labels=("project", "result"),
+)
 DECISION = _histogram(
     "fpgapool_conductor_decision_seconds",
     help="Time to decide on a batch of inputs.",
@@ -266,6 +273,7 @@ DEFINITIONS = (
     OPENED,
     REFUSED,
     ENDED,
+    DEADLINES,
     DECISION,
     BATCH,
     INPUTS_BACKLOG,
@@ -320,7 +328,7 @@ def fill(
     :param max_groups: the most groups to list.
     :param page: takes the metrics.
     """
-    _put_counts(conductor, page)
+    _put_counts(conductor, page, max_projects)
     term = conductor.term
     page.put(LEADING.name, term is not None)
     if term is None:
@@ -342,7 +350,26 @@ def fill(
     _put_figures(figures, page)
 
 
-def _put_counts(conductor: service.Conductor, page: metrics.Page) -> None:
+def _of_first_projects(
+    counts: Mapping[tuple[str, str], int], max_projects: int
+) -> collections.Counter[tuple[str, str]]:
+    """Return counts by project; those after the first ones are one.
+
+    A project that has a name in the metrics keeps it, so that no count falls.
+    """
+    found = list(counts.items())
+    named = list(dict.fromkeys(project for (project, _), _ in found))
+    shown = set(named[:max_projects])
+    summed = collections.Counter[tuple[str, str]]()
+    for (project, result), count in found:
+        name = project if project in shown else summary.OTHER
+        summed[name, result] += count
+    return summed
+
+
+def _put_counts(
+    conductor: service.Conductor, page: metrics.Page, max_projects: int
+) -> None:
     counts = conductor.counts
     page.put_histogram(WAIT.name, counts.waits_s)
     page.put_histogram(SERVICE.name, counts.service_s)
@@ -351,6 +378,10 @@ def _put_counts(conductor: service.Conductor, page: metrics.Page) -> None:
         page.put(REFUSED.name, count, code)
     for (state, code), count in list(counts.ended.items()):
         page.put(ENDED.name, count, state, code)
+    for (project, result), count in _of_first_projects(
+        counts.deadlines, max_projects
+    ).items():
+        page.put(DEADLINES.name, count, project, result)
     page.put_histogram(DECISION.name, counts.decisions_s)
     page.put_histogram(BATCH.name, counts.batch_inputs)
     page.put_histogram(COMMIT.name, counts.commits_s)

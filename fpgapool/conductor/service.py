@@ -512,6 +512,7 @@ def _settings(conf: cfg.ConfigOpts) -> admission.Limits:
         max_bitstreams_per_project=(
             None if max_bitstreams < 0 else max_bitstreams
         ),
+        deadline_action=options.deadline_action,
         instances_are_local=conf.nova.instances_are_local,
         health=health.Options(
             accelerator_limit=options.accelerator_fault_limit,

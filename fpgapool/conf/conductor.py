@@ -7,6 +7,7 @@ import socket
 from oslo_config import cfg
 
 from fpgapool.conf import groups
+from fpgapool.vocabulary import states
 
 conductor_group = cfg.OptGroup(
     "conductor",
@@ -90,6 +91,21 @@ operation, for example during its own failover.
         help="""
 Seconds that a session may wait in the queue before it is rejected with
 ``WAIT_TIMEOUT``. A request may ask for less, not for more.
+""",
+    ),
+    cfg.StrOpt(
+        "deadline_action",
+        default=states.CONTINUE,
+        choices=[
+            (states.CONTINUE, "the session goes on"),
+            (states.KILL, "the session ends with ``DEADLINE_PASSED``"),
+            (
+                states.EARLY,
+                "as kill, and as soon as no slot could keep the deadline",
+            ),
+        ],
+        help="""
+What happens to a session at its deadline, if its request does not say it.
 """,
     ),
     cfg.FloatOpt(

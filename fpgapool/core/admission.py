@@ -4,6 +4,7 @@
 
 from collections import abc
 
+from fpgapool.core import deadlines
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
@@ -19,6 +20,7 @@ class Admission:
     :param strategy: gives each job its key in the queue.
     :param outcome: receives the instructions of the current step.
 
+    :ivar deadlines: the jobs that end with their deadlines.
     :ivar yielding: jobs that gave their slots back for others; they are queued
         again after the pass of this step.
     :ivar shunned: for each accelerator, the slots that its jobs avoid. All of
@@ -35,6 +37,7 @@ class Admission:
         self._view = view
         self._jobs = view.jobs
         self._outcome = outcome
+        self.deadlines = deadlines.Deadlines(view)
         self.yielding: dict[model.JobId, events.JobSubmitted] = {}
         self.shunned: dict[str, frozenset[model.SlotId]] = {}
 
@@ -83,7 +86,7 @@ class Admission:
         if not self._view.enqueue(record):
             if job.group_id is not None:
                 # Its group waits until the accelerator is known again.
-                del self._jobs.records[job.id]
+                self.forget(job.id)
                 return False
             self._reject(
                 job.id,
@@ -93,11 +96,26 @@ class Admission:
             return False
         if job.instance_id is not None:
             self._view.reservations.stirred.add(job.instance_id)
+        self.deadlines.watch(record)
         self._outcome.pass_due = True
         return True
 
-    def _reject(self, job_id: model.JobId, code: str, message: str) -> None:
+    def forget(self, job_id: model.JobId) -> None:
+        """Forget a job that has ended."""
         self._jobs.records.pop(job_id, None)
+        self.deadlines.forget(job_id)
+
+    def reject_lost(self, record: queued.JobRecord) -> None:
+        """End a job without a slot because of its deadline."""
+        self._reject(
+            record.job.id,
+            codes.DEADLINE_PASSED,
+            f"it could not end in time: {record.done_bytes:.0f} of"
+            f" {record.job.claimed_bytes:.0f} bytes are done",
+        )
+
+    def _reject(self, job_id: model.JobId, code: str, message: str) -> None:
+        self.forget(job_id)
         self._outcome.output.append(instructions.Reject(job_id, code, message))
 
     def hurry(self, now: float) -> bool:

@@ -71,6 +71,7 @@ class Holders:
         host_id = slot.host.id if slot is not None else event.host_id
         record = self._queue.add_record(job)
         record.slot_id = slot_id
+        record.seen_s = self._view.now
         if job.group_id is not None:
             # Groups have no claims.
             record.paid_bytes = 0.0
@@ -85,6 +86,7 @@ class Holders:
             slot=slot,
         )
         self._slots.hold(hold, event.host_id, event.device_id)
+        self._queue.deadlines.watch(record)
         self._view.next_generation = max(
             self._view.next_generation, event.generation + 1
         )
@@ -151,6 +153,19 @@ class Holders:
                 )
             )
 
+    def on_progress(self, event: events.Progress) -> None:
+        """Note how far a holder is, and how fast."""
+        hold = self.current(event.slot_id, event.generation)
+        if hold is None:
+            return
+        if self._view.loads is not None:
+            self._view.loads.set_rate(event.slot_id, event.bytes_per_s)
+        record = hold.record
+        if record is not None:
+            record.done_bytes = event.bytes
+            record.seen_s = self._view.now
+            self._queue.deadlines.watch(record)
+
     def on_claim_exceeded(self, event: events.ClaimExceeded) -> None:
         """Note that a holder has exceeded its claim."""
         hold = self.current(event.slot_id, event.generation)
@@ -188,7 +203,7 @@ class Holders:
             return
         if record.slot_id is None:
             self._queue.withdraw(record)
-            del self._records[event.job_id]
+            self._queue.forget(event.job_id)
             return
         hold = self._slots.assignments[record.slot_id]
         if not hold.revoked:
@@ -222,6 +237,22 @@ class Holders:
             self._requeue(hold, record, reason)
         else:
             self._revoke(hold, record, reason)
+
+    def end_lost(self) -> None:
+        """End the jobs whose deadlines have passed or cannot be kept."""
+        for record in self._queue.deadlines.take_lost(self._view.now):
+            if record.slot_id is None:
+                self._queue.withdraw(record)
+                self._queue.reject_lost(record)
+                continue
+            hold = self._slots.assignments[record.slot_id]
+            if hold.revoked:
+                continue
+            if hold.phase in (_PREPARING, _READY):
+                self._release(hold)
+                self._queue.reject_lost(record)
+            else:
+                self._revoke(hold, record, codes.DEADLINE_PASSED)
 
     def call_in_overdrawn(self) -> None:
         """Take slots from holders beyond their claims, if others wait.
@@ -295,7 +326,7 @@ class Holders:
         """Free a slot whose holder is done."""
         self._release(hold)
         if hold.record is not None:
-            del self._records[hold.record.job.id]
+            self._queue.forget(hold.record.job.id)
 
     def _release(self, hold: slots.Hold) -> None:
         slot = hold.slot

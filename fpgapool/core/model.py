@@ -168,6 +168,10 @@ class Job:
     :param instance_id: the instance that it belongs to, which may have slots
         reserved; None: it belongs to no instance.
     :param group_id: the group that gets the slot; None: a session gets it.
+    :param done_bytes: the part of the claim that was computed before.
+    :param deadline_s: when it should have ended; None: it has no deadline.
+    :param deadline_action: one of
+        :data:`fpgapool.vocabulary.states.DEADLINE_ACTIONS`.
     """
 
     id: JobId
@@ -181,6 +185,9 @@ class Job:
     wait_timeout_s: float | None = None
     instance_id: str | None = None
     group_id: GroupId | None = None
+    done_bytes: float = 0.0
+    deadline_s: float | None = None
+    deadline_action: str = states.CONTINUE
 
     @property
     def holder(self) -> Holder:

@@ -27,6 +27,8 @@ class JobRecord:
     :ivar slot_id: the slot that it has.
     :ivar paid_bytes: the rest of its claim after earlier slots; None: the
         claim was not charged yet.
+    :ivar done_bytes: the part of its claim that is computed, as far as known.
+    :ivar seen_s: when that was reported.
     :ivar column: its place in the columns, while it waits and the view keeps
         them.
     """
@@ -34,6 +36,7 @@ class JobRecord:
     __slots__ = (
         "avoided",
         "column",
+        "done_bytes",
         "group",
         "homed",
         "job",
@@ -41,6 +44,7 @@ class JobRecord:
         "limit_s",
         "paid_bytes",
         "patience_s",
+        "seen_s",
         "skips",
         "slot_id",
         "urgent",
@@ -60,6 +64,8 @@ class JobRecord:
         self.urgent_s: float | None = None
         self.slot_id: model.SlotId | None = None
         self.paid_bytes: float | None = None
+        self.done_bytes = job.done_bytes
+        self.seen_s = job.arrival_s
         self.column = 0
 
 

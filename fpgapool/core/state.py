@@ -81,6 +81,7 @@ class PoolState:
             self._outcome,
         )
         self._drains = self._hardware.drains
+        self._deadlines = self._admission.deadlines
         self._overdrawn = self._holders.overdrawn
         # The time of the pending wake-up.
         self._wake_s = math.inf
@@ -242,6 +243,8 @@ class PoolState:
         jobs, outcome = self._jobs, self._outcome
         if self._drains:
             self._hardware.drain(now)
+        if self._deadlines.next_s <= now:
+            self._holders.end_lost()
         if not self._reservations.is_settled:
             self._settle_reservations()
         # Most pools have no groups: their steps must not pay for them.
@@ -274,6 +277,7 @@ class PoolState:
             self._wake_s <= now
             or jobs.quiet_until_s < self._wake_s
             or self._look_s < self._wake_s
+            or self._deadlines.next_s < self._wake_s
             or (members is not None and members.wake_s < self._wake_s)
             or (self._drains and self._hardware.next_drain_s < self._wake_s)
         ):
@@ -325,6 +329,7 @@ class PoolState:
             self._look_s,
             self._members.wake_s,
             self._hardware.next_drain_s,
+            self._deadlines.next_s,
         )
         if due_s < self._wake_s:
             self._wake_s = due_s
@@ -386,14 +391,6 @@ class PoolState:
         self._view.touch_idle()
         self._outcome.pass_due = True
 
-    def _on_progress(self, event: events.Progress) -> None:
-        """Update the rate of a flow."""
-        loads = self._view.loads
-        if loads is not None and self._holders.current(
-            event.slot_id, event.generation
-        ):
-            loads.set_rate(event.slot_id, event.bytes_per_s)
-
     def _on_wake(self, event: events.Wake) -> None:
         # Every step finds what is due. After an early wake-up, _set_wake asks
         # again.
@@ -423,7 +420,7 @@ class PoolState:
             events.SlotReady: self._holders.on_moved,
             events.HolderAttached: self._holders.on_moved,
             events.HolderDetached: self._holders.on_moved,
-            events.Progress: self._on_progress,
+            events.Progress: self._holders.on_progress,
             events.ClaimExceeded: self._holders.on_claim_exceeded,
             events.SlotReleased: self._holders.on_released,
             events.PrepareFailed: self._holders.on_prepare_failed,

@@ -210,6 +210,17 @@ class PoolView:
             self.touched.add(record.job.host_id)
         return True
 
+    def best_peak_bytes_per_s(self, accelerator: model.Accelerator) -> float:
+        """The highest input rate that a slot of the pool gives it."""
+        return max(
+            (
+                accelerator.peak_in(shape)
+                for shape in self.slots.known_shapes()
+                if accelerator.fits(shape)
+            ),
+            default=accelerator.peak_bytes_per_s,
+        )
+
     def is_stateless(self, name: str) -> bool:
         """Whether sessions of an accelerator can go on in other slots."""
         accelerator = self.accelerators.get(name)

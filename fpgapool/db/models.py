@@ -311,6 +311,8 @@ usage = sa.Table(
     _required("accelerator", sa.String(NAME_LENGTH)),
     _required("day", sa.Date),
     _required("sessions", sa.BigInteger),
+    _required("sessions_met", sa.BigInteger),
+    _required("sessions_missed", sa.BigInteger),
     _required("slot_s", sa.Double),
     _required("group_busy_s", sa.Double),
     _required("group_idle_s", sa.Double),

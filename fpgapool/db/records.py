@@ -279,6 +279,8 @@ class UsageRecord:
     :param day: in UTC. A session's slot time and bytes count on the day when
         it gives the slot back.
     :param sessions: number of ended sessions that had a slot.
+    :param sessions_met: ended sessions that kept their deadlines.
+    :param sessions_missed: those that did not.
     :param slot_s: total time for which its sessions and groups had slots,
         and its tasks ran in them.
     :param group_busy_s: the part in which its tasks ran in groups.
@@ -292,6 +294,8 @@ class UsageRecord:
     accelerator: str
     day: datetime.date
     sessions: int = 0
+    sessions_met: int = 0
+    sessions_missed: int = 0
     slot_s: float = 0.0
     group_busy_s: float = 0.0
     group_idle_s: float = 0.0
@@ -312,6 +316,8 @@ class UsageSum:
     project_id: str | None = None
     accelerator: str | None = None
     sessions: int
+    sessions_met: int = 0
+    sessions_missed: int = 0
     slot_s: float
     group_busy_s: float
     group_idle_s: float

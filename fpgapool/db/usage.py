@@ -17,13 +17,19 @@ from fpgapool.db import rows
 #: The columns by which usage can be grouped, in sort order.
 KEYS = ("day", "project_id", "accelerator")
 
-_SUMS = (
+#: Sums of whole numbers.
+_COUNTS = (
     "sessions",
+    "sessions_met",
+    "sessions_missed",
+    "input_bytes",
+    "output_bytes",
+)
+_SUMS = (
+    *_COUNTS,
     "slot_s",
     "group_busy_s",
     "group_idle_s",
-    "input_bytes",
-    "output_bytes",
     "energy_j",
 )
 
@@ -85,7 +91,7 @@ def sums(
 def summed(row: sa.Row[Any]) -> records.UsageSum:
     """Make a record of a row of :func:`sums`."""
     found: dict[str, Any] = dict(row._mapping)
-    for name in ("sessions", "input_bytes", "output_bytes"):
+    for name in _COUNTS:
         # MariaDB returns sums of integers as decimals.
         found[name] = int(found[name])
     return records.UsageSum(**found)

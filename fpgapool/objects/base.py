@@ -160,9 +160,13 @@ def told(described: fields.Fields) -> list[fields.Member]:
 def noted(described: fields.Fields) -> list[fields.Member]:
     """Return the members of a notification, with times as texts."""
     return [
-        dataclasses.replace(
-            one, kind=fields.TEXT if one.kind is fields.TIME else one.kind
-        ).member
+        _described(
+            dataclasses.replace(
+                one, kind=fields.TEXT if one.kind is fields.TIME else one.kind
+            ),
+            one.noted,
+            one.default,
+        )
         for one in described.noted
     ]
 

@@ -13,6 +13,7 @@ import typing
 
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import states
 
 MAX_SIZE_BYTES = 2**63 - 1
 #: Far beyond any use, but far from overflowing the pool's arithmetic.
@@ -123,6 +124,21 @@ def check_timeout_s(
     raise RequestError(
         codes.INVALID_TIMEOUT,
         f"{name} must be {least} and at most {MAX_TIMEOUT_S:.0f} seconds",
+    )
+
+
+def check_deadline_action(value: object) -> str | None:
+    """Return the action at a deadline; None if it was not given.
+
+    :param value: the given value.
+    :raises RequestError: INVALID_REQUEST.
+    """
+    if value is None or value in states.DEADLINE_ACTIONS:
+        return value
+    raise RequestError(
+        codes.INVALID_REQUEST,
+        f"deadline_action must be {', '.join(states.DEADLINE_ACTIONS[:-1])}"
+        f" or {states.DEADLINE_ACTIONS[-1]}",
     )
 
 

@@ -13,14 +13,20 @@ from typing import Any
 
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import states
 
 _MAX_PRIORITY = rules.MAX_PRIORITY
 _MAX_WAIT_S = 30 * 86400
+_MAX_DEADLINE_S = 365 * 86400
 _MAX_CONNECT_S = 3600
 
 
+#: Members that came with deadlines.
+_DEADLINES: dict[str, Any] = {"told": 1, "noted": 1, "since": (1, 2)}
+
+
 def _limit(name: str, about: str, most_s: int, **more: Any) -> fields.Option:
-    """Return a time limit of the service that a request can lower."""
+    """Return a time that a request can set."""
     may_be_zero = name == "resume_grace_s"
     check = functools.partial(
         rules.check_timeout_s, name=name, may_be_zero=may_be_zero
@@ -100,6 +106,47 @@ FIELDS = fields.Fields(
         "How long its slot is kept after its connection broke; lowers the"
         " service's limit.",
         _MAX_CONNECT_S,
+    ),
+    _limit(
+        "deadline_s",
+        "Time after queued_at in which it should end; null: it has no"
+        " deadline.",
+        _MAX_DEADLINE_S,
+        default=None,
+        shown="deadline_s",
+        column=False,
+        asked=1,
+        help="time in which the session should end; it is refused if no slot"
+        " could be so fast",
+        **_DEADLINES,
+    ),
+    fields.Option(
+        "deadline_action",
+        fields.NAME,
+        "What happens at its deadline: it goes on (continue), it ends (kill),"
+        " or it ends as soon as no slot could keep the deadline any more"
+        " (early).",
+        default=None,
+        length=16,
+        shown="deadline_action",
+        column=False,
+        asked=1,
+        check=rules.check_deadline_action,
+        limits={"enum": list(states.DEADLINE_ACTIONS)},
+        help="what happens at the deadline: continue, kill, or early, which"
+        " ends the session as soon as no slot could keep it; default is the"
+        " service's",
+        **_DEADLINES,
+    ),
+    fields.time("deadline_at", **_DEADLINES),
+    fields.public(
+        "deadline_met",
+        fields.FLAG,
+        "Whether it ended in time; null: it has no deadline, has not ended,"
+        " was cancelled before, or its client may continue it.",
+        default=None,
+        column=False,
+        **_DEADLINES,
     ),
     fields.count("generation", "Grows when it gets another slot."),
     fields.count("revision", "Grows with every change.", noted=None),

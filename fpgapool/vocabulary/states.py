@@ -104,6 +104,13 @@ SLOT_MOVES = {
     SLOT_FAULTY: {SELF_TEST: SLOT_PREPARING},
 }
 
+#: What happens to a session at its deadline, the default first: it goes on,
+#: it ends, or it ends as soon as no slot could keep the deadline any more.
+CONTINUE = "continue"
+KILL = "kill"
+EARLY = "early"
+DEADLINE_ACTIONS = (CONTINUE, KILL, EARLY)
+
 # Kinds of holders of slots.
 HELD_BY_SESSION = "session"
 HELD_BY_SELF_TEST = "self_test"

@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 TABLE = """
 vocabulary: # the words of all others
 version: # what is installed
-conf: # options alone, so that any process can read them
+conf: vocabulary # options alone, so that any process can read them
 policies: # rules of the API alone, for oslo.policy's tools
 privsep: # runs with more rights, so it is small
 core: vocabulary # decides; no I/O

@@ -38,7 +38,10 @@ _FILTERS = {
 LIST_QUERY = common.record(optional=list(_FILTERS), **_FILTERS)
 
 #: The microversions of members that are not as old as the API.
-SINCE = dict.fromkeys(("group_busy_s", "group_idle_s"), (1, 1))
+SINCE = {
+    **dict.fromkeys(("group_busy_s", "group_idle_s"), (1, 1)),
+    **dict.fromkeys(("sessions_met", "sessions_missed"), (1, 2)),
+}
 
 _USAGE = common.record(
     optional=list(SINCE),
@@ -54,6 +57,12 @@ _USAGE = common.record(
         common.nullable(common.NAME), "Null: several accelerators."
     ),
     sessions=common.described(common.COUNT, "Ended sessions that had a slot."),
+    sessions_met=common.described(
+        common.COUNT, "Ended sessions that kept their deadlines."
+    ),
+    sessions_missed=common.described(
+        common.COUNT, "Ended sessions that did not keep their deadlines."
+    ),
     slot_s=common.described(
         common.NUMBER,
         "Time for which slots were held, in seconds; that of groups included.",

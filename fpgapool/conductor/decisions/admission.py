@@ -18,6 +18,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session as description
+from fpgapool.vocabulary import states
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,7 @@ class Limits:
     idle_timeout_s: float = 60.0
     max_hold_s: float = 86400.0
     min_progress_bytes_per_s: float = 1000.0
+    deadline_action: str = states.CONTINUE
     instances_are_local: bool = False
     max_bitstreams_per_project: int | None = 200
     health: health.Options = dataclasses.field(default_factory=health.Options)
@@ -265,6 +267,23 @@ def _check_size(request: objects.OpenRequest, limits: Limits) -> None:
         raise Rejected(
             codes.SIZE_TOO_LARGE,
             f"the size must be at most {limits.max_claimed_bytes} bytes",
+        )
+
+
+def check_deadline(
+    request: objects.OpenRequest, best_peak_bytes_per_s: float
+) -> None:
+    """Check that a slot could compute a request before its deadline.
+
+    :param best_peak_bytes_per_s: the highest input rate of the pool's slots.
+    :raises Rejected: if none could.
+    """
+    least_s = request.claimed_bytes / best_peak_bytes_per_s
+    if request.deadline_s is not None and request.deadline_s < least_s:
+        raise Rejected(
+            codes.DEADLINE_IMPOSSIBLE,
+            f"{request.claimed_bytes} bytes take at least {least_s:.3g} s in"
+            f" the fastest slot, the deadline is {request.deadline_s:g} s",
         )
 
 

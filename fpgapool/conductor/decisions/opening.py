@@ -119,6 +119,12 @@ class Opening:
                 bytes_of_project=book.queued_bytes[project_id],
             ),
         )
+        admission.check_deadline(
+            request,
+            pool.core.view.best_peak_bytes_per_s(
+                pool.core.view.accelerators[accelerator]
+            ),
+        )
         pool.instances.check(request, book.count_of_instance(request.user_id))
         host = pool.registry.hosts.get(self._origin(request) or "")
         job_id = pool.next_job_id()
@@ -130,6 +136,11 @@ class Opening:
             host_uuid=host.uuid if host else None,
             queued_at=pool.now,
             arrival_s=pool.pool_time,
+            deadline_at=(
+                None
+                if request.deadline_s is None
+                else pool.now + request.deadline_s
+            ),
             front_doors=sessions.front_doors(request.host_uuid),
             **sessions.wishes(request, limits),
         )

@@ -362,15 +362,26 @@ class Pool:
         :raises WrongMove: if its state does not allow this end.
         """
         was_queued = session.hold is None and session.live
-        session.finish(state, code, message, self.now)
+        session.finish(state, code, message, self.now, self.pool_time)
         if was_queued:
             self.sessions.note_unqueued(session)
         self.counts.ended[state, tallies.known(code)] += 1
-        if session.generation and not session.counted:
-            session.counted = True
+        met = None if session.judged else session.deadline_met
+        session.judged = session.judged or met is not None
+        counts = bool(session.generation) and not session.counted
+        session.counted = session.counted or counts
+        if counts or met is not None:
             self.ledger.add(
-                session.project_id, session.accelerator, self.now, sessions=1
+                session.project_id,
+                session.accelerator,
+                self.now,
+                sessions=int(counts),
+                sessions_met=int(met is True),
+                sessions_missed=int(met is False),
             )
+        if met is not None:
+            result = "met" if met else "missed"
+            self.counts.deadlines[session.project_id, result] += 1
         self.touch(session)
         self.sessions.note_end(session)
 

@@ -267,7 +267,9 @@ class Reports:
             line.output_bytes,
             pool.now,
         )
-        if reading is not None and pool.core.wants_rates:
+        if reading is not None and (
+            pool.core.wants_rates or hold.session.deadline_at is not None
+        ):
             pool.tell(
                 events.Progress(
                     hold.slot.id,
@@ -360,7 +362,11 @@ class Reports:
         if not session.live:
             if (session.state, result.state) == _CLOSED_BEFORE_CANCEL:
                 session.finish(
-                    result.state, result.code, result.message, pool.now
+                    result.state,
+                    result.code,
+                    result.message,
+                    pool.now,
+                    pool.pool_time,
                 )
             pool.touch(session)
             again = False
@@ -415,6 +421,12 @@ class Reports:
                 result.code,
                 f"more than the {session.claimed_bytes} bytes that were"
                 f" claimed; {at}",
+            )
+        if result.code == codes.DEADLINE_PASSED:
+            return (
+                states.EXPIRED,
+                result.code,
+                f"it could not end in time; {at}",
             )
         # An agent of another version may know other ends.
         known = result.state in states.RESULTS - {states.PREPARE_FAILED}

@@ -95,7 +95,7 @@ class Serving:
         pool = self._pool
         session = pool.sessions.by_job[order.job_id]
         hold = session.hold
-        timed_out = order.code == codes.WAIT_TIMEOUT
+        timed_out = order.code in (codes.WAIT_TIMEOUT, codes.DEADLINE_PASSED)
         state = states.EXPIRED if timed_out else states.REJECTED
         pool.end(session, state, order.code, order.message)
         if hold is not None:

@@ -22,6 +22,7 @@ from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
 from fpgapool.objects import instance
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import session as description
@@ -141,6 +142,8 @@ class Session:
     front_doors: frozenset[str] = frozenset()
     #: Whether it counts in its project's usage.
     counted: bool = False
+    #: Whether its deadline counts there as met or missed.
+    judged: bool = False
     #: Slots that it got in vain because of its bitstream.
     bitstream_failures: int = 0
     #: Slots that it lost before its client could learn of them.
@@ -195,6 +198,13 @@ class Session:
             skips=self.skips,
             wait_timeout_s=self.wait_timeout_s,
             instance_id=instance.id_of(self.user_id),
+            done_bytes=self.input_bytes,
+            deadline_s=(
+                None
+                if self.deadline_s is None
+                else self.arrival_s + ahead_s + self.deadline_s
+            ),
+            deadline_action=self.deadline_action or states.CONTINUE,
         )
 
     def same_request(self, request: objects.OpenRequest) -> bool:
@@ -203,6 +213,7 @@ class Session:
             self.accelerator in _keys(request)
             and request.claimed_bytes == self.claimed_bytes
             and request.priority == self.priority
+            and request.deadline_s == self.deadline_s
             and instance.may_share(request.user_id, self.user_id)
         )
 
@@ -230,6 +241,7 @@ class Session:
         self.hold = None
         self.end = self.reason = self.message = ""
         self.finished_at = None
+        self.deadline_met = None
         self.slot_id = None
         self.local = None
         self.place = None
@@ -242,9 +254,13 @@ class Session:
         self.endpoints = ()
         self.certificate_sha256 = None
 
-    def finish(self, state: str, code: str, message: str, now: float) -> None:
+    def finish(
+        self, state: str, code: str, message: str, now: float, pool_time: float
+    ) -> None:
         """Enter a terminal state.
 
+        :param now: wall clock, for people.
+        :param pool_time: decides whether it was in time.
         :raises WrongMove: if the session cannot end so.
         """
         self.check_move("end", state)
@@ -252,7 +268,21 @@ class Session:
         self.reason = code
         self.message = limits.writable(message)
         self.finished_at = now
+        self.deadline_met = self._met_deadline(pool_time)
         self.forget_secret()
+
+    def _met_deadline(self, pool_time: float) -> bool | None:
+        """Whether it ended in time; None if it had no chance to show it."""
+        if self.deadline_s is None:
+            return None
+        if pool_time > self.arrival_s + self.deadline_s:
+            return False
+        if self.end == states.CLOSED:
+            return True
+        # Its client has changed its mind, or may go on in another slot.
+        if self.end == states.CANCELLED or self.reason in codes.REOPENABLE:
+            return None
+        return False
 
     def view(
         self, *, with_secret: bool = False, **others: Any
@@ -306,6 +336,8 @@ def wishes(
     for name in ("wait_timeout_s", "connect_timeout_s", "resume_grace_s"):
         limit, wish = getattr(settings, name), said[name]
         said[name] = limit if wish is None else min(wish, limit)
+    if said["deadline_action"] is None:
+        said["deadline_action"] = settings.deadline_action
     return said
 
 

@@ -39,6 +39,8 @@ class Ledger:
         now: float,
         *,
         sessions: int = 0,
+        sessions_met: int = 0,
+        sessions_missed: int = 0,
         slot_s: float = 0.0,
         group_busy_s: float = 0.0,
         group_idle_s: float = 0.0,
@@ -59,6 +61,8 @@ class Ledger:
         new = self._rows[key] = dataclasses.replace(
             old,
             sessions=old.sessions + sessions,
+            sessions_met=old.sessions_met + sessions_met,
+            sessions_missed=old.sessions_missed + sessions_missed,
             slot_s=old.slot_s + slot_s + group_busy_s + group_idle_s,
             group_busy_s=old.group_busy_s + group_busy_s,
             group_idle_s=old.group_idle_s + group_idle_s,

@@ -34,6 +34,10 @@ class Usage(base.Resource):
     accelerator = resource.Body("accelerator")
     #: Ended sessions that had a slot.
     sessions = resource.Body("sessions", type=int)
+    #: Ended sessions that kept their deadlines.
+    sessions_met = resource.Body("sessions_met", type=int)
+    #: Ended sessions that did not keep their deadlines.
+    sessions_missed = resource.Body("sessions_missed", type=int)
     #: How long slots were held; that of groups is in it.
     slot_s = resource.Body("slot_s", type=float)
     #: How long the project's tasks had slots of groups.

@@ -21,6 +21,8 @@ _COLUMNS = {
     "project_id": "Project ID",
     "accelerator": "Accelerator",
     "sessions": "Sessions",
+    "sessions_met": "Deadlines Met",
+    "sessions_missed": "Deadlines Missed",
     "slot_s": "Slot Seconds",
     "group_busy_s": "Group Busy Seconds",
     "group_idle_s": "Group Idle Seconds",

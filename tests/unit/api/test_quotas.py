@@ -223,6 +223,8 @@ def test_usage_is_ones_own(usage):
                 "project_id": "p1",
                 "accelerator": "copy",
                 "sessions": 2,
+                "sessions_met": 0,
+                "sessions_missed": 0,
                 "slot_s": 7.5,
                 "group_busy_s": 2.5,
                 "group_idle_s": 1.5,

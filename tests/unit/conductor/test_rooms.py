@@ -141,7 +141,7 @@ def test_an_ended_session_cannot_end_again(single):
     single.cancel(request_id)
     session = single.memory.sessions.by_request["p", request_id]
     with pytest.raises(sessions.WrongMove, match=r"CANCELLED, .* EXPIRED"):
-        session.finish(states.EXPIRED, codes.WAIT_TIMEOUT, "", 1.0)
+        session.finish(states.EXPIRED, codes.WAIT_TIMEOUT, "", 1.0, 1.0)
     assert session.state == states.CANCELLED
 
 

@@ -67,8 +67,8 @@ _VERSIONS = {
             "id": "v1",
             "status": "CURRENT",
             "min_version": "1.0",
-            "version": "1.1",
-            "max_version": "1.1",
+            "version": "1.2",
+            "max_version": "1.2",
             "links": [{"rel": "self", "href": f"{URL}/v1"}],
         }
     ]
@@ -125,8 +125,8 @@ def test_plugin(connect: Callable[[], connections.Connection]) -> None:
     manager = types.SimpleNamespace(sdk_connection=cloud)
     assert plugin.make_client(manager) is fpgapool_service.proxy_of(cloud)
     parser = plugin.build_option_parser(argparse.ArgumentParser())
-    given = parser.parse_args(["--os-fpgapool-api-version", "1.1"])
-    assert getattr(given, plugin.API_VERSION_OPTION) == "1.1"
+    given = parser.parse_args(["--os-fpgapool-api-version", "1.2"])
+    assert getattr(given, plugin.API_VERSION_OPTION) == "1.2"
     assert base.MICROVERSION in plugin.API_VERSIONS
     assert plugin.DEFAULT_API_VERSION in plugin.API_VERSIONS
 

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Sessions with deadlines, in a pool of real processes."""
+
+import json
+import pathlib
+import subprocess
+import typing
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from fpgapool import client
+from fpgapool.vocabulary import codes
+from tests.functional.allinone import harness
+from tests.harness import waiting
+
+
+class Site(typing.NamedTuple):
+    """A pool, and the address of its API."""
+
+    pool: harness.Pool
+    api_url: str
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """Give a pool of two slots."""
+    with harness.short_directory() as run_dir:
+        pool = harness.Pool(run_dir, *harness.SMALL, "--api-port=0")
+        try:
+            yield Site(pool, pool.wait_until_ready()["api_url"])
+        finally:
+            pool.close()
+
+
+@pytest.fixture(params=["socket", "api"])
+def front_door(
+    site: Site, request: pytest.FixtureRequest
+) -> str | client.PoolApi:
+    """Give both ways into the pool."""
+    if request.param == "api":
+        return client.PoolApi.at(site.api_url)
+    return site.pool.front_door()
+
+
+def open_copy(
+    front_door: str | client.PoolApi, **options: object
+) -> client.Session:
+    """Open a session of 1 MB."""
+    return client.acc_open(
+        "copy",
+        size_bytes=10**6,
+        front_door=front_door,
+        timeout_s=harness.LIMIT_S,
+        **options,
+    )
+
+
+def shown(api_url: str, session_id: str) -> dict[str, typing.Any]:
+    """Return a session as the API shows it."""
+    request = urllib.request.Request(
+        f"{api_url}/v1/sessions/{session_id}",
+        headers={"OpenStack-API-Version": "fpgapool latest"},
+    )
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)["session"]
+
+
+def test_a_session_that_holds_its_slot_too_long_ends(
+    site: Site, front_door: str | client.PoolApi
+) -> None:
+    with open_copy(
+        front_door, deadline_s=1.0, deadline_action="kill"
+    ) as session:
+        session.pin[:1000] = bytes(1000)
+        assert client.acc_run(session, 1000) == bytes(1000)
+        with pytest.raises(client.SessionFailed) as caught:
+            use_for_ever(session)
+    assert caught.value.code == codes.DEADLINE_PASSED
+    ended = shown(site.api_url, session.session_id)
+    assert (ended["state"], ended["deadline_met"]) == ("EXPIRED", False)
+
+
+def use_for_ever(session: client.Session) -> None:
+    while True:
+        client.acc_run(session, 1)
+
+
+def test_a_session_that_ends_in_time_has_met_its_deadline(site: Site) -> None:
+    api = client.PoolApi.at(site.api_url)
+    with open_copy(api, deadline_s=600.0) as session:
+        before = shown(site.api_url, session.session_id)
+        assert before["deadline_met"] is None
+    waiting.wait_until(
+        lambda: (
+            shown(site.api_url, session.session_id)["deadline_met"] is True
+        ),
+        "the deadline counts as met",
+        harness.LIMIT_S,
+    )
+
+
+def test_what_no_slot_can_do_is_refused(
+    site: Site, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(client.RequestRejected) as caught:
+        open_copy(site.pool.front_door(), deadline_s=1e-6)
+    assert caught.value.code == codes.DEADLINE_IMPOSSIBLE
+    (tmp_path / "data").write_bytes(bytes(1000))
+    result = subprocess.run(
+        harness.command(
+            *("run", "copy", "--in", "data", "--out", "out"),
+            *("--deadline", "1e-9", "--socket", site.pool.front_door()),
+        ),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=harness.LIMIT_S,
+    )
+    assert result.returncode == 1
+    assert codes.DEADLINE_IMPOSSIBLE in result.stderr
+    assert not (tmp_path / "out").exists()
