@@ -96,7 +96,8 @@ class Admission:
             return False
         if job.instance_id is not None:
             self._view.reservations.stirred.add(job.instance_id)
-        self.deadlines.watch(record)
+        if job.deadline_s is not None:
+            self.deadlines.watch(record)
         self._outcome.pass_due = True
         return True
 
