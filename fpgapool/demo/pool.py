@@ -15,10 +15,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from fpgapool import client
 from fpgapool.demo import errors
 from fpgapool.sim import allinone
 from fpgapool.sim import errors as sim_errors
 from fpgapool.sim import plots
+from fpgapool.sim import warming
 
 #: The testbed: numbers of hosts, boards, and slots of each board.
 HOSTS = 5
@@ -37,6 +39,9 @@ BYTES_PER_S = BOARDS * 2.1e9
 
 #: The default thresholds fit a mean of 400 MB, and begin at 20 MB.
 _FIRST_THRESHOLD_SHARE = 20 / 400
+
+#: For each session before times are measured; a working pool takes less.
+_WARM_UP_TIMEOUT_S = 60.0
 
 #: The longest directory that leaves room for the path of a group's socket.
 _LONGEST_DIRECTORY_BYTES = 107 - len(
@@ -63,87 +68,131 @@ class Pool(allinone.Pool, frozen=True):
 
 
 @dataclasses.dataclass(frozen=True)
-class Tuning:
-    """Options of the pool.
+class Plan:
+    """A pool to start.
 
-    :ivar rate_scale: factor of all modelled rates.
-    :ivar strategy: name of the scheduler's strategy.
-    :ivar mean_bytes: of the jobs; sets the scheduler's thresholds.
     :ivar driver: ``emulator``, or another one, whose rates are not modelled.
+    :ivar rate_scale: factor of all modelled rates.
+    :ivar options: further ones of the pool's command.
+    :ivar configuration: of the pool.
+    :ivar groups: whether it will have groups, whose sockets have long paths.
     """
 
+    hosts: int
+    boards: int
+    slots: int
+    driver: str
     rate_scale: float
-    strategy: str
-    mean_bytes: float
-    driver: str = EMULATOR
+    options: Sequence[str]
+    configuration: str
+    groups: bool = False
 
     @property
-    def first_threshold_bytes(self) -> int:
-        """Return the size up to which jobs go first."""
-        return math.ceil(self.mean_bytes * _FIRST_THRESHOLD_SHARE)
+    def is_emulated(self) -> bool:
+        """Whether rates are modelled."""
+        return self.driver == EMULATOR
+
+    def __str__(self) -> str:
+        boards, scaled = f"this machine's {self.driver} devices", ""
+        if self.is_emulated:
+            boards = "emulated boards"
+            scaled = f", all modelled rates scaled by {self.rate_scale:g}"
+        return (
+            f"a pool of {self.hosts} hosts, {self.boards} of them with"
+            f" {boards}, each with {self.slots} slots{scaled}"
+        )
+
+
+def for_jobs(
+    strategy: str,
+    mean_bytes: float,
+    rate_scale: float,
+    driver: str = EMULATOR,
+) -> Plan:
+    """Return the testbed.
+
+    :param strategy: name of the scheduler's strategy.
+    :param mean_bytes: of the jobs; sets the scheduler's thresholds.
+    """
+    threshold_bytes = math.ceil(mean_bytes * _FIRST_THRESHOLD_SHARE)
+    return Plan(
+        HOSTS,
+        BOARDS,
+        SLOTS if driver == EMULATOR else DEVICE_SLOTS,
+        driver,
+        rate_scale,
+        [f"--strategy={strategy}"],
+        f"[scheduler]\nfirst_threshold_bytes = {threshold_bytes}\n",
+    )
+
+
+def for_groups(
+    period_s: float, rate_scale: float, driver: str = EMULATOR
+) -> Plan:
+    """Return a pool for groups, with an API.
+
+    :param period_s: how often sizes of groups are looked at; agents report
+        twice as often.
+    """
+    return Plan(
+        GROUP_BOARDS,
+        GROUP_BOARDS,
+        GROUP_SLOTS,
+        driver,
+        rate_scale,
+        ["--api-port=0"],
+        f"[scheduler]\nelasticity_period_s = {period_s}\n"
+        f"[agent]\nreport_interval_s = {period_s / 2}\n",
+        groups=True,
+    )
 
 
 @contextlib.contextmanager
-def running(directory: pathlib.Path, tuning: Tuning) -> Iterator[Pool]:
+def running(directory: pathlib.Path, plan: Plan) -> Iterator[Pool]:
     """Run a pool; it ends with this process, even if that is killed.
 
     :param directory: for its sockets and its state; is made if needed.
-    :param tuning: its options.
-    :raises DemoError: if it does not start.
-    """
-    options = [f"--hosts={HOSTS}", f"--boards={BOARDS}"]
-    if tuning.driver == EMULATOR:
-        options += [f"--slots={SLOTS}", f"--rate-scale={tuning.rate_scale}"]
-    else:
-        options += [f"--slots={DEVICE_SLOTS}", "--unlimited"]
-        options += [f"--driver={tuning.driver}"]
-    options += [f"--strategy={tuning.strategy}"]
-    configuration = (
-        "[scheduler]\n"
-        f"first_threshold_bytes = {tuning.first_threshold_bytes}\n"
-    )
-    with _running(directory, options, configuration) as made:
-        yield made
-
-
-@contextlib.contextmanager
-def running_groups(
-    directory: pathlib.Path, rate_scale: float, period_s: float
-) -> Iterator[Pool]:
-    """Run a pool for groups, with an API, as :func:`running` does.
-
-    :param rate_scale: factor of all modelled rates.
-    :param period_s: how often sizes of groups are looked at; agents report
-        twice as often.
     :raises DemoError: if it does not start, or the directory's path is too
-        long.
+        long for groups.
     """
-    if len(os.fsencode(directory)) > _LONGEST_DIRECTORY_BYTES:
+    length = len(os.fsencode(directory))
+    if plan.groups and length > _LONGEST_DIRECTORY_BYTES:
         raise errors.DemoError(
             errors.POOL_FAILED,
             f"the paths of sockets in {directory} would be too long; set"
             " TMPDIR to a shorter directory",
         )
-    options = [f"--hosts={GROUP_BOARDS}", f"--boards={GROUP_BOARDS}"]
-    options += [f"--slots={GROUP_SLOTS}", f"--rate-scale={rate_scale}"]
-    options += ["--api-port=0"]
-    configuration = (
-        f"[scheduler]\nelasticity_period_s = {period_s}\n"
-        f"[agent]\nreport_interval_s = {period_s / 2}\n"
-    )
-    with _running(directory, options, configuration) as made:
-        yield made
-
-
-@contextlib.contextmanager
-def _running(
-    directory: pathlib.Path, options: Sequence[str], configuration: str
-) -> Iterator[Pool]:
+    rates = [f"--driver={plan.driver}", "--unlimited"]
+    if plan.is_emulated:
+        rates = [f"--rate-scale={plan.rate_scale}"]
+    options = [
+        f"--hosts={plan.hosts}",
+        f"--boards={plan.boards}",
+        f"--slots={plan.slots}",
+        *rates,
+        *plan.options,
+    ]
     with contextlib.ExitStack() as stack:
         try:
             made = stack.enter_context(
-                allinone.running(directory, options, configuration)
+                allinone.running(directory, options, plan.configuration)
             )
         except sim_errors.SystemFailed as error:
             raise errors.DemoError(errors.POOL_FAILED, str(error)) from error
         yield Pool(**msgspec.structs.asdict(made))
+
+
+def warm_up(testbed: Pool, works: Sequence[warming.Work]) -> None:
+    """Use each accelerator once in every slot, before times are measured.
+
+    :raises DemoError: if one fails.
+    """
+    front_door = next(iter(testbed.front_doors.values()))
+    try:
+        warming.warm_up(
+            works, len(testbed.slots()), front_door, _WARM_UP_TIMEOUT_S
+        )
+    except client.FpgapoolError as error:
+        raise errors.DemoError(
+            errors.POOL_FAILED, f"a slot failed its first job: {error}"
+        ) from error

@@ -145,6 +145,7 @@ def staged(
                 api_harness.TOKEN,
                 pool.transport_url,
                 [host.uuid for host in pool.hosts.values()],
+                pool.groups,
                 options.bug,
             )
         )
@@ -187,6 +188,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f" (at least {least.reopens}), {resent.resumes} resumes (at least"
         f" {least.resumes})"
     )
+    tasks = sum(batch.right for batch in run.batches())
+    say(f"groups: {tasks} tasks in {len(run.batches())} visits")
     say(f"tables and logs are in {out}")
     if run.problems:
         say(f"{len(run.problems)} problems; repeat with --seed {options.seed}")

@@ -148,7 +148,12 @@ def _is_api(door: str) -> bool:
     return door.startswith("http:")
 
 
-def _front_door(door: str, token: str) -> str | client.PoolApi:
+def front_door(door: str, token: str) -> str | client.PoolApi:
+    """Return what the library takes as a front door.
+
+    :param door: path of a socket, or address of an API.
+    :param token: for an API.
+    """
     if not _is_api(door):
         return door
     from keystoneauth1 import adapter
@@ -193,7 +198,7 @@ class Visit:
         self._view: client.SessionView | None = None
         self._options: dict[str, typing.Any] = {
             "params": job.params,
-            "front_door": _front_door(door, token),
+            "front_door": front_door(door, token),
             "on_state": self._on_state,
             "cancel": self._cancel,
             "timeout_s": PATIENCE_S,

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 
 from tests.chaos import clients
 from tests.chaos import fuzzers
+from tests.chaos import grouptasks
 from tests.harness import processes
 
 _END_LIMIT_S = 20.0
@@ -48,7 +49,7 @@ class Program:
     def __init__(
         self,
         module: types.ModuleType,
-        settings: clients.Settings | fuzzers.Settings,
+        settings: clients.Settings | fuzzers.Settings | grouptasks.Settings,
         tell: Callable[[dict[str, typing.Any]], None],
     ) -> None:
         self._module = module
@@ -156,10 +157,13 @@ class Crowd:
     :param token: see there.
     :param broker_url: see :class:`tests.chaos.fuzzers.Settings`.
     :param hosts: see there.
+    :param groups: the ids of groups, by their names.
     :param bug: see :class:`tests.chaos.clients.Settings`.
     """
 
     PROGRAMS = 4
+    #: Programs that use groups, in one more process.
+    GROUP_CLIENTS = 6
     #: Clients of one more process, which is killed all the time.
     VICTIMS = 4
 
@@ -171,6 +175,7 @@ class Crowd:
         token: str,
         broker_url: str,
         hosts: list[str],
+        groups: dict[str, str],
         bug: str = "",
     ) -> None:
         self._rng = random.Random(seed)
@@ -188,6 +193,7 @@ class Crowd:
         self._flowing: Flowing | None = None
         self._flowing_told = 0
         self._outcomes: list[clients.Outcome] = []
+        self._batches: list[grouptasks.Batch] = []
         self._paused = 0
         self._bugs: list[str] = []
         self._nonsense: collections.Counter[str] = collections.Counter()
@@ -208,6 +214,21 @@ class Crowd:
             for number, share in enumerate(shares)
             if share
         ]
+        (api, *_) = [door for door in doors if door.startswith("http:")]
+        self.programs.append(
+            Program(
+                grouptasks,
+                grouptasks.Settings(
+                    f"{seed} groups",
+                    self.GROUP_CLIENTS,
+                    doors,
+                    token,
+                    api.removeprefix("http://"),
+                    groups,
+                ),
+                self._take,
+            )
+        )
         sockets = [door for door in doors if door.startswith("/")]
         self._fuzzers = Program(
             fuzzers,
@@ -246,6 +267,8 @@ class Crowd:
                 self._flowing_told += 1
             elif event == "done":
                 self._outcomes.append(clients.Outcome(**told))
+            elif event == "tasks":
+                self._batches.append(grouptasks.Batch(**told))
             elif event == "sent":
                 self._nonsense[told["target"]] += told["count"]
             elif event == "bug":
@@ -263,6 +286,11 @@ class Crowd:
         """Return what has become of jobs."""
         with self._changed:
             return list(self._outcomes)
+
+    def batches(self) -> list[grouptasks.Batch]:
+        """Return what has become of the tasks of groups."""
+        with self._changed:
+            return list(self._batches)
 
     def take_bugs(self) -> list[str]:
         """Return what came of nonsense since the last call that must not."""

@@ -156,6 +156,23 @@ def _worker(number: signal.Signals) -> Strike:
     return strike
 
 
+def _kill_desks(stage: Stage, rng: random.Random) -> Undo:
+    hosts = [host for host in stage.pool.hosts.values() if host.desks()]
+    for desk in rng.choice(hosts).desks() if hosts else []:
+        with contextlib.suppress(ProcessLookupError):
+            desk.kill()
+    return nothing
+
+
+def _kill_member(stage: Stage, rng: random.Random) -> Undo:
+    name = rng.choice([*stage.pool.groups])
+    for member in stage.pool.show_group(name)["members"][:1]:
+        host = stage.pool.hosts[member["host_name"]]
+        with contextlib.suppress(ProcessLookupError):
+            host.worker(member["slot"]).kill()
+    return nothing
+
+
 def _kill_client(stage: Stage, rng: random.Random) -> Undo:
     program = rng.choice(stage.crowd.programs)
     program.kill()
@@ -274,6 +291,8 @@ KINDS = (
         _MATRIX.format("worker"),
         moves=True,
     ),
+    Kind("desk", "kill", _kill_desks, "system/test_group_faults.py"),
+    Kind("member", "kill", _kill_member, "system/test_group_faults.py"),
     *_three("api", _api, "client"),
     Kind(CLIENT, "kill", _kill_client, _MATRIX.format("client")),
     Kind(CLIENT, "stop", _stop_client, _MATRIX.format("client")),

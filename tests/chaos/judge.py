@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from fpgapool.client import errors as client_errors
 from fpgapool.vocabulary import codes
 from tests.chaos import clients
+from tests.chaos import grouptasks
 from tests.chaos import jobs
 from tests.chaos import measure
 from tests.harness import processes
@@ -173,6 +174,48 @@ def wrong(outcomes: Iterable[clients.Outcome]) -> list[str]:
         if one.code and one.code not in _KNOWN:
             found.append(f"not an error that says something: {one}")
     return found
+
+
+def wrong_tasks(batches: Iterable[grouptasks.Batch]) -> list[str]:
+    """Find tasks of groups whose ends are not what they should be.
+
+    :param batches: of tasks.
+    """
+    found = []
+    for one in batches:
+        if one.wrong or one.not_once:
+            found.append(f"a task with a wrong end: {one}")
+        if one.bug:
+            found.append(f"not an error of the library: {one}")
+        if one.code and one.code not in _KNOWN:
+            found.append(f"not an error that says something: {one}")
+        if one.opened and one.code:
+            found.append(f"a task of a group without a result: {one}")
+        if one.opened and not one.code and one.right != one.sent:
+            found.append(f"not as many results as tasks: {one}")
+    return found
+
+
+def charged(usage: Iterable[Mapping[str, float]], lived_s: float) -> list[str]:
+    """Check what members of groups were charged.
+
+    :param usage: of the projects, when there are no groups any more.
+    :param lived_s: for how long there were groups.
+    """
+    rows = list(usage)
+    busy_s = sum(one["group_busy_s"] for one in rows)
+    idle_s = sum(one["group_idle_s"] for one in rows)
+    groups = len(grouptasks.GROUPS)
+    # Faults take members, but not for half of the time.
+    least_s = lived_s * groups * grouptasks.LEAST_MEMBERS / 2
+    most_s = lived_s * groups * grouptasks.MOST_MEMBERS
+    if busy_s > 0 and least_s <= busy_s + idle_s <= most_s:
+        return []
+    return [
+        f"members of groups were charged for {busy_s:.1f} s busy and"
+        f" {idle_s:.1f} s idle, together {least_s:.1f} to {most_s:.1f} s"
+        " expected"
+    ]
 
 
 def lost(

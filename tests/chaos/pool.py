@@ -8,16 +8,20 @@ import configparser
 import pathlib
 import subprocess
 import sys
+import time
 import typing
 
 from fpgapool.common import exception
 from tests.chaos import faulty
+from tests.chaos import grouptasks
 from tests.chaos import jobs
+from tests.chaos import judge
 from tests.chaos import relay as relays
 from tests.chaos import sandbox as sandboxes
 from tests.functional.api import harness as api_harness
 from tests.harness import cloud as clouds
 from tests.harness import processes
+from tests.harness import waiting
 from tests.services import mariadb as mariadb_service
 from tests.services import process
 from tests.services import rabbitmq as rabbitmq_service
@@ -158,6 +162,9 @@ class Pool(clouds.Cloud):
         self.mariadb = mariadb
         self.workspace = workspace
         self.lines: dict[str, Line] = {}
+        #: The ids of groups, by their names, and since when there are some.
+        self.groups: dict[str, str] = {}
+        self._groups_since_s = 0.0
         #: By names of hosts; empty where the system does not allow them.
         self.sandboxes: dict[str, sandboxes.Sandbox] = {}
         store_dir = workspace.path / "store"
@@ -226,6 +233,18 @@ class Pool(clouds.Cloud):
         for name in jobs.TENANT_BITSTREAMS:
             self.api.bring(_declaration(name))
         self.api.bring(_declaration(jobs.PACED, jobs.PACED_BYTES_PER_S))
+        self._groups_since_s = time.monotonic()
+        for name, accelerator in grouptasks.GROUPS.items():
+            wanted = {
+                "name": name,
+                "accelerator": accelerator,
+                "size": grouptasks.LEAST_MEMBERS,
+                "min_size": grouptasks.LEAST_MEMBERS,
+                "max_size": grouptasks.MOST_MEMBERS,
+            }
+            answer = self.api.ask("POST", "/v1/groups", body={"group": wanted})
+            assert answer.status == 202, answer
+            self.groups[name] = answer.document["group"]["id"]
 
     def stop(self) -> None:
         """End all processes and take down the lines."""
@@ -249,6 +268,60 @@ class Pool(clouds.Cloud):
             holder = None
         named = [one for one in self.conductors if one.name == holder]
         return (named or self.conductors)[0]
+
+    def show_group(self, name: str) -> dict[str, typing.Any]:
+        """Return a group, as its owner sees it.
+
+        :param name: of the group.
+        """
+        answer = self.api.ask("GET", f"/v1/groups/{self.groups[name]}")
+        shown: dict[str, typing.Any] = answer.document["group"]
+        return shown
+
+    def check_members(self, limit_s: float) -> None:
+        """Check that groups have the members that they shall have, and soon.
+
+        :param limit_s: how soon.
+        :raises AssertionError: if they do not.
+        """
+
+        def complete() -> bool:
+            found[:] = [self.show_group(name) for name in self.groups]
+            return all(
+                [member["state"] for member in group["members"]]
+                == ["ACTIVE"] * group["size"]
+                for group in found
+            )
+
+        found: list[dict[str, typing.Any]] = []
+        waiting.wait_until(
+            complete, lambda: f"groups have their members: {found}", limit_s
+        )
+
+    def end_groups(self, limit_s: float) -> list[str]:
+        """Delete the groups, and wait until nothing is left of them.
+
+        :param limit_s: how long.
+        :returns: what is wrong with their accounts.
+        :raises AssertionError: if something is left.
+        """
+        for group_id in self.groups.values():
+            answer = self.api.ask("DELETE", f"/v1/groups/{group_id}")
+            assert answer.status == 204, answer
+        waiting.wait_until(
+            lambda: not self.api.ask("GET", "/v1/groups").document["groups"],
+            "no groups",
+            limit_s,
+        )
+        lived_s = time.monotonic() - self._groups_since_s
+        self.check_consistent(live=0, limit_s=limit_s)
+        waiting.wait_until(
+            lambda: not any(host.desks() for host in self.hosts.values()),
+            "no desks",
+            limit_s,
+        )
+        usage = self.api.ask("GET", "/v1/usage").document["usage"]
+        return judge.charged(usage, lived_s)
 
     def audit(self) -> str:
         """Have the operator's command compare who says what.

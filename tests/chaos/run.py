@@ -21,6 +21,7 @@ from tests.chaos import clients
 from tests.chaos import crowd as crowds
 from tests.chaos import faults
 from tests.chaos import faulty
+from tests.chaos import grouptasks
 from tests.chaos import judge
 from tests.chaos import measure
 from tests.chaos import plan
@@ -84,6 +85,7 @@ class Run:
         self._stage = faults.Stage(pool, crowd)
         self._say = say
         self._judged = 0
+        self._judged_batches = 0
         # Sessions may be lost, and for how long the last fault lasted.
         self._may_lose = False
         self._lasted_s = 0.0
@@ -122,6 +124,7 @@ class Run:
                 self._quiet()
                 self._go_on()
         self._quiet()
+        self._end_groups()
         self.least = judge.Resent.least(
             self._moves, time.monotonic() - started_s
         )
@@ -145,6 +148,10 @@ class Run:
     def outcomes(self) -> list[clients.Outcome]:
         """Return what has become of jobs."""
         return self._crowd.outcomes()
+
+    def batches(self) -> list[grouptasks.Batch]:
+        """Return what has become of the tasks of groups."""
+        return self._crowd.batches()
 
     def resent(self) -> judge.Resent:
         """Return how often streams sent something again."""
@@ -244,6 +251,10 @@ class Run:
             self._problem(bug)
         for problem in judge.wrong(outcomes):
             self._problem(problem)
+        batches = self._crowd.batches()[self._judged_batches :]
+        self._judged_batches += len(batches)
+        for problem in judge.wrong_tasks(batches):
+            self._problem(problem)
         if not self._may_lose:
             for problem in judge.lost(outcomes, self._lasted_s):
                 self._problem(problem)
@@ -254,12 +265,22 @@ class Run:
             self._problem("clients do not come to the end of what they do")
         self._judge()
         try:
+            self.pool.check_members(QUIET_LIMIT_S)
             self.pool.check_consistent(live=0, limit_s=QUIET_LIMIT_S)
         except AssertionError as error:
             self._problem(str(error))
         if found := self.pool.audit():
             self._problem(found)
         self.uses.append(judge.uses(self.pool))
+
+    def _end_groups(self) -> None:
+        try:
+            for problem in self.pool.end_groups(QUIET_LIMIT_S):
+                self._problem(problem)
+        except AssertionError as error:
+            self._problem(str(error))
+        if not any(batch.right for batch in self._crowd.batches()):
+            self._problem("no task of a group had a result")
 
     def _go_on(self) -> None:
         self._crowd.go()
@@ -314,6 +335,9 @@ def save(run: Run, directory: pathlib.Path) -> list[measure.Row]:
     with (directory / "outcomes.jsonl").open("w") as file:
         for one in run.outcomes():
             file.write(json.dumps(dataclasses.asdict(one)) + "\n")
+    with (directory / "batches.jsonl").open("w") as file:
+        for batch in run.batches():
+            file.write(json.dumps(dataclasses.asdict(batch)) + "\n")
     about["windows"] = [dataclasses.asdict(one) for one in run.windows]
     report.write(directory, rows, about)
     return rows

@@ -27,6 +27,7 @@ _TOPICS = "fpgapool-conductor.#"
 _REPORT_LIMIT_S = 2.0
 _LIVE = ("QUEUED", "PREPARING", "READY", "ACTIVE", "DETACHED")
 _IDLE = "idle"
+_GROUP = "group"
 
 #: Host's name, device, slot.
 Place: typing.TypeAlias = tuple[str, str, int]
@@ -34,7 +35,7 @@ Place: typing.TypeAlias = tuple[str, str, int]
 
 @dataclasses.dataclass(frozen=True)
 class _Claim:
-    """What one part of the pool says of a session that has a slot."""
+    """What one part of the pool says of a session or group that has a slot."""
 
     session_id: str
     state: str
@@ -61,11 +62,13 @@ def check(cloud: clouds.Cloud, live: int | None, limit_s: float) -> None:
 
 def _differences(cloud: clouds.Cloud, live: int | None) -> list[str]:
     stored, waiting_ids, problems = _stored(cloud)
+    members, of_members = _members(cloud)
+    problems += of_members
     count = len(stored) + len(waiting_ids)
     if live is not None and count != live:
         problems.append(f"{count} sessions live, {live} expected")
-    problems += _conductor_differences(cloud, stored, waiting_ids)
-    problems += _agent_differences(cloud, stored)
+    problems += _conductor_differences(cloud, stored, members, waiting_ids)
+    problems += _agent_differences(cloud, {**stored, **members})
     problems += _process_differences(cloud)
     return problems
 
@@ -81,6 +84,8 @@ def _stored(
     problems = []
     assigned = set()
     for row in snapshot.assignments:
+        if row.holder_kind == _GROUP:
+            continue
         session = sessions.get(row.holder_id)
         place = places[row.slot_id]
         if session is None:
@@ -105,6 +110,27 @@ def _stored(
     return stored, queued, problems
 
 
+def _members(
+    cloud: clouds.Cloud,
+) -> tuple[dict[Place, _Claim], list[str]]:
+    """Return the members of groups in the database, and their faults."""
+    snapshot = cloud.snapshot()
+    places = dict(_places(snapshot))
+    groups = {row.id: row for row in snapshot.groups}
+    members, problems = {}, []
+    for row in snapshot.assignments:
+        if row.holder_kind != _GROUP:
+            continue
+        place, group = places[row.slot_id], groups.get(row.holder_id)
+        if group is None:
+            problems.append(f"database: {place} is held by no group")
+            continue
+        members[place] = _Claim(
+            group.group_id, row.phase.upper(), row.generation
+        )
+    return members, problems
+
+
 def _places(snapshot: typing.Any) -> Iterator[tuple[int, Place]]:
     hosts = {row.id: row for row in snapshot.hosts}
     devices = {row.id: row for row in snapshot.devices}
@@ -115,7 +141,10 @@ def _places(snapshot: typing.Any) -> Iterator[tuple[int, Place]]:
 
 
 def _conductor_differences(
-    cloud: clouds.Cloud, stored: dict[Place, _Claim], queued: set[str]
+    cloud: clouds.Cloud,
+    stored: dict[Place, _Claim],
+    members: dict[Place, _Claim],
+    queued: set[str],
 ) -> Iterator[str]:
     summary = cloud.summary()
     counted = {
@@ -132,7 +161,7 @@ def _conductor_differences(
             f" {dict(expected)}"
         )
     for place, state in _summary_slots(summary):
-        claim = stored.get(place)
+        claim = stored.get(place) or members.get(place)
         if state != (claim.state.lower() if claim else _IDLE):
             yield f"conductor: {place} is {state}; database: {claim}"
     yield from _view_differences(cloud, stored, queued)

@@ -13,9 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import rich.console
 
-from fpgapool import client
 from fpgapool.demo import display
-from fpgapool.demo import errors
 from fpgapool.demo import execution
 from fpgapool.demo import mixture
 from fpgapool.demo import pool
@@ -48,8 +46,6 @@ BOARD_HOST_WEIGHT = 2
 DLR_FACTOR = 2.0
 
 _LINE_AFTER_JOBS = 10
-#: For each session before jobs run; a working pool takes less.
-_WARM_UP_TIMEOUT_S = 60.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -130,13 +126,10 @@ class _Comparison:
         self._show(before, after)
 
     def _run(self, directory: pathlib.Path, strategy: str) -> _Run:
-        self._say(
-            f"{strategy}: starting a fresh pool, all modelled rates scaled by"
-            f" {RATE_SCALE:g}"
-        )
         own = directory / strategy
-        tuning = pool.Tuning(RATE_SCALE, strategy, self._total_bytes / JOBS)
-        with pool.running(own, tuning) as testbed:
+        plan = pool.for_jobs(strategy, self._total_bytes / JOBS, RATE_SCALE)
+        self._say(f"{strategy}: starting {plan}")
+        with pool.running(own, plan) as testbed:
             if not self._jobs:
                 self._jobs = self._generate(directory, testbed.boards)
             jobs = [
@@ -183,16 +176,7 @@ class _Comparison:
             )
             for kind in mixture.KINDS
         ]
-        front_door = next(iter(testbed.front_doors.values()))
-        try:
-            warming.warm_up(
-                works, len(testbed.slots()), front_door, _WARM_UP_TIMEOUT_S
-            )
-        except client.FpgapoolError as error:
-            raise errors.DemoError(
-                errors.POOL_FAILED,
-                f"a slot failed its first job: {error}",
-            ) from error
+        pool.warm_up(testbed, works)
 
     def _verify(self, strategy: str, jobs: Sequence[workload.Job]) -> None:
         with display.counting(

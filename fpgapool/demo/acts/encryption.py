@@ -22,6 +22,7 @@ from fpgapool.demo.verification import decryption
 from fpgapool.sim import metrics
 from fpgapool.sim import plots
 from fpgapool.sim import screen
+from fpgapool.sim import warming
 
 PICTURE_NAME = "timeline.png"
 
@@ -89,14 +90,17 @@ class _Encryption:
             workload.check_space(
                 directory, 2 * settings.total_bytes + self._user_bytes
             )
-            self._say(self._beginning())
-            tuning = pool.Tuning(
-                self._scale,
+            plan = pool.for_jobs(
                 settings.strategy,
                 settings.total_bytes / settings.jobs,
+                self._scale,
                 settings.driver,
             )
-            with pool.running(directory, tuning) as testbed:
+            self._say(f"starting {plan}")
+            with pool.running(directory, plan) as testbed:
+                self._say("trying the accelerator in every slot")
+                params = workload.aes_params(self._rng)
+                pool.warm_up(testbed, [warming.Work(workload.AES, params)])
                 outcomes = self._encrypt(directory, testbed)
             self._verify([outcome.job for outcome in outcomes])
         self._show(outcomes, testbed)
@@ -104,19 +108,6 @@ class _Encryption:
     @property
     def _is_emulated(self) -> bool:
         return self._settings.driver == pool.EMULATOR
-
-    def _beginning(self) -> str:
-        if self._is_emulated:
-            return (
-                f"starting a pool of {pool.HOSTS} hosts and {pool.BOARDS}"
-                f" emulated boards with {pool.SLOTS} slots each, all modelled"
-                f" rates scaled by {self._scale:g}"
-            )
-        return (
-            f"starting a pool of {pool.HOSTS} hosts, {pool.BOARDS} of them"
-            f" with this machine's {self._settings.driver} devices, with"
-            f" {pool.DEVICE_SLOTS} slots each"
-        )
 
     def _encrypt(
         self, directory: pathlib.Path, testbed: pool.Pool

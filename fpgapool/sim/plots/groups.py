@@ -24,6 +24,7 @@ def draw_groups(
     *,
     title: str = "Groups over time",
     subtitle: str = "",
+    queue_label: str = "waiting, slot-s",
 ) -> None:
     """Draw the members and the waiting work of each group as a PNG file.
 
@@ -32,6 +33,7 @@ def draw_groups(
     :param path: of the file.
     :param title: of the picture.
     :param subtitle: a line below it.
+    :param queue_label: of the panels with the waiting work.
     :raises OSError: if the file cannot be written.
     """
     from matplotlib import patches
@@ -63,7 +65,7 @@ def draw_groups(
             queues.plot(
                 course.times_s, waiting_s, color=colours[name], linewidth=1.4
             )
-        queues.set_ylabel("waiting, slot-s", fontsize=9, color=style.INK)
+        queues.set_ylabel(queue_label, fontsize=9, color=style.INK)
         for axes in panels[row]:
             style.prepare_axes(axes, "both")
             style.name_panel(axes, policy, pad=4)

@@ -21,7 +21,7 @@ POOL = pools.Pool({"node1": "/door"}, {"node1": 1}, slots_per_board=2)
 
 @contextlib.contextmanager
 def running(
-    directory: pathlib.Path, _tuning: pools.Tuning
+    directory: pathlib.Path, _plan: pools.Plan
 ) -> Iterator[pools.Pool]:
     directory.mkdir()
     yield POOL

@@ -16,7 +16,7 @@ def test_a_directory_without_room_for_sockets_is_named(
     directory = tmp_path / ("d" * 40)
     with (
         pytest.raises(errors.DemoError, match=r"d{40} would be too long"),
-        pool.running_groups(directory, 0.005, 0.5),
+        pool.running(directory, pool.for_groups(0.5, 0.005)),
     ):
         pytest.fail("it runs")
     assert not directory.exists()

@@ -60,6 +60,13 @@ def test_elastic_groups_do_not_help(change: dict[str, float]) -> None:
     assert "do NOT help" in text
 
 
+def test_times_of_devices_are_not_compared() -> None:
+    text = sharing.summary(ELASTIC, FIXED)
+    assert "400 tasks took 0.50 s" in text
+    assert "not compared" in text
+    assert "help" not in text
+
+
 def test_moves_are_members_that_joined() -> None:
     course = group_results.Course(
         [0.0, 0.5, 1.0, 1.5],
