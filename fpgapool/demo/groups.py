@@ -10,6 +10,7 @@ import typing
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from collections.abc import Hashable
 
 from fpgapool.demo import errors
 from fpgapool.vocabulary import states
@@ -58,20 +59,22 @@ class Groups:
         made = self._ask("POST", "", {"group": wanted})["group"]
         group_id: str = made["id"]
         _wait(
-            lambda: self.members(group_id) == size,
+            lambda: len(self.members(group_id)) == size,
             f"group {name} has no members",
         )
         return group_id
 
-    def members(self, group_id: str) -> int:
-        """Return how many slots serve a group.
+    def members(self, group_id: str) -> set[Hashable]:
+        """Return the slots that serve a group.
 
         :raises DemoError: if the pool does not say it.
         """
         group = self._ask("GET", f"/{group_id}")["group"]
-        return sum(
-            member["state"] == states.ACTIVE for member in group["members"]
-        )
+        return {
+            (member["host_uuid"], member["device"], member["slot"])
+            for member in group["members"]
+            if member["state"] == states.ACTIVE
+        }
 
     def delete(self, group_id: str) -> None:
         """Delete a group, and wait until its slots are free.

@@ -10,6 +10,8 @@ import functools
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Hashable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -82,13 +84,13 @@ class Outcome:
 def run(
     programs: Sequence[Program],
     task_s: Mapping[str, float],
-    members: Callable[[str], int],
+    members: Callable[[str], set[Hashable]],
     api_url: str,
 ) -> Outcome:
     """Let programs send their tasks; stop all when one fails.
 
     :param task_s: by group, the time of a task in a slot.
-    :param members: returns how many slots serve a group.
+    :param members: returns the slots that serve a group.
     :param api_url: of the pool's API.
     :raises DemoError: if a task fails, or has another output than the tasks
         before it.
@@ -182,7 +184,7 @@ def _watch(
     ready: threading.Barrier,
     task_s: Mapping[str, float],
     tallies: Mapping[str, Tally],
-    members: Callable[[str], int],
+    members: Callable[[str], set[Hashable]],
 ) -> group_results.Course:
     """Look at the groups until all programs have ended."""
     course = group_results.Course(
@@ -195,9 +197,10 @@ def _watch(
     started_s = time.monotonic()
     running: set[concurrent.futures.Future[bytes]] = set(futures)
     while running:
+        sizes = count_once(members(name) for name in task_s)
         for at, (name, each_s) in enumerate(task_s.items()):
             sent, ended = tallies[name].counts()
-            size = members(name)
+            size = sizes[at]
             course.members[at].append(size)
             course.waiting_s[at].append(max(sent - ended - size, 0) * each_s)
             course.ended[at].append(ended)
@@ -210,6 +213,20 @@ def _watch(
         if any(future.exception() is not None for future in done):
             break
     return course
+
+
+def count_once(found: Iterable[set[Hashable]]) -> list[int]:
+    """Return how many slots each group has, counting no slot twice.
+
+    :param found: the slots of each group, asked for one after the other: a
+        slot that has moved in the meantime is in two of them.
+    """
+    sizes: list[int] = []
+    seen: set[Hashable] = set()
+    for slots in reversed(list(found)):
+        sizes.insert(0, len(slots - seen))
+        seen |= slots
+    return sizes
 
 
 def _raise_failure(

@@ -67,6 +67,11 @@ def test_times_of_devices_are_not_compared() -> None:
     assert "help" not in text
 
 
+def test_a_slot_that_moves_while_it_is_counted_counts_once() -> None:
+    assert programs.count_once([{1, 2, 3}, {3, 4}]) == [2, 2]
+    assert programs.count_once([{1}, {2}]) == [1, 1]
+
+
 def test_moves_are_members_that_joined() -> None:
     course = group_results.Course(
         [0.0, 0.5, 1.0, 1.5],
