@@ -138,6 +138,26 @@ def test_two_groups_share_slots(
 
 
 @pytest.mark.long
+@pytest.mark.alone
+@pytest.mark.timeout(4 * COMPARISON_LIMIT_S)
+def test_devices_in_place_of_the_emulator(
+    temporary: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Acts one and three verify all outputs of OpenCL devices."""
+    with start_demo(temporary, tmp_path / "out", "--driver=opencl") as demo:
+        output = demo.communicate(timeout=3 * COMPARISON_LIMIT_S)[0]
+    assert demo.returncode == 0, output
+    assert "all 40 outputs" in output
+    assert "act two is left out: " in output
+    assert output.count("verified the outputs of all ") == 2
+    assert "not compared" in output
+    pictures = {path.name for path in (tmp_path / "out").iterdir()}
+    assert pictures == {"timeline.png", sharing.PICTURE_NAME}
+    harness.Processes(temporary).wait_for_end()
+    assert os.listdir(temporary) == []
+
+
+@pytest.mark.long
 def test_interrupted_act_three_leaves_nothing(
     temporary: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -247,6 +267,7 @@ def test_killed_run_leaves_no_processes(
             (["--strategy=none-such"], 1, "unknown strategy 'none-such'"),
             (["--rate-scale=0"], 1, "rate scale"),
             (["--act=4"], 2, "--act"),
+            (["--act=2", "--driver=opencl"], 2, "needs the emulator"),
             (["--jobs=0"], 2, "--jobs"),
             (["--seed=-1"], 2, "--seed"),
         ],
