@@ -371,7 +371,12 @@ class Desks(children.Keeper[_Desk]):
                 for one in some
             ]
             self._ask(desk, "admit", {"clients": admitted}, "admit")
-        self._ask(desk, "keep", {"revision": order.revision}, "keep")
+        rules_now = {
+            "revision": order.revision,
+            "arbitration": order.arbitration,
+            "clear_between": order.clear_between,
+        }
+        self._ask(desk, "keep", rules_now, "keep")
         hosts = [_host(one) for one in order.hosts]
         self._ask(
             desk,

@@ -75,7 +75,7 @@ class Groups:
     def detaching(
         self, client: doorway.Client, members: requests.Members
     ) -> Callable[[], Members]:
-        """Return what revokes a client of the project.
+        """Return what ends a client of the project, for its program.
 
         See :meth:`attaching`.
         """

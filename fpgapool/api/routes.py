@@ -483,6 +483,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/groups/{group_id}/clients/{client_id}",
         handler=groups.revoke,
         policy=group_policies.REVOKE,
+        query=group_schemas.REVOKE_QUERY,
         status=204,
         summary="Revoke a client of a group",
     ),

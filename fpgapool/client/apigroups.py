@@ -199,7 +199,8 @@ class ApiGroupDoor:
     def _revoke(self, path: str) -> None:
         deadline_s = channel.deadline_after(_DETACH_S)
         with contextlib.suppress(errors.FpgapoolError, doors.ConnectionLost):
-            self._requests.http("DELETE", path, deadline_s)
+            # Its own program ends the client: it was not revoked.
+            self._requests.http("DELETE", f"{path}?ended=true", deadline_s)
 
     def _ask(
         self, method: str, path: str, deadline_s: float | None

@@ -430,7 +430,7 @@ class ConductorManager(rpc.Endpoint):
     def detach_client(
         self, ctxt: Any, project_id: Any, group_id: Any, client_id: Any
     ) -> None:
-        """Revoke a client of a front door."""
+        """End a client of a front door, for its program."""
         checks.require(str, project_id=project_id, group_id=group_id)
         checks.require(str, client_id=client_id)
         if not self._ask(
@@ -441,7 +441,9 @@ class ConductorManager(rpc.Endpoint):
                 code=codes.GROUP_CLIENT_NOT_FOUND,
             )
         self._change_group(
-            objects.RevokeClient(group_id=group_id, client_id=client_id)
+            objects.RevokeClient(
+                group_id=group_id, client_id=client_id, ended=True
+            )
         )
 
     @messaging.expected_exceptions(exception.FpgapoolException)

@@ -391,19 +391,22 @@ Record = (
 _R = TypeVar("_R", bound=Record)
 
 #: The members that say, by these values, that a row is to be deleted.
-_LAST_WORDS = {
-    BitstreamRecord: ("state", DELETED),
-    HostRecord: ("admin_state", DELETED),
-    GroupRecord: ("state", states.GROUP_DELETED),
-    GroupClientRecord: ("state", states.CLIENT_REVOKED),
-    GroupDeskRecord: ("boot_id", DELETED),
+_LAST_WORDS: Mapping[type, tuple[str, frozenset[str]]] = {
+    BitstreamRecord: ("state", frozenset({DELETED})),
+    HostRecord: ("admin_state", frozenset({DELETED})),
+    GroupRecord: ("state", frozenset({states.GROUP_DELETED})),
+    GroupClientRecord: (
+        "state",
+        frozenset({states.CLIENT_REVOKED, states.CLIENT_ENDED}),
+    ),
+    GroupDeskRecord: ("boot_id", frozenset({DELETED})),
 }
 
 
 def is_deleted(record: Record) -> bool:
     """Whether the row of a record is to be deleted."""
-    name, value = _LAST_WORDS.get(type(record), ("", ""))
-    return bool(name) and getattr(record, name) == value
+    name, values = _LAST_WORDS.get(type(record), ("", frozenset()))
+    return bool(name) and getattr(record, name) in values
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

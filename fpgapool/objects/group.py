@@ -90,10 +90,14 @@ class AttachClient(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RevokeClient(base.Payload):
-    """Revoke a client of a group."""
+    """Revoke a client of a group.
+
+    :param ended: its own program ends it.
+    """
 
     group_id: str
     client_id: str
+    ended: bool = False
 
 
 GroupChange = (

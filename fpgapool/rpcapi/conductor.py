@@ -329,7 +329,7 @@ class ConductorAPI:
     def detach_client(
         self, project_id: str, *, group_id: str, client_id: str
     ) -> None:
-        """Revoke a client of a project for a front door (call).
+        """End a client of a project for a front door (call).
 
         Returns when that is durable.
 

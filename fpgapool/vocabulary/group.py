@@ -21,10 +21,12 @@ RATE = "rate"
 #: longest, or one of the client that has used the least time.
 FIFO = "fifo"
 TIME = "time"
+ARBITRATIONS = (FIFO, TIME)
 #: Members are cleared whenever a task of another client comes, for cores with
 #: state, or only if the client is of another project.
 CLIENTS = "clients"
 PROJECTS = "projects"
+CLEARINGS = (CLIENTS, PROJECTS)
 #: Longest input, and longest output, of a task, unless a desk says otherwise.
 MAX_TASK_BYTES = 4 * 1024 * 1024
 

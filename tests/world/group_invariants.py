@@ -422,7 +422,7 @@ class Watcher:
             return
         for client in changes.rows(db_api.GroupClientRecord):
             check(
-                client.state == states.CLIENT_REVOKED
+                client.state != states.CLIENT_ATTACHED
                 or client.client_id not in self._past_clients,
                 "a client that was revoked is attached again",
                 client,

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import typing
+from collections.abc import Collection
 
 from fpgapool.agent.groupdesk import connections
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import group
 
 _SHA256_DIGITS = 64
 
@@ -37,12 +39,16 @@ class Admit(typing.NamedTuple):
 
 
 class Keep(typing.NamedTuple):
-    """Revoke the clients that were not admitted since the last such order.
+    """Follow an order: revoke clients not admitted since the last one.
 
     :ivar revision: of the order that the desk follows now.
+    :ivar arbitration: as in the settings; None: as before.
+    :ivar clear_between: as in the settings; None: as before.
     """
 
     revision: int
+    arbitration: str | None = None
+    clear_between: str | None = None
 
 
 class Hosts(typing.NamedTuple):
@@ -91,7 +97,11 @@ def parse(message: messages.Message) -> Order:
                 ]
             )
         case "keep":
-            return Keep(_natural(message, "revision"))
+            return Keep(
+                _natural(message, "revision"),
+                _one_of(message, "arbitration", group.ARBITRATIONS),
+                _one_of(message, "clear_between", group.CLEARINGS),
+            )
         case "hosts":
             return Hosts(groups.MemberList.parse(message))
         case "counts":
@@ -132,6 +142,15 @@ def _access(one: object) -> connections.Access:
         frames.require(one, "project_id", str),
         digest,
     )
+
+
+def _one_of(
+    document: messages.Message, name: str, values: Collection[str]
+) -> str | None:
+    value = document.get(name)
+    if value is not None and value not in values:
+        raise _wrong(f"{name} must be one of {', '.join(values)}")
+    return value
 
 
 def _natural(document: messages.Message, name: str) -> int:

@@ -69,6 +69,7 @@ class Queues:
         # Members to give away as soon as they have no task.
         self._surplus = 0
         self.clients: dict[str, model.Client] = {}
+        self._arbitration = arbitration
         self._heads = heads.make(arbitration, self.clients)
         # Queues whose head may not be served now: a lock above the limit, or
         # that of a paused client.
@@ -102,6 +103,7 @@ class Queues:
             counts = self._gone.pop(client_id, None)
             if counts is not None:
                 client.counts = counts
+        client.owner = owner or client_id
         client.attached = True
         client.paused = False
         # The others may have fewer locks now.
@@ -189,6 +191,24 @@ class Queues:
         if self.clients.pop(client.client_id, None) is not None:
             self._gone[client.client_id] = client.counts
         self._ask_blocked()
+
+    def arbitrate(self, arbitration: str) -> None:
+        """Serve heads in another order from now on.
+
+        :param arbitration: as for the class; the present one changes nothing.
+        """
+        if arbitration == self._arbitration:
+            return
+        former, self._heads = (
+            self._heads,
+            heads.make(arbitration, self.clients),
+        )
+        self._arbitration = arbitration
+        for client in self.clients.values():
+            # What they used before says nothing about their share now.
+            client.served_s = 0.0
+        while (queue := former.pop()) is not None:
+            self._heads.push(queue)
 
     # Tasks.
 

@@ -102,6 +102,7 @@ class Desk:
         self._hosts: groups.MemberList | None = None
         # Clients admitted since the agent last said which ones to keep.
         self._admitted: set[str] = set()
+        self._clear_between = settings.clear_between
         self._revision = 0
         # Names this process: its counts, of all clients, begin at 0.
         self._boot_id = f"{time.time_ns()}-{os.getpid()}"
@@ -198,14 +199,20 @@ class Desk:
             port.shutdown()
             return
         self._orphan_since_s = None
-        by_project = self._settings.clear_between == group.PROJECTS
         port.client = self._queues.attach(
-            port.client_id, now, access.project_id if by_project else None
+            port.client_id, now, self._owner(port.client_id)
         )
         self._clients[port.client_id] = port
         self._loop.add(port)
         if self._hosts is not None:
             port.tell(groups.MEMBERS, 0, self._hosts.document())
+
+    def _owner(self, client_id: str) -> str:
+        """Return whose tasks follow each other without clearing."""
+        access = self._connections.access(client_id)
+        if access is None or self._clear_between == group.CLIENTS:
+            return client_id
+        return access.project_id
 
     def _detach(self, port: ports.ClientPort, for_good: bool) -> None:
         if self._clients.get(port.client_id) is not port:
@@ -505,8 +512,8 @@ class Desk:
                 self._want(wanted, surplus)
             case orders.Admit(clients):
                 self._admit(clients)
-            case orders.Keep(revision):
-                self._keep(revision)
+            case orders.Keep():
+                self._keep(order)
             case orders.Hosts(members):
                 self._announce(members)
             case orders.Counts(after):
@@ -546,12 +553,18 @@ class Desk:
             self._admitted.add(client.client_id)
             self._revoked_s.pop(client.client_id, None)
 
-    def _keep(self, revision: int) -> None:
+    def _keep(self, order: orders.Keep) -> None:
+        if order.arbitration is not None:
+            self._queues.arbitrate(order.arbitration)
+        if order.clear_between is not None:
+            self._clear_between = order.clear_between
+            for port in self._clients.values():
+                port.client.owner = self._owner(port.client_id)
         for client_id in self._connections.client_ids:
             if client_id not in self._admitted:
                 self._revoke(client_id)
         self._admitted.clear()
-        self._revision = revision
+        self._revision = order.revision
 
     def _count(self, after: str) -> dict[str, typing.Any]:
         totals, now = self._totals, time.monotonic()

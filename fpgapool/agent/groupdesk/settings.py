@@ -80,8 +80,8 @@ _CHECKS: dict[str, typing.Callable[[typing.Any], bool]] = {
     "log_file": lambda value: isinstance(value, str | None),
     "tls": lambda value: isinstance(value, bool),
     "exit_with_agent": lambda value: isinstance(value, bool),
-    "arbitration": lambda value: value in (group.FIFO, group.TIME),
-    "clear_between": lambda value: value in (group.CLIENTS, group.PROJECTS),
+    "arbitration": lambda value: value in group.ARBITRATIONS,
+    "clear_between": lambda value: value in group.CLEARINGS,
     "log_level": lambda value: value in worker_settings.LEVELS,
 }
 

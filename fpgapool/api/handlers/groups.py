@@ -168,13 +168,16 @@ def revoke(call: calls.Call) -> calls.Answer:
     """Revoke a client: its waiting tasks end, and it cannot connect again."""
     view = _find(call)
     record = _find_client(call, view, call.path["client_id"])
-    if record.project_id != call.caller.project_id:
+    is_own = record.project_id == call.caller.project_id
+    if not is_own:
         call.require(policies.REVOKE, view.project_id)
     call.trail.before = {"project_id": record.project_id}
     _change(
         call,
         objects.RevokeClient(
-            group_id=view.group_id, client_id=record.client_id
+            group_id=view.group_id,
+            client_id=record.client_id,
+            ended=is_own and bool(call.query.get("ended")),
         ),
     )
     _record_revocation(call, view, record)

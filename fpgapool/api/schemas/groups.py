@@ -127,6 +127,14 @@ CLIENT = common.record(
     ),
 )
 SHOW_CLIENT = common.record(client=CLIENT)
+REVOKE_QUERY = common.record(
+    optional=["ended"],
+    ended=common.described(
+        common.FLAG,
+        "The client's own program ends it: it is not announced as revoked."
+        " Only for clients of the caller's project.",
+    ),
+)
 LIST_CLIENTS_QUERY = common.list_query(description.CLIENT_SORT_KEYS)
 LIST_CLIENTS = common.page_of("clients", CLIENT)
 ATTACHED = common.record(

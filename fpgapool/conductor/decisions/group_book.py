@@ -101,7 +101,7 @@ class Book:
             else:
                 clients = self._clients.setdefault(row.group_id, {})
                 clients[row.client_id] = row
-                if row.state == states.CLIENT_REVOKED:
+                if row.state != states.CLIENT_ATTACHED:
                     self._note_end(row.client_id)
                     del clients[row.client_id]
                 if not clients:
@@ -140,7 +140,8 @@ class Book:
             case objects.AttachClient():
                 return self._attach(old, change, around)
             case objects.RevokeClient():
-                return [revoked(self._client(old, change.client_id))]
+                client = self._client(old, change.client_id)
+                return [ended(client) if change.ended else revoked(client)]
             case objects.SetGoal(goal=goal):
                 new = dataclasses.replace(old, **_goal(goal, around.now))
             case objects.UpdateGroup():
@@ -338,8 +339,13 @@ def _check_goal_of(group: db_api.GroupRecord) -> None:
 
 
 def revoked(client: db_api.GroupClientRecord) -> db_api.GroupClientRecord:
-    """Return the row that ends a client."""
+    """Return the row that takes a group from a client."""
     return dataclasses.replace(client, state=states.CLIENT_REVOKED)
+
+
+def ended(client: db_api.GroupClientRecord) -> db_api.GroupClientRecord:
+    """Return the row of a client whose program has ended it, or is gone."""
+    return dataclasses.replace(client, state=states.CLIENT_ENDED)
 
 
 def _not_found(group_id: str) -> admission.Rejected:

@@ -207,14 +207,14 @@ class Groups:
             self._write(dataclasses.replace(old, actions_done=old.actions))
 
     def end_clients(self, clients: Iterable[db_api.GroupClientRecord]) -> None:
-        """Revoke clients whose programs are gone."""
+        """End clients whose programs are gone."""
         for client in clients:
             LOG.info(
                 "Client %s of group %s ends: it has no connection",
                 client.client_id,
                 client.group_id,
             )
-            self._keep([group_book.revoked(client)])
+            self._keep([group_book.ended(client)])
 
     def note_progress(self) -> None:
         """Record the tasks that have ended for goals, after reports."""

@@ -48,6 +48,7 @@ GROUP_GOAL_REACH = "group.goal.reach"
 GROUP_DELETE = "group.delete"
 GROUP_CLIENT_ATTACH = "group.client.attach"
 GROUP_CLIENT_REVOKE = "group.client.revoke"
+GROUP_CLIENT_END = "group.client.end"
 
 #: Every event with the class of its payload.
 EVENTS: dict[str, type[base.Payload]] = {
@@ -71,6 +72,7 @@ EVENTS: dict[str, type[base.Payload]] = {
     GROUP_DELETE: notification.GroupPayload,
     GROUP_CLIENT_ATTACH: notification.GroupClientPayload,
     GROUP_CLIENT_REVOKE: notification.GroupClientPayload,
+    GROUP_CLIENT_END: notification.GroupClientPayload,
 }
 
 _STEPS = {
@@ -248,7 +250,11 @@ class Journal:
         for gone in changes.deleted(db_api.GroupClientRecord):
             if gone.id in self._clients:
                 self._clients.remove(gone.id)
-                yield _client(GROUP_CLIENT_REVOKE, gone)
+                has_ended = gone.state == states.CLIENT_ENDED
+                yield _client(
+                    GROUP_CLIENT_END if has_ended else GROUP_CLIENT_REVOKE,
+                    gone,
+                )
 
     def _of_session(self, new: db_api.SessionRecord) -> Iterator[Event]:
         last_state = self._states.get(new.id) or self._ended.get(new.id)

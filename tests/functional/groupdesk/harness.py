@@ -122,11 +122,11 @@ class DeskProcess:
         ]
         assert self.agent.ask("admit", clients=self.clients)["ok"]
 
-    def keep(self, *client_ids: str, revision: int) -> None:
-        """Admit these clients only."""
+    def keep(self, *client_ids: str, revision: int, **rules: str) -> None:
+        """Admit these clients only, under these rules."""
         self.clients = []
         self.admit(*client_ids)
-        assert self.agent.ask("keep", revision=revision)["ok"]
+        assert self.agent.ask("keep", revision=revision, **rules)["ok"]
 
     def want(self, *slots: int, generation: int = 1, surplus: int = 0) -> None:
         reply = self.agent.ask(

@@ -80,6 +80,38 @@ def test_a_member_is_cleared_between_projects_or_clients(
     assert found == counts
 
 
+def test_a_running_desk_follows_other_rules(tmp_path):
+    desk = harness.DeskProcess(tmp_path / "h", slots=1)
+    try:
+        desk.admit("c", "d")
+        desk.join(0)
+        with (
+            harness.open_group(desk) as first,
+            harness.open_group(desk, "d") as second,
+        ):
+            found = []
+            for revision, clear_between in enumerate(
+                ("clients", "projects", "clients"), start=1
+            ):
+                desk.keep(
+                    *("c", "d"),
+                    revision=revision,
+                    clear_between=clear_between,
+                    arbitration="time",
+                )
+                found += [
+                    int(one.run(b"count", timeout_s=30))
+                    for one in (first, second, second)
+                ]
+            wrong = desk.agent.ask("keep", revision=9, arbitration="lifo")
+            assert not wrong["ok"]
+            status = desk.agent.ask("status")["status"]
+            assert (status["revision"], status["clients"]) == (3, 2)
+    finally:
+        desk.close()
+    assert found == [1, 1, 2, 1, 2, 3, 1, 1, 2]
+
+
 @pytest.mark.parametrize("size_bytes", [65_537, 1_000_001, 4 << 20])
 def test_long_tasks(desk, tcp, size_bytes):
     data = numpy.random.default_rng(1).bytes(size_bytes)

@@ -126,6 +126,12 @@ def order(revision: int = 1, clients: int = 1, **changes: object):
     )
 
 
+def kept(revision: int, **changes: str) -> dict[str, object]:
+    """Return what a desk is told to follow."""
+    rules = {"arbitration": "fifo", "clear_between": "clients"}
+    return {"revision": revision, **rules, **changes}
+
+
 def member(slot: int, state: str) -> dict[str, object]:
     return {"device": "board0", "slot": slot, "generation": 7, "state": state}
 
@@ -145,6 +151,16 @@ def test_a_desk_without_members_is_not_started(made):
     assert made.started == 0
     made.set(KEYS[0])
     assert made.started == 1
+
+
+def test_a_running_desk_is_told_of_other_rules(made):
+    made.keep(1, order(1))
+    made.set(KEYS[0])
+    made.hear()
+    made.take()
+    rules = {"arbitration": "time", "clear_between": "projects"}
+    made.keep(1, order(2, **rules))
+    assert ("keep", kept(2, **rules)) in made.take()
 
 
 def test_a_desk_is_told_all_when_it_is_first_heard(made):
@@ -167,7 +183,7 @@ def test_a_desk_is_told_all_when_it_is_first_heard(made):
         for client in members["clients"]
     ]
     assert admitted == [f"client-{number:03}" for number in range(300)]
-    assert asked[4] == ("keep", {"revision": 3})
+    assert asked[4] == ("keep", kept(3))
     made.hear(revision=3)
     assert made.take() == []
 
@@ -245,7 +261,7 @@ def test_old_orders_change_nothing(made):
     assert made.take() == []
     # A new leader may begin with any number.
     made.keep(3, order(1))
-    assert ("keep", {"revision": 1}) in made.take()
+    assert ("keep", kept(1)) in made.take()
 
 
 def test_figures_add_up_all_processes(made):

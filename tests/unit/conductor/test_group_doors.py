@@ -111,7 +111,9 @@ def test_a_project_detaches_its_own_clients_only(pool, pump, endpoint):
     assert endpoint.detach_client(None, "q", *names) is None
     group_id, client_id = names
     assert pump.changes == [
-        objects.RevokeClient(group_id=group_id, client_id=client_id)
+        objects.RevokeClient(
+            group_id=group_id, client_id=client_id, ended=True
+        )
     ]
 
 

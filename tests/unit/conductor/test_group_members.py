@@ -604,6 +604,18 @@ def test_notifications_of_the_life_of_a_group(elastic, policy, monkeypatch):
     assert news() == ["group.update"]
     ask(elastic, objects.RevokeClient(group_id=group_id, client_id=client_id))
     assert news() == ["group.client.revoke"]
+    client_id = attach(elastic, group_id)
+    ask(
+        elastic,
+        objects.RevokeClient(
+            group_id=group_id, client_id=client_id, ended=True
+        ),
+    )
+    assert news() == ["group.client.attach", "group.client.end"]
+    desk.away = {attach(elastic, group_id)}
+    news()
+    pass_time(elastic, elastic.settings.connect_timeout_s + 10.0, "a")
+    assert news() == ["group.client.end"], "its program is gone"
     attach(elastic, group_id)
     delete(elastic, group_id)
     elastic.settle()

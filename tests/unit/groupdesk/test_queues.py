@@ -139,6 +139,37 @@ def test_with_time_a_client_saves_nothing_while_it_is_idle():
     assert abs(served.count("busy") - served.count("idle")) <= 1
 
 
+@pytest.mark.parametrize("arbitration", ["fifo", "time"])
+def test_the_order_of_service_changes_while_tasks_wait(arbitration):
+    other = {"fifo": "time", "time": "fifo"}[arbitration]
+    desk = driver.Driver(slots=2, members=2, arbitration=arbitration)
+    # What it had before does not count against it.
+    desk.submit(desk.client("a"), *[0.5] * 20)
+    desk.run(until_s=5.0)
+    desk.submit(desk.client("a"), *[0.1] * 200)
+    desk.submit(desk.client("b"), *[0.3] * 200)
+    desk.run(until_s=8.0)
+    before_s = {one: sum(_times_s(desk, one)) for one in "ab"}
+    before = {one: len(_times_s(desk, one)) for one in "ab"}
+    desk.queues.arbitrate(other)
+    desk.run(until_s=20.0)
+    if other == "time":
+        gained_s = {
+            one: sum(_times_s(desk, one)) - before_s[one] for one in "ab"
+        }
+        assert gained_s["a"] == pytest.approx(gained_s["b"], abs=0.9)
+    else:
+        gained = {one: len(_times_s(desk, one)) - before[one] for one in "ab"}
+        assert abs(gained["a"] - gained["b"]) <= 2
+    assert sum(desk.codes("a").values()) == len(desk.ends("a"))
+
+
+def _times_s(desk: driver.Driver, client_id: str) -> list[float]:
+    """Return how long the tasks were that a client had begun."""
+    time_s = {"a": 0.1, "b": 0.3}[client_id]
+    return [time_s] * len(desk.ends(client_id))
+
+
 def test_an_unknown_arbitration_is_refused():
     with pytest.raises(ValueError, match="fifo or time"):
         queues.Queues(1, arbitration="chance")
@@ -297,6 +328,16 @@ def test_counts_after_a_client_came_back():
     desk.run()
     counts = desk.queues.take_counts()["a"]
     assert (counts.ended, counts.waiting, counts.running) == (2, 0, 0)
+
+
+def test_the_owner_of_a_lost_client_is_the_one_that_it_has_now():
+    desk = driver.Driver(slots=2, members=2)
+    client = desk.queues.attach("a", desk.now, "p")
+    desk.queues.lock(client, 1, desk.now)
+    desk.run()
+    desk.queues.detach(client, desk.now)
+    assert desk.queues.attach("a", desk.now, "a") is client
+    assert client.owner == "a"
 
 
 def test_clients_of_one_owner_share_a_member_without_clearing():
