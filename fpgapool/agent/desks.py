@@ -17,6 +17,7 @@ import pathlib
 import shutil
 import socket
 import typing
+import uuid
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -55,6 +56,11 @@ def member_path(state_dir: str, group_id: str) -> str:
 def data_path(state_dir: str, group_id: str) -> str:
     """Return the path of the socket of a desk's local clients."""
     return _path(state_dir, group_id, "data")
+
+
+def longest_path(state_dir: str) -> str:
+    """Return a path that is as long as the longest of a desk's sockets."""
+    return _path(state_dir, str(uuid.UUID(int=0)), "control")
 
 
 def _path(state_dir: str, group_id: str, name: str) -> str:

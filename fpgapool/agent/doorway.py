@@ -28,6 +28,7 @@ from collections.abc import Mapping
 from oslo_log import log as logging
 
 from fpgapool.agent import loop as agent_loop
+from fpgapool.common import channel
 from fpgapool.common import ratelimit
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
@@ -64,8 +65,8 @@ CHECK_INTERVAL_S = 1.0
 #: When the process has no free descriptor, new clients wait that long.
 ACCEPT_PAUSE_S = 1.0
 
-#: The kernel's limit for the path of a Unix socket.
-MAX_PATH_BYTES = 107
+#: Added to the path of a socket while it is being made.
+NEW_SUFFIX = ".new"
 
 _CREDENTIALS = struct.Struct("3i")
 _INT = struct.Struct("i")
@@ -211,7 +212,7 @@ class Doorway:
 
     def _listen(self, project_id: str, path: str) -> None:
         _check_socket_path(path)
-        fresh_path = f"{path}.new"
+        fresh_path = f"{path}{NEW_SUFFIX}"
         try:
             _remove_stale(path)
             _remove_stale(fresh_path)
@@ -556,11 +557,10 @@ def _peer_uid(sock: socket.socket) -> str:
 
 
 def _check_socket_path(path: str) -> None:
-    # ".new" is added while the socket is being made.
-    if len(os.fsencode(path)) + len(".new") > MAX_PATH_BYTES:
+    if len(os.fsencode(path)) + len(NEW_SUFFIX) > channel.MAX_UNIX_PATH_BYTES:
         raise FrontDoorError(
             f"front door {path}: the path is longer than "
-            f"{MAX_PATH_BYTES - len('.new')} bytes"
+            f"{channel.MAX_UNIX_PATH_BYTES - len(NEW_SUFFIX)} bytes"
         )
 
 

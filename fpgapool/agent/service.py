@@ -40,6 +40,7 @@ from fpgapool.agent import shaping
 from fpgapool.agent import table
 from fpgapool.agent import trust
 from fpgapool.agent import workers
+from fpgapool.common import channel
 from fpgapool.common import clock
 from fpgapool.common import metrics
 from fpgapool.common import ratelimit
@@ -231,6 +232,7 @@ class Agent:
             self._devices,
             release_timeout_s=RELEASE_TIMEOUT_S + 2 * programming_s,
         )
+        _check_socket_paths(settings.state_path, self.table.slot_keys())
         self._meter = energy.Meter(self.table.slot_keys())
         name = f"agent-{settings.host_name}"
         self.loop = agent_loop.Loop(name)
@@ -609,6 +611,25 @@ def make(settings: agent_settings.AgentSettings) -> Agent:
         conductor_api.ConductorAPI(watch=counts.rpc.note, keys=settings.keys),
         counts=counts,
     )
+
+
+def _check_socket_paths(state_path: str, keys: Iterable[orders.Key]) -> None:
+    """Refuse a directory in which workers or desks could not listen.
+
+    They would start again and again, and their clients would wait.
+    """
+    state_dir = os.path.abspath(state_path)
+    paths = [
+        desks.longest_path(state_dir),
+        *(workers.data_path(state_dir, key) for key in keys),
+    ]
+    longest = max(paths, key=lambda path: len(os.fsencode(path)))
+    excess_bytes = len(os.fsencode(longest)) - channel.MAX_UNIX_PATH_BYTES
+    if excess_bytes > 0:
+        raise AgentError(
+            f"state_path {state_dir}: the path of its socket {longest} is too "
+            f"long; use a directory that is {excess_bytes} bytes shorter"
+        )
 
 
 def _checked(

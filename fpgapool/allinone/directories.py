@@ -13,6 +13,10 @@ import shutil
 import stat
 from collections.abc import Iterator
 
+from fpgapool.agent import desks
+from fpgapool.agent import doorway
+from fpgapool.agent import workers
+from fpgapool.common import channel
 from fpgapool.common import exception
 
 #: The client library looks for this name in the conventional places.
@@ -21,11 +25,13 @@ FRONT_DOOR_NAME = "front-door.sock"
 _LOCK_NAME = "allinone.lock"
 _STATE_NAME = "state"
 
-#: The kernel's limit of a Unix socket's path.
-_MAX_SOCKET_PATH_BYTES = 107
-
-#: The longest path below the two directories.
-_LONGEST_SOCKET_SUFFIX = "/node99/workers/board99.99.data.sock"
+#: The longest paths of sockets below the two directories.
+_LONGEST_IN_RUN_DIR = f"/node99.sock{doorway.NEW_SUFFIX}"
+_LONGEST_IN_STATE_DIR = max(
+    desks.longest_path("/node99"),
+    workers.data_path("/node99", ("board99", 99)),
+    key=len,
+)
 
 
 def default_run_dir() -> pathlib.Path:
@@ -87,6 +93,7 @@ def opened(
     """
     run_dir = pathlib.Path(run_dir or default_run_dir()).absolute()
     with contextlib.ExitStack() as stack:
+        _check_length(run_dir, _LONGEST_IN_RUN_DIR)
         _make_private(run_dir)
         stack.enter_context(_locked(run_dir))
         if state_dir is None:
@@ -94,6 +101,7 @@ def opened(
             _remove_tree(state_dir)
             stack.callback(_remove_tree, state_dir)
         state_dir = state_dir.absolute()
+        _check_length(state_dir, _LONGEST_IN_STATE_DIR)
         _make_private(state_dir)
         if state_dir != run_dir:
             stack.enter_context(_locked(state_dir))
@@ -104,7 +112,8 @@ def opened(
 
 
 def _make_private(path: pathlib.Path) -> None:
-    _check_path(path)
+    if not os.fspath(path).isprintable():
+        raise _unusable(path, "its name cannot be written to a file")
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Do not follow a symbolic link: in /tmp every user can make one.
@@ -121,13 +130,14 @@ def _make_private(path: pathlib.Path) -> None:
         )
 
 
-def _check_path(path: pathlib.Path) -> None:
-    text = os.fspath(path)
-    if not text.isprintable():
-        raise _unusable(path, "its name cannot be written to a file")
-    longest_bytes = len(os.fsencode(text + _LONGEST_SOCKET_SUFFIX))
-    if longest_bytes > _MAX_SOCKET_PATH_BYTES:
-        raise _unusable(path, "the paths of its sockets would be too long")
+def _check_length(path: pathlib.Path, longest_suffix: str) -> None:
+    most_bytes = channel.MAX_UNIX_PATH_BYTES - len(longest_suffix)
+    if len(os.fsencode(path)) > most_bytes:
+        raise _unusable(
+            path,
+            "the paths of its sockets would be too long: use a directory of "
+            f"at most {most_bytes} bytes",
+        )
 
 
 @contextlib.contextmanager

@@ -456,6 +456,10 @@ def connect_tcp(
     return sock
 
 
+#: The kernel's limit for the path of a Unix socket, less the final zero.
+MAX_UNIX_PATH_BYTES = 107
+
+
 def connect_unix(
     path: str | os.PathLike[str],
     deadline_s: float | None = None,

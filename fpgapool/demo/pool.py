@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from fpgapool import client
+from fpgapool.common import channel
 from fpgapool.demo import errors
 from fpgapool.sim import allinone
 from fpgapool.sim import errors as sim_errors
@@ -43,9 +44,10 @@ _FIRST_THRESHOLD_SHARE = 20 / 400
 #: For each session before times are measured; a working pool takes less.
 _WARM_UP_TIMEOUT_S = 60.0
 
-#: The longest directory that leaves room for the path of a group's socket.
-_LONGEST_DIRECTORY_BYTES = 107 - len(
-    f"/run/state/node{GROUP_BOARDS}/desks/{uuid.UUID(int=0)}/control.sock"
+#: The longest directory that leaves room for the path of a group's socket, as
+#: ``fpgapool-allinone`` counts it.
+_LONGEST_DIRECTORY_BYTES = channel.MAX_UNIX_PATH_BYTES - len(
+    f"/run/state/node99/desks/{uuid.UUID(int=0)}/control.sock"
 )
 
 

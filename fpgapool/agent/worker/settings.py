@@ -10,12 +10,11 @@ import json
 import math
 import typing
 
+from fpgapool.common import channel
 from fpgapool.protocol import frames
 
 INVALID_SETTINGS = "INVALID_SETTINGS"
 
-# The kernel's limit for the path of a Unix socket, less the final zero.
-_MAX_SOCKET_PATH_BYTES = 107
 _MIN_CHUNK_BYTES = 4096
 
 
@@ -170,9 +169,9 @@ def _check_members(members: dict[str, typing.Any]) -> None:
         ):
             raise InvalidSettings(f"{name}: must be a number above 0")
     for name in ("control_socket", "data_socket"):
-        if len(members[name].encode()) > _MAX_SOCKET_PATH_BYTES:
+        if len(members[name].encode()) > channel.MAX_UNIX_PATH_BYTES:
             raise InvalidSettings(
-                f"{name}: longer than {_MAX_SOCKET_PATH_BYTES} bytes"
+                f"{name}: longer than {channel.MAX_UNIX_PATH_BYTES} bytes"
             )
     if "data_ports" in members:
         members["data_ports"] = ports(members["data_ports"])

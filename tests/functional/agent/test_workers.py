@@ -398,6 +398,16 @@ def test_two_agents_cannot_share_a_host(host):
         host.start()
 
 
+def test_a_state_directory_without_room_for_sockets(directory):
+    """Its workers would run, and the desks of its groups would not."""
+    path = directory / ("d" * 60)
+    host = harness.Host(directory, state_path=str(path))
+    with pytest.raises(service.AgentError, match="bytes shorter") as caught:
+        host.start()
+    assert str(path) in str(caught.value)
+    host.stop()
+
+
 def test_the_lock_is_free_again_after_a_stop(host):
     agent = host.start()
     agent.stop()

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from fpgapool.agent import desks
 from fpgapool.allinone import directories
+from fpgapool.common import channel
 from fpgapool.common import exception
 from tests.functional.allinone import harness
 
@@ -54,6 +56,22 @@ def test_new_directories_are_private(root: pathlib.Path) -> None:
     with directories.opened(root / "run", root / "state") as where:
         for path in (where.run_dir, where.state_dir, where.config_dir()):
             assert path.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_state_directory_without_room_for_sockets_is_refused(
+    root: pathlib.Path,
+) -> None:
+    """A desk has the longest path: its group would wait for ever."""
+    limit = channel.MAX_UNIX_PATH_BYTES - len(
+        desks.longest_path("/node99").encode()
+    )
+    longest = root / ("d" * (limit - len(str(root)) - 1))
+    with directories.opened(root / "run", longest):
+        assert longest.is_dir()
+    assert_refused(root / "run", longest.with_name(longest.name + "d"), "long")
+    assert not longest.with_name(longest.name + "d").exists()
+    # So would be the state below the directory of the front doors.
+    assert_refused(longest, None, "sockets would be too long")
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o710, 0o702])
