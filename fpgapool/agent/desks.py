@@ -387,10 +387,25 @@ class Desks(children.Keeper[_Desk]):
         self._ask(
             desk,
             "hosts",
-            {"revision": order.revision, "hosts": hosts},
+            {
+                "revision": order.revision,
+                "hosts": hosts,
+                "spares_member": self._spares_member(order),
+            },
             "hosts",
         )
         self._ask_status(desk)
+
+    def _spares_member(self, order: objects.GroupOrder) -> bool:
+        """Whether locks leave a member of this host to the other clients.
+
+        One host of a group does so: the one with the most members, the lowest
+        id of equals. Where it is not certain, this host does.
+        """
+        members = {one.host_uuid: one.members for one in order.hosts}
+        mine = self._settings.host_uuid
+        first = max(sorted(members), key=members.__getitem__, default=mine)
+        return first == mine or not members.get(mine)
 
     def _send_members(self, desk: _Desk) -> None:
         if not desk.heard:

@@ -41,23 +41,6 @@ _PATIENCE_S = 30.0
 _MAX_TASK_ID = 2**32 - 1
 
 
-class Lock:
-    """A member that serves this client alone.
-
-    :ivar number: at the desk.
-    :ivar granted: whether it has a member.
-    :ivar refused: hosts that have as many locks as they can have.
-    :ivar lost: why it is gone, None while it is held.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.link: grouplink.Link | None = None
-        self.granted = False
-        self.refused: set[str] = set()
-        self.lost: errors.TaskFailed | None = None
-
-
 class Hosts:
     """The hosts of a group, with the tasks that this client has there.
 
@@ -89,7 +72,7 @@ class Hosts:
         self._sent = 0
         self._last_task_id = 0
         self._last_lock_id = 0
-        self._locks: dict[int, Lock] = {}
+        self._locks: dict[int, grouplink.Lock] = {}
         # Of parameters and input of a task.
         self._most_bytes = group.MAX_TASK_BYTES
         self._failure: errors.FpgapoolError | None = None
@@ -104,11 +87,11 @@ class Hosts:
         with self._lock:
             return sum(link.host.members for link in self._links.values())
 
-    def make_lock(self) -> Lock:
+    def make_lock(self) -> grouplink.Lock:
         """Make a lock that no host has granted yet."""
         with self._lock:
             self._last_lock_id = self._last_lock_id % groups.MAX_LOCK_ID + 1
-            held = Lock(self._last_lock_id)
+            held = grouplink.Lock(self._last_lock_id)
             self._locks[held.number] = held
             return held
 
@@ -263,6 +246,9 @@ class Hosts:
 
         The thread that waits for a task of one host knows nothing of others.
         """
+        if link.locked:
+            # The desk will say when it is not.
+            return True
         return bool(link.unanswered) and (
             link.followed > 0 or self._closing or len(self._links) > 1
         )
@@ -372,6 +358,8 @@ class Hosts:
             link.flush()
             if kind == groups.MEMBERS:
                 self._use_members(groups.MemberList.parse(document))
+                link.locked = document.get("locked") is True
+                self._leave_locked()
                 self._go_on()
                 return None
             if kind == groups.LOCKED:
@@ -426,7 +414,7 @@ class Hosts:
         if held is not None:
             held.lost = error
 
-    def unlock(self, request: grouplink.Task, held: Lock) -> None:
+    def unlock(self, request: grouplink.Task, held: grouplink.Lock) -> None:
         """End a lock, or the wait for it."""
         with self._lock:
             del self._locks[held.number]
@@ -475,10 +463,7 @@ class Hosts:
     def _leave(self, link: grouplink.Link) -> None:
         """Leave a host without members, unless one is locked."""
         is_connected = link.wire is not None and not link.broken
-        if is_connected and any(
-            held.link is link and held.granted and held.lost is None
-            for held in self._locks.values()
-        ):
+        if is_connected and self._has_lock(link):
             # It stays until the lock ends.
             return
         if not link.listed:
@@ -492,6 +477,25 @@ class Hosts:
             # Its thread receives, and would not notice.
             link.give_up()
         link.changed.notify_all()
+
+    def _leave_locked(self) -> None:
+        """Move tasks from hosts where others' locks have all members."""
+        links = self._links.values()
+        if any(link.has_room() and not link.locked for link in links):
+            for link in links:
+                if (
+                    link.locked
+                    and link.unanswered
+                    and not self._has_lock(link)
+                ):
+                    link.give_up()
+                    link.changed.notify_all()
+
+    def _has_lock(self, link: grouplink.Link) -> bool:
+        return any(
+            held.link is link and held.granted and held.lost is None
+            for held in self._locks.values()
+        )
 
     def _forget(self, link: grouplink.Link) -> None:
         link.wanted = False
@@ -553,6 +557,7 @@ class Hosts:
         with self._lock:
             link.wire = wire
             self._learn_limit()
+            self._leave_locked()
             for number in link.stale_locks:
                 link.send(records.header(groups.UNLOCK, number))
             link.stale_locks.clear()

@@ -387,6 +387,23 @@ class RemoteWire:
         return not last
 
 
+class Lock:
+    """A member that serves this client alone.
+
+    :ivar number: at the desk.
+    :ivar granted: whether it has a member.
+    :ivar refused: hosts that have as many locks as they can have.
+    :ivar lost: why it is gone, None while it is held.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.link: Link | None = None
+        self.granted = False
+        self.refused: set[str] = set()
+        self.lost: errors.TaskFailed | None = None
+
+
 class Task:
     """A task, or a lock, that waits for its answer.
 
@@ -412,7 +429,7 @@ class Task:
         params: bytes = b"",
         data: rings.Buffer = b"",
         offset: int = 0,
-        lock: typing.Any = None,
+        lock: Lock | None = None,
         out: typing.Callable[[rings.Buffer], typing.Any] = bytes,
     ) -> None:
         self.kind = kind
@@ -465,6 +482,7 @@ class Link:
         receives for them.
     :ivar broken: whether the connection was lost.
     :ivar listed: whether the group still has this host.
+    :ivar locked: whether locks have all its members: other tasks wait there.
     :ivar wanted: whether it is used; also an unlisted one, while a member of
         it is locked.
     :ivar stale_locks: numbers of locks that the desk still has to hear are
@@ -483,15 +501,17 @@ class Link:
         self.followed = 0
         self.broken = False
         self.listed = True
+        self.locked = False
         self.wanted = True
         self.stale_locks: set[int] = set()
         self.changed = threading.Condition(lock)
         self.thread: threading.Thread | None = None
 
     @property
-    def load(self) -> tuple[float, str]:
+    def load(self) -> tuple[bool, float, str]:
         """Sort key: the best host for one more task is first."""
         return (
+            self.locked,
             (len(self.unanswered) + 1) / self.host.members,
             self.host.host_id,
         )

@@ -52,9 +52,13 @@ class Keep(typing.NamedTuple):
 
 
 class Hosts(typing.NamedTuple):
-    """Tell clients where the group has members."""
+    """Tell clients where the group has members.
+
+    :ivar spares_member: whether one member here is for clients without locks.
+    """
 
     members: groups.MemberList
+    spares_member: bool = True
 
 
 class Counts(typing.NamedTuple):
@@ -103,7 +107,10 @@ def parse(message: messages.Message) -> Order:
                 _one_of(message, "clear_between", group.CLEARINGS),
             )
         case "hosts":
-            return Hosts(groups.MemberList.parse(message))
+            spares_member = message.get("spares_member", True)
+            if not isinstance(spares_member, bool):
+                raise _wrong("spares_member must be true or false")
+            return Hosts(groups.MemberList.parse(message), spares_member)
         case "counts":
             after = message.get("after", "")
             if not isinstance(after, str):

@@ -64,6 +64,9 @@ class Queues:
         self._lock_idle_s = lock_idle_s
         self._max_waiting_tasks = max_waiting_tasks
         self._max_task_bytes = max_task_bytes
+        # Whether one member is kept from locks for the other clients. Of all
+        # hosts of a group, one does so.
+        self._spares_member = True
         self._members: dict[int, model.Member] = {}
         self._free: list[int] = []
         # Members to give away as soon as they have no task.
@@ -347,15 +350,28 @@ class Queues:
         else:
             self._end_lock(client, lock, codes.OK, now)
 
+    def spare_member(self, spares_member: bool) -> None:
+        """Say whether locks leave one member to the other clients.
+
+        Locks that are held stay.
+        """
+        self._spares_member = spares_member
+        self._ask_blocked()
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether locks have all members, so that no other task can run."""
+        return 0 < len(self._members) <= self._held
+
     def _most_locks(self, client: model.Client) -> int:
         """How many locks there may be if this client wants one."""
         staying = sum(not member.leaving for member in self._members.values())
-        others = any(
+        spared = self._spares_member and any(
             other is not client and other.attached
             for other in self.clients.values()
         )
         # Without any member a lock may wait for the first.
-        return max(1, staying - self._surplus) - others
+        return max(1, staying - self._surplus) - spared
 
     def _withdraw(self, client: model.Client, lock: model.Lock) -> None:
         """Take back a lock that was not granted yet."""

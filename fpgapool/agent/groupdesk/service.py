@@ -42,6 +42,9 @@ LOG = logging.getLogger(__name__)
 
 # The longest time for which results are kept back.
 _LATE_S = 0.005
+# Locks that have all members for so long drive other clients away; for shorter
+# ones they wait.
+_LOCKED_S = 0.1
 # How long a revoked client may read its last answers.
 _GOODBYE_S = 1.0
 # The message with counts has room for so many clients.
@@ -100,6 +103,9 @@ class Desk:
         self._wanted: dict[Place, int] = {}
         self._left: dict[Place, int] = {}
         self._hosts: groups.MemberList | None = None
+        # Since when locks have had all members, and whether clients know.
+        self._locked_since_s: float | None = None
+        self._is_locked_told = False
         # Clients admitted since the agent last said which ones to keep.
         self._admitted: set[str] = set()
         self._clear_between = settings.clear_between
@@ -204,8 +210,7 @@ class Desk:
         )
         self._clients[port.client_id] = port
         self._loop.add(port)
-        if self._hosts is not None:
-            port.tell(groups.MEMBERS, 0, self._hosts.document())
+        self._tell_members_to(port)
 
     def _owner(self, client_id: str) -> str:
         """Return whose tasks follow each other without clearing."""
@@ -395,6 +400,8 @@ class Desk:
             late, self._late = self._late, set()
             for port in late:
                 port.send_late()
+        if self._queues.is_locked or self._locked_since_s is not None:
+            self._note_locks(now)
 
     def _decide(self, now: float) -> None:
         """Carry out what the queues decide; again if a member fails."""
@@ -478,6 +485,8 @@ class Desk:
         dues = [self._queues.deadline_s]
         if self._late:
             dues.append(self._late_due_s)
+        if self._locked_since_s is not None and not self._is_locked_told:
+            dues.append(self._locked_since_s + _LOCKED_S)
         if self._orphan_since_s is not None:
             dues.append(self._orphan_since_s + self._settings.orphan_s)
         return min((due for due in dues if due is not None), default=None)
@@ -514,7 +523,8 @@ class Desk:
                 self._admit(clients)
             case orders.Keep():
                 self._keep(order)
-            case orders.Hosts(members):
+            case orders.Hosts(members, spares_member):
+                self._queues.spare_member(spares_member)
                 self._announce(members)
             case orders.Counts(after):
                 return self._count(after)
@@ -544,8 +554,35 @@ class Desk:
         if self._hosts is not None and hosts.revision <= self._hosts.revision:
             return
         self._hosts = hosts
-        for port in self._clients.values():
-            port.tell(groups.MEMBERS, 0, hosts.document())
+        self._tell_members()
+
+    def _tell_members(self) -> None:
+        """Tell all clients of the hosts, and whether this one is locked."""
+        for port in [*self._clients.values()]:
+            self._tell_members_to(port)
+
+    def _tell_members_to(self, port: ports.ClientPort) -> None:
+        if self._hosts is not None:
+            document = self._hosts.document()
+            document["locked"] = self._is_locked_told
+            port.tell(groups.MEMBERS, 0, document)
+
+    def _note_locks(self, now: float) -> None:
+        """Tell clients if locks have all members here, or not any more.
+
+        They send their tasks to another host then, if there is one.
+        """
+        if not self._queues.is_locked:
+            since_s = None
+        elif self._locked_since_s is None:
+            since_s = now
+        else:
+            since_s = self._locked_since_s
+        self._locked_since_s = since_s
+        is_told = since_s is not None and now >= since_s + _LOCKED_S
+        if is_told != self._is_locked_told:
+            self._is_locked_told = is_told
+            self._tell_members()
 
     def _admit(self, clients: list[connections.Access]) -> None:
         self._connections.admit(clients)

@@ -350,13 +350,7 @@ def test_two_hosts_share_the_tasks(desk, tmp_path):
         )
         with group.group_open("c", front_door=door) as opened:
             assert opened.run(b"x") == b"x"
-            waiting.wait_until(
-                lambda: all(
-                    link.wire is not None
-                    for link in opened._hosts._links.values()
-                ),
-                "both desks",
-            )
+            _await_desks(opened)
             futures = [opened.submit(b"sleep 0.05") for _ in range(60)]
             sent = [
                 len(link.unanswered) for link in opened._hosts._links.values()
@@ -450,13 +444,7 @@ def test_a_lock_that_one_host_refuses_is_had_at_another(desk, tmp_path):
             held, over = threading.Event(), threading.Event()
             holding = pool.submit(_hold, other, held, over)
             assert held.wait(30)
-            waiting.wait_until(
-                lambda: all(
-                    link.wire is not None
-                    for link in opened._hosts._links.values()
-                ),
-                "both desks",
-            )
+            _await_desks(opened)
             # The host with more members is asked first, and has no more.
             with opened.lock(timeout_s=30):
                 (lock,) = opened._hosts._locks.values()
@@ -466,6 +454,68 @@ def test_a_lock_that_one_host_refuses_is_had_at_another(desk, tmp_path):
             assert holding.result(30) is None
     finally:
         second.close()
+
+
+def test_locks_of_two_hosts_leave_one_member_of_the_group(tmp_path):
+    """With a member on each host, one lock can be had, and no second."""
+    first, second = (
+        harness.DeskProcess(tmp_path / name, slots=1) for name in "hi"
+    )
+    try:
+        for one in (first, second):
+            one.admit("c", "d")
+            one.join(0)
+        hosts = first.host("h"), second.host("i")
+        members = groups.MemberList(2, hosts)
+        for one, spares_member in ((first, True), (second, False)):
+            assert one.agent.ask(
+                "hosts", **members.document(), spares_member=spares_member
+            )["ok"]
+        doors = [harness.GivenDoor(*hosts, h=first, i=second) for _ in "cd"]
+        with (
+            group.group_open("c", front_door=doors[0]) as opened,
+            group.group_open("d", front_door=doors[1]) as other,
+        ):
+            for one in (opened, other):
+                _await_desks(one)
+            with opened.lock(timeout_s=30):
+                assert opened.run(b"count", timeout_s=30) == b"1"
+                (lock,) = opened._hosts._locks.values()
+                assert lock.link.host.host_id == "i"
+                with (
+                    pytest.raises(errors.TaskFailed) as caught,
+                    other.lock(timeout_s=30),
+                ):
+                    pytest.fail("it has a lock")
+                assert caught.value.code == codes.LOCK_LIMIT
+                # Those that went to the locked host go to the other one.
+                pieces = [b"%d" % number for number in range(50)]
+                futures = [other.submit(piece) for piece in pieces]
+                assert [one.result(30) for one in futures] == pieces
+                assert opened.run(b"count", timeout_s=30) == b"2"
+            # Later it is used again.
+            waiting.wait_until(
+                lambda: (
+                    not any(
+                        link.locked for link in other._hosts._links.values()
+                    )
+                ),
+                "the unlocked host",
+            )
+            with other.lock(timeout_s=30):
+                assert other.run(b"count", timeout_s=30) == b"1"
+    finally:
+        first.close()
+        second.close()
+
+
+def _await_desks(opened):
+    waiting.wait_until(
+        lambda: all(
+            link.wire is not None for link in opened._hosts._links.values()
+        ),
+        "all desks",
+    )
 
 
 def _hold(opened, held, over):

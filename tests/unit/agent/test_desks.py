@@ -163,6 +163,35 @@ def test_a_running_desk_is_told_of_other_rules(made):
     assert ("keep", kept(2, **rules)) in made.take()
 
 
+@pytest.mark.parametrize(
+    ("mine", "others", "spares_member"),
+    [
+        (2, {}, True),
+        (2, {"other": 1}, True),
+        (1, {"other": 2}, False),
+        # The lowest id of equals.
+        (1, {"": 1}, False),
+        (1, {"~": 1}, True),
+        # Its members are not serving yet: it does not know.
+        (0, {"other": 1}, True),
+    ],
+)
+def test_one_host_spares_a_member_from_locks(
+    made, mine, others, spares_member
+):
+    members = {factories.HOST: mine, **others}
+    hosts = [
+        objects.GroupHost(host_uuid=name, members=count)
+        for name, count in members.items()
+        if count
+    ]
+    made.keep(1, order(hosts=tuple(hosts)))
+    made.set(KEYS[0])
+    made.hear()
+    (told,) = (asked for name, asked in made.take() if name == "hosts")
+    assert told["spares_member"] == spares_member
+
+
 def test_a_desk_is_told_all_when_it_is_first_heard(made):
     made.keep(1, order(3, clients=300))
     made.set(KEYS[0])

@@ -107,6 +107,29 @@ def test_one_member_stays_for_the_others_and_they_progress():
     assert desk.now == 8.0
 
 
+def test_a_host_that_spares_no_member_may_be_locked_as_a_whole():
+    """Another host of the group has a member for the other clients."""
+    desk = driver.Driver(slots=2, members=2)
+    client, other = desk.client("a"), desk.client("b")
+    desk.queues.spare_member(False)
+    for lock_id in (1, 2, 3):
+        desk.queues.lock(client, lock_id, desk.now)
+    desk.submit(other, 1.0)
+    desk.run()
+    assert desk.locked == [("a", 1, 0), ("a", 2, 1)]
+    assert desk.refused == [("a", 3, codes.LOCK_LIMIT)]
+    assert desk.queues.is_locked
+    desk.queues.unlock(client, 1, desk.now)
+    desk.run()
+    assert not desk.queues.is_locked
+    assert desk.codes("b") == {codes.OK: 1}
+    # Here it is the only one again.
+    desk.queues.spare_member(True)
+    desk.queues.lock(client, 4, desk.now)
+    desk.run()
+    assert desk.refused[1:] == [("a", 4, codes.LOCK_LIMIT)]
+
+
 def test_a_lock_above_a_limit_that_came_later_waits_and_blocks_no_one():
     desk = driver.Driver(slots=2, members=2)
     client = desk.client("a")
