@@ -442,6 +442,12 @@ class Keeper(abc.ABC, typing.Generic[C]):
             received = child.decoder.feed(data)
         except BlockingIOError:
             return
+        except ConnectionError as error:
+            # It has ended with a request unread, also in an ordinary way: its
+            # exit says how.
+            LOG.info("%s: %s", child.title, error)
+            data = b""
+            received = []
         except (OSError, frames.ProtocolError) as error:
             LOG.warning("%s: %s", child.title, error)
             data = b""

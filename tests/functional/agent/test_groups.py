@@ -8,6 +8,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import hashlib
+import logging
 import os
 import pathlib
 import signal
@@ -428,7 +429,7 @@ def test_a_desk_without_members_and_clients_ends(host):
     )
 
 
-def test_a_deleted_group_is_gone(host):
+def test_a_deleted_group_is_gone(host, caplog):
     agent = start_group(host)
     opened = open_group(host)
     assert opened.run(b"x", timeout_s=30) == b"x"
@@ -451,6 +452,8 @@ def test_a_deleted_group_is_gone(host):
     agent.loop.run_and_wait(lambda: None, harness.TIMEOUT_S)
     assert reports_now(agent) == []
     opened.close()
+    loud = [one for one in caplog.records if one.levelno > logging.INFO]
+    assert not [one for one in loud if one.name.startswith("fpgapool.agent")]
 
 
 def test_only_the_clients_of_the_last_order_are_served(host):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import socket
 import typing
 from unittest import mock
 
@@ -272,6 +273,19 @@ def test_a_deleted_group_has_no_clients(made):
     assert [one for one, _ in made.take()] == ["keep", "hosts"]
     made.count(a=5)
     assert made.take() == [("exit", {})]
+
+
+def test_a_desk_that_ends_with_a_request_unread_is_no_fault(made, caplog):
+    caplog.set_level("INFO")
+    made.set(KEYS[0])
+    desk = made._desk(GROUP)
+    desk.sock, other = socket.socketpair()
+    desk.sock.send(b"request")
+    other.close()
+    made._receive(desk, desk.sock)
+    assert desk.sock is None
+    (record,) = caplog.records
+    assert (record.levelname, desk.title in record.message) == ("INFO", True)
 
 
 def test_old_orders_change_nothing(made):
