@@ -24,6 +24,9 @@ _SECRET_BYTES = 32
 _MEMBERS_S = 10.0
 _DETACH_S = 5.0
 _LOCAL_S = 2.0
+# An agent hears of a new client a moment after the API has attached it.
+_UNKNOWN_S = 1.0
+_PAUSE_S = 0.02
 
 
 class HostGroupDoor:
@@ -164,9 +167,33 @@ def connect_desk(
             here = door.request("hello", deadline_s, **hello)
             if here.get("host_uuid") != host_id:
                 raise channel.ChannelClosed("the desk is on another host")
-            return door.request_desk(access.group_id, deadline_s)
+            return _request_desk(door, access.group_id, deadline_s, token)
     except (errors.FpgapoolError, doors.ConnectionLost) as exc:
         raise channel.ChannelClosed(str(exc)) from exc
+
+
+def _request_desk(
+    door: frontdoor.FrontDoor,
+    group_id: str,
+    deadline_s: float | None,
+    token: cancelling.CancelToken,
+) -> socket.socket:
+    """Ask for the desk, again while the agent does not know this client.
+
+    Over another network, which is slower, its tasks would go for as long as
+    that connection lasts.
+    """
+    patient_until_s = channel.deadline_after(_UNKNOWN_S)
+    while True:
+        try:
+            return door.request_desk(group_id, deadline_s)
+        except errors.FpgapoolError as exc:
+            if (
+                exc.code != codes.GROUP_NOT_FOUND
+                or channel.remaining_s(patient_until_s) == 0
+            ):
+                raise
+        token.wait(_PAUSE_S)
 
 
 @contextlib.contextmanager

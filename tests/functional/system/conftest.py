@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.functional.api import harness as api_harness
 from tests.harness import cloud as clouds
 from tests.services import mariadb as mariadb_service
 from tests.services import process
@@ -46,6 +47,20 @@ def make_cloud(
     yield start
     while _running:
         _running.pop().stop()
+
+
+@pytest.fixture(scope="module")
+def api(
+    cloud: clouds.Cloud, service_workspace: process.Workspace
+) -> Iterator[api_harness.Server]:
+    """Run the API of the module's fixture ``cloud``."""
+    name = f"{cloud.conductor.name}-api"
+    server = api_harness.Server(
+        name, cloud, service_workspace, conductor_timeout_s=6
+    )
+    server.start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture

@@ -33,7 +33,6 @@ from tests.harness import planting
 from tests.harness import processes
 from tests.harness import stamps
 from tests.harness import waiting
-from tests.services import process
 
 #: Both groups want more slots than there are, so that slots go to and fro.
 HOSTS = (clouds.HostPlan("left", slots=3), clouds.HostPlan("right", slots=3))
@@ -114,19 +113,6 @@ def cloud(
     for host in made.hosts.values():
         host.write_boards(programming_time_s=PROGRAMMING_TIME_S)
     return made
-
-
-@pytest.fixture(scope="module")
-def api(
-    cloud: clouds.Cloud, service_workspace: process.Workspace
-) -> Iterator[api_harness.Server]:
-    name = f"{cloud.conductor.name}-api"
-    server = api_harness.Server(
-        name, cloud, service_workspace, conductor_timeout_s=6
-    )
-    server.start()
-    yield server
-    server.kill()
 
 
 class Program:

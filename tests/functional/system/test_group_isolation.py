@@ -25,7 +25,6 @@ from tests.harness import cloud as clouds
 from tests.harness import group_client
 from tests.harness import planting
 from tests.harness import spying
-from tests.services import process
 
 pytestmark = pytest.mark.security
 
@@ -48,19 +47,6 @@ def cloud(make_cloud, planted: pathlib.Path) -> clouds.Cloud:
         clouds.HostPlan("board", slots=1), variables=variables
     )
     return made
-
-
-@pytest.fixture(scope="module")
-def api(
-    cloud: clouds.Cloud, service_workspace: process.Workspace
-) -> Iterator[api_harness.Server]:
-    name = f"{cloud.conductor.name}-api"
-    server = api_harness.Server(
-        name, cloud, service_workspace, conductor_timeout_s=6
-    )
-    server.start()
-    yield server
-    server.kill()
 
 
 class Program:
