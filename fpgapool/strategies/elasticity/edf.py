@@ -101,10 +101,13 @@ def minimum_of(
 ) -> dict[elasticity.GroupId, int]:
     """Return the size of a group whose goal is registered: its minimum.
 
+    It is one slot at least: without any, no program could begin its tasks.
+
     :raises goals.Infeasible: if the minima need more slots than there are.
     """
     pursuing = {group.id for group in view.pursuing()}
-    needed = newcomer.min_size + sum(
+    least = max(newcomer.min_size, 1)
+    needed = least + sum(
         group.min_size if group.id in pursuing else group.wanted
         for group in view.groups
         if group.id != newcomer.id
@@ -114,4 +117,4 @@ def minimum_of(
             f"{needed} slots are needed for the minima of all groups, and "
             f"there are {view.slots}"
         )
-    return {newcomer.id: newcomer.min_size}
+    return {newcomer.id: least}

@@ -23,6 +23,7 @@ from fpgapool.core import elasticity
 from fpgapool.core import goals
 from fpgapool.core import model
 from fpgapool.db import api as db_api
+from fpgapool.strategies import elasticity as policies
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import group as description
 from fpgapool.vocabulary import states
@@ -552,6 +553,62 @@ def test_a_goal_from_its_first_task_to_the_last(elastic):
     assert view(elastic, group_id).goal_slots
     (row,) = elastic.rows["groups"].values()
     assert row.actions_done == 0
+
+
+def work(pool: world.World, seconds: int) -> None:
+    """Let all members end a task each second, as long as there are clients."""
+    for _ in range(seconds):
+        for agent in pool.agents.values():
+            for group_id, desk in agent.desks.items():
+                here = [
+                    one
+                    for one in members(pool, group_id)
+                    if one.serves and one.slot.host.uuid == agent.uuid
+                ]
+                for client in desk.order.clients[:1] if desk.order else ():
+                    desk.count(
+                        client.client_id,
+                        ended=len(here),
+                        arrived=len(here),
+                        busy_s=float(len(here)),
+                        waiting=50,
+                        running=len(here),
+                    )
+        pool.settle(1, 1.0)
+
+
+@pytest.mark.parametrize("name", ["edf", "throughput", "hybrid"])
+def test_a_group_that_may_be_empty_has_members_while_it_has_a_goal(name):
+    """Without a member it has no desk: no task of it would ever begin."""
+    pool = world.World(
+        [world.FakeAgent("a", 2), world.FakeAgent("b", 2)],
+        policy=getattr(policies, f"make_{name}")({}),
+    )
+    limits = {"elastic": True, "min_size": 0, "max_size": 4}
+    far = objects.Goal(deadline_at=pool.now + 3000.0, actions=1000)
+    busy = create(pool, size=3, goal=far, **limits)
+    attach(pool, busy)
+    work(pool, 6)
+    assert members(pool, busy)
+    due_at = pool.now + 40.0
+    soon = objects.Goal(deadline_at=due_at, actions=12)
+    group_id = create(pool, size=1, goal=soon, **limits)
+    assert view(pool, group_id).goal_kind
+    attach(pool, group_id)
+    work(pool, 9)
+    assert view(pool, group_id).actions_done
+    while view(pool, group_id).goal_progress is not None:
+        assert pool.now < due_at
+        work(pool, 1)
+    work(pool, 5)
+    assert members(pool, group_id) == []
+    assert state(pool, group_id) == states.GROUP_ACTIVE
+    # It serves its clients again when it has another goal.
+    again = objects.Goal(deadline_at=pool.now + 40.0, actions=12)
+    wanted = objects.SetGoal(group_id=group_id, goal=again)
+    assert ask(pool, wanted) == ""
+    work(pool, 9)
+    assert view(pool, group_id).actions_done
 
 
 def test_progress_alone_is_no_notification(elastic):

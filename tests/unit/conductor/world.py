@@ -716,9 +716,9 @@ class World:
         """The same, None if it has left the conductor's memory."""
         return find(self.ask, project_id, request_id)
 
-    def settle(self) -> None:
+    def settle(self, rounds: int = 12, round_s: float = 3.0) -> None:
         """Let messages, workers and reports do their work for a while."""
-        for _ in range(12):
+        for _ in range(rounds):
             self.deliver_all()
             for agent in self.agents.values():
                 for number, slot in enumerate(agent.slots):
@@ -727,4 +727,4 @@ class World:
                         if answer:
                             self.feed(answer)
                 self.feed(agent.report())
-            self.tick(3.0)
+            self.tick(round_s)
