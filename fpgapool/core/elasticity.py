@@ -122,6 +122,8 @@ class Policy(abc.ABC):
         operator sets another period.
     :cvar serves_goals: whether sizes follow goals. A group that reaches its
         goal then falls to its minimum.
+    :cvar sizes_all: whether :meth:`resize` sizes groups without a goal, too.
+        Otherwise those have the sizes that their owners gave them.
     :cvar follows_goals: whether :meth:`resize` wants to be called at once
         when a goal starts, changes or is reached, too.
     :cvar stay_programmings: a slot that came from another group stays for
@@ -131,6 +133,7 @@ class Policy(abc.ABC):
 
     period_s: float = 10.0
     serves_goals: bool = False
+    sizes_all: bool = True
     follows_goals: bool = False
     stay_programmings: float = 0.0
 

@@ -190,14 +190,15 @@ class Group:
         self.gave = True
         self.settle()
 
-    def want_again(self) -> None:
+    def want_again(self, is_sized: bool) -> None:
         """Want slots again after it gave some to sessions.
 
-        For the size of an elastic group the policy asks; it needs a slot to
-        learn of tasks.
+        :param is_sized: whether the policy asks for more of its slots. Then
+            one slot is enough: it needs that to learn of tasks. Otherwise it
+            wants the size that its owner gave it.
         """
         if self.gave and self.state != states.GROUP_DRAINING:
-            least = 1 if self.spec.elastic else self.spec.size
+            least = 1 if is_sized else self.spec.size
             self.owed = 0
             self.wanted = max(self.wanted, least)
             self.settle()

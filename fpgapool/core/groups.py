@@ -269,8 +269,8 @@ class Groups:
 
         It is the one with the least waiting work for its size among those
         above their minimum; one slot per period and scaling set. In the next
-        period a group whose owner sizes it wants its slots again, and an
-        elastic one at least one.
+        period a group that the policy does not size wants its slots again,
+        and another one at least one.
 
         :param candidates: groups with a member that the session fits.
         :returns: the group, which then wants one slot less and has a move to
@@ -352,7 +352,7 @@ class Groups:
         if now >= self._due_s:
             for group in self._groups.values():
                 group.end_period(now)
-                group.want_again()
+                group.want_again(self._is_sized(group))
             for shapes, groups in self._elastic_sets().items():
                 self._measure_capacity(shapes, groups)
             self._gave.clear()
@@ -361,6 +361,13 @@ class Groups:
         for shapes, groups in self._elastic_sets().items():
             view = self._view(shapes, groups, now)
             self._want(self.policy.resize(view, now), shapes, now)
+
+    def _is_sized(self, group: one_group.Group) -> bool:
+        """Whether the policy sizes a group."""
+        has_goal = group.goal is not None
+        return group.spec.elastic and (
+            self.policy.sizes_all or (self.policy.serves_goals and has_goal)
+        )
 
     def _elastic_sets(self) -> dict[model.Shapes, list[one_group.Group]]:
         sets: dict[model.Shapes, list[one_group.Group]] = {}
@@ -568,6 +575,8 @@ class Groups:
 
     def _end_goal(self, group: one_group.Group, now: float) -> None:
         group.goal = None
+        # It wants no slots again that it gave to sessions before.
+        group.gave = False
         group.release()
         if self.policy.serves_goals and group.spec.elastic:
             group.wanted = group.spec.min_size

@@ -31,6 +31,8 @@ _PREPARING = model.Phase.PREPARING
 class Fixed(elasticity.Policy):
     """Leaves all groups as they are."""
 
+    sizes_all = False
+
     def resize(self, view: elasticity.View, now: float) -> elasticity.Sizes:
         """Change nothing."""
         return {}

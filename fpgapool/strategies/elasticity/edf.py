@@ -36,6 +36,7 @@ class EdfPolicy(elasticity.Policy):
 
     period_s = 1.0
     serves_goals = True
+    sizes_all = False
     follows_goals = True
 
     def __init__(self, options: EdfOptions) -> None:

@@ -59,6 +59,7 @@ class HybridPolicy(elasticity.Policy):
 
     period_s = 1.0
     serves_goals = True
+    sizes_all = False
     follows_goals = True
 
     def __init__(self, options: HybridOptions) -> None:

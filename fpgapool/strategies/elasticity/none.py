@@ -8,6 +8,8 @@ from fpgapool.core import elasticity
 class NonePolicy(elasticity.Policy):
     """Changes no size."""
 
+    sizes_all = False
+
     def resize(self, view: elasticity.View, now: float) -> elasticity.Sizes:
         """Return no sizes."""
         return {}

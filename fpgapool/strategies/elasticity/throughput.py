@@ -48,6 +48,7 @@ class ThroughputPolicy(elasticity.Policy):
 
     period_s = 1.0
     serves_goals = True
+    sizes_all = False
 
     def __init__(self, options: ThroughputOptions) -> None:
         self.options = options

@@ -429,12 +429,20 @@ def test_sessions_get_members_above_the_minimum() -> None:
 
 
 @pytest.mark.parametrize(
-    ("elastic", "wanted"), [(True, [2, 1, 1]), (False, [2, 2, 2])]
+    ("elastic", "sizes_all", "wanted"),
+    [
+        (True, True, [2, 1, 1]),
+        # The policy would never ask for its slots.
+        (True, False, [2, 2, 2]),
+        (False, True, [2, 2, 2]),
+    ],
 )
 def test_groups_that_gave_slots_want_some_again(
-    elastic: bool, wanted: list[int]
+    elastic: bool, sizes_all: bool, wanted: list[int]
 ) -> None:
-    groups = core_groups.Groups(Scripted(), core_groups.Options())
+    policy = Scripted()
+    policy.sizes_all = sizes_all
+    groups = core_groups.Groups(policy, core_groups.Options())
     spec = core_groups.Spec(
         id=1, size=2, min_size=0, max_size=2, elastic=elastic
     )
@@ -451,6 +459,21 @@ def test_groups_that_gave_slots_want_some_again(
             groups.begin(Move(1, None), now + 1.0)
     assert found == wanted
     assert groups.moves() == (Move(None, 1),) * wanted[-1]
+
+
+def test_group_that_has_reached_its_goal_wants_no_given_slot_again() -> None:
+    policy = Scripted()
+    policy.serves_goals, policy.sizes_all = True, False
+    groups = core_groups.Groups(policy, core_groups.Options())
+    spec = core_groups.Spec(id=1, size=2, min_size=0, max_size=2)
+    groups.create(spec, 0.0, goals.Goal(rate_per_s=1.0, actions=5))
+    fill(groups, 0.0)
+    assert groups.call_back([1]) == 1
+    report(groups, 1, 5.0, ended=5, waiting=0, busy_s=5.0)
+    groups.resize(10.0)
+    status = groups.status(1)
+    assert status is not None
+    assert status.wanted == 0
 
 
 def test_slot_for_a_session_goes_to_no_other_group() -> None:
