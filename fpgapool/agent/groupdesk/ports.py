@@ -242,6 +242,12 @@ class ClientPort:
         :param busy_ns: how long the task took.
         :returns: whether results were kept back, for :meth:`send_late`.
         """
+        # With fewer than eight waiting tasks each result goes at once, so that
+        # a program which waits for one result at a time never waits here. One
+        # with more may wait 5 ms in vain, if the tasks that it still has are
+        # long, or wait behind long ones of other clients. That is little
+        # beside those, and sending whenever the loop would sleep wakes the
+        # program for each result while members are the bottleneck.
         late = self._late
         most = min(self.client.counts.waiting // 4, _LATE_RESULTS)
         if busy_ns > _SHORT_NS or len(record) > _LATE_BYTES:
