@@ -10,6 +10,7 @@ import concurrent.futures
 import contextlib
 import functools
 import math
+import operator
 import sys
 import threading
 import typing
@@ -144,8 +145,8 @@ class Group:
         self._access = access
         self._window_tasks = window_tasks
         self._hosts = grouphosts.Hosts(door, access, window_tasks)
-        # The lock of each thread.
-        self._held = threading.local()
+        # The lock of each thread, and whether it calls callbacks.
+        self._mine = threading.local()
         self._check_params = checks.schema_check(
             access.profile.get("params_schema") or {}
         )
@@ -214,6 +215,7 @@ class Group:
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s")
         )
+        self._check_may_wait()
         task = self._task(data, params, offset)
         self._hosts.start(task)
         return self._result(task, deadline_s)
@@ -228,14 +230,15 @@ class Group:
         """Run a task in the background.
 
         :returns: its future; ``asyncio.wrap_future`` makes it awaitable. Its
-            callbacks run in a thread of the library and should be short.
+            callbacks run in a thread that receives results and should be
+            short. They may submit tasks, but not wait for this group.
         :raises: as :meth:`run`, for arguments.
         """
         future: concurrent.futures.Future[typing.Any] = (
             concurrent.futures.Future()
         )
         task = self._task(data, params, offset)
-        task.notify = functools.partial(_settle, future)
+        task.notify = functools.partial(self._settle, future)
         task.followed = True
         # A task cannot be recalled from a desk.
         future.set_running_or_notify_cancel()
@@ -256,6 +259,7 @@ class Group:
         :returns: the outputs, in the order of the pieces.
         :raises: as :meth:`run`, when it comes to the failed task.
         """
+        self._check_may_wait()
         tasks: collections.deque[grouplink.Task] = collections.deque()
         for piece in pieces:
             task = self._task(piece, params, 0)
@@ -265,6 +269,29 @@ class Group:
                 yield self._result(tasks.popleft())
         while tasks:
             yield self._result(tasks.popleft())
+
+    def _settle(
+        self,
+        future: concurrent.futures.Future[typing.Any],
+        task: grouplink.Task,
+    ) -> None:
+        self._mine.settles = True
+        try:
+            if task.error is not None:
+                future.set_exception(task.error)
+            else:
+                future.set_result(task.result)
+        finally:
+            self._mine.settles = False
+
+    def _check_may_wait(self) -> None:
+        """Refuse to wait in a callback: its thread receives results."""
+        if getattr(self._mine, "settles", False):
+            raise errors.InvalidRequest(
+                codes.INVALID_REQUEST,
+                "a callback of a future cannot wait for its group: submit"
+                " tasks there, or wait in another thread",
+            )
 
     def _result(
         self, task: grouplink.Task, deadline_s: float | None = None
@@ -292,13 +319,14 @@ class Group:
             locks as there can be.
         :raises errors.OperationTimeout: if ``timeout_s`` passes.
         """
-        if getattr(self._held, "lock", None) is not None:
+        if getattr(self._mine, "lock", None) is not None:
             raise errors.InvalidRequest(
                 codes.INVALID_REQUEST, "this thread holds a lock already"
             )
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s")
         )
+        self._check_may_wait()
         held = self._hosts.make_lock()
         request = grouplink.Task(groups.LOCK, lock=held)
         try:
@@ -306,10 +334,10 @@ class Group:
             self._hosts.wait(request, deadline_s)
             if request.error is not None:
                 raise request.error
-            self._held.lock = held
+            self._mine.lock = held
             yield self
         finally:
-            self._held.lock = None
+            self._mine.lock = None
             self._hosts.unlock(request, held)
 
     def close(self, *, timeout_s: float | None = CLOSE_TIMEOUT_S) -> None:
@@ -321,6 +349,7 @@ class Group:
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s") if timeout_s else timeout_s
         )
+        self._check_may_wait()
         if self._hosts.close(deadline_s):
             self._token.detach(self)
             cancelling.release(self._token)
@@ -344,12 +373,23 @@ class Group:
         params: collections.abc.Mapping[str, typing.Any] | None,
         offset: int,
     ) -> grouplink.Task:
-        if not 0 <= offset < 2**63 or isinstance(offset, bool):
+        try:
+            # NumPy's integers, too.
+            number = -1 if isinstance(offset, bool) else operator.index(offset)
+        except TypeError:
+            number = -1
+        if not 0 <= number < 2**63:
             raise errors.InvalidRequest(
-                codes.INVALID_REQUEST, "offset must be from 0 to 2**63 - 1"
+                codes.INVALID_REQUEST,
+                "offset must be an integer from 0 to 2**63 - 1",
             )
         values = checks.params(params)
-        encoded = frames.encode_json(values) if values else b""
+        try:
+            encoded = frames.encode_json(values) if values else b""
+        except ValueError as exc:
+            raise errors.InvalidRequest(
+                codes.INVALID_PARAMS, f"params cannot be sent: {exc}"
+            ) from None
         if encoded != self._checked:
             self._check_params(values)
             self._checked = encoded
@@ -358,19 +398,10 @@ class Group:
             records.TASK,
             encoded,
             view,
-            offset,
-            getattr(self._held, "lock", None),
+            number,
+            getattr(self._mine, "lock", None),
             out,
         )
-
-
-def _settle(
-    future: concurrent.futures.Future[typing.Any], task: grouplink.Task
-) -> None:
-    if task.error is not None:
-        future.set_exception(task.error)
-    else:
-        future.set_result(task.result)
 
 
 def _buffer(

@@ -198,6 +198,50 @@ def test_the_desk_refuses_a_task_that_is_too_large(desk, tcp, monkeypatch):
         assert opened.run(b"x", timeout_s=30) == b"x"
 
 
+def test_wrong_arguments_change_nothing(desk):
+    wrong = [
+        *(
+            ({"offset": offset}, codes.INVALID_REQUEST)
+            for offset in (1.5, "1", None, True, -1, 2**63)
+        ),
+        *(
+            ({"params": {"a": value}}, codes.INVALID_PARAMS)
+            for value in (object(), float("nan"), "y" * 100_000)
+        ),
+    ]
+    with harness.open_group(desk) as opened:
+        for options, code in wrong:
+            with pytest.raises(errors.InvalidRequest) as caught:
+                opened.submit(b"x", **options)
+            assert caught.value.code == code
+        offset = numpy.int64(3)
+        assert opened.run(b"x", offset=offset, timeout_s=30) == b"x"
+
+
+def test_a_callback_may_submit_and_not_wait(desk, tcp):
+    def wait_in(opened):
+        yield lambda: opened.run(b"x")
+        yield lambda: next(opened.map([b"x"]))
+        yield lambda: opened.lock().__enter__()
+        yield opened.close
+
+    with harness.open_group(desk, tcp=tcp) as opened:
+        for wait in wait_in(opened):
+            found = concurrent.futures.Future()
+
+            def call_back(_, wait=wait, found=found):
+                try:
+                    wait()
+                except errors.InvalidRequest:
+                    chained = opened.submit(b"y")
+                    chained.add_done_callback(
+                        lambda one: found.set_result(one.result())
+                    )
+
+            opened.submit(b"x").add_done_callback(call_back)
+            assert found.result(30) == b"y"
+
+
 def test_a_time_limit(desk):
     with harness.open_group(desk) as opened:
         with pytest.raises(errors.OperationTimeout):
