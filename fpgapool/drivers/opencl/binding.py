@@ -71,7 +71,9 @@ class Binding:
         }
         self.variant = self._chosen(manifest)
         for limit in self.variant.requires:
-            value = self._value(limit.value, {}, "a required value")
+            value = self._value(
+                limit.value, self._variables, "a required value"
+            )
             if value > limit.maximum:
                 raise accelerators.InvalidParams(limit.message)
         self.contents = {
@@ -80,8 +82,14 @@ class Binding:
             if params[name].is_buffer
         }
         self._prepare()
+        self._moves = any("offset" in each.names for each in self._per_piece())
+        self._latest: tuple[tuple[int, int], tuple[Launch, ...]] | None = None
         self.block_bytes = self._size(
-            self.variant.block_bytes, {}, "block_bytes", 1, MAX_BLOCK_BYTES
+            self.variant.block_bytes,
+            self._variables,
+            "block_bytes",
+            1,
+            MAX_BLOCK_BYTES,
         )
         self.initial_state = self._initial_state()
 
@@ -107,12 +115,23 @@ class Binding:
                 continue
             self._variables[f"{name}_bytes"] = len(self.contents[name])
 
+    def _per_piece(self) -> collections.abc.Iterator[expressions.Expression]:
+        for step in self.variant.steps():
+            yield from step.global_size
+            for argument in step.arguments:
+                if argument.value is not None:
+                    yield argument.value
+
     def _initial_state(self) -> bytes:
         state = self.variant.state
         if state is None:
             return b""
         size_bytes = self._size(
-            state.size_bytes, {}, "state.bytes", 1, MAX_STATE_BYTES
+            state.size_bytes,
+            self._variables,
+            "state.bytes",
+            1,
+            MAX_STATE_BYTES,
         )
         front = self.contents[state.initial] if state.initial else b""
         if len(front) > size_bytes:
@@ -177,12 +196,25 @@ class Binding:
 
     def launches(
         self, input_bytes: int, offset_bytes: int
-    ) -> collections.abc.Iterator[Launch]:
-        """Yield the launches of a piece, without those of no work items.
+    ) -> tuple[Launch, ...]:
+        """Return the launches of a piece, without those of no work items.
 
         :param input_bytes: length of the piece; 0 means the end.
         :param offset_bytes: its position in the session's input.
         """
+        # Pieces of one length often have the same launches.
+        key = (
+            input_bytes,
+            offset_bytes if self._moves else min(offset_bytes, 1),
+        )
+        if self._latest is None or self._latest[0] != key:
+            made = tuple(self._launches(input_bytes, offset_bytes))
+            self._latest = key, made
+        return self._latest[1]
+
+    def _launches(
+        self, input_bytes: int, offset_bytes: int
+    ) -> collections.abc.Iterator[Launch]:
         phase = self._phase(input_bytes)
         variables = self._launch_variables(input_bytes, offset_bytes)
         for number, step in enumerate(phase.steps if phase else ()):
@@ -224,6 +256,7 @@ class Binding:
         self, input_bytes: int, offset_bytes: int
     ) -> dict[str, int]:
         return {
+            **self._variables,
             "bytes": input_bytes,
             "blocks": -(-input_bytes // self.block_bytes),
             "offset": offset_bytes,
@@ -253,7 +286,7 @@ class Binding:
         what: str,
     ) -> int:
         try:
-            return expression.value({**self._variables, **variables})
+            return expression.value(variables)
         except ValueError as error:
             raise manifests.InvalidManifest(
                 f"{what}: {error} with these parameters"

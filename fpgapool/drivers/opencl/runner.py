@@ -27,6 +27,8 @@ os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
 
 import pyopencl as cl
 
+from fpgapool.drivers.opencl import arguments
+
 _conformant_version = cl.Device._get_cl_version
 
 
@@ -50,25 +52,6 @@ BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-kernel-arg-info")
 _MAX_LOG_CHARS = 2000
 _REPORT_TYPE = numpy.dtype("<u4")
 _BYTE = numpy.dtype("u1")
-_NUMBERS = {
-    "uint": numpy.uint32,
-    "ulong": numpy.uint64,
-    "float": numpy.float32,
-}
-
-#: Types of a kernel's arguments that may get a number.
-_TYPES = {
-    "uint": ("uint", "int"),
-    "ulong": ("ulong", "long"),
-    "float": ("float",),
-}
-
-#: Where an argument is, as the standard numbers it, and as XRT does.
-_SPACES = cl.kernel_arg_address_qualifier
-_PRIVATE = (_SPACES.PRIVATE, 0)
-_GLOBAL = (_SPACES.GLOBAL, _SPACES.CONSTANT, 1, 2)
-_LOCAL = (_SPACES.LOCAL, 3)
-
 Events = collections.abc.Sequence[cl.Event]
 #: Runners with commands that take too long, to the end of the process.
 _KEPT: list[object] = []
@@ -164,34 +147,8 @@ class Program:
                 f"not {len(step.arguments)}"
             )
         for index, argument in enumerate(step.arguments):
-            _check_argument(kernel, index, argument.kind)
+            arguments.check(kernel, index, argument.kind)
         return kernel
-
-
-def _check_argument(kernel: cl.Kernel, index: int, kind: str) -> None:
-    """Refuse an argument that a runtime might take for another one.
-
-    PoCL uses a number as an address.
-    """
-    info = cl.kernel_arg_info
-    try:
-        space = kernel.get_arg_info(index, info.ADDRESS_QUALIFIER)
-        name = kernel.get_arg_info(index, info.TYPE_NAME)
-    except cl.Error:
-        # Some binaries do not say. Their authors could lie.
-        return
-    if kind == manifests.LOCAL:
-        is_right = space in _LOCAL
-    elif kind in _TYPES:
-        # Newer releases of XRT name no types.
-        is_right = space in _PRIVATE and name in (*_TYPES[kind], "")
-    else:
-        is_right = space in _GLOBAL
-    if not is_right:
-        raise manifests.InvalidManifest(
-            f"arguments[{index}]: kernel {kernel.function_name!r} has "
-            f"{name!r:.80} there, not {kind}"
-        )
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -260,6 +217,8 @@ class Runner:
         self._end_bytes = offset_bytes
         self._owned: list[cl.Buffer] = []
         self._owned_bytes = 0
+        # Length of the latest piece whose buffers are long enough.
+        self._fitting_bytes = -1
         # What commands of no lane use.
         self._pending: list[object] = []
         contents = self.binding.initial_state if state is None else state
@@ -271,7 +230,9 @@ class Runner:
         self._last_lane: Lane | None = None
         variant = self.binding.variant
         self._kernels = {
-            phase: [program.kernel(step) for step in phase.steps]
+            phase: [
+                arguments.Setter(program.kernel(step)) for step in phase.steps
+            ]
             for phase in (variant.process, variant.finish)
             if phase
         }
@@ -414,9 +375,8 @@ class Runner:
         input_bytes = lane.input_bytes
         lane.output_bytes = bound.output_bytes(input_bytes, offset_bytes)
         # An expression may be larger for a shorter piece.
-        sizes = bound.scratch_bytes(input_bytes)
-        if lane.output_bytes > lane.output.size or any(
-            size > self._buffers[name].size for name, size in sizes.items()
+        if lane.output_bytes > lane.output.size or not self._has_scratch(
+            input_bytes
         ):
             raise manifests.InvalidManifest(
                 "a shorter piece needs more memory than a longer one"
@@ -431,12 +391,16 @@ class Runner:
             )
             for launch in bound.launches(input_bytes, offset_bytes):
                 assert phase is not None
-                kernel = self._kernels[phase][launch.step]
+                setter = self._kernels[phase][launch.step]
                 for index, (kind, value) in enumerate(launch.arguments):
-                    kernel.set_arg(index, self._argument(lane, kind, value))
+                    buffer = self._buffer(lane, kind, value)
+                    if buffer is None:
+                        setter.set_number(index, kind, value)
+                    else:
+                        setter.kernel.set_arg(index, buffer)
                 event = cl.enqueue_nd_range_kernel(
                     self._launches,
-                    kernel,
+                    setter.kernel,
                     launch.global_size,
                     launch.local_size,
                     wait_for=before,
@@ -449,6 +413,16 @@ class Runner:
             self._launches.flush()
         self._end_bytes = offset_bytes + input_bytes
         return event
+
+    def _has_scratch(self, input_bytes: int) -> bool:
+        if input_bytes != self._fitting_bytes:
+            sizes = self.binding.scratch_bytes(input_bytes)
+            if any(
+                size > self._buffers[name].size for name, size in sizes.items()
+            ):
+                return False
+            self._fitting_bytes = input_bytes
+        return True
 
     def download(
         self, lane: Lane, chunk_out: memoryview, wait_for: Events
@@ -605,9 +579,7 @@ class Runner:
         self._await(event)
         self._pending.remove(event)
 
-    def _argument(
-        self, lane: Lane, kind: str, value: typing.Any
-    ) -> typing.Any:
+    def _buffer(self, lane: Lane, kind: str, name: str) -> cl.Buffer | None:
         match kind:
             case manifests.INPUT:
                 return lane.input
@@ -618,10 +590,8 @@ class Runner:
             case manifests.STATE:
                 return self._state
             case manifests.BUFFER:
-                return self._buffers[value]
-            case manifests.LOCAL:
-                return cl.LocalMemory(value)
-        return _NUMBERS[kind](value)
+                return self._buffers[name]
+        return None
 
     def _lacking(self, lane: Lane, wait_for: Events) -> int:
         """Return how much shorter the output is than it may be."""
