@@ -140,6 +140,31 @@ class Core(abc.ABC):
             ends.
         """
 
+    @property
+    def max_started(self) -> int:
+        """How many pieces may be started and not collected; see :meth:`start`.
+
+        1 if the core computes in the call only.
+        """
+        return 1
+
+    def start(
+        self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
+    ) -> collections.abc.Callable[[], int]:
+        """Start to process the next piece of the input.
+
+        Arguments and errors are those of :meth:`process`; both views must stay
+        valid until the piece is collected, or :meth:`cancel` was called and
+        its collection has failed.
+
+        :returns: collects the piece: waits for its output and returns or
+            raises what :meth:`process` would. Pieces are collected in the
+            order of their start, each of them once.
+        """
+        return functools.partial(
+            self.process, chunk_in, chunk_out, offset_bytes
+        )
+
     def finish(self, chunk_out: memoryview) -> int:
         """Return the output after the last piece of the input.
 

@@ -8,8 +8,10 @@ A TCP connection that is closed with unread bytes may lose data that it sent.
 from __future__ import annotations
 
 import socket
+import typing
 
 from fpgapool.agent.worker import crew
+from fpgapool.agent.worker import processing
 from fpgapool.common import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
@@ -54,3 +56,23 @@ def drop_rest(channel: channels.Channel) -> None:
             channel.recv_some_into(buffer)
     except (channels.ChannelClosed, channels.DeadlineExceeded):
         return
+
+
+def given_up(
+    document: dict[str, typing.Any], checksummed: bool, offset_bytes: int
+) -> processing.Failure:
+    """Say why a client ended its session with ERROR.
+
+    The log leaves out the client's own text: it could contain anything.
+
+    :param document: of the frame.
+    :param checksummed: whether the session has checksums.
+    :param offset_bytes: input offset in the frame.
+    """
+    if checksummed and document.get("code") == codes.CHECKSUM_MISMATCH:
+        return processing.Failure(
+            codes.CHECKSUM_MISMATCH,
+            "the client found another checksum than the board, behind input "
+            f"offset {offset_bytes}",
+        )
+    return processing.Failure(codes.CLIENT_GONE, "the client gave up")

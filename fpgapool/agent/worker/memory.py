@@ -190,9 +190,10 @@ class Memory(typing.Protocol):
         """
 
     def keep_output(self, length_bytes: int) -> list[stream.Piece]:
-        """Keep the front of the last room; the rest becomes free.
+        """Keep the front of the oldest room; the rest becomes free.
 
-        The last piece has the flag ``TASK_END``.
+        Only shared memory has more than one. The last piece has the flag
+        ``TASK_END``.
         """
 
     def release_output(self, piece: stream.Piece) -> None:
@@ -385,7 +386,8 @@ class SharedMemory:
         self._buffer_bytes = buffer_bytes
         self._buffers = buffers
         self._scratch = _NO_BYTES
-        self._taken: list[int] = []
+        # Buffers of each room, the oldest first.
+        self._taken: collections.deque[list[int]] = collections.deque()
         self._free = list(range(buffers))
         self._length_bytes = buffer_bytes * buffers + 1
         opened: list[int] = []
@@ -418,20 +420,24 @@ class SharedMemory:
         self, length_bytes: int, source: memoryview
     ) -> memoryview | None:
         needed = max(1, -(-length_bytes // self._buffer_bytes))
-        if needed > len(self._free):
+        # There is one scratch memory.
+        if needed > len(self._free) or (
+            needed > 1 and any(len(taken) > 1 for taken in self._taken)
+        ):
             return None
         # The lowest ones: a few small pieces stay in the cache.
         self._free.sort()
-        self._taken = self._free[:needed]
+        taken = self._free[:needed]
+        self._taken.append(taken)
         del self._free[:needed]
         if needed == 1:
-            return self._buffer(self._taken[0], self._buffer_bytes)
+            return self._buffer(taken[0], self._buffer_bytes)
         if len(self._scratch) < length_bytes:
             self._scratch = memoryview(bytearray(length_bytes))
         return self._scratch[:length_bytes]
 
     def keep_output(self, length_bytes: int) -> list[stream.Piece]:
-        taken, self._taken = self._taken, []
+        taken = self._taken.popleft()
         used = -(-length_bytes // self._buffer_bytes)
         self._free += taken[used:]
         pieces = []

@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import collections
 import collections.abc
+import contextlib
+import functools
 import logging
 import traceback
 import typing
@@ -24,6 +27,20 @@ class Task(typing.NamedTuple):
     offset_bytes: int
     view: memoryview
     end: bool
+
+
+Collect = collections.abc.Callable[[], int]
+
+
+class Started(typing.NamedTuple):
+    """A piece of input that the core has.
+
+    :ivar collect: of the core.
+    """
+
+    task: Task
+    room: memoryview
+    collect: Collect
 
 
 class Failure(exceptions.CodedError):
@@ -67,6 +84,7 @@ class Processor:
     :ivar multiple_bytes: the length of every piece of input but the last must
         be a multiple of it; the core's own value takes precedence.
     :ivar features: optional features that are switched on.
+    :ivar started: pieces that the core has, the oldest first.
     :ivar checksums: of all processed data, encoded; None without.
     """
 
@@ -78,6 +96,7 @@ class Processor:
         )
         self.features: frozenset[str] = frozenset()
         self.checksums: bytes | None = None
+        self.started: collections.deque[Started] = collections.deque()
         self._checksummed: drivers.ChecksummedCore | None = None
         self._cancelled = False
 
@@ -108,15 +127,45 @@ class Processor:
         :returns: the length of its output.
         :raises Failure: if the core fails.
         """
-        core = self.core
-        written_bytes = 0
+        self.start(task, room)
+        return self.collect()[1]
+
+    def may_start(self, most: int) -> bool:
+        """Whether another piece may be started.
+
+        :param most: how many the core may have.
+        """
+        started = self.started
+        return not started or (
+            len(started) < most and not started[-1].task.end
+        )
+
+    def start(self, task: Task, room: memoryview) -> None:
+        """Start to process a piece.
+
+        :param task: the piece.
+        :param room: for its output.
+        """
+        collect: Collect = _nothing
+        if task.view:
+            try:
+                collect = self.core.start(task.view, room, task.offset_bytes)
+            except Exception as exc:
+                # Those before it end first.
+                collect = functools.partial(_raise, exc)
+        self.started.append(Started(task, room, collect))
+
+    def collect(self) -> tuple[Task, int]:
+        """Wait for the output of the oldest started piece.
+
+        :returns: the piece, and the length of its output.
+        :raises Failure: if the core fails.
+        """
+        task, room, collect = self.started.popleft()
         try:
-            if task.view:
-                written_bytes = core.process(
-                    task.view, room, task.offset_bytes
-                )
+            written_bytes = collect()
             if task.end:
-                written_bytes += core.finish(room[written_bytes:])
+                written_bytes += self.core.finish(room[written_bytes:])
             if self._checksummed is not None:
                 self.checksums = _encoded(self._checksummed.checksums())
         except Exception as exc:
@@ -129,7 +178,13 @@ class Processor:
             raise Failure(
                 codes.CORE_FAILED, "the core works in place and wrote less"
             )
-        return written_bytes
+        return task, written_bytes
+
+    def drop(self) -> None:
+        """Await the started pieces, which use the memory of the session."""
+        while self.started:
+            with contextlib.suppress(Failure):
+                self.collect()
 
     def _failure(self, exc: Exception, task: Task) -> Failure:
         if isinstance(exc, drivers.InvalidInput):
@@ -151,6 +206,14 @@ class Processor:
         """Make the core fail soon, from any thread."""
         self._cancelled = True
         self.core.cancel()
+
+
+def _nothing() -> int:
+    return 0
+
+
+def _raise(exc: Exception) -> int:
+    raise exc
 
 
 def _code(exc: Exception) -> str:

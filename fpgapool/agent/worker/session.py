@@ -60,6 +60,9 @@ class _Message(typing.NamedTuple):
     parts: list[frames.Buffer]
 
 
+_Work: typing.TypeAlias = processing.Task | processing.Started | _Message
+
+
 class Refused(exceptions.CodedError):
     """The session does not accept a connection."""
 
@@ -116,6 +119,7 @@ class DataSession:
         self._channel: channels.Channel | None = None
         self._confirmed = True
         self._tasks: collections.deque[processing.Task] = collections.deque()
+        self._max_started = processor.core.max_started if shared else 1
         self._input = stream.Inbound(
             stream.WORKER,
             start_input_bytes,
@@ -287,7 +291,7 @@ class DataSession:
             case frames.PONG:
                 pass
             case frames.ERROR:
-                raise _given_up(
+                raise goodbye.given_up(
                     frames.decode_json(channels.recv_payload(channel, header)),
                     bool(self.processor.features),
                     header.offset_bytes,
@@ -466,24 +470,31 @@ class DataSession:
     def _run(self) -> None:
         """Do all pending work; the caller has set _busy."""
         try:
-            with self._lock:
-                work = self._next()
-            while work is not None:
-                work = self._do(work)
-        except (channels.ChannelClosed, channels.DeadlineExceeded) as exc:
-            channel = self._channel
-            if channel is not None:
-                # Wakes the receiving thread too.
-                channel.shutdown()
-                self._lose(channel, str(exc))
-            self._rest()
+            try:
+                self._do_all()
+            except (channels.ChannelClosed, channels.DeadlineExceeded) as exc:
+                channel = self._channel
+                if channel is not None:
+                    # Wakes the receiving thread too.
+                    channel.shutdown()
+                    self._lose(channel, str(exc))
+                # What was started goes on from there.
+                self._do_all()
         except processing.Failure as failure:
             with self._lock:
                 self._fail(failure)
+            self.processor.drop()
             self._rest()
         except BaseException:
+            self.processor.drop()
             self._rest()
             raise
+
+    def _do_all(self) -> None:
+        with self._lock:
+            work = self._next()
+        while work is not None:
+            work = self._do(work)
 
     def _rest(self) -> None:
         """Give up _busy."""
@@ -506,11 +517,13 @@ class DataSession:
         finally:
             self._run_waiters -= 1
 
-    def _next(self) -> processing.Task | _Message | None:
+    def _next(self) -> _Work | None:
         """Return the next work item, or give up _busy; with the lock."""
         channel = self._channel
         self._forget_sent()
         if self._stopping or channel is None or not self._has_work():
+            if self.processor.started:
+                return self.processor.started[0]
             self._rest()
             return None
         if self._may_send():
@@ -524,9 +537,7 @@ class DataSession:
         self._end(states.CLOSED, codes.OK, "")
         return _Message(channel, parts)
 
-    def _do(
-        self, work: processing.Task | _Message
-    ) -> processing.Task | _Message | None:
+    def _do(self, work: _Work) -> _Work | None:
         """Do one work item and return the next one."""
         if isinstance(work, _Message):
             work.channel.send(
@@ -537,12 +548,17 @@ class DataSession:
             )
             with self._lock:
                 return self._next()
-        room = self._room
-        assert room is not None
-        self._room = None
-        written_bytes = self.processor.process(work, room)
+        if isinstance(work, processing.Task):
+            room = self._room
+            assert room is not None
+            self._room = None
+            self.processor.start(work, room)
+            if self._max_started > 1:
+                with self._lock:
+                    return self._next()
+        task, written_bytes = self.processor.collect()
         with self._lock:
-            self._keep(work, written_bytes)
+            self._keep(task, written_bytes)
             return self._next()
 
     def _has_work(self) -> bool:
@@ -558,8 +574,10 @@ class DataSession:
         if self._output.unsent:
             return False
         if self._tasks:
-            return self._has_room(self._tasks[0])
-        return self._input.closed
+            return self.processor.may_start(
+                self._max_started
+            ) and self._has_room(self._tasks[0])
+        return self._input.closed and not self.processor.started
 
     def _may_send(self) -> bool:
         if self._pongs:
@@ -671,19 +689,3 @@ class DataSession:
         # An attaching connection may be handing over its descriptors.
         with self._attach_lock:
             self.memory.close(remains)
-
-
-def _given_up(
-    document: dict[str, typing.Any], checksummed: bool, offset_bytes: int
-) -> processing.Failure:
-    """Say why the client ended the session with ERROR.
-
-    The log leaves out the client's own text: it could contain anything.
-    """
-    if checksummed and document.get("code") == codes.CHECKSUM_MISMATCH:
-        return processing.Failure(
-            codes.CHECKSUM_MISMATCH,
-            "the client found another checksum than the board, behind input "
-            f"offset {offset_bytes}",
-        )
-    return processing.Failure(codes.CLIENT_GONE, "the client gave up")

@@ -10,7 +10,10 @@ way back.
 from __future__ import annotations
 
 import collections
+import collections.abc
 import contextlib
+import dataclasses
+import functools
 import math
 import typing
 
@@ -23,6 +26,11 @@ if typing.TYPE_CHECKING:
 #: Pieces on their way at the same time: one to the device, one in it, and one
 #: back.
 LANES = 3
+#: While the device computes one, the worker sends the output of the one before
+#: and starts the next one.
+_MAX_STARTED = 2
+#: Of pieces whose outputs are known.
+_MAX_LENGTHS = 64
 #: A piece is as much as the accelerator's peak rate computes in this time:
 #: far more than a launch costs, far less than a chunk takes.
 PIECE_S = 1e-3
@@ -80,6 +88,9 @@ class OpenCLCore(base.Core):
         self._lanes: list[runners.Lane] = []
         # Of lanes of the caller's memory, which exist for one piece only.
         self._reports: list[typing.Any] = []
+        # The oldest first.
+        self._begun: collections.deque[_Begun] = collections.deque()
+        self._room_bytes: dict[int, int] = {}
         self._cancelled = False
 
     @property
@@ -90,7 +101,21 @@ class OpenCLCore(base.Core):
     def reusable(self) -> bool:
         return self._stateless
 
+    @property
+    def max_started(self) -> int:
+        # The output of a kernel that reports its length has to be awaited.
+        return 1 if self.runner.binding.reports else _MAX_STARTED
+
     def max_output_bytes(self, input_bytes: int) -> int:
+        room_bytes = self._room_bytes.get(input_bytes)
+        if room_bytes is None:
+            if len(self._room_bytes) >= _MAX_LENGTHS:
+                self._room_bytes.clear()
+            room_bytes = self._compute_room(input_bytes)
+            self._room_bytes[input_bytes] = room_bytes
+        return room_bytes
+
+    def _compute_room(self, input_bytes: int) -> int:
         runner = self.runner
         if not input_bytes:
             return runner.max_output_bytes(0)
@@ -103,44 +128,48 @@ class OpenCLCore(base.Core):
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> int:
+        return self.start(chunk_in, chunk_out, offset_bytes)()
+
+    def start(
+        self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
+    ) -> collections.abc.Callable[[], int]:
         if offset_bytes % self.runner.binding.block_bytes:
             raise base.InvalidInput("a piece begins within a block")
-        # The oldest first.
-        begun: collections.deque[_Begun] = collections.deque()
+        chunk = _Chunk()
         try:
-            written_bytes = self._run(chunk_in, chunk_out, offset_bytes, begun)
-        finally:
+            self._start(chunk, chunk_in, chunk_out, offset_bytes)
+        except BaseException:
             # They use the caller's memory.
-            while begun:
-                with contextlib.suppress(base.DriverError):
-                    self._collect(begun.popleft())
-        return written_bytes
+            with contextlib.suppress(base.DriverError):
+                self._collect(chunk)
+            raise
+        return functools.partial(self._collect, chunk)
 
-    def _run(
+    def _start(
         self,
+        chunk: _Chunk,
         chunk_in: memoryview,
         chunk_out: memoryview,
         offset_bytes: int,
-        begun: collections.deque[_Begun],
-    ) -> int:
-        written_bytes = 0
+    ) -> None:
         for start in range(0, len(chunk_in), self._piece_bytes):
-            if len(begun) == LANES:
-                self._collect(begun.popleft())
+            if len(self._begun) == LANES:
+                self._collect_oldest()
             if self._cancelled:
                 raise Cancelled
             piece = chunk_in[start : start + self._piece_bytes]
-            room_bytes = self.runner.max_output_bytes(len(piece))
+            room_bytes = self.max_output_bytes(len(piece))
+            written_bytes = chunk.written_bytes
             room = chunk_out[written_bytes : written_bytes + room_bytes]
-            begun.append(self._begin(piece, room, offset_bytes + start))
-            written_bytes += begun[-1].output_bytes
-        while begun:
-            self._collect(begun.popleft())
-        return written_bytes
+            self._begin(chunk, piece, room, offset_bytes + start)
 
     def _begin(
-        self, piece: memoryview, room: memoryview, offset_bytes: int
-    ) -> _Begun:
+        self,
+        chunk: _Chunk,
+        piece: memoryview,
+        room: memoryview,
+        offset_bytes: int,
+    ) -> None:
         """Start all that is to be done with a piece."""
         runner = self.runner
         lane = None
@@ -153,12 +182,28 @@ class OpenCLCore(base.Core):
             uploaded.append(runner.upload(lane, piece))
         launched = runner.launch(lane, offset_bytes, uploaded)
         event, output_bytes = runner.download(lane, room, [launched])
-        return _Begun(lane, event, output_bytes)
+        self._begun.append(_Begun(chunk, lane, event))
+        chunk.begun += 1
+        chunk.written_bytes += output_bytes
 
-    def _collect(self, begun: _Begun) -> None:
-        """Wait for the output of a piece."""
+    def _collect(self, chunk: _Chunk) -> int:
+        """Wait for the output of a chunk, and of those before it."""
+        while chunk.begun:
+            self._collect_oldest()
+        if chunk.fault is not None:
+            raise chunk.fault
+        return chunk.written_bytes
+
+    def _collect_oldest(self) -> None:
+        """Wait for the output of the oldest piece."""
+        begun = self._begun.popleft()
+        begun.chunk.begun -= 1
         lane = begun.lane
-        self.runner.collect(lane, begun.event)
+        try:
+            self.runner.collect(lane, begun.event)
+        except base.DriverError as fault:
+            begun.chunk.fault = fault
+            return
         if not lane.is_of_caller:
             self._lanes.append(lane)
         elif lane.report:
@@ -172,9 +217,23 @@ class OpenCLCore(base.Core):
         self._cancelled = True
 
 
+@dataclasses.dataclass(slots=True)
+class _Chunk:
+    """The input of one call.
+
+    :ivar begun: how many of its pieces are on their way.
+    :ivar written_bytes: length of the output of its pieces so far.
+    :ivar fault: why there is none.
+    """
+
+    begun: int = 0
+    written_bytes: int = 0
+    fault: base.DriverError | None = None
+
+
 class _Begun(typing.NamedTuple):
     """A piece on its way."""
 
+    chunk: _Chunk
     lane: runners.Lane
     event: typing.Any
-    output_bytes: int
