@@ -68,6 +68,23 @@ def is_unified(device: cl.Device) -> bool:
     return bool(device.host_unified_memory) and not is_board
 
 
+def is_coherent(device: cl.Device) -> bool:
+    """Whether a device and its host see in memory what the other writes.
+
+    Their runtime says so of all memory, or of its own if the device is the
+    host's processor, whose memory is of one kind.
+    """
+    shared = cl.device_svm_capabilities
+    needed = shared.FINE_GRAIN_SYSTEM
+    if device.type & cl.device_type.CPU:
+        needed |= shared.FINE_GRAIN_BUFFER
+    try:
+        return bool(device.svm_capabilities & needed)
+    except cl.Error:
+        # Before version 2.0 of OpenCL.
+        return False
+
+
 def _wait(event: cl.Event) -> None:
     event.wait()
 
@@ -214,6 +231,7 @@ class Runner:
         self._program = program
         self._context = program.context
         self._wait = wait
+        self._is_coherent = is_coherent(program.device)
         self._end_bytes = offset_bytes
         self._owned: list[cl.Buffer] = []
         self._owned_bytes = 0
@@ -443,6 +461,9 @@ class Runner:
             output_bytes = lane.output_bytes - self._lacking(lane, before)
             if output_bytes <= 0:
                 event = cl.enqueue_marker(self._downloads, wait_for=before)
+            elif lane.is_of_caller and self._is_coherent:
+                # The output is there when the kernels have ended.
+                (event,) = before
             elif lane.is_of_caller:
                 there: typing.Any
                 # Nothing is transferred, so it need not overlap.
