@@ -185,6 +185,20 @@ def test_shared_output_of_several_buffers(shared):
     assert shared.take_output(1, NO_BYTES) is None
 
 
+def test_shared_memory_has_several_rooms(shared):
+    rooms = [shared.take_output(10, NO_BYTES) for _ in range(2)]
+    for number, room in enumerate(rooms):
+        room[:5] = b"%05d" % number
+    # The oldest one comes first.
+    for number in range(2):
+        (piece,) = shared.keep_output(5)
+        assert (piece.number, piece.data) == (number, b"%05d" % number)
+    shared.release_output(piece)
+    assert shared.take_output(5000, NO_BYTES) is not None
+    # Two of them would share the memory from which buffers are filled.
+    assert shared.take_output(5000, NO_BYTES) is None
+
+
 def test_shared_input_is_where_the_client_writes(shared):
     os.pwrite(shared.fds[0], b"hello", 2 * 4096)
     assert shared.take_input(2, 5) == b"hello"

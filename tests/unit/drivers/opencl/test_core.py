@@ -64,6 +64,16 @@ def session_of(name):
 def test_many_pieces_are_one_output(start, request, name, is_own):
     if is_own:
         request.getfixturevalue("own_memory")
+    _check_many(start, name)
+
+
+def test_output_that_has_to_be_mapped(start, runner, monkeypatch):
+    monkeypatch.setattr(runner, "is_coherent", lambda _device: False)
+    _check_many(start, "aes")
+    _check_many(start, "aes-cbc")
+
+
+def _check_many(start, name):
     session = session_of(name)
     data = session.input(7, 20 * max(PIECE_BYTES, session.unit_bytes) + 1000)
     core = start(name, session.params)
@@ -180,6 +190,65 @@ def test_transfers_overlap_with_kernels(
     thread.join()
     assert gates.are(5, 5, 5)
     assert room == runs.run(runs.load("aes", **session.params), data)
+
+
+def test_chunks_overlap(start, runner, own_memory, monkeypatch):
+    session = session_of("aes")
+    core = start("aes", session.params)
+    data = session.input(1, 2 * PIECE_BYTES)
+    room = memory(bytes(len(data)))
+    gates = Gates(runner, monkeypatch)
+    halves = slice(None, PIECE_BYTES), slice(PIECE_BYTES, None)
+    first, second = (
+        core.start(memory(data)[half], room[half], half.start or 0)
+        for half in halves
+    )
+    assert core.max_started == 2
+    # The second one is on the device before the first one is computed.
+    tests_waiting.wait_until(
+        lambda: gates.are(2, 0, 0) and len(gates.launched) == 2, "two uploads"
+    )
+    gates.open(0)
+    assert first() == PIECE_BYTES
+    assert gates.are(2, 1, 1)
+    expected = runs.run(runs.load("aes", **session.params), data)
+    assert room[:PIECE_BYTES] == expected[:PIECE_BYTES]
+    gates.open(1)
+    assert second() == PIECE_BYTES
+    assert room == expected
+
+
+def test_a_chunk_that_fails_leaves_the_one_before(start):
+    session = session_of("dtw")
+    core = start("dtw", session.params)
+    data = memory(session.input(1, session.unit_bytes))
+    room = memory(bytes(core.max_output_bytes(len(data))))
+    expected = memory(bytes(len(room)))
+    count_bytes = core.process(data, expected, 0)
+    first = core.start(data, room, 0)
+    with pytest.raises(base.InvalidInput):
+        core.start(data, memory(bytes(len(room))), 8)
+    assert first() == count_bytes
+    assert room == expected
+
+
+def test_lengths_of_output_that_a_kernel_reports_are_awaited(start):
+    session = session_of("aes-cbc")
+    assert start("aes-cbc", session.params).max_started == 1
+
+
+def test_only_numbers_that_change_are_set(runner):
+    set_numbers = []
+
+    class Kernel:
+        def set_arg(self, index, value):
+            set_numbers.append((index, int(value)))
+
+    setter = runner.arguments.Setter(Kernel())
+    for value in (1, 1, 2, 2, 1):
+        setter.set_number(3, "uint", value)
+    setter.set_number(4, "ulong", 1)
+    assert set_numbers == [(3, 1), (3, 2), (3, 1), (4, 1)]
 
 
 def test_a_piece_within_a_block(start):
