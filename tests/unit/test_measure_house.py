@@ -123,3 +123,50 @@ def test_calls_of_all_threads_count(
         sys.setprofile(before)
     assert calls.taken() == {"all": 3, "core": 3}
     assert calls.taken() == {}
+
+
+class _Request:
+    def __init__(self, size: int) -> None:
+        self.request_id = "r"
+        self.size, self.accelerator, self.other = size, "copy", None
+
+
+_Request.__module__ = "fpgapool.requests"
+
+
+def test_each_form_of_a_session_is_noted_once(
+    tool: types.ModuleType, tmp_path: pathlib.Path
+) -> None:
+    source = tmp_path / "core" / "a.py"
+    source.parent.mkdir()
+    source.write_text(
+        "def road(Request):\n"
+        "    begun = {'request_id': 'r', 'size': 7, 'accelerator': 'copy',"
+        " 'other': 1}\n"
+        "    made = Request(7)\n"
+        "    again = Request(7)\n"
+        "    stranger = Request(8) and {'size': 8, 'a': 'copy', 'b': 1,"
+        " 'c': 2}\n"
+        "    few = {'request_id': 'r', 'size': 7, 'accelerator': 'copy'}\n"
+        "    return {**begun, 'id': 3, 'size_bytes': 7}\n"
+    )
+    names: dict[str, types.FunctionType] = {}
+    exec(compile(source.read_text(), str(source), "exec"), names)
+    forms = tool.Forms(tmp_path)
+    forms.on = True
+    before = sys.getprofile()
+    try:
+        forms.start()
+        names["road"](_Request)
+    finally:
+        threading.setprofile(None)
+        sys.setprofile(before)
+    found = tool.form_list(forms.taken({"r", 7}, {"copy"}))
+    assert found == [
+        (
+            "dict of accelerator, other, request_id, size, size_bytes",
+            "core/a.py:road",
+        ),
+        ("fpgapool.requests._Request", "core/a.py:road"),
+    ]
+    assert tool.form_list(forms.taken({"r", 7}, {"copy"})) == []
