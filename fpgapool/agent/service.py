@@ -427,7 +427,7 @@ class Agent:
                 codes.STALE_GENERATION,
                 f"the session's generation is {holder.generation} here",
             )
-        if holder.state not in (states.SLOT_READY, *_IN_USE):
+        if self.table.state(key) not in (states.SLOT_READY, *_IN_USE):
             raise rules.RequestError(
                 codes.SESSION_NOT_READY, "the slot is not ready yet"
             )
@@ -450,8 +450,8 @@ class Agent:
         """See :class:`frontdoor.Slots`."""
         return {
             holder.session_id
-            for holder in self.table.holders().values()
-            if holder.state in _IN_USE
+            for key, holder in self.table.holders().items()
+            if self.table.state(key) in _IN_USE
         }
 
     # Effects; the loop's thread.

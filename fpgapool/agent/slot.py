@@ -81,18 +81,8 @@ _all_but_bytes = operator.attrgetter(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Holder:
-    """The holder of a slot.
-
-    :ivar is_member: it is a group, and ``session_id`` its id.
-    """
-
-    session_id: str
-    generation: int
-    project_id: str | None
-    state: str
-    is_member: bool = False
+#: The holder of a slot: its assignment, or what its worker says of it.
+Holder: typing.TypeAlias = objects.AssignRequest | WorkerStatus
 
 
 @dataclasses.dataclass(slots=True)
@@ -139,27 +129,24 @@ class Slot:
 
     def holder(self) -> Holder | None:
         """Return the holder of the slot, None if it is idle."""
-        of: typing.Any = self.pending or self.status
-        if of is None or of.session_id is None:
-            return None
-        if self.pending is not None:
-            is_member = bool(self.pending.group_id)
-        else:
-            is_member = of.is_member
-        return Holder(
-            of.session_id,
-            of.generation or 0,
-            of.project_id,
-            self._state(),
-            is_member,
-        )
+        of = self.pending or self.status
+        return None if of is None or of.session_id is None else of
 
-    def _state(self) -> str:
+    @property
+    def state(self) -> str:
+        """The slot's state, of ``states.SLOT_MOVES``."""
         if self.pending is not None:
             return states.SLOT_PREPARING
         return (
             states.SLOT_STARTING if self.status is None else self.status.state
         )
+
+    @property
+    def has_member(self) -> bool:
+        """Whether the holder is a group, and ``session_id`` its id."""
+        if self.pending is not None:
+            return bool(self.pending.group_id)
+        return self.status is not None and self.status.is_member
 
     def waits_for_client(self, generation: int) -> bool:
         """Whether an assignment holds the slot, and its client may come."""
@@ -167,17 +154,16 @@ class Slot:
         return (
             holder is not None
             and holder.generation == generation
-            and holder.state == states.SLOT_READY
-            and not holder.is_member
+            and self.state == states.SLOT_READY
+            and not self.has_member
         )
 
     def is_at_desk(self) -> bool:
         """Whether the slot serves a group: its desk may let it leave."""
-        holder = self.holder()
         return (
-            holder is not None
-            and holder.is_member
-            and holder.state == states.SLOT_ACTIVE
+            self.holder() is not None
+            and self.has_member
+            and self.state == states.SLOT_ACTIVE
         )
 
     def visible(self) -> tuple[object, ...]:
@@ -397,7 +383,7 @@ class Slot:
         state, code = states.FAILED, codes.WORKER_DIED
         if self.release_reason is not None:
             state, code = states.CANCELLED, self.release_reason
-        elif holder.state in (states.SLOT_PREPARING, states.SLOT_READY):
+        elif self.state in (states.SLOT_PREPARING, states.SLOT_READY):
             state = states.PREPARE_FAILED
         message = "the slot's worker process ended"
         died = result(holder, state, code, message, now)
@@ -424,7 +410,7 @@ class Slot:
             bitstream_id=None if status is None else status.bitstream_id,
             resources=None if self.resources is None else {**self.resources},
             programming_time_s=self.programming_time_s,
-            state=states.SLOT_FAULTY if faulty else self._state(),
+            state=states.SLOT_FAULTY if faulty else self.state,
             session_id=None if holder is None else holder.session_id,
             generation=None if holder is None else holder.generation,
             seen_generation=self.seen_generation,
@@ -437,7 +423,7 @@ class Slot:
 
 
 def result(
-    of: Holder | objects.AssignRequest,
+    of: Holder,
     state: str,
     code: str,
     message: str,

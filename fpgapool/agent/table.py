@@ -105,6 +105,10 @@ class SlotTable:
             if (holder := slot.holder()) is not None
         }
 
+    def state(self, key: orders.Key) -> str:
+        """Return the state of a slot."""
+        return self._slots[key].state
+
     def find_session(
         self, session_id: str
     ) -> tuple[orders.Key, slots.Holder] | None:
@@ -117,11 +121,11 @@ class SlotTable:
     def members(self) -> dict[str, dict[orders.Key, Member]]:
         """Return the slots that groups have here, by the group's id."""
         found: dict[str, dict[orders.Key, Member]] = {}
-        for key, holder in self.holders().items():
-            if holder.is_member:
+        for key, slot in self._slots.items():
+            holder = slot.holder()
+            if holder is not None and slot.has_member:
                 found.setdefault(holder.session_id, {})[key] = Member(
-                    holder.generation,
-                    self._slots[key].release_reason is not None,
+                    holder.generation, slot.release_reason is not None
                 )
         return found
 
@@ -226,9 +230,12 @@ class SlotTable:
             # must not be executed.
             slot.seen_generation = generation
             if holder is None:
-                never = slots.Holder(session_id, generation, None, "")
-                slot.last_result = slots.result(
-                    never, states.CANCELLED, reason, "", now
+                slot.last_result = objects.SessionResult(
+                    session_id=session_id,
+                    generation=generation,
+                    state=states.CANCELLED,
+                    code=reason,
+                    finished_at=now,
                 )
         return [orders.Changed()]
 
