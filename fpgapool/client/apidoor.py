@@ -12,8 +12,6 @@ import collections
 import collections.abc
 import concurrent.futures
 import contextlib
-import dataclasses
-import datetime
 import socket
 import time
 import typing
@@ -27,9 +25,9 @@ from fpgapool.client import errors
 from fpgapool.client import instance
 from fpgapool.client import view as views
 from fpgapool.common import channel
+from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
-from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
@@ -429,7 +427,7 @@ class ApiDoor:
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
         session = self._show(members["session_id"], deadline_s)
-        return {"session": _message(session)}
+        return {"session": _view(session)}
 
     def _show(self, session_id: str, deadline_s: float | None) -> _Document:
         answer = self._requests.ask(
@@ -489,10 +487,10 @@ class ApiDoor:
     def _note(self, session: _Document) -> None:
         """Make a notification of a session's description."""
         self._revision = session["revision"]
-        message = _message(session)
+        view = _view(session)
         # The secret is still missing if the conductor was restarted.
-        if message["state"] != states.READY or message.get("secret"):
-            self._events.append({"event": "session", "session": message})
+        if view.state != states.READY or view.secret:
+            self._events.append({"event": "session", "session": view})
 
     def _forget_news(self) -> None:
         self._events.clear()
@@ -508,38 +506,17 @@ def _pause_s(session: _Document) -> float:
     )
 
 
-_VIEWED = {one.name for one in dataclasses.fields(views.SessionView)}
-_DESCRIBED = [one for one in description.FIELDS.shown if one.name in _VIEWED]
-#: The API's names of the members that a client knows of a session.
-_SHOWN = {one.name: one.shown for one in _DESCRIBED}
-_TIMES = [one.name for one in _DESCRIBED if one.kind is fields.TIME]
-
-
-def _message(session: _Document) -> messages.Message:
-    """Return a session as the front door of a host would describe it.
+def _view(session: _Document) -> views.SessionView:
+    """Return the view of a session.
 
     :raises errors.RequestRejected: if it is not a session.
+    :raises errors.SessionFailed: if a member has another type.
     """
     try:
-        placement = session["placement"] or {}
-        connection = session["connection"] or {}
-        return {
-            **{name: session[shown] for name, shown in _SHOWN.items()},
-            **{name: _seconds(session[name]) for name in _TIMES},
-            "pending_reasons": [
-                reason["code"] for reason in session["pending_reasons"]
-            ],
-            **placement,
-            "slot_host_name": placement.get("host_name"),
-            **connection,
-        }
+        return views.SessionView.from_api(session)
+    except frames.ProtocolError as exc:
+        raise errors.SessionFailed(exc.code, exc.message) from exc
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise errors.RequestRejected(
             codes.PROTOCOL_ERROR, f"the pool's API sent a bad session: {exc}"
         ) from exc
-
-
-def _seconds(text: str | None) -> float | None:
-    if text is None:
-        return None
-    return datetime.datetime.fromisoformat(text).timestamp()

@@ -89,7 +89,7 @@ class Door(typing.Protocol):
         """Wait for the next notification.
 
         :param deadline_s: absolute deadline.
-        :returns: the notification.
+        :returns: the notification; its session may be read into a view.
         :raises ConnectionLost: if the front door went away.
         :raises errors.Cancelled: if cancelled.
         :raises errors.OperationTimeout: if the deadline passes.

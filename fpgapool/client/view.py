@@ -4,14 +4,21 @@
 
 from __future__ import annotations
 
+import collections
+import collections.abc
 import dataclasses
+import datetime
 import functools
 import typing
 
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import session as description
 
 LOCAL_NETWORK = "local"
+
+_Members: typing.TypeAlias = collections.abc.Mapping[str, typing.Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,38 +82,60 @@ class SessionView:
         """Read the ``session`` member of a message.
 
         :param members: decoded JSON; members that are not known are
-            ignored.
+            ignored. A door that has read it gives the view.
         :returns: the view.
         :raises frames.ProtocolError: if a member is missing or has another
             type.
         """
+        if isinstance(members, SessionView):
+            return members
         if not isinstance(members, dict):
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, "the session is not an object"
             )
+        return cls._read(members, _NAMES, _READ)
+
+    @classmethod
+    def from_api(cls, session: dict[str, typing.Any]) -> SessionView:
+        """Read a session as the REST API describes it.
+
+        :param session: decoded JSON.
+        :returns: the view.
+        :raises: AttributeError, KeyError, TypeError, ValueError or
+            frames.ProtocolError if it is not a session.
+        """
+        for shown in _SHOWN.values():
+            session[shown]
+        parts = (session["placement"] or {}, session["connection"] or {})
+        members = collections.ChainMap(session, *parts)
+        return cls._read(members, _SHOWN, _READ_API)
+
+    @classmethod
+    def _read(
+        cls,
+        members: _Members,
+        names: dict[str, str],
+        readers: dict[str, typing.Any],
+    ) -> SessionView:
         for name in ("session_id", "state"):
-            frames.require(members, name, str)
+            frames.require(members, names.get(name, name), str)
         values = {}
-        for name, read in _READ.items():
-            value = read(members, _NAMES.get(name, name))
+        for name, read in readers.items():
+            value = read(members, names.get(name, name))
             if value is not None:
                 values[name] = value
         return cls(**values)
 
 
 def _optional(
-    members: dict[str, typing.Any],
-    name: str,
-    kind: type | tuple[type, ...],
+    members: _Members, name: str, kind: type | tuple[type, ...]
 ) -> typing.Any:
     if members.get(name) is None:
         return None
     return frames.require(members, name, kind)
 
 
-def _endpoints(
-    members: dict[str, typing.Any], name: str
-) -> tuple[Endpoint, ...]:
+def _endpoints(members: _Members, name: str) -> tuple[Endpoint, ...]:
     endpoints = []
     for item in _optional(members, name, list) or ():
         if not isinstance(item, dict):
@@ -123,8 +152,19 @@ def _endpoints(
     return tuple(endpoints)
 
 
-def _texts(members: dict[str, typing.Any], name: str) -> tuple[str, ...]:
+def _texts(members: _Members, name: str) -> tuple[str, ...]:
     return tuple(map(str, _optional(members, name, list) or ()))
+
+
+def _codes(members: _Members, name: str) -> tuple[str, ...]:
+    return tuple(str(reason["code"]) for reason in members[name])
+
+
+def _seconds(members: _Members, name: str) -> float | None:
+    text = members[name]
+    if text is None:
+        return None
+    return datetime.datetime.fromisoformat(text).timestamp()
 
 
 #: Members that have other names in messages.
@@ -141,4 +181,15 @@ _READERS: dict[object, typing.Any] = {
 _READ = {
     name: _READERS.get(type_) or _READERS[typing.get_args(type_)[0]]
     for name, type_ in typing.get_type_hints(SessionView).items()
+}
+
+_DESCRIBED = [one for one in description.FIELDS.shown if one.name in _READ]
+#: The API's names of the described members.
+_SHOWN = {one.name: str(one.shown) for one in _DESCRIBED}
+_READERS_API = {fields.TIME: _seconds, fields.CODES: _codes}
+#: What reads each member of the API's answers.
+_READ_API = _READ | {
+    one.name: _READERS_API[one.kind]
+    for one in _DESCRIBED
+    if one.kind in _READERS_API
 }

@@ -16,7 +16,9 @@ import pytest
 from fpgapool.client import apidoor
 from fpgapool.client import cancel
 from fpgapool.client import errors
+from fpgapool.client import view
 from fpgapool.common import channel
+from fpgapool.vocabulary import codes
 
 TIMEOUT_S = 30.0
 WANTED = {
@@ -209,3 +211,49 @@ def test_what_nobody_wants_is_not_connected_again(adapter) -> None:
     with pytest.raises(errors.FrontDoorUnavailable):
         door.reconnect()
     answered.set()
+
+
+def test_a_session_of_the_api_is_read_into_the_clients_view() -> None:
+    ready = {
+        **SESSION,
+        "id": "first",
+        "state": "READY",
+        "queued_at": "1970-01-01T00:00:02Z",
+        "pending_reasons": [{"code": "NO_IDLE_SLOT", "message": "m"}],
+        "placement": {"host_name": "n", "device": "d", "slot": 1},
+        "connection": {
+            "endpoints": [{"network": "n", "address": "a", "port": 2}],
+            "secret": "beef",
+        },
+    }
+    read = view.SessionView.from_api(ready)
+    assert (read.session_id, read.state, read.secret) == (
+        "first",
+        "READY",
+        "beef",
+    )
+    assert (read.queued_at, read.ready_at) == (2.0, None)
+    assert (read.host_name, read.device, read.slot) == ("n", "d", 1)
+    assert read.endpoints == (view.Endpoint("n", "a", 2),)
+    assert read.pending_reasons == ("NO_IDLE_SLOT",)
+    assert view.SessionView.from_message(read) is read
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [
+        ({"queued_at": "soon"}, errors.RequestRejected),
+        ({"pending_reasons": [{}]}, errors.RequestRejected),
+        ({"placement": 1}, errors.RequestRejected),
+        ({"state": 1}, errors.SessionFailed),
+        ({"connection": {"secret": 1}}, errors.SessionFailed),
+    ],
+)
+def test_a_bad_session_of_the_api_is_an_error(
+    wrong: dict[str, typing.Any], kind: type[errors.FpgapoolError]
+) -> None:
+    api = Limited(hears_after=0)
+    door = apidoor.ApiDoor(api, cancel.CancelToken())
+    with pytest.raises(kind) as caught:
+        door._note({**SESSION, "id": "first", **wrong})
+    assert caught.value.code == codes.PROTOCOL_ERROR
