@@ -46,13 +46,6 @@ class EndWorker:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class SendPrepared:
-    """Tell the conductor where the session's client finds the slot."""
-
-    prepared: objects.Prepared
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class KeepGroup:
     """Have a group's desk follow an order.
 
@@ -68,6 +61,7 @@ class Changed:
     """The table has changed or a report was requested: report it soon."""
 
 
+#: A payload tells the conductor where the session's client finds the slot.
 Effect: typing.TypeAlias = (
-    ToWorker | Fetch | EndWorker | SendPrepared | KeepGroup | Changed
+    ToWorker | Fetch | EndWorker | objects.Prepared | KeepGroup | Changed
 )

@@ -472,8 +472,8 @@ class Agent:
                     self._fetch(effect)
                 case orders.EndWorker(key, reason):
                     self.workers.end(key, reason)
-                case orders.SendPrepared(prepared):
-                    self._reporter.prepared(prepared)
+                case objects.Prepared():
+                    self._reporter.prepared(effect)
                 case orders.KeepGroup(epoch, order):
                     self.desks.keep(epoch, order)
                 case orders.Changed():

@@ -193,7 +193,7 @@ class SlotTable:
         if not slot.waits_for_client(generation):
             return [orders.Changed()]
         if slot.prepared is not None:
-            return [orders.SendPrepared(slot.prepared), orders.Changed()]
+            return [slot.prepared, orders.Changed()]
         # An earlier agent received the secret, which was lost with it.
         return [*slot.ask_secret(generation), orders.Changed()]
 
@@ -403,7 +403,7 @@ class SlotTable:
             ),
             certificate_sha256=certificate_sha256,
         )
-        return [orders.SendPrepared(slot.prepared)]
+        return [slot.prepared]
 
     def worker_refused(
         self,

@@ -139,7 +139,7 @@ class ConductorManager(rpc.Endpoint):
                 parsed.leader_epoch, self._epoch
             )
         ):
-            self._pump.offer(inputs.Report(parsed))
+            self._pump.offer(parsed)
             with self._reported:
                 self._reports[parsed.host_uuid] = parsed
                 self._reported.notify_all()
@@ -150,7 +150,7 @@ class ConductorManager(rpc.Endpoint):
         if parsed is not None and checks.is_of_sender(
             ctxt, parsed.host_uuid, "prepared"
         ):
-            self._pump.offer(inputs.Prepared(parsed))
+            self._pump.offer(parsed)
 
     def cancel_session(
         self,

@@ -144,13 +144,13 @@ class Conductor:
 
     def _report(self, host_uuid: str) -> None:
         if host_uuid in self.pool.agents:
-            report = self.pool.agents[host_uuid].report().report
+            report = self.pool.agents[host_uuid].report()
             self.endpoint.report(None, report.to_primitive())
 
     def _last_report(self) -> objects.AgentReport:
         """Return a report that tells of an end."""
         session = self.pool.view("r1")
-        report = self.pool.agents[HOST].report().report
+        report = self.pool.agents[HOST].report()
         (device,) = report.devices
         (slot,) = device.slots
         result = objects.SessionResult(

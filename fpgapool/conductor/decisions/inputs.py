@@ -81,20 +81,6 @@ class Reopen:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Report:
-    """An agent reports its host's state."""
-
-    report: objects.AgentReport
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Prepared:
-    """A slot is ready for its client."""
-
-    prepared: objects.Prepared
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class RenewSecret:
     """The secret of a READY session did not reach its client."""
 
@@ -291,8 +277,8 @@ Input = (
     | Unrecorded
     | Cancel
     | Reopen
-    | Report
-    | Prepared
+    | objects.AgentReport
+    | objects.Prepared
     | RenewSecret
     | Library
     | ChangeBitstream

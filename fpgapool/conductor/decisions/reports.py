@@ -15,7 +15,6 @@ from fpgapool.conductor.decisions import agent_orders
 from fpgapool.conductor.decisions import desks
 from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import hosts
-from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import members
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import reconcile
@@ -78,10 +77,13 @@ class Reports:
     @property
     def handled(self) -> Mapping[type, pools.Handler]:
         """The handlers of inputs."""
-        return {inputs.Report: self._report, inputs.Prepared: self._prepared}
+        return {
+            objects.AgentReport: self._report,
+            objects.Prepared: self._prepared,
+        }
 
-    def _prepared(self, item: inputs.Prepared) -> None:
-        prepared, pool = item.prepared, self._pool
+    def _prepared(self, prepared: objects.Prepared) -> None:
+        pool = self._pool
         host = pool.registry.hosts.get(prepared.host_uuid)
         device = host.devices.get(prepared.device) if host else None
         slot = device.slots.get(prepared.slot) if device else None
@@ -108,8 +110,8 @@ class Reports:
         else:
             pool.touch(session)
 
-    def _report(self, item: inputs.Report) -> None:
-        report, pool = item.report, self._pool
+    def _report(self, report: objects.AgentReport) -> None:
+        pool = self._pool
         known = pool.registry.hosts.get(report.host_uuid)
         if known and not known.accepts(report.agent_boot_id, report.sequence):
             _log_ignored(known, report)

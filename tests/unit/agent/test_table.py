@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fpgapool import objects
 from fpgapool.agent import orders
 from fpgapool.agent import table
 from fpgapool.rpcapi import agent as agent_api
@@ -99,8 +100,7 @@ def test_assign_is_sent_again_over_a_new_connection_only_if_unknown():
 
 def test_prepared_carries_local_and_data_endpoints():
     tab = assigned()
-    (effect,) = tab.worker_prepared(KEY, 7, "ab" * 32, "cd" * 32)
-    prepared = effect.prepared
+    (prepared,) = tab.worker_prepared(KEY, 7, "ab" * 32, "cd" * 32)
     assert [
         (one.network, one.address, one.port) for one in prepared.endpoints
     ] == [("local", "", 0), ("data", "192.0.2.7", 4711)]
@@ -116,7 +116,7 @@ def test_prepared_without_a_data_address_is_local_only():
     up(tab)
     tab.assign(1, factories.assign_request(7), 0.0)
     (effect,) = tab.worker_prepared(KEY, 7, "ab" * 32, None)
-    assert [one.network for one in effect.prepared.endpoints] == ["local"]
+    assert [one.network for one in effect.endpoints] == ["local"]
 
 
 def test_prepared_of_another_generation_is_dropped():
@@ -195,7 +195,7 @@ def test_a_repeated_assign_sends_prepared_again_until_the_client_comes():
     tab = ready()
     effects = tab.assign(EPOCH, factories.assign_request(7), 0.0)
     assert [type(one) for one in effects] == [
-        orders.SendPrepared,
+        objects.Prepared,
         orders.Changed,
     ]
     tab.worker_status(KEY, factories.status("active", 7), 0.0)

@@ -57,9 +57,7 @@ def look(
         assignments=list(pool.rows["assignments"].values()),
     )
     told = {
-        uuid: agent.report().report
-        for uuid, agent in pool.agents.items()
-        if reports
+        uuid: agent.report() for uuid, agent in pool.agents.items() if reports
     }
     memory = audit.remember(pool.ask, 1, told)
     held = dataclasses.replace(found, **changes)

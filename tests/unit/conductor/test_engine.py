@@ -443,14 +443,12 @@ def test_when_a_session_began_is_told_by_one_clock(single, ahead_s):
 def _reports(agent, boot_s: float, name: str, *sent_s: float):
     """Make reports of the agent that was started at some time."""
     for at in sent_s:
-        report = agent.report().report
-        yield inputs.Report(
-            dataclasses.replace(
-                report,
-                host_name=name,
-                agent_boot_id=f"{int(boot_s * 1e9)}-7",
-                sent_at=at,
-            )
+        report = agent.report()
+        yield dataclasses.replace(
+            report,
+            host_name=name,
+            agent_boot_id=f"{int(boot_s * 1e9)}-7",
+            sent_at=at,
         )
 
 

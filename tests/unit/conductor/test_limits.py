@@ -16,7 +16,7 @@ from tests.unit.conductor import world
 RESULT = objects.SessionResult(
     session_id="s", generation=1, state="FAILED", code="C", finished_at=1.0
 )
-REPORT = world.FakeAgent("a", 1).report().report
+REPORT = world.FakeAgent("a", 1).report()
 SLOT = REPORT.devices[0].slots[0]
 
 

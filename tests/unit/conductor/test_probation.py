@@ -190,7 +190,7 @@ def test_a_lost_order_is_sent_again(pool) -> None:
 
 def test_a_test_is_nothing_that_an_audit_would_mend(pool) -> None:
     begin(pool)
-    report = pool.agents["a"].report().report
+    report = pool.agents["a"].report()
     found = audit.remember(pool.ask, pool.epoch, {"a": report})
     assert not found.differences
 

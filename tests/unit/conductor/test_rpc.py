@@ -97,13 +97,13 @@ OLD_RECORD = db_api.SessionRecord(
 
 def test_well_formed_casts_reach_the_engine(endpoint):
     made, taken, _ = endpoint
-    report = world.FakeAgent("a", 1).report().report
+    report = world.FakeAgent("a", 1).report()
     made.report(None, report.to_primitive())
     made.cancel_session(None, "p", request_id="r", reason="R")
     made.cancel_session(None, "p", session_id="s", reason="")
     made.renew_secret(None, "s")
     assert taken == [
-        inputs.Report(report),
+        report,
         inputs.Cancel("p", None, "r", "R"),
         inputs.Cancel("p", "s", None, codes.CANCELLED_BY_CLIENT),
         inputs.RenewSecret("s"),
@@ -155,7 +155,7 @@ def test_what_no_column_can_hold_is_refused(endpoint):
     report = world.FakeAgent("a", 1)
     report.slots[0].seen_generation = 2**64
     with pytest.raises(ValueError, match="seen_generation is out of range"):
-        limits.check(report.report().report)
+        limits.check(report.report())
 
 
 def test_a_huge_size_is_left_to_the_engine_which_has_a_code_for_it(endpoint):
@@ -168,7 +168,7 @@ def test_a_huge_size_is_left_to_the_engine_which_has_a_code_for_it(endpoint):
 
 def test_reports_to_an_earlier_leader_of_the_same_name_are_dropped(endpoint):
     made, taken, _ = endpoint
-    report = world.FakeAgent("a", 1).report().report
+    report = world.FakeAgent("a", 1).report()
     for epoch in (1, 24):
         old = dataclasses.replace(report, leader_epoch=epoch)
         made.report(None, old.to_primitive())
@@ -437,7 +437,7 @@ def test_an_audit_and_its_repair():
     pump = AnsweringPump(pool.ask)
     made = conductor_rpc.ConductorManager(pump, AuditedDatabase(), 40)
     pump.endpoint = made
-    pump.report = pool.agents["a"].report().report
+    pump.report = pool.agents["a"].report()
     (found,) = made.audit(None)
     assert found["data"]["kind"] == "session_unknown"
     assert made.repair(None, found)

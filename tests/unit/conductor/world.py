@@ -198,7 +198,7 @@ class FakeAgent:
         #: By its own clock; None: it does not tell.
         self.sent_at: float | None = None
 
-    def report(self) -> inputs.Report:
+    def report(self) -> objects.AgentReport:
         """The whole state, as a heartbeat carries it."""
         self.sequence += 1
         used = {slot.session_id for slot in self.slots}
@@ -223,35 +223,33 @@ class FakeAgent:
                 for number, slot in enumerate(self.slots)
             ),
         )
-        return inputs.Report(
-            objects.AgentReport(
-                host_uuid=self.uuid,
-                host_name=self.uuid,
-                agent_boot_id=f"{self.boots}-1",
-                sequence=self.sequence,
-                nic_bytes_per_s=1e9,
-                devices=(device,) if self.slots else (),
-                driver="test",
-                link_message=self.link_message,
-                sent_at=self.sent_at,
-                groups=tuple(
-                    objects.GroupReport(
-                        group_id=group_id,
-                        revision=desk.revision if desk.order else 0,
-                        desk_boot_id=desk.boot_id,
-                        endpoints=(
-                            objects.Endpoint(
-                                network="data", address="127.0.0.1", port=4001
-                            ),
-                        )
-                        if desk.has_endpoints
-                        else (),
-                        certificate_sha256="cd" * 32,
-                        clients=desk.clients(),
+        return objects.AgentReport(
+            host_uuid=self.uuid,
+            host_name=self.uuid,
+            agent_boot_id=f"{self.boots}-1",
+            sequence=self.sequence,
+            nic_bytes_per_s=1e9,
+            devices=(device,) if self.slots else (),
+            driver="test",
+            link_message=self.link_message,
+            sent_at=self.sent_at,
+            groups=tuple(
+                objects.GroupReport(
+                    group_id=group_id,
+                    revision=desk.revision if desk.order else 0,
+                    desk_boot_id=desk.boot_id,
+                    endpoints=(
+                        objects.Endpoint(
+                            network="data", address="127.0.0.1", port=4001
+                        ),
                     )
-                    for group_id, desk in self.desks.items()
-                ),
-            )
+                    if desk.has_endpoints
+                    else (),
+                    certificate_sha256="cd" * 32,
+                    clients=desk.clients(),
+                )
+                for group_id, desk in self.desks.items()
+            ),
         )
 
     def keep_group(self, order: objects.GroupOrder) -> None:
@@ -293,7 +291,7 @@ class FakeAgent:
             session_id=message.session_id,
         )
 
-    def prepared(self, number: int) -> inputs.Prepared | None:
+    def prepared(self, number: int) -> objects.Prepared | None:
         """The worker is ready; :returns: what the agent then casts."""
         slot = self.slots[number]
         if slot.state not in (states.SLOT_PREPARING, states.SLOT_READY):
@@ -304,18 +302,16 @@ class FakeAgent:
             # Members have no secret; they join their desk.
             slot.state = states.SLOT_ACTIVE
             return None
-        return inputs.Prepared(
-            objects.Prepared(
-                host_uuid=self.uuid,
-                device="board0",
-                slot=number,
-                session_id=slot.session_id or "",
-                generation=slot.generation or 0,
-                secret="5ec7e7",
-                endpoints=(objects.Endpoint("data", "127.0.0.1", 4000),),
-                agent_boot_id=f"{self.boots}-1",
-                sequence=self.sequence,
-            )
+        return objects.Prepared(
+            host_uuid=self.uuid,
+            device="board0",
+            slot=number,
+            session_id=slot.session_id or "",
+            generation=slot.generation or 0,
+            secret="5ec7e7",
+            endpoints=(objects.Endpoint("data", "127.0.0.1", 4000),),
+            agent_boot_id=f"{self.boots}-1",
+            sequence=self.sequence,
         )
 
     def end(
