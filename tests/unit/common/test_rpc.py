@@ -8,6 +8,7 @@ import threading
 import oslo_messaging as messaging
 import pytest
 from oslo_config import cfg
+from oslo_messaging._drivers import amqpdriver
 
 from fpgapool import conf as fpgapool_conf
 from fpgapool import objects
@@ -586,6 +587,17 @@ def test_the_token_stays_here():
     back = serializer.deserialize_context(wire)
     assert (back.user_id, back.project_id) == ("u1", "p1")
     assert back.request_id == ctxt.request_id
+
+
+def test_listeners_do_not_wake_up_between_messages(transport):
+    name = "ACK_REQUEUE_EVERY_SECONDS_MIN"
+    assert getattr(amqpdriver, name) >= 0.1
+    # If the driver renames it, the setting has no effect.
+    for reader in (
+        amqpdriver.AMQPListener.__init__,
+        amqpdriver.ReplyWaiter.poll,
+    ):
+        assert name in reader.__code__.co_names
 
 
 def test_a_dead_broker_is_noticed_quickly():
