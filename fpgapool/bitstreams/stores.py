@@ -14,7 +14,6 @@ from oslo_log import log as logging
 
 from fpgapool.bitstreams import base
 from fpgapool.bitstreams import files
-from fpgapool.clients import glance as glance_client
 from fpgapool.common import exception
 from fpgapool.conf import bitstreams as options
 from fpgapool.db import api as db_api
@@ -33,6 +32,7 @@ def open_store(conf: cfg.ConfigOpts) -> base.Store:
         # A late import of libraries that a pool with a directory does not
         # need.
         from fpgapool.bitstreams import glance
+        from fpgapool.clients import glance as glance_client
 
         return glance.GlanceStore(
             glance_client.Glance(conf), conf.bitstreams.pool_name

@@ -2,8 +2,12 @@
 
 """Entry points of the commands."""
 
+import os
 import warnings
 
 # oslo.messaging imports eventlet, which fpgapool does not use: it uses
 # threads. An operator can do nothing about this warning.
 warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
+# Its resolver imports a hundred modules, for a fifth of the time that a
+# command needs to start.
+os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")

@@ -7,6 +7,8 @@ line, the configuration or a file is wrong; 3 the audit found something that it
 did not repair.
 """
 
+from __future__ import annotations
+
 import argparse
 import contextlib
 import dataclasses
@@ -16,6 +18,7 @@ import os
 import pathlib
 import re
 import sys
+import typing
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -26,8 +29,6 @@ from oslo_config import cfg
 from fpgapool.accelerators import base as accelerators
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
-from fpgapool.clients import placement
-from fpgapool.cmd import auditing
 from fpgapool.cmd import building
 from fpgapool.cmd import devices
 from fpgapool.common import audit
@@ -35,13 +36,17 @@ from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common import rpc
 from fpgapool.common import signing
-from fpgapool.conductor.outside import placement_sync
 from fpgapool.conf import default as default_conf
 from fpgapool.conf import placement as placement_conf
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.rpcapi import permissions
+
+# Late imports: libraries that one command needs, and that take as long to
+# import as all the others.
+if typing.TYPE_CHECKING:
+    from fpgapool.cmd import auditing
 
 PROGRAM = "fpgapool-manage"
 
@@ -568,6 +573,8 @@ def _sweep(database: db_api.Database, args: argparse.Namespace) -> int:
 
 
 def _audit(database: db_api.Database, args: argparse.Namespace) -> int:
+    from fpgapool.cmd import auditing
+
     migration.require_newest(database.engine)
     conf = args.conf
     _connect(conf)
@@ -645,6 +652,9 @@ def _store(
 
 
 def _clean(database: db_api.Database, args: argparse.Namespace) -> int:
+    from fpgapool.clients import placement
+    from fpgapool.conductor.outside import placement_sync
+
     client = placement.Placement.from_conf(args.conf)
     if client is None:
         raise exception.ConfigurationError(
