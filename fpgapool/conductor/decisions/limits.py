@@ -67,6 +67,9 @@ def check(payload: base.Payload) -> None:
         elif kind is int:
             if not -largest <= value <= largest:
                 _check(payload, name, value)
+        elif kind is float:
+            if not -_MAX_FLOAT <= value <= _MAX_FLOAT:
+                _check(payload, name, value)
         elif value is not None and kind is not bool:
             _check(payload, name, value)
 
