@@ -95,9 +95,11 @@ class RevokeClient(base.Payload):
     :param ended: its own program ends it.
     """
 
+    VERSION = "1.1"
+
     group_id: str
     client_id: str
-    ended: bool = False
+    ended: bool = base.added(1, False)
 
 
 GroupChange = (

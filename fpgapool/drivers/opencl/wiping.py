@@ -17,7 +17,8 @@ from fpgapool.drivers.opencl import runner as runners
 
 SOURCE = b"""
 kernel void wipe(global uint *found, volatile local uint *memory,
-                 const uint words)
+                 volatile global uint *arrivals, const uint words,
+                 const uint groups, const uint units)
 {
     uint rest = 0;
 
@@ -26,6 +27,15 @@ kernel void wipe(global uint *found, volatile local uint *memory,
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = get_local_id(0); i < words; i += get_local_size(0))
         rest |= memory[i];
+    if (get_local_id(0) == 0) {
+        const uint arrival = atomic_inc(arrivals);
+        const uint needed = arrival - arrival % groups + units;
+        uint left = 1u << 31;
+
+        while (atomic_or(arrivals, 0) < needed && left)
+            left--;
+        rest |= !left;
+    }
     found[get_global_id(0)] = rest;
 }
 """
@@ -34,7 +44,9 @@ _ITEMS = 64
 #: Of a group of work items: each has a word of output.
 _BLOCK_BYTES = 4 * _ITEMS
 #: Groups for each unit of the device: it cannot be told which unit computes a
-#: group, but one that has all the local memory has a unit for itself.
+#: group, but one that has all the local memory has a unit for itself. On a
+#: processor, whose threads may come late, the first groups wait for as many
+#: others as there are units, so that no thread computes them all.
 _GROUPS_PER_UNIT = 4
 
 MANIFEST = manifests.parse(
@@ -42,10 +54,14 @@ MANIFEST = manifests.parse(
         {
             "format_version": 1,
             "name": "wipe",
-            "params": {"local_bytes": {"type": "uint", "minimum": 4}},
+            "params": {
+                "local_bytes": {"type": "uint", "minimum": 4},
+                "units": {"type": "uint", "minimum": 1},
+            },
             "variants": [
                 {
                     "block_bytes": _BLOCK_BYTES,
+                    "state": {"bytes": 4},
                     "process": {
                         "output_bytes": "bytes",
                         "steps": [
@@ -56,7 +72,10 @@ MANIFEST = manifests.parse(
                                 "arguments": [
                                     "output",
                                     {"local": "local_bytes"},
+                                    "state",
                                     {"uint": "local_bytes / 4"},
+                                    {"uint": "blocks"},
+                                    {"uint": "units"},
                                 ],
                             }
                         ],
@@ -81,19 +100,26 @@ class Wiper:
         groups = _GROUPS_PER_UNIT * device.max_compute_units
         self._data = memoryview(bytes(groups * _BLOCK_BYTES))
         local_bytes = min(device.local_mem_size, binding.MAX_LOCAL_BYTES)
+        is_processor = device.type & runners.cl.device_type.CPU
         self._runner = runners.Runner(
-            program, {"local_bytes": local_bytes}, len(self._data), wait=wait
+            program,
+            {
+                "local_bytes": local_bytes,
+                "units": device.max_compute_units if is_processor else 1,
+            },
+            len(self._data),
+            wait=wait,
         )
 
     def wipe(self) -> None:
         """Overwrite it, and read it back.
 
-        :raises base.DriverError: ``SCRUB_FAILED`` if it keeps its data, or as
-            a runner.
+        :raises base.DriverError: ``SCRUB_FAILED`` if it keeps its data, or if
+            a unit of the device does not come; or as a runner.
         """
         found = bytearray(len(self._data))
         self._runner.process(self._data, memoryview(found), 0)
         if any(found):
             raise base.DriverError(
-                base.SCRUB_FAILED, "local memory keeps its data"
+                base.SCRUB_FAILED, "local memory was not overwritten"
             )

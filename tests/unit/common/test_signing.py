@@ -110,7 +110,7 @@ def conductor(serve):
 
 
 def _report(host: str) -> objects.AgentReport:
-    return world.FakeAgent(host, 1).report().report
+    return world.FakeAgent(host, 1).report()
 
 
 def _prepared(host: str) -> objects.Prepared:
