@@ -77,7 +77,6 @@ class Plan:
     :ivar rate_scale: factor of all modelled rates.
     :ivar options: further ones of the pool's command.
     :ivar configuration: of the pool.
-    :ivar groups: whether it will have groups, whose sockets have long paths.
     """
 
     hosts: int
@@ -87,7 +86,6 @@ class Plan:
     rate_scale: float
     options: Sequence[str]
     configuration: str
-    groups: bool = False
 
     @property
     def is_emulated(self) -> bool:
@@ -145,7 +143,6 @@ def for_groups(
         ["--api-port=0"],
         f"[scheduler]\nelasticity_period_s = {period_s}\n"
         f"[agent]\nreport_interval_s = {period_s / 2}\n",
-        groups=True,
     )
 
 
@@ -155,10 +152,10 @@ def running(directory: pathlib.Path, plan: Plan) -> Iterator[Pool]:
 
     :param directory: for its sockets and its state; is made if needed.
     :raises DemoError: if it does not start, or the directory's path is too
-        long for groups.
+        long.
     """
     length = len(os.fsencode(directory))
-    if plan.groups and length > _LONGEST_DIRECTORY_BYTES:
+    if length > _LONGEST_DIRECTORY_BYTES:
         raise errors.DemoError(
             errors.POOL_FAILED,
             f"the paths of sockets in {directory} would be too long; set"

@@ -116,7 +116,7 @@ class _Comparison:
         self._jobs: list[workload.Job] = []
 
     def run(self) -> None:
-        with tempfile.TemporaryDirectory(prefix="fpgapool-demo-") as name:
+        with tempfile.TemporaryDirectory(prefix="fp-") as name:
             directory = pathlib.Path(name)
             # Of all accelerators, erasure coding returns more than it gets.
             workload.check_space(directory, 4 * self._total_bytes)

@@ -85,7 +85,7 @@ class _Encryption:
 
     def run(self) -> None:
         settings = self._settings
-        with tempfile.TemporaryDirectory(prefix="fpgapool-demo-") as name:
+        with tempfile.TemporaryDirectory(prefix="fp-") as name:
             directory = pathlib.Path(name)
             workload.check_space(
                 directory, 2 * settings.total_bytes + self._user_bytes

@@ -89,7 +89,7 @@ def command(name: str, *options: str) -> list[str]:
 @contextlib.contextmanager
 def short_directory() -> Iterator[pathlib.Path]:
     """Give a private directory whose name leaves room for sockets."""
-    with tempfile.TemporaryDirectory(prefix="fpgapool-") as name:
+    with tempfile.TemporaryDirectory(prefix="fp-") as name:
         yield pathlib.Path(name)
 
 
