@@ -41,8 +41,9 @@ BYTES_PER_S = BOARDS * 2.1e9
 #: The default thresholds fit a mean of 400 MB, and begin at 20 MB.
 _FIRST_THRESHOLD_SHARE = 20 / 400
 
-#: For each session before times are measured; a working pool takes less.
-_WARM_UP_TIMEOUT_S = 60.0
+#: For each session before times are measured: on a small machine many devices
+#: may compile their kernels at the same time.
+_WARM_UP_TIMEOUT_S = 300.0
 
 #: The longest directory that leaves room for the path of a group's socket, as
 #: ``fpgapool-allinone`` counts it.
