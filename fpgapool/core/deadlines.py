@@ -10,8 +10,8 @@ from fpgapool.core import queued
 from fpgapool.core import view as pool_view
 from fpgapool.vocabulary import states
 
-# A job that ends so little after its deadline is in time.
-_TOLERANCE_S = 1e-6
+#: A job that ends so little after its deadline is in time.
+TOLERANCE_S = 1e-6
 
 
 class Deadlines:
@@ -66,7 +66,7 @@ class Deadlines:
         if record.slot_id is None:
             peak_bytes_per_s = view.best_peak_bytes_per_s(accelerator)
             needed_s = left_bytes / peak_bytes_per_s
-            return job.deadline_s + _TOLERANCE_S - needed_s
+            return job.deadline_s + TOLERANCE_S - needed_s
         hold = view.slots.assignments[record.slot_id]
         if hold.slot is None:
             return job.deadline_s
@@ -74,6 +74,6 @@ class Deadlines:
         earliest_end_s = max(
             record.seen_s, hold.started_s
         ) + left_bytes / accelerator.peak_in(hold.slot.shape)
-        if earliest_end_s > job.deadline_s + _TOLERANCE_S:
+        if earliest_end_s > job.deadline_s + TOLERANCE_S:
             return view.now
         return job.deadline_s

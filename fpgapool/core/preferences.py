@@ -8,6 +8,8 @@ The pool builds its indexes by these preferences. How a strategy chooses is in
 
 import abc
 import dataclasses
+import math
+import typing
 
 from fpgapool.core import model
 from fpgapool.core import ordered
@@ -21,6 +23,29 @@ class Choice:
 
     job_id: model.JobId
     slot_id: model.SlotId
+
+
+class Contender(typing.NamedTuple):
+    """A job that competes with others for the same slot or core.
+
+    :param chunks: its work that is left, in chunks. Any unit will do that is
+        the same for all contenders.
+    :param slot_s: the time that this work takes in the slot, with the time to
+        attach it.
+    :param cpu_s: the time that it takes on a core alone; infinite: it needs a
+        slot.
+    """
+
+    job: model.Job
+    chunks: float
+    slot_s: float
+    cpu_s: float = math.inf
+
+    @property
+    def deadline_s(self) -> float:
+        """The job's deadline; infinite if it has none."""
+        deadline_s = self.job.deadline_s
+        return math.inf if deadline_s is None else deadline_s
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,6 +95,14 @@ class Preferences(abc.ABC):
 
         A job's key never changes; its last member is the job's id.
         """
+
+    def urgency(self, contender: Contender, now: float) -> ordered.Key:
+        """A contender's place at this time: smaller keys come first.
+
+        Unlike :meth:`key` it may change with time, and at random. It ends with
+        the job's id, too. By default it is the key.
+        """
+        return self.key(contender.job)
 
     def patience_s(self, job: model.Job) -> float | None:
         """The time that a job waits for its own host; None: for ever."""

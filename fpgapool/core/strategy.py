@@ -10,6 +10,7 @@ from fpgapool.core import preferences
 from fpgapool.core import view as pool_view
 
 Choice = preferences.Choice
+Contender = preferences.Contender
 IdleIndexes = preferences.IdleIndexes
 
 

@@ -16,7 +16,10 @@ from fpgapool.core import thresholds as queue_thresholds
 from fpgapool.strategies import base
 from fpgapool.strategies import options as opts
 from fpgapool.strategies.joint import era as era_strategy
+from fpgapool.strategies.joint import hjf as hjf_strategy
+from fpgapool.strategies.orderings import edf as edf_ordering
 from fpgapool.strategies.orderings import fifo as fifo_ordering
+from fpgapool.strategies.orderings import random as random_ordering
 from fpgapool.strategies.orderings import sjf as sjf_ordering
 from fpgapool.strategies.orderings import wa as wa_ordering
 from fpgapool.strategies.placements import any as any_placement
@@ -38,6 +41,22 @@ def sjf(options: Options, seed: int) -> base.Strategy:
     opts.check_names(options)
     return base.ComposedStrategy(
         sjf_ordering.SjfOrdering(), _any(options, seed)
+    )
+
+
+def edf(options: Options, seed: int) -> base.Strategy:
+    """Earliest deadline first, on any compatible slot."""
+    opts.check_names(options)
+    return base.ComposedStrategy(
+        edf_ordering.EdfOrdering(), _any(options, seed)
+    )
+
+
+def random(options: Options, seed: int) -> base.Strategy:
+    """Jobs in a random order, on any compatible slot."""
+    opts.check_names(options)
+    return base.ComposedStrategy(
+        random_ordering.RandomOrdering(seed), _any(options, seed)
     )
 
 
@@ -72,7 +91,18 @@ def era(options: Options, seed: int) -> strategy.Strategy:
     return era_strategy.EraStrategy(opts.own(options, era_strategy.EraOptions))
 
 
-def _any(options: Options, seed: int) -> base.Placement:
+def hjf(options: Options, seed: int) -> strategy.Strategy:
+    """Highest job first: the most work over the least time left.
+
+    Its own options are those of
+    :class:`~fpgapool.strategies.joint.hjf.HjfOptions`.
+    """
+    return hjf_strategy.HjfStrategy(
+        opts.own(options, hjf_strategy.HjfOptions), _any(options, seed)
+    )
+
+
+def _any(options: Options, seed: int) -> any_placement.AnyPlacement:
     chosen = any_placement.AnyOptions(
         slot_choice=_order(options, "slot_choice")
     )

@@ -26,6 +26,12 @@ class Ordering(abc.ABC):
     def key(self, job: model.Job) -> ordered.Key:
         """See :meth:`fpgapool.core.strategy.Strategy.key`."""
 
+    def urgency(
+        self, contender: strategy.Contender, now: float
+    ) -> ordered.Key:
+        """See :meth:`fpgapool.core.strategy.Strategy.urgency`."""
+        return self.key(contender.job)
+
 
 class Placement(abc.ABC):
     """The choice of slots; see the methods of the same names of
@@ -69,6 +75,11 @@ class ComposedStrategy(strategy.Strategy):
 
     def key(self, job: model.Job) -> ordered.Key:
         return self.ordering.key(job)
+
+    def urgency(
+        self, contender: strategy.Contender, now: float
+    ) -> ordered.Key:
+        return self.ordering.urgency(contender, now)
 
     def patience_s(self, job: model.Job) -> float | None:
         return self.placement.patience_s(job)

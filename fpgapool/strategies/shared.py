@@ -60,6 +60,11 @@ class SharedStrategy(strategy.Strategy):
     def key(self, job: model.Job) -> ordered.Key:
         return self.inner.key(job)
 
+    def urgency(
+        self, contender: strategy.Contender, now: float
+    ) -> ordered.Key:
+        return self.inner.urgency(contender, now)
+
     def patience_s(self, job: model.Job) -> float | None:
         return self.inner.patience_s(job)
 

@@ -91,7 +91,7 @@ class AnyPlacement(base.Placement):
             if key is None:
                 break
             record = view.record(key[-1])
-            slot_id = self._choose(view, record)
+            slot_id = self.choose(view, record)
             yield view.give(record, view.slots.slots[slot_id])
 
     def reasons(
@@ -99,9 +99,10 @@ class AnyPlacement(base.Placement):
     ) -> tuple[str, ...]:
         return (codes.WAITING_FOR_PASS,)
 
-    def _choose(
+    def choose(
         self, view: pool_view.PoolView, record: queued.JobRecord
     ) -> model.SlotId:
+        """Choose a slot for a job that fits at least one idle slot."""
         group = typing.cast(queued.JobGroup, record.group)
         accelerator = record.job.accelerator
         if group.avoiding or view.slots.idle_total <= _FEW:
