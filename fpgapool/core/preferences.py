@@ -7,6 +7,7 @@ The pool builds its indexes by these preferences. How a strategy chooses is in
 """
 
 import abc
+import collections.abc
 import dataclasses
 import math
 import typing
@@ -96,13 +97,17 @@ class Preferences(abc.ABC):
         A job's key never changes; its last member is the job's id.
         """
 
-    def urgency(self, contender: Contender, now: float) -> ordered.Key:
-        """A contender's place at this time: smaller keys come first.
+    def most_urgent(
+        self, contenders: collections.abc.Sequence[Contender], now: float
+    ) -> Contender:
+        """The contender that gets the slot or core.
 
-        Unlike :meth:`key` it may change with time, and at random. It ends with
-        the job's id, too. By default it is the key.
+        Unlike :meth:`key` it may depend on the time and on chance. By default
+        it is the one with the smallest key.
+
+        :param contenders: at least one, in the order of their ids.
         """
-        return self.key(contender.job)
+        return min(contenders, key=lambda each: self.key(each.job))
 
     def patience_s(self, job: model.Job) -> float | None:
         """The time that a job waits for its own host; None: for ever."""

@@ -156,6 +156,24 @@ def measure_columns(jobs: Columns) -> Metrics:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Service:
+    """How a schedule kept its deadlines.
+
+    :ivar sla: jobs that kept their deadlines, as a share of those with one.
+    :ivar energy_j_per_sla: energy of the whole schedule for each job that
+        kept its deadline; None: none did, or no power is known.
+    :ivar frames_per_s: frames of these jobs, over the makespan; None: the
+        size of chunks is unknown.
+    :ivar wasted_frames: frames computed for jobs that did not keep theirs.
+    """
+
+    sla: float
+    energy_j_per_sla: float | None
+    frames_per_s: float | None
+    wasted_frames: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Improvement:
     """How many times better a schedule is than another one of the same jobs.
 

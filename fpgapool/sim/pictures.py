@@ -177,5 +177,5 @@ def _job_results(
             kind=job.accelerator,
         )
         for job, outcome in zip(scenario.jobs, found.outcome.jobs, strict=True)
-        if outcome.start_s < outcome.finish_s
+        if outcome.start_s < outcome.finish_s and outcome.slot is not None
     ]

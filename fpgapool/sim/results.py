@@ -7,6 +7,7 @@ All sizes are in bytes, times in seconds, energies in J.
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import typing
 from collections.abc import Mapping
@@ -19,33 +20,40 @@ from fpgapool.sim import files
 from fpgapool.sim import group_results
 from fpgapool.sim import metrics
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import schedules
 from fpgapool.sim import usage
+
+#: Frames of a chunk: the paper on deadlines measures work in videos.
+FRAMES_PER_CHUNK = 1500
 
 #: The metrics that ``expected`` of a scenario has.
 METRICS = ("act_s", "tct95_s", "sar", "dlr", "makespan_s")
 
 
-class Utilisation(msgspec.Struct, frozen=True):
+class Utilisation(msgspec.Struct, frozen=True, omit_defaults=True):
     """How much was used, from time 0 to the makespan, as shares.
 
     :ivar slots: of the time of all slots; None: there are no slots.
     :ivar dma: of the bytes that DMA pipes can carry; None: there are no pipes.
     :ivar nic_egress: of the bytes that NICs can send.
     :ivar nic_ingress: of the bytes that NICs can receive.
+    :ivar cores: of the time of all cores; None: hosts have no cores.
     """
 
     slots: float | None
     dma: float | None
     nic_egress: float
     nic_ingress: float
+    cores: float | None = None
 
 
-class Energy(msgspec.Struct, frozen=True):
+class Energy(msgspec.Struct, frozen=True, omit_defaults=True):
     """Energy from time 0 to the makespan."""
 
     devices_j: float
     hosts_j: float
     total_j: float
+    cores_j: float = 0.0
 
 
 class HostDetails(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -85,15 +93,17 @@ class Result(msgspec.Struct, frozen=True):
 
     :ivar outcome: as the scenario format writes it.
     :ivar measured: all metrics of all jobs.
+    :ivar service: None: no job has a deadline.
     """
 
-    outcome: scenarios.Outcome
+    outcome: schedules.Outcome
     measured: metrics.Metrics
     details: Details
+    service: metrics.Service | None = None
 
 
 def columns(
-    scenario: scenarios.Scenario, outcomes: Sequence[scenarios.JobOutcome]
+    scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
 ) -> metrics.Columns:
     """Return the jobs of a schedule as vectors.
 
@@ -109,7 +119,7 @@ def columns(
 
 
 def evaluate(
-    scenario: scenarios.Scenario, outcomes: list[scenarios.JobOutcome]
+    scenario: scenarios.Scenario, outcomes: list[schedules.JobOutcome]
 ) -> Result:
     """Measure a schedule.
 
@@ -117,12 +127,56 @@ def evaluate(
     """
     jobs = columns(scenario, outcomes)
     measured = metrics.measure_columns(jobs)
+    details = _details(scenario, outcomes, jobs, measured)
+    found: dict[str, float | None] = {
+        name: getattr(measured, name) for name in METRICS
+    }
+    service = None
+    if any(job.deadline_s is not None for job in scenario.jobs):
+        service = _measure_service(scenario, outcomes, details.energy)
+        found |= dataclasses.asdict(service)
     return Result(
-        scenarios.Outcome(
-            outcomes, {name: getattr(measured, name) for name in METRICS}
-        ),
-        measured,
-        _details(scenario, outcomes, jobs, measured),
+        schedules.Outcome(outcomes, found), measured, details, service
+    )
+
+
+def _measure_service(
+    scenario: scenarios.Scenario,
+    outcomes: Sequence[schedules.JobOutcome],
+    energy: Energy | None,
+) -> metrics.Service:
+    quanta_bytes = {
+        name: profile.quantum_bytes
+        for name, profile in scenario.cluster.accelerators.items()
+    }
+    due = kept = 0
+    frames: float | None = 0.0
+    wasted: float | None = 0.0
+    for job, outcome in zip(scenario.jobs, outcomes, strict=True):
+        if job.deadline_s is None:
+            continue
+        due += 1
+        kept += outcome.state == "done"
+        done_bytes = job.size_bytes
+        if outcome.core is not None:
+            done_bytes = outcome.core.done_bytes
+        quantum_bytes = quanta_bytes[job.accelerator]
+        if quantum_bytes is None or frames is None or wasted is None:
+            frames = wasted = None
+        elif outcome.state == "done":
+            frames += FRAMES_PER_CHUNK * done_bytes / quantum_bytes
+        else:
+            wasted += FRAMES_PER_CHUNK * done_bytes / quantum_bytes
+    makespan_s = max(outcome.finish_s for outcome in outcomes)
+    return metrics.Service(
+        sla=kept / due,
+        energy_j_per_sla=energy.total_j / kept if energy and kept else None,
+        frames_per_s=None
+        if frames is None
+        else frames / makespan_s
+        if makespan_s
+        else 0.0,
+        wasted_frames=wasted,
     )
 
 
@@ -152,7 +206,7 @@ def write(
 
 def _details(
     scenario: scenarios.Scenario,
-    outcomes: Sequence[scenarios.JobOutcome],
+    outcomes: Sequence[schedules.JobOutcome],
     jobs: metrics.Columns,
     measured: metrics.Metrics,
 ) -> Details:
@@ -191,7 +245,7 @@ def _groups(
 
 def _hosts(
     scenario: scenarios.Scenario,
-    outcomes: Sequence[scenarios.JobOutcome],
+    outcomes: Sequence[schedules.JobOutcome],
     makespan_s: float,
     by_host: Mapping[int | None, metrics.Metrics],
 ) -> tuple[list[HostDetails], Utilisation, Energy | None]:
@@ -202,6 +256,7 @@ def _hosts(
     dma = metrics.column(cluster.dma_of(host) for host in hosts)
     nic = metrics.column(cluster.nic_of(host) for host in hosts)
     dma *= used.slots > 0
+    cores = np.full(cluster.hosts, float(cluster.cores_per_host or 0))
     spent = usage.energy(cluster, used, makespan_s)
 
     def utilisation(some: slice) -> Utilisation:
@@ -211,14 +266,17 @@ def _hosts(
             dma=_share(used.dma_bytes[some], dma[some] * makespan_s),
             nic_egress=_share(used.egress_bytes[some], nics) or 0.0,
             nic_ingress=_share(used.ingress_bytes[some], nics) or 0.0,
+            cores=_share(used.core_s[some], cores[some] * makespan_s),
         )
 
     def energy(some: slice) -> Energy | None:
         if spent is None:
             return None
         devices_j = float(spent.devices_j[some].sum())
+        cores_j = float(spent.cores_j[some].sum())
         hosts_j = float(spent.hosts_j[some].sum())
-        return Energy(devices_j, hosts_j, devices_j + hosts_j)
+        total_j = devices_j + cores_j + hosts_j
+        return Energy(devices_j, hosts_j, total_j, cores_j)
 
     details = [
         HostDetails(

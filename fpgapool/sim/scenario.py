@@ -21,6 +21,7 @@ import msgspec
 from fpgapool.core import thresholds
 from fpgapool.sim import errors
 from fpgapool.sim import files
+from fpgapool.sim import schedules
 
 FORMAT: typing.Final = "fpgapool-scenario/1"
 
@@ -55,10 +56,14 @@ class AcceleratorProfile(_Record, frozen=True):
     :ivar peak_bytes_per_s: highest input rate of a slot.
     :ivar return_ratio: bytes sent back per byte of input.
     :ivar platforms: by shape of the slot, the values that differ there.
+    :ivar cpu_bytes_per_s: input rate of a core without a slot.
+    :ivar quantum_bytes: input of a chunk, after which a slot may change hands.
     """
 
     peak_bytes_per_s: _Positive
     return_ratio: _NotNegative = 0.0
+    cpu_bytes_per_s: _Positive | None = None
+    quantum_bytes: _Positive | None = None
     platforms: dict[_Name, Platform] = {}
 
     def peak_in(self, shape: str) -> float:
@@ -87,11 +92,13 @@ class Power(_Record, frozen=True):
     :ivar device_active_w: of a device while all slots have jobs; in proportion
         while some have.
     :ivar host_w: of a host, with or without a device.
+    :ivar core_active_w: of a core with a job, in addition to the host.
     """
 
     device_idle_w: _NotNegative = 0.0
     device_active_w: _NotNegative = 0.0
     host_w: _NotNegative = 0.0
+    core_active_w: _NotNegative = 0.0
 
 
 class Cluster(_Record, frozen=True):
@@ -107,6 +114,9 @@ class Cluster(_Record, frozen=True):
     :ivar host_overrides: by host, values that differ there.
     :ivar shape: of the slots.
     :ivar power: None: results have no energy.
+    :ivar cores_per_host: jobs need one of these cores, and compute there until
+        they get a slot of the same host; None: jobs need only a slot.
+    :ivar attach_s: time to attach a slot to another job; it needs cores.
     """
 
     hosts: _Count
@@ -120,6 +130,8 @@ class Cluster(_Record, frozen=True):
     host_overrides: dict[_Number, HostOverride] = {}
     shape: _Name = "any"
     power: Power | None = None
+    cores_per_host: _Count | None = None
+    attach_s: _NotNegative = 0.0
 
     def slot_count(self, host: int) -> int:
         """Return the number of slots of a host with a device."""
@@ -170,6 +182,11 @@ class StrategyOptions(_Record, frozen=True):
     :ivar own: options that only this strategy has, by name.
     :ivar elasticity: the policy that sizes the scenario's groups; None: sizes
         stay.
+    :ivar rule: of ``hjf``.
+    :ivar preempt: ``fine``: a slot may change hands after each chunk.
+    :ivar preempt_gain: a challenger takes a slot only if its stress is 1 +
+        this times the holder's.
+    :ivar deadline_action: None: ``kill`` with cores, otherwise ``continue``.
     """
 
     strategy: _Name | None = None
@@ -188,6 +205,10 @@ class StrategyOptions(_Record, frozen=True):
     offer_order: _Name = "index"
     own: dict[_Name, bool | int | float | str] = {}
     elasticity: Elasticity | None = None
+    rule: _Name | None = None
+    preempt: typing.Literal["none", "fine"] = "none"
+    preempt_gain: _NotNegative = 0.0
+    deadline_action: typing.Literal["continue", "kill", "early"] | None = None
 
     def options(self) -> dict[str, object]:
         """Return the options by name, for the strategy's factory."""
@@ -199,7 +220,9 @@ class StrategyOptions(_Record, frozen=True):
         return {**shared, **self.own}
 
 
-_NOT_OPTIONS = ("strategy", "seed", "own", "elasticity")
+#: What only hosts with cores know.
+_NEEDS_CORES = ("preempt", "preempt_gain", "deadline_action")
+_NOT_OPTIONS = ("strategy", "seed", "own", "elasticity", *_NEEDS_CORES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,6 +250,9 @@ class JobSpec(_Record, frozen=True):
     """One request for an accelerator.
 
     :ivar host: the host of its data; None: a machine outside of the cluster.
+        With cores: the host where it runs; None: the cluster chooses one.
+    :ivar deadline_s: the time after its arrival in which it should end; None:
+        it has no deadline.
     """
 
     id: int
@@ -235,6 +261,14 @@ class JobSpec(_Record, frozen=True):
     arrival_s: _NotNegative
     accelerator: str
     tenant: str = ""
+    deadline_s: _Positive | None = None
+
+    @property
+    def deadline_at_s(self) -> float | None:
+        """Return the deadline as a time of the run."""
+        if self.deadline_s is None:
+            return None
+        return self.arrival_s + self.deadline_s
 
 
 class GroupClient(_Record, frozen=True):
@@ -292,33 +326,6 @@ class Group(_Record, frozen=True):
     end_s: _Positive | None = None
 
 
-class JobOutcome(msgspec.Struct, frozen=True):
-    """The result of a job.
-
-    :ivar host: the host of its slot.
-    :ivar slot: number of the slot on this host.
-    :ivar local: whether it is the job's own host.
-    """
-
-    id: int
-    start_s: float
-    finish_s: float
-    host: int
-    slot: int
-    local: bool
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """The results of all jobs under a strategy.
-
-    :ivar metrics: by name: ``act_s``, ``tct95_s``, ``sar``, ``dlr`` and
-        ``makespan_s``.
-    """
-
-    jobs: list[JobOutcome]
-    metrics: dict[str, float]
-
-
 class Scenario(_Record, frozen=True):
     """A whole file.
 
@@ -337,7 +344,7 @@ class Scenario(_Record, frozen=True):
     name: str = ""
     note: str = ""
     wakeups: bool = False
-    expected: dict[str, Outcome] | None = None
+    expected: dict[str, schedules.Outcome] | None = None
     groups: tuple[Group, ...] = ()
 
     @property
@@ -426,6 +433,7 @@ def check(scenario: Scenario, source: str) -> None:
         )
     for name, strategy in scenario.strategies.items():
         _check_thresholds(strategy, f"strategies.{name}", source)
+        _check_preemption(scenario.cluster, strategy, name, source)
         if strategy.elasticity is not None and not scenario.groups:
             raise errors.InputError(
                 source,
@@ -456,6 +464,15 @@ def _check_cluster(cluster: Cluster, source: str) -> None:
                 _check_finite(
                     platform.active_w, f"{at_shape}.active_w", source
                 )
+        for member in ("cpu_bytes_per_s", "quantum_bytes"):
+            value = getattr(profile, member)
+            if value is not None:
+                _check_finite(value, f"{where}.{member}", source)
+            elif cluster.cores_per_host is not None:
+                reason = "is missing; hosts with cores need it"
+                raise errors.InputError(source, f"{where}.{member}", reason)
+    _check_finite(cluster.attach_s, "cluster.attach_s", source)
+    _check_cores(cluster, source)
     seen: set[int] = set()
     for at, host in enumerate(cluster.fpga_hosts):
         where = f"cluster.fpga_hosts[{at}]"
@@ -466,6 +483,41 @@ def _check_cluster(cluster: Cluster, source: str) -> None:
     for host in cluster.host_overrides:
         where = f"cluster.host_overrides.{host}"
         _check_host(host, cluster, where, source)
+
+
+def _check_cores(cluster: Cluster, source: str) -> None:
+    has_cores = cluster.cores_per_host is not None
+    for member, right in (
+        ("attach_s", has_cores),
+        ("reconfiguration_s", not has_cores),
+    ):
+        if getattr(cluster, member) and not right:
+            reason = (
+                "with cores, only attach_s counts"
+                if has_cores
+                else "needs cluster.cores_per_host"
+            )
+            raise errors.InputError(source, f"cluster.{member}", reason)
+
+
+def _check_preemption(
+    cluster: Cluster, strategy: StrategyOptions, name: str, source: str
+) -> None:
+    place = f"strategies.{name}"
+    given = [
+        member
+        for member in _NEEDS_CORES
+        if getattr(strategy, member) not in ("none", 0.0, None, "continue")
+    ]
+    if given and cluster.cores_per_host is None:
+        raise errors.InputError(
+            source, f"{place}.{given[0]}", "needs cluster.cores_per_host"
+        )
+    _check_finite(strategy.preempt_gain, f"{place}.preempt_gain", source)
+    if strategy.preempt_gain and strategy.preempt == "none":
+        raise errors.InputError(
+            source, f"{place}.preempt_gain", "needs preempt: fine"
+        )
 
 
 def _check_host(host: int, cluster: Cluster, place: str, source: str) -> None:
@@ -527,9 +579,15 @@ def _check_jobs(scenario: Scenario, source: str) -> None:
             )
         _check_finite(job.size_bytes, f"{place}.size_bytes", source)
         _check_finite(job.arrival_s, f"{place}.arrival_s", source)
+        if job.deadline_s is not None:
+            _check_finite(job.deadline_s, f"{place}.deadline_s", source)
 
 
 def _check_groups(scenario: Scenario, source: str) -> None:
+    if scenario.groups and scenario.cluster.cores_per_host is not None:
+        raise errors.InputError(
+            source, "groups", "hosts with cores have jobs only"
+        )
     names: set[str] = set()
     for at, group in enumerate(scenario.groups):
         place = f"groups[{at}]"

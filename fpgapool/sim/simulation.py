@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import heapq
 import importlib.metadata
 import math
@@ -22,7 +23,9 @@ from fpgapool.core import sharing
 from fpgapool.core import state
 from fpgapool.core import strategy as strategy_api
 from fpgapool.sim import errors
+from fpgapool.sim import nodes
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import schedules
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import fluid
@@ -53,6 +56,7 @@ def strategy_names() -> list[str]:
     return sorted(_strategies())
 
 
+@functools.cache
 def _strategies() -> dict[str, importlib.metadata.EntryPoint]:
     group = importlib.metadata.entry_points(group="fpgapool.strategies")
     return {entry.name: entry for entry in group}
@@ -101,7 +105,7 @@ def run(
     source: str = "scenario",
     watcher: Watcher | None = None,
     fair_share: bool = False,
-) -> list[scenarios.JobOutcome]:
+) -> list[schedules.JobOutcome]:
     """Simulate one strategy.
 
     :param name: of one of the scenario's strategies, or of an installed one,
@@ -113,9 +117,20 @@ def run(
     :param fair_share: whether the jobs' tenants share the slots evenly.
     :returns: the result of each job, in the order of the scenario.
     :raises errors.InputError: if the strategy is unknown or refuses its
-        options, or if jobs would wait for ever.
+        options, if jobs would wait for ever, or if hosts with cores know no
+        such engine, watcher or shares.
     """
     strategy = make_strategy(scenario.strategies, name, seed, source)
+    if scenario.cluster.cores_per_host is not None:
+        if engine != "fluid" or watcher is not None or fair_share:
+            raise errors.InputError(
+                source,
+                "cluster.cores_per_host",
+                "with cores there are no chunk engine, no pictures and no "
+                "fair shares",
+            )
+        options = scenario.strategies.get(name, scenarios.StrategyOptions())
+        return nodes.run(scenario, strategy, options)
     if fair_share:
         strategy = shared.SharedStrategy(strategy, sharing.Options())
     simulation = _Simulation(scenario, strategy, ENGINES[engine], watcher)
@@ -154,7 +169,7 @@ class _Simulation:
         make_engine: Callable[[scenarios.Cluster], base.Engine],
         watcher: Watcher | None,
     ) -> None:
-        self.outcomes: dict[int, scenarios.JobOutcome] = {}
+        self.outcomes: dict[int, schedules.JobOutcome] = {}
         self.waiting: dict[int, scenarios.JobSpec] = {}
         self._cluster = scenario.cluster
         self._profiles = scenario.cluster.accelerators
@@ -227,13 +242,17 @@ class _Simulation:
         assert held is not None
         self._holdings[number] = None
         self._working -= 1
-        self.outcomes[held.job.id] = scenarios.JobOutcome(
+        deadline_s = held.job.deadline_at_s
+        self.outcomes[held.job.id] = schedules.JobOutcome(
             id=held.job.id,
             start_s=held.start_s,
             finish_s=now,
             host=slot.host,
             slot=slot.place,
             local=slot.host == held.job.host,
+            state=None
+            if deadline_s is None
+            else schedules.state_at_end(now, deadline_s),
         )
         return events.SlotReleased(number, held.generation)
 
@@ -273,6 +292,7 @@ class _Simulation:
                     claimed_bytes=job.size_bytes,
                     arrival_s=job.arrival_s,
                     project=job.tenant,
+                    deadline_s=job.deadline_at_s,
                 )
             )
 

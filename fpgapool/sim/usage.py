@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import math
 import typing
+from collections.abc import Iterable
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from fpgapool.sim import metrics
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import schedules
 from fpgapool.sim.engines import base
 
 
@@ -23,6 +26,7 @@ class Usage(typing.NamedTuple):
     """Use of each host; each member is a vector over the hosts.
 
     :ivar slots: number of its slots for jobs.
+    :ivar core_s: core-seconds with jobs.
     :ivar taken_s: slot-seconds with jobs, programming included.
     :ivar platform_s: those of jobs on platforms whose power is known.
     :ivar platform_j: the energy that these jobs took, in addition to that of
@@ -33,6 +37,7 @@ class Usage(typing.NamedTuple):
     """
 
     slots: metrics.Floats
+    core_s: metrics.Floats
     taken_s: metrics.Floats
     platform_s: metrics.Floats
     platform_j: metrics.Floats
@@ -45,11 +50,12 @@ class Energy(typing.NamedTuple):
     """Energy in J of each host; each member is a vector over the hosts."""
 
     devices_j: metrics.Floats
+    cores_j: metrics.Floats
     hosts_j: metrics.Floats
 
 
 def measure(
-    scenario: scenarios.Scenario, outcomes: Sequence[scenarios.JobOutcome]
+    scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
 ) -> Usage:
     """Add up the use by all jobs of a schedule.
 
@@ -67,12 +73,13 @@ def measure(
     back = sizes * metrics.column(
         ratios[job.accelerator] for job in scenario.jobs
     )
-    at = np.array([outcome.host for outcome in outcomes])
-    # Machines outside of the cluster count as the extra host −1.
-    origin = np.array(
-        [-1 if job.host is None else job.host for job in scenario.jobs]
-    )
+    at = _places(outcome.host for outcome in outcomes)
+    origin = _places(job.host for job in scenario.jobs)
     remote = at != origin
+    if cluster.cores_per_host is not None:
+        # Their jobs use no pipes.
+        sizes, back = 0 * sizes, 0 * back
+    cores = [outcome.core for outcome in outcomes]
 
     def added(
         hosts: np.ndarray[typing.Any, typing.Any], values: metrics.Floats
@@ -85,6 +92,10 @@ def measure(
     is_known = np.isfinite(active_w)
     return Usage(
         slots=slots,
+        core_s=added(
+            _places(None if core is None else core.host for core in cores),
+            metrics.column(job.finish_s - job.start_s for job in outcomes),
+        ),
         taken_s=added(at, taken_s),
         platform_s=added(at, taken_s * is_known),
         platform_j=added(at, taken_s * np.where(is_known, active_w, 0.0)),
@@ -94,13 +105,20 @@ def measure(
     )
 
 
+def _places(hosts: Iterable[int | None]) -> npt.NDArray[np.int64]:
+    """Return numbers of hosts; −1: outside of the cluster, or none."""
+    return np.array([-1 if host is None else host for host in hosts])
+
+
 def _active_w(
-    scenario: scenarios.Scenario, outcomes: Sequence[scenarios.JobOutcome]
+    scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
 ) -> metrics.Floats:
     """Return the power of each job on its platform; not a number: unknown."""
     cluster = scenario.cluster
 
-    def of(job: scenarios.JobSpec, host: int) -> float:
+    def of(job: scenarios.JobSpec, host: int | None) -> float:
+        if host is None:
+            return math.nan
         platforms = cluster.accelerators[job.accelerator].platforms
         platform = platforms.get(cluster.shape_of(host))
         if platform is None or platform.active_w is None:
@@ -114,13 +132,16 @@ def _active_w(
 
 
 def _taken_s(
-    scenario: scenarios.Scenario, outcomes: Sequence[scenarios.JobOutcome]
+    scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
 ) -> metrics.Floats:
     """Return how long each job had its slot, programming included."""
-    taken_s = metrics.column(job.finish_s - job.start_s for job in outcomes)
+    taken_s = metrics.column(
+        job.finish_s - job.start_s if job.core is None else job.core.slot_s
+        for job in outcomes
+    )
     programming_s = scenario.cluster.reconfiguration_s
     if programming_s:
-        programmed: dict[tuple[int, int], str] = {}
+        programmed: dict[tuple[int | None, int | None], str] = {}
         for place in sorted(
             range(len(outcomes)), key=lambda at: outcomes[at].start_s
         ):
@@ -139,7 +160,8 @@ def energy(
 
     A device takes its idle power all the time. For each slot with a job it
     takes the power of the accelerator on this platform; if that is unknown,
-    the slot's share of the difference between active and idle power.
+    the slot's share of the difference between active and idle power. Each core
+    with a job takes its power, too.
 
     :returns: None: the scenario has no powers.
     """
@@ -158,5 +180,6 @@ def energy(
         devices_j=has_device * power.device_idle_w * makespan_s
         + extra_w * taken_s
         + used.platform_j,
+        cores_j=power.core_active_w * used.core_s,
         hosts_j=np.full(cluster.hosts, power.host_w * makespan_s),
     )

@@ -26,11 +26,13 @@ class Ordering(abc.ABC):
     def key(self, job: model.Job) -> ordered.Key:
         """See :meth:`fpgapool.core.strategy.Strategy.key`."""
 
-    def urgency(
-        self, contender: strategy.Contender, now: float
-    ) -> ordered.Key:
-        """See :meth:`fpgapool.core.strategy.Strategy.urgency`."""
-        return self.key(contender.job)
+    def most_urgent(
+        self,
+        contenders: collections.abc.Sequence[strategy.Contender],
+        now: float,
+    ) -> strategy.Contender:
+        """See :meth:`fpgapool.core.strategy.Strategy.most_urgent`."""
+        return min(contenders, key=lambda each: self.key(each.job))
 
 
 class Placement(abc.ABC):
@@ -76,10 +78,12 @@ class ComposedStrategy(strategy.Strategy):
     def key(self, job: model.Job) -> ordered.Key:
         return self.ordering.key(job)
 
-    def urgency(
-        self, contender: strategy.Contender, now: float
-    ) -> ordered.Key:
-        return self.ordering.urgency(contender, now)
+    def most_urgent(
+        self,
+        contenders: collections.abc.Sequence[strategy.Contender],
+        now: float,
+    ) -> strategy.Contender:
+        return self.ordering.most_urgent(contenders, now)
 
     def patience_s(self, job: model.Job) -> float | None:
         return self.placement.patience_s(job)

@@ -60,10 +60,10 @@ class SharedStrategy(strategy.Strategy):
     def key(self, job: model.Job) -> ordered.Key:
         return self.inner.key(job)
 
-    def urgency(
-        self, contender: strategy.Contender, now: float
-    ) -> ordered.Key:
-        return self.inner.urgency(contender, now)
+    def most_urgent(
+        self, contenders: abc.Sequence[strategy.Contender], now: float
+    ) -> strategy.Contender:
+        return self.inner.most_urgent(contenders, now)
 
     def patience_s(self, job: model.Job) -> float | None:
         return self.inner.patience_s(job)

@@ -13,6 +13,7 @@ import dataclasses
 
 from fpgapool.sim import families
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import schedules
 from fpgapool.sim import simulation
 from fpgapool.sim import workloads
 from fpgapool.sim.figures import experiments
@@ -72,7 +73,7 @@ def make(
 
 def run(
     scenario: scenarios.Scenario, *, engine: str = "fluid", seed: int = 1
-) -> list[scenarios.JobOutcome]:
+) -> list[schedules.JobOutcome]:
     """Simulate a scenario's only strategy."""
     [strategy] = scenario.strategies
     return simulation.run(scenario, strategy, engine=engine, seed=seed)

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 import rich.console
 
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import schedules
 from tests.benchmarks import measure
 from tests.benchmarks import report
 from tests.benchmarks import sim_clusters
@@ -67,7 +68,7 @@ def rows(repetitions: int) -> Iterator[measure.Row]:
 
 def _replay(
     scenario: scenarios.Scenario,
-    outcomes: list[scenarios.JobOutcome],
+    outcomes: list[schedules.JobOutcome],
     size: sim_clusters.Size,
 ) -> measure.Sample:
     replay = flows.Replay(scenario, outcomes)

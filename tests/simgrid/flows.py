@@ -16,6 +16,7 @@ import typing
 from collections.abc import Sequence
 
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import schedules
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import fluid
 
@@ -60,7 +61,7 @@ class Answer(typing.NamedTuple):
 
 
 def transcribe(
-    scenario: scenarios.Scenario, outcomes: Sequence[scenarios.JobOutcome]
+    scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
 ) -> FlowList:
     """Say which links each job crossed.
 
@@ -180,7 +181,7 @@ class Replay:
     def __init__(
         self,
         scenario: scenarios.Scenario,
-        outcomes: Sequence[scenarios.JobOutcome],
+        outcomes: Sequence[schedules.JobOutcome],
     ) -> None:
         slots = _slots_by_place(scenario.cluster)
         profiles = scenario.cluster.accelerators

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import schedules
 from fpgapool.sim import simulation
 from tests.benchmarks import sim_clusters
 from tests.simgrid import flows
@@ -163,7 +164,7 @@ def test_the_case(strategy: str) -> None:
 
 
 def _compare(
-    scenario: scenarios.Scenario, outcomes: list[scenarios.JobOutcome]
+    scenario: scenarios.Scenario, outcomes: list[schedules.JobOutcome]
 ) -> None:
     ours_s = [outcome.finish_s for outcome in outcomes]
     answer = flows.run_simgrid(flows.transcribe(scenario, outcomes))

@@ -225,6 +225,13 @@ def _show(
     else:
         _show_all(console, measured)
     _show_usage(console, found)
+    service = {
+        name: each.service
+        for name, each in found.items()
+        if each.service is not None
+    }
+    if service:
+        _show_service(console, service)
 
 
 def _show_one(
@@ -268,7 +275,13 @@ def _show_usage(
     console: rich.console.Console, found: Mapping[str, results.Result]
 ) -> None:
     has_energy = any(each.details.energy for each in found.values())
+    has_cores = any(
+        each.details.utilisation.cores is not None for each in found.values()
+    )
     names = ["slots", "DMA pipes", "NICs, sending", "NICs, receiving"]
+    if has_cores:
+        # Their jobs use no pipes.
+        names = ["slots", "cores"]
     table = screen.make_table(
         ("strategy",),
         [*names, "energy"] if has_energy else names,
@@ -276,18 +289,34 @@ def _show_usage(
     )
     for name, each in found.items():
         used, energy = each.details.utilisation, each.details.energy
+        shares = [used.slots, used.dma, used.nic_egress, used.nic_ingress]
+        if has_cores:
+            shares = [used.slots, used.cores]
         table.add_row(
             rich.markup.escape(name),
-            *(
-                "" if share is None else f"{share:.1%}"
-                for share in (
-                    used.slots,
-                    used.dma,
-                    used.nic_egress,
-                    used.nic_ingress,
-                )
-            ),
+            *("" if share is None else f"{share:.1%}" for share in shares),
             *([f"{energy.total_j / 1e3:.1f} kJ"] if energy else []),
+        )
+    console.print(table)
+
+
+def _show_service(
+    console: rich.console.Console,
+    found: Mapping[str, metrics.Service],
+) -> None:
+    table = screen.make_table(
+        ("strategy",),
+        ("SLA", "kJ per SLA", "frames/s", "wasted frames"),
+        "Deadlines: share kept, and the energy of the run for each of them",
+    )
+    for name, each in found.items():
+        energy_j = each.energy_j_per_sla
+        table.add_row(
+            rich.markup.escape(name),
+            f"{each.sla:.1%}",
+            "" if energy_j is None else f"{energy_j / 1e3:.2f}",
+            "" if each.frames_per_s is None else f"{each.frames_per_s:.1f}",
+            "" if each.wasted_frames is None else f"{each.wasted_frames:.0f}",
         )
     console.print(table)
 

@@ -21,6 +21,7 @@ from fpgapool.sim import files
 from fpgapool.sim import metrics
 from fpgapool.sim import pictures
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import schedules
 from fpgapool.sim import screen
 from fpgapool.sim import simulation
 from fpgapool.sim.figures import tables
@@ -191,7 +192,7 @@ class _Done:
 
     trial: _Trial
     real: system.Run
-    simulated: Mapping[str, Sequence[scenarios.JobOutcome]]
+    simulated: Mapping[str, Sequence[schedules.JobOutcome]]
 
     def sample(self) -> differences.Sample:
         """Return the completion times."""

@@ -122,16 +122,15 @@ class HjfStrategy(strategy.Strategy):
         self.options = options
         self.placement = placement
         self.idle_indexes = placement.idle_indexes
+        self._urgency = need_key if options.rule == "need" else hjf_key
 
     def key(self, job: model.Job) -> ordered.Key:
         return (job.arrival_s, job.id)
 
-    def urgency(
-        self, contender: strategy.Contender, now: float
-    ) -> ordered.Key:
-        if self.options.rule == "need":
-            return need_key(contender, now)
-        return hjf_key(contender, now)
+    def most_urgent(
+        self, contenders: abc.Sequence[strategy.Contender], now: float
+    ) -> strategy.Contender:
+        return min(contenders, key=lambda each: self._urgency(each, now))
 
     def assign(
         self, view: pool_view.PoolView, now: float
@@ -140,7 +139,7 @@ class HjfStrategy(strategy.Strategy):
         if not any(map(view.has_idle, groups)):
             return
         urgent = [
-            (self.urgency(_contender(view, key[-1]), now), group)
+            (self._urgency(_contender(view, key[-1]), now), group)
             for group in groups
             for key in group.jobs
         ]

@@ -3,6 +3,7 @@
 """At random, for comparison."""
 
 import hashlib
+from collections import abc
 
 import numpy
 
@@ -15,18 +16,30 @@ from fpgapool.strategies import base
 class RandomOrdering(base.Ordering):
     """A place in the queue that depends on seed and id only.
 
-    Urgency is drawn anew at each decision.
+    The most urgent job is drawn anew each time, all with the same chance.
     """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self._generator = numpy.random.default_rng(seed)
+        # Its numbers are the same in all versions of numpy and, with these
+        # words, those of the standard library's generator.
+        self._generator = numpy.random.RandomState(
+            [
+                seed >> shift & 0xFFFFFFFF
+                for shift in range(0, max(seed.bit_length(), 1), 32)
+            ]
+        )
 
     def key(self, job: model.Job) -> ordered.Key:
         text = f"{self.seed}:{job.id}".encode()
         return (hashlib.blake2b(text, digest_size=8).digest(), job.id)
 
-    def urgency(
-        self, contender: preferences.Contender, now: float
-    ) -> ordered.Key:
-        return (float(self._generator.random()), contender.job.id)
+    def most_urgent(
+        self, contenders: abc.Sequence[preferences.Contender], now: float
+    ) -> preferences.Contender:
+        bits = len(contenders).bit_length()
+        while True:
+            word = int.from_bytes(self._generator.bytes(4), "little")
+            number = word >> (32 - bits)
+            if number < len(contenders):
+                return contenders[number]

@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 import msgspec
 
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import schedules
 
 positive = st.floats(1e-3, 1e15)
 not_negative = st.one_of(st.just(0.0), positive)
@@ -35,7 +36,15 @@ def clusters(draw: st.DrawFn) -> scenarios.Cluster:
         optional(positive),
         optional(positive),
     )
-    profiles = st.builds(scenarios.AcceleratorProfile, positive, not_negative)
+    has_cores = draw(st.booleans())
+    needed = positive if has_cores else optional(positive)
+    profiles = st.builds(
+        scenarios.AcceleratorProfile,
+        positive,
+        not_negative,
+        cpu_bytes_per_s=needed,
+        quantum_bytes=needed,
+    )
     return scenarios.Cluster(
         hosts=hosts,
         fpga_hosts=tuple(draw(st.sets(host, min_size=1))),
@@ -45,12 +54,18 @@ def clusters(draw: st.DrawFn) -> scenarios.Cluster:
         slots_per_device=draw(counts),
         dma_bytes_per_s=draw(positive),
         nic_bytes_per_s=draw(positive),
-        reconfiguration_s=draw(not_negative),
+        reconfiguration_s=0.0 if has_cores else draw(not_negative),
+        cores_per_host=draw(counts) if has_cores else None,
+        attach_s=draw(not_negative) if has_cores else 0.0,
         host_overrides=draw(st.dictionaries(host, overrides, max_size=3)),
         power=draw(
             optional(
                 st.builds(
-                    scenarios.Power, not_negative, not_negative, not_negative
+                    scenarios.Power,
+                    not_negative,
+                    not_negative,
+                    not_negative,
+                    not_negative,
                 )
             )
         ),
@@ -77,20 +92,29 @@ strategies = st.builds(
     offer_order=texts,
 )
 outcomes = st.builds(
-    scenarios.Outcome,
+    schedules.Outcome,
     jobs=st.lists(
         st.builds(
-            scenarios.JobOutcome,
+            schedules.JobOutcome,
             numbers,
             not_negative,
             not_negative,
-            numbers,
-            numbers,
+            optional(numbers),
+            optional(numbers),
             st.booleans(),
+            optional(st.sampled_from(["done", "late", "killed"])),
+            optional(
+                st.builds(
+                    schedules.OnCore,
+                    optional(numbers),
+                    not_negative,
+                    not_negative,
+                )
+            ),
         ),
         max_size=3,
     ),
-    metrics=st.dictionaries(texts, not_negative, max_size=3),
+    metrics=st.dictionaries(texts, optional(not_negative), max_size=3),
 )
 
 
@@ -105,6 +129,7 @@ def whole_scenarios(draw: st.DrawFn) -> scenarios.Scenario:
         arrival_s=not_negative,
         accelerator=st.sampled_from(sorted(cluster.accelerators)),
         tenant=st.one_of(st.just(""), texts),
+        deadline_s=optional(positive),
     )
     return scenarios.Scenario(
         format=scenarios.FORMAT,

@@ -3,6 +3,7 @@
 """Orders that change with time: EDF, random, HJF and its rule ``need``."""
 
 import math
+import random
 import typing
 
 import pytest
@@ -37,9 +38,13 @@ def order(
 ) -> list[int]:
     """The ids, the most urgent first."""
     made = getattr(strategies, name)(options, 0)
-    keys = [made.urgency(each, now) for each in contenders]
-    assert [key[-1] for key in keys] == [each.job.id for each in contenders]
-    return [key[-1] for key in sorted(keys)]
+    left = sorted(contenders, key=lambda each: each.job.id)
+    found = []
+    while left:
+        chosen = made.most_urgent(left, now)
+        left.remove(chosen)
+        found.append(chosen.job.id)
+    return found
 
 
 #: The worked example: when the jobs have so much left, HJF takes this one.
@@ -121,30 +126,38 @@ def test_a_challenger_needs_more_stress() -> None:
     assert hjf.may_displace(make(2, 1.0, 1e6), make(1, 4.0, 239.0), 0.0, 9.0)
 
 
-def test_random_draws_anew_but_keeps_places_in_the_queue() -> None:
-    jobs = [make(number, 1.0, 100.0) for number in range(6)]
+@pytest.mark.parametrize("seed", [0, 7, 2**32 - 1, 2**70 + 3])
+def test_random_draws_as_the_standard_library(seed: int) -> None:
+    jobs = [make(number, 1.0, 100.0) for number in range(9)]
+    made, expected = strategies.random({}, seed), random.Random(seed)
+    for count in (1, 2, 3, 7, 8, 9) * 20:
+        some = jobs[:count]
+        assert made.most_urgent(some, 0.0) is expected.choice(some)
+
+
+def test_random_places_in_the_queue_stay() -> None:
+    jobs = [pools.make_job(number) for number in range(9)]
     made = strategies.random({}, 7)
-    drawn = [
-        min(made.urgency(each, 0.0) for each in jobs)[-1] for _ in range(600)
-    ]
-    for number in range(6):
-        assert 70 <= drawn.count(number) <= 130
-    again = strategies.random({}, 7)
-    assert drawn[:50] == [
-        min(again.urgency(each, 0.0) for each in jobs)[-1] for _ in range(50)
-    ]
-    places = [made.key(each.job) for each in jobs]
-    assert places == [again.key(each.job) for each in jobs]
+    places = [made.key(each) for each in jobs]
+    made.most_urgent([make(1, 1.0, None)], 0.0)
+    assert places == [made.key(each) for each in jobs]
     assert sorted(places) != places
     other = strategies.random({}, 8)
-    assert places != [other.key(each.job) for each in jobs]
+    assert places != [other.key(each) for each in jobs]
 
 
-def test_other_strategies_are_as_urgent_as_they_order() -> None:
+def test_with_other_strategies_the_first_in_the_queue_is_the_most_urgent() -> (
+    None
+):
     for name in ("fifo", "sjf", "wa", "ra", "wra", "era"):
         made = getattr(strategies, name)({}, 0)
-        contender = make(1, 1.0, 100.0)
-        assert made.urgency(contender, 5.0) == made.key(contender.job)
+        some = [
+            make(1, 1.0, 1.0, arrival_s=3.0, claimed_bytes=9e9),
+            make(2, 1.0, 9.0, arrival_s=1.0, claimed_bytes=2e9),
+            make(3, 1.0, 5.0, arrival_s=2.0, claimed_bytes=1e6),
+        ]
+        expected = min(some, key=lambda each: made.key(each.job))
+        assert made.most_urgent(some, 5.0) is expected
 
 
 def test_a_wrong_rule_is_refused() -> None:
