@@ -20,6 +20,9 @@ from fpgapool.sim.figures import goals3
 from fpgapool.sim.figures import goals6
 from fpgapool.sim.figures import groups5
 from fpgapool.sim.figures import groups7
+from fpgapool.sim.figures import hjf7
+from fpgapool.sim.figures import hjf13
+from fpgapool.sim.figures import hjf_table7
 from fpgapool.sim.figures import maps
 from fpgapool.sim.figures import mixes
 from fpgapool.sim.figures import table6
@@ -60,4 +63,9 @@ FIGURES: dict[str, Make] = {
     "goals3": goals3.make,
     "goals6": goals6.make,
     "goals-mixes": mixes.make,
+    "hjf7": hjf7.make_coarse,
+    "hjf9": hjf7.make_fine,
+    "hjf11": hjf7.make_opt,
+    "hjf13": hjf13.make,
+    "hjf-table7": hjf_table7.make,
 }

@@ -37,11 +37,12 @@ from fpgapool.sim.figures import table6
 from fpgapool.sim.plots import style
 from tests.unit.sim import commands
 
-#: Those of jobs; tests/unit/sim/test_group_figures.py has those of groups.
+#: Those of jobs; test_group_figures.py and test_hjf_figures.py have others.
 SIMULATED = [
     name
     for name in figures.FIGURES
-    if name not in ("5", "9") and not name.startswith(("groups", "goals"))
+    if name not in ("5", "9")
+    and not name.startswith(("groups", "goals", "hjf"))
 ]
 
 
