@@ -167,9 +167,10 @@ In which order ``ra`` and ``wra`` offer idle slots to waiting sessions.
         "strategy_options",
         default={},
         help="""
-Options that only the chosen strategy has, by name: those of ``era``, and of
-strategies from other packages. A value is a number, ``true``, ``false`` or
-text. The conductor does not start with an option that the strategy lacks.
+Options that only the chosen strategy has, by name: those of ``era`` and
+``hjf``, and of strategies from other packages. A value is a number, ``true``,
+``false`` or text. The conductor does not start with an option that the
+strategy lacks.
 """,
     ),
     cfg.StrOpt(
