@@ -14,3 +14,14 @@ def pool() -> Iterator[harness.Pool]:
     """Give a pool with a host with and a host without boards."""
     with harness.running_pool() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[harness.Site]:
+    """Give a pool of two slots with an API."""
+    with harness.short_directory() as run_dir:
+        pool = harness.Pool(run_dir, *harness.SMALL, "--api-port=0")
+        try:
+            yield harness.Site(pool, pool.wait_until_ready()["api_url"])
+        finally:
+            pool.close()

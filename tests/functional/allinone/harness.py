@@ -17,6 +17,7 @@ import typing
 from collections.abc import Iterator
 from collections.abc import Sequence
 
+from fpgapool import client
 from fpgapool.common import descriptors
 
 LIMIT_S = 60
@@ -79,6 +80,19 @@ class Pool:
         assert self.process.stdout is not None
         self.process.stdout.close()
         self.ready.close()
+
+
+class Site:
+    """A pool with an API.
+
+    :param pool: the pool.
+    :param url: of the API.
+    """
+
+    def __init__(self, pool: Pool, url: str) -> None:
+        self.pool = pool
+        self.url = url
+        self.api = client.PoolApi.at(url)
 
 
 def command(name: str, *options: str) -> list[str]:

@@ -7,7 +7,6 @@ import os
 import pathlib
 import subprocess
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,31 +18,7 @@ KEY, IV = programs.KEY, programs.IV
 DATA = bytes(range(256)) * 20_000
 
 
-class Site:
-    """A pool with an API.
-
-    :param pool: the pool.
-    :param url: of the API.
-    """
-
-    def __init__(self, pool: harness.Pool, url: str) -> None:
-        self.pool = pool
-        self.url = url
-        self.api = client.PoolApi.at(url)
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    """Give a pool of two slots."""
-    with harness.short_directory() as run_dir:
-        pool = harness.Pool(run_dir, *harness.SMALL, "--api-port=0")
-        try:
-            yield Site(pool, pool.wait_until_ready()["api_url"])
-        finally:
-            pool.close()
-
-
-def encrypt(site: Site, **options: object) -> client.RunReport:
+def encrypt(site: harness.Site, **options: object) -> client.RunReport:
     """Encrypt through the API, check the output, and return the report."""
     output, report = client.run_buffer(
         "aes",
@@ -57,13 +32,13 @@ def encrypt(site: Site, **options: object) -> client.RunReport:
     return report
 
 
-def test_data_go_straight_to_the_worker(site: Site) -> None:
+def test_data_go_straight_to_the_worker(site: harness.Site) -> None:
     """A session that the API opened is used like any other."""
     report = encrypt(site, checksum=True)
     assert (report.host, report.local) == ("node1", False)
 
 
-def test_command(site: Site, tmp_path: pathlib.Path) -> None:
+def test_command(site: harness.Site, tmp_path: pathlib.Path) -> None:
     """``fpgapool-run --api-url`` does the same with a file."""
     (tmp_path / "key.hex").write_text(KEY.hex())
     (tmp_path / "data").write_bytes(DATA)
@@ -85,7 +60,7 @@ def test_command(site: Site, tmp_path: pathlib.Path) -> None:
     assert (tmp_path / "data.enc").read_bytes() == programs.encrypted(DATA)
 
 
-def test_waiting_and_giving_up(site: Site) -> None:
+def test_waiting_and_giving_up(site: harness.Site) -> None:
     """Who waits hears of it, and can be woken; nothing is left behind."""
     holders = [
         client.acc_open("copy", 100, front_door=site.api) for _ in range(2)
@@ -122,7 +97,7 @@ def test_waiting_and_giving_up(site: Site) -> None:
         client.acc_close(session)
 
 
-def test_served_when_a_slot_comes_free(site: Site) -> None:
+def test_served_when_a_slot_comes_free(site: harness.Site) -> None:
     """The news that there is a slot ends the wait."""
     holders = [
         client.acc_open("copy", 100, front_door=site.api) for _ in range(2)
@@ -153,7 +128,7 @@ def test_served_when_a_slot_comes_free(site: Site) -> None:
         client.acc_close(one)
 
 
-def test_no_slot_in_time(site: Site) -> None:
+def test_no_slot_in_time(site: harness.Site) -> None:
     """The pool's answer is the same error as through a host's front door."""
     holders = [
         client.acc_open("copy", 100, front_door=site.api) for _ in range(2)
@@ -175,7 +150,7 @@ def test_no_slot_in_time(site: Site) -> None:
     ],
 )
 def test_refusals(
-    site: Site, accelerator: str, params: dict[str, str], code: str
+    site: harness.Site, accelerator: str, params: dict[str, str], code: str
 ) -> None:
     """What is wrong is said with the same codes."""
     with pytest.raises(client.FpgapoolError) as caught:
@@ -185,7 +160,7 @@ def test_refusals(
     assert caught.value.code == code
 
 
-def test_unknown_accelerator_without_asking_first(site: Site) -> None:
+def test_unknown_accelerator_without_asking_first(site: harness.Site) -> None:
     """The conductor refuses what the client did not look up."""
     with pytest.raises(client.RequestRejected) as caught:
         client.acc_open("nosuch", 1, verify=False, front_door=site.api)
@@ -206,7 +181,7 @@ def test_no_api() -> None:
     )
 
 
-def test_lost_slot_is_replaced_through_the_api(site: Site) -> None:
+def test_lost_slot_is_replaced_through_the_api(site: harness.Site) -> None:
     """A worker dies; the session goes on in the other slot by itself."""
     with client.acc_open("copy", 100, front_door=site.api) as session:
         session.pin[:3] = b"abc"
