@@ -146,7 +146,7 @@ class Groups:
             try:
                 self._admit(group, now)
             except goals.Infeasible:
-                del self._groups[spec.id]
+                self._remove(spec.id)
                 raise
 
     def restore(
@@ -314,9 +314,12 @@ class Groups:
     def _settle(self, group: one_group.Group) -> None:
         group.settle()
         if group.state == states.GROUP_DELETED:
-            del self._groups[group.spec.id]
-            if not self._groups:
-                self._due_s = self._stirred_s = math.inf
+            self._remove(group.spec.id)
+
+    def _remove(self, group_id: elasticity.GroupId) -> None:
+        del self._groups[group_id]
+        if not self._groups:
+            self._due_s = self._stirred_s = math.inf
 
     # -- sizes -------------------------------------------------------------
 

@@ -699,6 +699,13 @@ def test_infeasible_goal_leaves_no_group() -> None:
     assert groups.moves() == (Move(None, 2),)
 
 
+def test_after_an_infeasible_first_goal_there_is_nothing_to_wake_for() -> None:
+    groups = make_groups(policy=policies.make_edf({}))
+    with pytest.raises(goals.Infeasible):
+        groups.create(make_spec(1, 1), 0.0, goals.Goal(rate_per_s=5.0))
+    assert groups.wake_s() == math.inf
+
+
 def test_infeasible_change_keeps_the_former_goal() -> None:
     groups = make_groups(3, policy=policies.make_edf({}))
     goal = goals.Goal(deadline_s=5.0, actions=30)
