@@ -289,6 +289,28 @@ def test_need_saves_what_only_a_slot_saves(tmp_path: pathlib.Path) -> None:
     assert [job.state for job in found.outcome.jobs] != states
 
 
+@pytest.mark.parametrize(
+    ("rule", "action"),
+    [("need", "continue"), ("need", "kill"), ("hjf", "early")],
+)
+def test_hopeless_deadlines_do_not_harm_the_others(
+    rule: str,
+    action: typing.Literal["continue", "kill", "early"],
+    tmp_path: pathlib.Path,
+) -> None:
+    liars = [make_job(number, 4, 100.0) for number in range(100)]
+    honest = make_job(100, 4, 245.0)
+    found, _ = simulate(
+        make_document(*liars, honest),
+        tmp_path,
+        options=msgspec.structs.replace(FINE, deadline_action=action),
+        rule=rule,
+    )
+    states = [job.state for job in found.outcome.jobs]
+    assert states[-1] == "done"
+    assert "done" not in states[:-1]
+
+
 def test_jobs_without_deadlines_are_done(tmp_path: pathlib.Path) -> None:
     document = make_document(make_job(0, 1), make_job(1, 1, 70.0))
     found, _ = simulate(document, tmp_path)

@@ -13,7 +13,7 @@ from fpgapool.strategies import base
 from fpgapool.strategies.orderings import wa
 from tests.unit.core import pools
 
-NAMES = ("fifo", "sjf", "wa", "ra", "wra")
+NAMES = ("fifo", "sjf", "edf", "random", "wa", "ra", "wra")
 EVERY_OPTION: dict[str, object] = {
     "thresholds_bytes": (1e6, 2e6),
     "remote_limit": 1,
