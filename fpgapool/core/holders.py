@@ -142,7 +142,7 @@ class Holders:
             if hold.slot is not None:
                 hold.slot.programmed = hold.accelerator
             if group_id is not None:
-                self._members.ready(group_id)
+                self._members.ready(hold, group_id)
         is_ready = phase is _READY
         # The desk of a group uses a slot as soon as it is ready.
         hold.phase = phase if group_id is None else _ACTIVE

@@ -310,9 +310,9 @@ class Members:
         self._sizes.begin(move, self._view.now)
         self._changed = True
 
-    def ready(self, group_id: model.GroupId) -> None:
+    def ready(self, hold: slots.Hold, group_id: model.GroupId) -> None:
         """Note that a slot serves its group now."""
-        if group_id in self._groups:
+        if hold.slot_id not in self._orphans:
             self._sizes.joined(group_id, self._view.now)
             self._changed = True
 

@@ -423,6 +423,23 @@ def test_a_restart_finds_the_members_again() -> None:
     assert pool.step(again) == []
 
 
+def test_a_slot_of_a_lost_group_counts_for_no_later_group() -> None:
+    pool, _ = make_pool()
+    pool.step(events.HostLost(1))
+    pool.step(
+        events.AssignmentRestored(
+            pools.make_job(-10, group_id=1),
+            10,
+            10,
+            model.Phase.PREPARING,
+            host_id=1,
+        )
+    )
+    create(pool, group(1))
+    assert told(pool.hear(events.SlotReady, 10)) == []
+    assert len(pool.state.waiting()) == 1
+
+
 def test_a_group_waits_while_its_accelerator_is_unknown() -> None:
     pool, _ = make_pool(2)
     pool.submit(*map(pools.make_job, (1, 2)))
