@@ -174,17 +174,22 @@ class AcceleratorRestored(_Event):
 
 @values.value
 class SessionLimitsChanged(_Event):
-    """The number of slots that a project may have at a time.
+    """The slots that a project may have at a time, and its priorities.
 
     Limits apply only if the strategy shares the pool between projects. A lower
     limit takes no slot away.
 
     :param default: for projects that are not listed; None: any number.
     :param of_projects: the projects with a limit of their own, and this limit.
+    :param default_priority: the highest priority that counts against other
+        projects, for projects that are not listed; None: any priority.
+    :param priorities: the same of projects with a limit of their own.
     """
 
     default: int | None = None
     of_projects: tuple[tuple[str, int | None], ...] = ()
+    default_priority: int | None = 0
+    priorities: tuple[tuple[str, int | None], ...] = ()
 
 
 @values.value
@@ -282,6 +287,18 @@ class Progress(_Event):
     generation: int
     bytes: int
     bytes_per_s: float
+
+
+@values.value
+class QuantumDone(_Event):
+    """The holder has come to a chunk border, where others may get its slot.
+
+    :param bytes: the part of its claim that is computed.
+    """
+
+    slot_id: model.SlotId
+    generation: int
+    bytes: int
 
 
 @values.value
@@ -447,6 +464,7 @@ Event: typing.TypeAlias = (
     | HolderAttached
     | HolderDetached
     | Progress
+    | QuantumDone
     | ClaimExceeded
     | SlotReleased
     | PrepareFailed

@@ -269,13 +269,21 @@ class Holders:
             if not self._is_waited_for(slot, record.job.project):
                 continue
             if self._view.is_stateless(hold.accelerator):
-                self.overdrawn.remove(slot_id)
-                hold.revoked = codes.YIELDED
-                self._outcome.output.append(
-                    instructions.Yield(slot_id, record.job.id, hold.generation)
-                )
+                self.make_yield(hold, record, codes.YIELDED)
             else:
                 self._revoke(hold, record, codes.CLAIM_EXCEEDED)
+
+    def make_yield(
+        self, hold: slots.Hold, record: queued.JobRecord, reason: str
+    ) -> None:
+        """Take the slot from a stateless holder that waits again then."""
+        hold.revoked = reason
+        self.overdrawn.discard(hold.slot_id)
+        self._outcome.output.append(
+            instructions.Yield(
+                hold.slot_id, record.job.id, hold.generation, reason
+            )
+        )
 
     def _is_waited_for(self, slot: slots.Slot, project: str) -> bool:
         """Whether a waiting job would get a project's slot if it were free."""

@@ -85,15 +85,19 @@ class Revoke:
 
 @values.value
 class Yield:
-    """Take the slot from a stateless holder that exceeded its claim.
+    """Take the slot from a stateless holder, because other jobs wait for it.
 
-    Other jobs wait for the slot. It stays assigned as after :class:`Revoke`;
-    then the conductor submits the job again.
+    It stays assigned as after :class:`Revoke`; then the conductor submits the
+    job again.
+
+    :param reason: ``YIELDED``: it exceeded its claim; ``PREEMPTED``: another
+        job needs the slot more.
     """
 
     slot_id: model.SlotId
     job_id: model.JobId
     generation: int
+    reason: str
 
 
 @values.value

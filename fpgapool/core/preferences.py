@@ -86,6 +86,8 @@ class Preferences(abc.ABC):
     #: How projects share the pool: the view then keeps their jobs in separate
     #: lanes where needed. None: projects do not matter.
     shares: sharing.Options | None = None
+    #: Whether jobs with deadlines may take slots from others at borders.
+    deadlines_preempt: bool = False
     #: A job that has waited for so long is urgent: it goes first, by arrival;
     #: None: no job is.
     max_wait_s: float | None = None

@@ -115,6 +115,8 @@ class Accounts:
         self.changes = 0
         self._default_limit: int | None = None
         self._limits: dict[str, int | None] = {}
+        self._default_priority: int | None = 0
+        self._priorities: dict[str, int | None] = {}
         self._accounts: dict[str, Account] = {}
         self._places = ordered.SortedKeys()
         self._last_place = 0
@@ -136,6 +138,20 @@ class Accounts:
         self._default_limit = default
         self._limits = dict(of_projects)
         self.changes += 1
+
+    def set_priorities(
+        self,
+        default: int | None,
+        of_projects: abc.Iterable[tuple[str, int | None]],
+    ) -> None:
+        """Set the highest priorities that count against other projects."""
+        self._default_priority = default
+        self._priorities = dict(of_projects)
+
+    def priority_of(self, job: model.Job) -> int:
+        """A job's priority, as it counts against other projects."""
+        limit = self._priorities.get(job.project, self._default_priority)
+        return job.priority if limit is None else min(job.priority, limit)
 
     def limit_of(self, project: str) -> int | None:
         """The number of slots that a project may have; None: any number."""
@@ -173,6 +189,11 @@ class Accounts:
     def round_of(self, account: Account) -> int:
         """The round in which a project would get a slot now."""
         return max(account.round, self.round)
+
+    def is_above_share(self, project: str) -> bool:
+        """Whether a project with a slot has used up its bytes by now."""
+        self.charge(project)
+        return self.options.fair and self.has_to_wait(project)
 
     def has_to_wait(self, project: str) -> bool:
         """Whether a project has used up its bytes of this round."""

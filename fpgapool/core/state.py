@@ -19,6 +19,7 @@ from fpgapool.core import holders
 from fpgapool.core import instructions
 from fpgapool.core import members
 from fpgapool.core import model
+from fpgapool.core import preemption
 from fpgapool.core import queued
 from fpgapool.core import shunning
 from fpgapool.core import slots
@@ -70,6 +71,9 @@ class PoolState:
         )
         self._holders = holders.Holders(
             self._view, self._admission, self._members, self._outcome
+        )
+        self._preemption = preemption.Preemption(
+            strategy, self._view, self._holders
         )
         self._shunning = shunning.Shunning(self._view, self._admission)
         self._hardware = hardware.Hardware(
@@ -264,6 +268,8 @@ class PoolState:
                 self._run_pass()
         if self._overdrawn:
             self._holders.call_in_overdrawn()
+        if self._preemption.borders:
+            self._preemption.decide()
         if members is not None:
             called = members.call_back() if jobs.count else None
             if called is not None:
@@ -288,6 +294,8 @@ class PoolState:
         view = self._view
         if self._reservations.stirred:
             self._program(self._reservations.serve())
+        if self._preemption.promised:
+            self._program(self._preemption.serve())
         if self._jobs.count:
             self._program(self._strategy.assign(view, view.now))
         self._outcome.pass_due = False
@@ -381,6 +389,7 @@ class PoolState:
         if accounts is None:
             return
         accounts.set_limits(event.default, event.of_projects)
+        accounts.set_priorities(event.default_priority, event.priorities)
         self._admission.move(
             lambda record: (
                 record.group is not None
@@ -421,6 +430,7 @@ class PoolState:
             events.HolderAttached: self._holders.on_moved,
             events.HolderDetached: self._holders.on_moved,
             events.Progress: self._holders.on_progress,
+            events.QuantumDone: self._preemption.on_quantum_done,
             events.ClaimExceeded: self._holders.on_claim_exceeded,
             events.SlotReleased: self._holders.on_released,
             events.PrepareFailed: self._holders.on_prepare_failed,

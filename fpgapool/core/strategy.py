@@ -7,6 +7,7 @@ import collections.abc
 
 from fpgapool.core import model
 from fpgapool.core import preferences
+from fpgapool.core import slots
 from fpgapool.core import view as pool_view
 
 Choice = preferences.Choice
@@ -35,6 +36,24 @@ class Strategy(preferences.Preferences):
             caller that stops asking ends the pass, and may begin another one
             at once.
         """
+
+    def challenger(
+        self,
+        view: pool_view.PoolView,
+        hold: slots.Hold,
+        spoken_for: collections.abc.Set[model.JobId],
+        now: float,
+    ) -> model.JobId | None:
+        """The waiting job that takes a slot from its holder.
+
+        The pool asks when the holder is at a chunk border, after the pass.
+
+        :param hold: of a job that can go on in another slot.
+        :param spoken_for: jobs for which other slots are being taken.
+        :param now: the time in seconds.
+        :returns: None, the default: the holder keeps its slot.
+        """
+        return None
 
     @abc.abstractmethod
     def reasons(

@@ -139,6 +139,7 @@ RECYCLE = "RECYCLE"
 SLOT_BUSY = "SLOT_BUSY"
 # The pool took the slot back for others; the session can continue in another.
 YIELDED = "YIELDED"
+PREEMPTED = "PREEMPTED"
 DRAINED = "DRAINED"
 RESERVED = "RESERVED"
 MOVED = "MOVED"
@@ -159,6 +160,7 @@ REOPENABLE = frozenset(
         DEVICE_FAILED,
         DRAINED,
         HOST_LOST,
+        PREEMPTED,
         RESERVED,
         RESUME_TIMEOUT,
         SLOT_FAULTY,

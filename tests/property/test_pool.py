@@ -611,7 +611,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
                     assert self.held[job_id] == slot_id
                     if reason == codes.RESERVED:
                         assert self.is_stateless(job_id)
-                case instructions.Yield(slot_id, job_id, _):
+                case instructions.Yield(slot_id, job_id, _, _):
                     assert self.held[job_id] == slot_id
                     assert self.pool.assignments()[slot_id].revoked
                 case instructions.Drained(device_id):

@@ -11,7 +11,7 @@ from fpgapool.core import instructions
 from fpgapool.vocabulary import codes
 from tests.unit.core import pools
 
-YIELD = instructions.Yield(10, 1, 1)
+YIELD = instructions.Yield(10, 1, 1, codes.YIELDED)
 ENDED = instructions.Revoke(10, 1, 1, codes.CLAIM_EXCEEDED)
 
 

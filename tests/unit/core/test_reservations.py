@@ -312,7 +312,9 @@ def test_a_holder_beyond_his_claim_leaves_for_his_own_instance() -> None:
     pool.submit(of("a", 1, accelerator="copy"), pools.make_job(2))
     assert pool.hear(events.ClaimExceeded, 10) == []
     generation = pool.generation(10)
-    assert pool.submit(of("a", 3)) == [instructions.Yield(10, 1, generation)]
+    assert pool.submit(of("a", 3)) == [
+        instructions.Yield(10, 1, generation, codes.YIELDED)
+    ]
 
 
 def test_why_a_job_waits() -> None:

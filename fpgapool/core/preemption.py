@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Slots that go from one job to another at a chunk border."""
+
+from collections import abc
+
+from fpgapool.core import events
+from fpgapool.core import holders
+from fpgapool.core import model
+from fpgapool.core import strategy as strategy_api
+from fpgapool.core import view as pool_view
+from fpgapool.vocabulary import codes
+
+
+class Preemption:
+    """Takes slots from holders at their borders, for the strategy's choice.
+
+    A slot that is taken is promised to one waiting job, which gets it when it
+    is released.
+
+    :ivar borders: the slots whose holders came to a border in this step.
+    :ivar promised: the jobs that wait for slots that are being taken.
+    """
+
+    def __init__(
+        self,
+        strategy: strategy_api.Strategy,
+        view: pool_view.PoolView,
+        slot_holders: holders.Holders,
+    ) -> None:
+        self._strategy = strategy
+        self._view = view
+        self._holders = slot_holders
+        self.borders: set[model.SlotId] = set()
+        self.promised: dict[model.SlotId, model.JobId] = {}
+
+    def on_quantum_done(self, event: events.QuantumDone) -> None:
+        """Note that a holder is at a border, if its job can move."""
+        hold = self._holders.current(event.slot_id, event.generation)
+        if hold is None or hold.record is None or hold.group_id is not None:
+            return
+        hold.record.done_bytes = event.bytes
+        hold.record.seen_s = self._view.now
+        if self._view.is_stateless(hold.accelerator):
+            self.borders.add(event.slot_id)
+
+    def decide(self) -> None:
+        """Take slots at borders from holders that others need them more."""
+        view = self._view
+        borders, self.borders = self.borders, set()
+        if not view.jobs.count:
+            return
+        at_border = [
+            view.slots.slots[slot_id]
+            for slot_id in borders
+            if slot_id in view.slots.slots
+        ]
+        for slot in sorted(at_border, key=lambda each: each.position):
+            hold = view.slots.assignments.get(slot.id)
+            if hold is None or hold.record is None or hold.revoked:
+                continue
+            if not slot.up:
+                continue
+            job_id = self._strategy.challenger(
+                view, hold, self._spoken_for(), view.now
+            )
+            if job_id is not None:
+                self.promised[slot.id] = job_id
+                self._holders.make_yield(hold, hold.record, codes.PREEMPTED)
+
+    def _spoken_for(self) -> abc.Set[model.JobId]:
+        """The jobs that will get a slot soon, unless its host is silent."""
+        known = self._view.slots.slots
+        return {
+            job_id
+            for slot_id, job_id in self.promised.items()
+            if slot_id in known and known[slot_id].host.up
+        }
+
+    def serve(self) -> abc.Iterator[strategy_api.Choice]:
+        """Give the slots that were released to the jobs that wait for them.
+
+        A job that has gone, or has got another slot, leaves the slot to the
+        strategy.
+        """
+        view = self._view
+        for slot_id in list(self.promised):
+            if slot_id in view.slots.assignments:
+                continue
+            record = view.jobs.records.get(self.promised.pop(slot_id))
+            slot = view.slots.slots.get(slot_id)
+            if (
+                record is not None
+                and record.group is not None
+                and slot is not None
+                and view.slots.is_idle(slot_id)
+                and record.group.fits(slot_id, slot.shape)
+                and not view.is_held(record.job.project)
+            ):
+                yield view.give(record, slot, in_turn=False)
