@@ -190,9 +190,11 @@ class Lane(Shown):
     :ivar urgent: whether its jobs have waited for ``max_wait_s`` and go first.
     :ivar size: the number of jobs.
     :ivar by_needs: their groups.
+    :ivar ranks: the lanes of the project's jobs of other priorities than 0, by
+        priority. Only the project's own lane has them.
     """
 
-    __slots__ = ("by_needs", "project", "size", "urgent")
+    __slots__ = ("by_needs", "project", "ranks", "size", "urgent")
 
     def __init__(self, project: str | None, urgent: bool) -> None:
         self.by_needs: dict[
@@ -202,11 +204,16 @@ class Lane(Shown):
         self.project = project
         self.urgent = urgent
         self.size = 0
+        self.ranks: dict[int, Lane] = {}
 
     @property
     def count(self) -> int:
         """The number of jobs."""
         return self.size
+
+    def ranked(self) -> list[tuple[int, "Lane"]]:
+        """The project's lanes with their priorities, the highest first."""
+        return sorted({0: self, **self.ranks}.items(), reverse=True)
 
     def make_group(
         self, shapes: model.Shapes, avoided: frozenset[model.SlotId]

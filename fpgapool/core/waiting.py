@@ -64,6 +64,7 @@ class WaitingJobs:
         may get the next slot.
     :ivar lanes: by project; the lane of None always exists.
     :ivar urgent: the lanes of jobs that go first, by project.
+    :ivar ranked: the number of lanes of jobs of other priorities than 0.
     :ivar patience: when jobs stop waiting for their own host.
     :ivar limits: when jobs have waited for their ``wait_timeout_s``.
     :ivar ageing: when jobs become urgent.
@@ -90,6 +91,7 @@ class WaitingJobs:
         self._common = queued.Lane(None, False)
         self.lanes: dict[str | None, queued.Lane] = {None: self._common}
         self.urgent: dict[str | None, queued.Lane] = {}
+        self.ranked = 0
         self.shown: queued.Shown = self._common
         # The lanes with jobs that arrived at this event.
         self._greeted: list[queued.Lane] = []
@@ -147,7 +149,9 @@ class WaitingJobs:
 
     def all_lanes(self) -> abc.Iterator[queued.Lane]:
         """All lanes, shown or not."""
-        yield from self.lanes.values()
+        for lane in self.lanes.values():
+            yield lane
+            yield from lane.ranks.values()
         yield from self.urgent.values()
 
     def all_groups(self) -> abc.Iterator[queued.JobGroup]:
@@ -181,6 +185,12 @@ class WaitingJobs:
             lane = lanes[project] = queued.Lane(project, record.urgent)
             if self._accounts and project is not None and not record.urgent:
                 self._accounts.join(project)
+        priority = record.job.priority
+        if priority and project is not None and not record.urgent:
+            if priority not in lane.ranks:
+                lane.ranks[priority] = queued.Lane(project, False)
+                self.ranked += 1
+            return lane.ranks[priority]
         return lane
 
     def _see_urgency(self, record: queued.JobRecord, now: float) -> None:
@@ -190,9 +200,17 @@ class WaitingJobs:
             # Before all other jobs, whatever the strategy's key.
             record.key = (-math.inf, record.job.arrival_s, record.job.id)
 
-    def _drop_lane(self, lane: queued.Lane) -> None:
+    def _drop_lane(self, lane: queued.Lane, priority: int) -> None:
+        """Forget an empty lane, and its project if nothing of it waits."""
         project = lane.project
-        del (self.urgent if lane.urgent else self.lanes)[project]
+        lanes = self.urgent if lane.urgent else self.lanes
+        first = lanes[project]
+        if lane is not first:
+            del first.ranks[priority]
+            self.ranked -= 1
+        if first.size or first.ranks:
+            return
+        del lanes[project]
         if self._accounts and project is not None and not lane.urgent:
             self._accounts.leave(project)
 
@@ -319,7 +337,7 @@ class WaitingJobs:
         if group.avoided and not group.count:
             lane.drop(group)
         if lane is not self._common and not lane.size:
-            self._drop_lane(lane)
+            self._drop_lane(lane, record.job.priority)
 
     def rehome(
         self, group: queued.JobGroup, host_id: model.HostId, now: float

@@ -24,7 +24,8 @@ class SharedStrategy(strategy.Strategy):
     The other strategy first sees the jobs of all projects that have waited for
     ``max_wait_s``. Then it sees the jobs of the projects of the first round,
     until a project has used up its bytes for the round or the strategy finds
-    no more slots. It never sees jobs of a project at its limit.
+    no more slots. It never sees jobs of a project at its limit, and of each
+    project only the jobs with the highest priority that could get a slot.
 
     :cvar breadth: number of projects of a round that compete at a time. With
         this many, most slots find a job of their own host, and the search
@@ -110,33 +111,80 @@ class SharedStrategy(strategy.Strategy):
         lanes: abc.Mapping[str | None, queued.Lane],
     ) -> abc.Iterator[strategy.Choice]:
         """Let jobs of all projects below their limits compete."""
+        done: set[queued.Lane] = set()
         while view.slots.idle_total:
-            allowed = [
-                lane
-                for lane in lanes.values()
-                if lane.size and not view.is_held(lane.project)
-            ]
+            allowed = _allowed(view, lanes, done)
             if not allowed:
                 return
             view.jobs.show(queued.together(allowed))
             for choice in self.inner.assign(view, now):
                 yield choice
-                if view.is_held(view.record(choice.job_id).job.project):
+                project = view.record(choice.job_id).job.project
+                if view.is_held(project) or _has_ranks(view, project):
                     break
             else:
-                return
+                if not view.jobs.ranked:
+                    return
+                done.update(allowed)
+
+
+def _allowed(
+    view: pool_view.PoolView,
+    lanes: abc.Mapping[str | None, queued.Lane],
+    done: abc.Set[queued.Lane],
+) -> list[queued.Lane]:
+    """Return the jobs of projects below their limits.
+
+    :param done: the lanes for which there are no more slots.
+    """
+    allowed = [
+        lane for lane in lanes.values() if not view.is_held(lane.project)
+    ]
+    if not view.jobs.ranked:
+        return [lane for lane in allowed if lane.size]
+    return [
+        lane
+        for first in allowed
+        if (lane := _highest(view, first, done)) is not None
+    ]
+
+
+def _highest(
+    view: pool_view.PoolView,
+    first: queued.Lane,
+    done: abc.Set[queued.Lane],
+) -> queued.Lane | None:
+    """Return a project's jobs with the highest priority that may gain.
+
+    :param first: the project's own lane.
+    """
+    lanes = (lane for _, lane in first.ranked()) if first.ranks else (first,)
+    for lane in lanes:
+        if lane not in done and any(
+            group.count and view.has_idle(group) for group in lane.groups()
+        ):
+            return lane
+    return None
+
+
+def _has_ranks(view: pool_view.PoolView, project: str) -> bool:
+    """Whether the next slot of a project may be for another priority."""
+    if not view.jobs.ranked:
+        return False
+    first = view.jobs.lanes.get(project)
+    return first is not None and bool(first.ranks)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rivals:
     """Projects of one round that compete for slots.
 
-    :ivar projects: their names.
-    :ivar shown: their jobs.
+    :ivar lanes: those of their jobs that come first.
+    :ivar shown: these jobs.
     :ivar end: just beyond the place of the last project.
     """
 
-    projects: tuple[str, ...]
+    lanes: tuple[queued.Lane, ...]
     shown: queued.Shown
     end: ordered.Key
 
@@ -144,7 +192,7 @@ class _Rivals:
 class _Rounds:
     """The rounds of all passes over one pool.
 
-    A project for which the other strategy finds no slot is done for the pass,
+    A lane for which the other strategy finds no slot is done for the pass,
     because slots do not become idle during a pass.
     """
 
@@ -158,7 +206,7 @@ class _Rounds:
         self._inner = inner
         self._breadth = breadth
         self._accounts = typing.cast(sharing.Accounts, view.accounts)
-        self._done: set[str] = set()
+        self._done: set[queued.Lane] = set()
         # The first rivals seldom change between two passes.
         self._first: _Rivals | None = None
         self._first_for: tuple[object, ...] | None = None
@@ -173,7 +221,7 @@ class _Rounds:
             yield from self._serve(rivals, now)
             if not self.view.slots.idle_total:
                 return
-            if rivals.projects[0] in self._done:
+            if rivals.lanes[0] in self._done and not self.view.jobs.ranked:
                 cursor = rivals.end
             rivals, _ = self._find(cursor)
 
@@ -186,9 +234,13 @@ class _Rounds:
         for choice in self._inner.assign(view, now):
             yield choice
             project = view.record(choice.job_id).job.project
-            if accounts.has_to_wait(project) or view.is_held(project):
+            if (
+                accounts.has_to_wait(project)
+                or view.is_held(project)
+                or _has_ranks(view, project)
+            ):
                 return
-        self._done.update(rivals.projects)
+        self._done.update(rivals.lanes)
 
     def _find_first(self) -> _Rivals | None:
         """Return the first rivals of a pass."""
@@ -209,33 +261,28 @@ class _Rounds:
             of a shape are idle.
         """
         accounts, lanes = self._accounts, self.view.jobs.lanes
-        found: list[sharing.Account] = []
+        found: list[queued.Lane] = []
+        round_ = 0
         depends_on_slots = False
         while len(found) < self._breadth:
             account = accounts.first_from(cursor)
             if account is None or (
-                found
-                and accounts.round_of(account) != accounts.round_of(found[0])
+                found and accounts.round_of(account) != round_
             ):
                 break
             # Go on just beyond its place.
             cursor = (*account.key, 0)
-            lane = lanes[account.project]
-            depends_on_slots |= any(group.avoided for group in lane.groups())
-            if self._may_gain(lane):
-                found.append(account)
+            first = lanes[account.project]
+            depends_on_slots |= bool(first.ranks) or any(
+                group.avoided for group in first.groups()
+            )
+            if self.view.is_held(account.project):
+                continue
+            lane = _highest(self.view, first, self._done)
+            if lane is not None:
+                found.append(lane)
+                round_ = accounts.round_of(account)
         if not found:
             return None, depends_on_slots
-        projects = tuple(account.project for account in found)
-        shown = queued.together([lanes[project] for project in projects])
-        return _Rivals(projects, shown, cursor), depends_on_slots
-
-    def _may_gain(self, lane: queued.Lane) -> bool:
-        view, project = self.view, lane.project
-        return (
-            project not in self._done
-            and not view.is_held(project)
-            and any(
-                group.count and view.has_idle(group) for group in lane.groups()
-            )
-        )
+        shown = queued.together(found)
+        return _Rivals(tuple(found), shown, cursor), depends_on_slots

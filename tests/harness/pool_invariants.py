@@ -435,13 +435,16 @@ def _check_place(
 def _check_lanes(view: pool_view.PoolView) -> None:
     jobs, accounts = view.jobs, view.accounts
     for urgent, lanes in ((False, jobs.lanes), (True, jobs.urgent)):
-        for project, lane in lanes.items():
-            _equal("lane", (lane.project, lane.urgent), (project, urgent))
-            sizes = [group.count for group in lane.groups()]
-            _equal("size of a lane", lane.size, sum(sizes))
-            _equal("arrivals", lane.arrived, {})
-            if not lane.size:
-                _equal("empty lane", (project, urgent), (None, False))
+        for project, first in lanes.items():
+            for priority, lane in first.ranked():
+                _equal("lane", (lane.project, lane.urgent), (project, urgent))
+                sizes = [group.count for group in lane.groups()]
+                _equal("size of a lane", lane.size, sum(sizes))
+                _equal("arrivals", lane.arrived, {})
+                if not lane.size and (priority or not first.ranks):
+                    _equal("empty lane", (project, urgent), (None, False))
+    ranks = [lane.ranks for lane in jobs.lanes.values()]
+    _equal("ranked", jobs.ranked, sum(map(len, ranks)))
     _equal("shown", jobs.shown, jobs.lanes[None])
     for record in jobs.records.values():
         if record.group is None:
@@ -449,6 +452,9 @@ def _check_lanes(view: pool_view.PoolView) -> None:
         lane = record.group.lane
         project = record.job.project
         _equal("urgent", lane.urgent, record.urgent)
+        if not lane.urgent and lane.project is not None:
+            ranked = dict(jobs.lanes[lane.project].ranked())
+            _equal("rank", ranked[record.job.priority], lane)
         _equal(
             "project of a lane",
             lane.project,
