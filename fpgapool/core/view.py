@@ -221,6 +221,20 @@ class PoolView:
             default=accelerator.peak_bytes_per_s,
         )
 
+    def contender(
+        self, record: queued.JobRecord, attach_s: float = 0.0
+    ) -> preferences.Contender:
+        """Describe a job; a chunk is a second in the fastest slot.
+
+        :param attach_s: the time until the slot can compute.
+        """
+        job = record.job
+        left_bytes = max(job.claimed_bytes - record.done_bytes, 0.0)
+        left_s = left_bytes / self.best_peak_bytes_per_s(
+            self.accelerators[job.accelerator]
+        )
+        return preferences.Contender(job, left_s, left_s + attach_s)
+
     def is_stateless(self, name: str) -> bool:
         """Whether sessions of an accelerator can go on in other slots."""
         accelerator = self.accelerators.get(name)

@@ -22,6 +22,9 @@ Choice = strategy.Choice
 class Ordering(abc.ABC):
     """The order in which jobs wait."""
 
+    #: See :class:`fpgapool.core.strategy.Strategy`.
+    deadlines_preempt: bool = False
+
     @abc.abstractmethod
     def key(self, job: model.Job) -> ordered.Key:
         """See :meth:`fpgapool.core.strategy.Strategy.key`."""
@@ -74,6 +77,7 @@ class ComposedStrategy(strategy.Strategy):
         self.idle_indexes = placement.idle_indexes
         self.wants_hosts = placement.wants_hosts
         self.skip_limit = placement.skip_limit
+        self.deadlines_preempt = ordering.deadlines_preempt
 
     def key(self, job: model.Job) -> ordered.Key:
         return self.ordering.key(job)

@@ -14,8 +14,10 @@ from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import queued
 from fpgapool.core import sharing
+from fpgapool.core import slots
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.strategies import preemption
 
 
 class SharedStrategy(strategy.Strategy):
@@ -34,6 +36,8 @@ class SharedStrategy(strategy.Strategy):
     :param inner: the other strategy.
     :param options: weights, quantum and limits.
     :param max_wait_s: None: no job goes first because it has waited.
+    :param preempt_gain: see :class:`.preemption.Preemption`; None: no job
+        takes a slot from another.
     :raises ValueError: if ``max_wait_s`` is not positive.
     """
 
@@ -44,6 +48,7 @@ class SharedStrategy(strategy.Strategy):
         inner: strategy.Strategy,
         options: sharing.Options,
         max_wait_s: float | None = None,
+        preempt_gain: float | None = None,
     ) -> None:
         if max_wait_s is not None and not max_wait_s > 0:
             raise ValueError(f"max_wait_s must be positive, not {max_wait_s}")
@@ -56,6 +61,7 @@ class SharedStrategy(strategy.Strategy):
         self.wants_rates = inner.wants_rates
         self.look_again_s = inner.look_again_s
         self.skip_limit = inner.skip_limit
+        self._preempt_gain = preempt_gain
         self._rounds: _Rounds | None = None
 
     def key(self, job: model.Job) -> ordered.Key:
@@ -65,6 +71,24 @@ class SharedStrategy(strategy.Strategy):
         self, contenders: abc.Sequence[strategy.Contender], now: float
     ) -> strategy.Contender:
         return self.inner.most_urgent(contenders, now)
+
+    def challenger(
+        self,
+        view: pool_view.PoolView,
+        hold: slots.Hold,
+        spoken_for: abc.Set[model.JobId],
+        now: float,
+    ) -> model.JobId | None:
+        if self._preempt_gain is None:
+            return None
+        return preemption.Preemption(
+            self.inner,
+            self._preempt_gain,
+            view,
+            hold,
+            spoken_for,
+            self.breadth,
+        ).challenger()
 
     def patience_s(self, job: model.Job) -> float | None:
         return self.inner.patience_s(job)

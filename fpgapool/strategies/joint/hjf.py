@@ -115,6 +115,7 @@ class HjfStrategy(strategy.Strategy):
     """
 
     wants_hosts = False
+    deadlines_preempt = True
 
     def __init__(
         self, options: HjfOptions, placement: any_placement.AnyPlacement
@@ -139,7 +140,7 @@ class HjfStrategy(strategy.Strategy):
         if not any(map(view.has_idle, groups)):
             return
         urgent = [
-            (self._urgency(_contender(view, key[-1]), now), group)
+            (self._urgency(view.contender(view.record(key[-1])), now), group)
             for group in groups
             for key in group.jobs
         ]
@@ -173,16 +174,3 @@ class HjfStrategy(strategy.Strategy):
             if at_home:
                 return at_home[0]
         return view.slots.slots[self.placement.choose(view, record)]
-
-
-def _contender(
-    view: pool_view.PoolView, job_id: model.JobId
-) -> strategy.Contender:
-    """Describe a waiting job; a chunk is a second in the fastest slot."""
-    record = view.record(job_id)
-    job = record.job
-    peak_bytes_per_s = view.best_peak_bytes_per_s(
-        view.accelerators[job.accelerator]
-    )
-    left_s = max(job.claimed_bytes - record.done_bytes, 0) / peak_bytes_per_s
-    return strategy.Contender(job, left_s, left_s)

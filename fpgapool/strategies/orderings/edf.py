@@ -18,6 +18,8 @@ class EdfOrdering(base.Ordering):
     to gain.
     """
 
+    deadlines_preempt = True
+
     def key(self, job: model.Job) -> ordered.Key:
         deadline_s = math.inf if job.deadline_s is None else job.deadline_s
         return (deadline_s, job.arrival_s, job.id)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which waiting job takes a slot from its holder at a chunk border.
+
+A job takes a slot from a holder of lower priority. Of the same priority, it
+does so only for its deadline, and if the strategy orders by deadlines. Within
+a project all priorities count. Other projects have a chance only if the
+holder's project has used up its share and theirs is not, and only with
+priorities up to their limits.
+"""
+
+import typing
+from collections import abc
+
+from fpgapool.core import model
+from fpgapool.core import queued
+from fpgapool.core import sharing
+from fpgapool.core import slots
+from fpgapool.core import strategy
+from fpgapool.core import view as pool_view
+from fpgapool.strategies.joint import hjf
+
+
+class _Rival(typing.NamedTuple):
+    """A waiting job that the slot fits.
+
+    :param priority: as it counts against the holder.
+    """
+
+    priority: int
+    record: queued.JobRecord
+
+
+class Preemption:
+    """The choice at one border.
+
+    :param inner: the strategy that orders the jobs.
+    :param gain: a challenger with a deadline needs 1 + gain times the
+        holder's stress, so that slots do not go to and fro.
+    :param breadth: the most other projects to look at.
+    """
+
+    def __init__(
+        self,
+        inner: strategy.Strategy,
+        gain: float,
+        view: pool_view.PoolView,
+        hold: slots.Hold,
+        spoken_for: abc.Set[model.JobId],
+        breadth: int,
+    ) -> None:
+        assert hold.record is not None
+        assert hold.slot is not None
+        self._inner = inner
+        self._gain = gain
+        self._view = view
+        self._hold = hold
+        self._holder = hold.record
+        self._slot = hold.slot
+        self._spoken_for = spoken_for
+        self._breadth = breadth
+
+    def challenger(self) -> model.JobId | None:
+        """The job that takes the slot; None: the holder keeps it."""
+        job, accounts = self._holder.job, self._view.accounts
+        if accounts is None:
+            return None
+        if accounts.lane_of(job.project) is not None:
+            found = self._best(self._own(), job.priority)
+            if found is not None:
+                return found
+        if accounts.is_above_share(job.project):
+            return self._best(
+                self._of_others(accounts), accounts.priority_of(job)
+            )
+        return None
+
+    def _own(self) -> abc.Iterator[_Rival]:
+        """The jobs of the holder's own project."""
+        first = self._view.jobs.lanes.get(self._holder.job.project)
+        if first is not None:
+            for priority, lane in first.ranked():
+                for record in self._fitting(lane):
+                    yield _Rival(priority, record)
+
+    def _of_others(self, accounts: sharing.Accounts) -> abc.Iterator[_Rival]:
+        """The jobs of projects that have not used up their shares."""
+        view, looked = self._view, 0
+        account = accounts.first_from(())
+        while account is not None and looked < self._breadth:
+            if accounts.has_to_wait(account.project):
+                return
+            looked += 1
+            if account.project != self._holder.job.project and (
+                not view.is_held(account.project)
+            ):
+                for _, lane in view.jobs.lanes[account.project].ranked():
+                    for record in self._fitting(lane):
+                        yield _Rival(accounts.priority_of(record.job), record)
+            account = accounts.first_from((*account.key, 0))
+
+    def _fitting(self, lane: queued.Lane) -> abc.Iterator[queued.JobRecord]:
+        """The jobs of a lane that wait because no slot is idle.
+
+        Without deadlines, the first one of each group stands for all.
+        """
+        view, slot = self._view, self._slot
+        for group in lane.groups():
+            if (
+                not group.count
+                or not group.fits(slot.id, slot.shape)
+                or view.has_idle(group)
+            ):
+                continue
+            for key in group.jobs:
+                if key[-1] not in self._spoken_for:
+                    yield view.record(key[-1])
+                    if not self._inner.deadlines_preempt:
+                        break
+
+    def _best(
+        self, rivals: abc.Iterable[_Rival], priority: int
+    ) -> model.JobId | None:
+        """The best rival, if it is to take the slot.
+
+        :param priority: of the holder.
+        """
+        able = [each for each in rivals if each.priority >= priority]
+        highest = max((each.priority for each in able), default=priority)
+        contenders = [
+            self._contender(each.record)
+            for each in able
+            if each.priority == highest
+        ]
+        now, holder = self._view.now, self._view.contender(self._holder)
+        if highest == priority:
+            contenders = [
+                each
+                for each in contenders
+                if self._inner.deadlines_preempt
+                and hjf.stress(each, now) > 0
+                and not hjf.is_lost(each, now)
+                and hjf.may_displace(each, holder, now, self._gain)
+            ]
+            if contenders:
+                contenders.append(holder)
+        if not contenders:
+            return None
+        contenders.sort(key=lambda each: each.job.id)
+        chosen = self._inner.most_urgent(contenders, now).job.id
+        return None if chosen == self._holder.job.id else chosen
+
+    def _contender(self, record: queued.JobRecord) -> strategy.Contender:
+        """Describe a job that needs the slot to be programmed first."""
+        at_once = self._slot.starts_at_once(record.job.accelerator)
+        return self._view.contender(
+            record, 0.0 if at_once else self._slot.spec.programming_time_s
+        )
