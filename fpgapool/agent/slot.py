@@ -42,6 +42,7 @@ class WorkerStatus:
     last_result: objects.SessionResult | None
     data_port: int | None
     beyond_claim: bool = False
+    quanta: int = 0
     bitstream_id: str | None = None
     is_member: bool = False
 

@@ -140,6 +140,7 @@ def _set_defaults(conf: cfg.ConfigOpts, rate_scale: float) -> None:
         "groups",
         "group_slots",
         "group_clients",
+        "max_priority",
     ):
         conf.set_default(resource, -1, group="quota")
     # The API of this pool, if any, keeps its files here.

@@ -513,6 +513,11 @@ def _settings(conf: cfg.ConfigOpts) -> admission.Limits:
             None if max_bitstreams < 0 else max_bitstreams
         ),
         deadline_action=options.deadline_action,
+        quantum_bytes=(
+            0
+            if conf.scheduler.preempt == "none"
+            else conf.scheduler.preempt_quantum_bytes
+        ),
         instances_are_local=conf.nova.instances_are_local,
         health=health.Options(
             accelerator_limit=options.accelerator_fault_limit,

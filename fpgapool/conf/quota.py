@@ -124,6 +124,17 @@ and those that other projects share with it. Further ones are refused with
 ``QUOTA_EXCEEDED``.
 """,
     ),
+    cfg.IntOpt(
+        "max_priority",
+        default=0,
+        min=-1,
+        max=2**31 - 1,
+        help="""
+Highest priority of a project's sessions that counts against other projects,
+whose slots they may take with ``[scheduler] preempt``. Higher ones count as
+this one there. Within the project all priorities count.
+""",
+    ),
     cfg.FloatOpt(
         "refresh_interval_s",
         default=60,

@@ -174,6 +174,54 @@ strategy lacks.
 """,
     ),
     cfg.StrOpt(
+        "preempt",
+        default="none",
+        choices=[
+            ("none", "a session keeps its slot to its end"),
+            (
+                "fine",
+                "after each quantum of input, a stateless session may have"
+                " to leave its slot to another session",
+            ),
+        ],
+        help="""
+Whether waiting sessions may take slots from others.
+
+With ``fine``, a session takes a slot from one of its own project that has a
+lower priority, or, with the strategies ``edf`` and ``hjf``, from one with the
+same priority and a less urgent deadline. With ``[conductor] fair_share`` it
+may also take one from a project that has used up its share, with priorities
+up to ``[quota] max_priority``. The session that loses its slot waits again at
+its old place, and goes on in another slot with the first byte that is
+missing. Its client must be of this release or later.
+
+Projects need lanes of their own: ``[conductor] fair_share`` or a limit of
+sessions.
+""",
+    ),
+    cfg.FloatOpt(
+        "preempt_gain",
+        default=0.25,
+        min=0,
+        max=1000,
+        help="""
+How much more urgent a session's deadline must be than that of the session
+whose slot it takes: 1 + this times the work left over the time left. It keeps
+slots from going to and fro.
+""",
+    ),
+    cfg.IntOpt(
+        "preempt_quantum_bytes",
+        default=64 * 2**20,
+        min=2**16,
+        max=2**50,
+        help="""
+Bytes of input after which a session may have to leave its slot, with
+``preempt``. A slot that takes long to be programmed is left less often: it
+always computes for ten times as long as that takes.
+""",
+    ),
+    cfg.StrOpt(
         "elasticity",
         default="ahead",
         help="""

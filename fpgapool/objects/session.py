@@ -143,6 +143,8 @@ class AssignRequest(base.Payload):
         none of the pool's hosts.
     :param claim_limit_bytes: input beyond which the conductor is told at
         once.
+    :param quantum_bytes: input between two borders, of which the conductor is
+        told at once; 0: there are none.
     :param idle_timeout_s: longest time without new input; 0 is no limit, as
         for the two after it.
     :param max_hold_s: longest time from the first connection.
@@ -153,6 +155,8 @@ class AssignRequest(base.Payload):
     :param group_id: the slot becomes a member of this group, which is also
         the ``session_id``; empty: a session gets it.
     """
+
+    VERSION = "1.1"
 
     host_uuid: str
     device: str
@@ -174,6 +178,7 @@ class AssignRequest(base.Payload):
     bitstream_ref: bitstreams.BitstreamRef | None = None
     self_test: bool = False
     group_id: str = ""
+    quantum_bytes: int = base.added(1, 0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -62,7 +62,8 @@ FIELDS = fields.Fields(
     fields.public(
         "reason",
         fields.TEXT,
-        "Code of why it ended; empty if it has not.",
+        "Code of why it ended, or of why it lost its slot and waits again;"
+        " else empty.",
         default="",
         length=64,
         column=True,
@@ -157,6 +158,9 @@ FIELDS = fields.Fields(
     fields.Field("arrival_s", fields.SECONDS, default=None),
     fields.count("input_bytes", column=False),
     fields.count("output_bytes", column=False),
+    # In slots that it has left to others.
+    fields.Field("former_input_bytes", fields.COUNT, default=0),
+    fields.Field("former_output_bytes", fields.COUNT, default=0),
     fields.time("ready_at"),
     fields.time("started_at"),
     fields.time("finished_at"),

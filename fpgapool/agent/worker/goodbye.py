@@ -8,6 +8,7 @@ A TCP connection that is closed with unread bytes may lose data that it sent.
 from __future__ import annotations
 
 import socket
+import time
 import typing
 
 from fpgapool.agent.worker import crew
@@ -46,6 +47,24 @@ def say(
         channel.shutdown()
         return
     _LINGERING.call(channel.shutdown)
+
+
+def closed_frame(
+    input_bytes: int, output_bytes: int, started_s: float
+) -> bytes:
+    """Encode the last frame of a session that its client has closed.
+
+    :param started_s: when it began, monotonic clock.
+    """
+    return frames.encode_frame(
+        frames.FrameHeader(frames.CLOSED),
+        {
+            "code": codes.OK,
+            "input_bytes": input_bytes,
+            "output_bytes": output_bytes,
+            "run_s": time.monotonic() - started_s,
+        },
+    )
 
 
 def drop_rest(channel: channels.Channel) -> None:

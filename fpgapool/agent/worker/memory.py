@@ -54,7 +54,12 @@ class Remains(enum.Enum):
 #: Ways to lose a slot that clients could choose again and again. After the
 #: other ways a client need not hurry.
 _CAUSED_BY_CLIENTS = frozenset(
-    {codes.CONNECTION_LOST, codes.RESUME_TIMEOUT, codes.YIELDED}
+    {
+        codes.CONNECTION_LOST,
+        codes.PREEMPTED,
+        codes.RESUME_TIMEOUT,
+        codes.YIELDED,
+    }
 )
 
 

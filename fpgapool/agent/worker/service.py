@@ -358,6 +358,7 @@ class Worker:
             "programmed": machine.programmed,
             "bitstream_id": machine.bitstream_id,
             "beyond_claim": machine.beyond_claim,
+            "quanta": machine.quanta,
             "input_bytes": input_bytes,
             "output_bytes": output_bytes,
             "last_result": None

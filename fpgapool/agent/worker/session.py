@@ -95,6 +95,9 @@ class DataSession:
         start_output_bytes: int = 0,
     ) -> None:
         self.processor = processor
+        self._quantum_bytes = keyring.order.limits.quantum_bytes
+        # The input that it has computed at the next border.
+        self._border_bytes = self._quantum_bytes or stream.UNLIMITED
         self.memory = memory
         self.shared = shared
         self._settings = settings
@@ -115,6 +118,8 @@ class DataSession:
         self._run_waiters = 0
         self._stopping = False
         self._ended = False
+        # Nothing more is begun: the slot is for another session.
+        self._leaving = False
         self._over = (codes.SESSION_CLOSED, "the session is over")
         self._channel: channels.Channel | None = None
         self._confirmed = True
@@ -392,7 +397,7 @@ class DataSession:
 
     def _may_run_inline(self, length_bytes: int) -> bool:
         return (
-            not self._stopping
+            not (self._stopping or self._leaving)
             and length_bytes <= INLINE_BYTES
             and len(self._tasks) == 1
             and not self._output.unsent
@@ -533,7 +538,11 @@ class DataSession:
             if len(self._tasks) == _MAX_TASKS - 1:
                 self._condition.notify_all()
             return task
-        parts: list[frames.Buffer] = [self._closed_frame()]
+        parts: list[frames.Buffer] = [
+            goodbye.closed_frame(
+                self.input_bytes, self.output_bytes, self._started_s
+            )
+        ]
         self._end(states.CLOSED, codes.OK, "")
         return _Message(channel, parts)
 
@@ -571,7 +580,7 @@ class DataSession:
             return False
         if self._may_send():
             return True
-        if self._output.unsent:
+        if self._output.unsent or self._leaving:
             return False
         if self._tasks:
             return self.processor.may_start(
@@ -622,23 +631,18 @@ class DataSession:
         self._sent_unproven_bytes += sum(map(len, parts))
         return parts
 
-    def _closed_frame(self) -> bytes:
-        return frames.encode_frame(
-            frames.FrameHeader(frames.CLOSED),
-            {
-                "code": codes.OK,
-                "input_bytes": self.input_bytes,
-                "output_bytes": self.output_bytes,
-                "run_s": time.monotonic() - self._started_s,
-            },
-        )
-
     def _keep(self, task: processing.Task, written_bytes: int) -> None:
         """Keep the output of a task; with the lock."""
         pieces = self.memory.keep_output(written_bytes)
         if task.view:
             self.memory.return_input()
         self._input.consume(len(task.view), task.task_id, task.end)
+        past_bytes = self.input_bytes - self._border_bytes
+        if past_bytes >= 0:
+            self._border_bytes += (
+                past_bytes // self._quantum_bytes + 1
+            ) * self._quantum_bytes
+            self._post(state.QuantumDone(self._generation))
         if task.end and not pieces:
             pieces = [stream.Piece(_NO_BYTES, flags=frames.TASK_END)]
         for piece in pieces:
@@ -656,12 +660,27 @@ class DataSession:
             self._post(state.Ended(self._generation, outcome, code, message))
             self._condition.notify_all()
 
+    def _finish_begun(self) -> None:
+        """Let the client have and know all that was computed here."""
+
+        def is_done() -> bool:
+            waits = self._output.unsent or self._input.ack_due
+            gone = self._ended or self._channel is None
+            return gone or not (self._busy or waits)
+
+        with self._lock:
+            self._leaving = True
+            self._condition.notify_all()
+            self._wait_for_run(is_done, self._settings.clear_timeout_s / 2)
+
     def stop(self, code: str, message: str) -> None:
         """End the session; returns when none of its threads runs any more.
 
         :param code: sent to a connected client; ``OK`` if it already knows.
         :param message: the same for people.
         """
+        if code == codes.PREEMPTED:
+            self._finish_begun()
         with self._lock:
             self._stopping = True
             if code != codes.OK:

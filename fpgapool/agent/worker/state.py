@@ -151,6 +151,13 @@ class Detached:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class QuantumDone:
+    """The session has come to a border."""
+
+    generation: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Ended:
     """The session ended on the data plane.
 
@@ -203,6 +210,7 @@ Event: typing.TypeAlias = (
     | ProgramFailed
     | Attached
     | Detached
+    | QuantumDone
     | Ended
     | Scrubbed
     | Tick
@@ -298,6 +306,7 @@ class Machine:
     :ivar last_result: of the previous holder, until the next one comes.
     :ivar fault: why the slot is faulty, None if it is not.
     :ivar beyond_claim: the session has sent more than it claimed.
+    :ivar quanta: the borders that it has come to.
     """
 
     def __init__(
@@ -324,6 +333,7 @@ class Machine:
         self.last_result: Result | None = None
         self.fault: str | None = None
         self.beyond_claim = False
+        self.quanta = 0
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Handle an event.
@@ -498,6 +508,9 @@ class Machine:
                 return self._attached(order, wall_s, now)
             case Detached():
                 return self._detached(order, now)
+            case QuantumDone():
+                self.quanta += 1
+                return [_CHANGED]
             case Ended(outcome=outcome, code=code, message=message):
                 return self._end(outcome, code, message)
         return []
@@ -572,6 +585,7 @@ class Machine:
         self.order = None
         self._watch = None
         self.beyond_claim = False
+        self.quanta = 0
         self._ending = None
         self._clearing = False
         self._move(states.SCRUBBED if event.fault is None else states.SOILED)

@@ -24,6 +24,7 @@ class Limits:
     :ivar min_progress_bytes_per_s: least mean rate of the input, over
         periods of ``progress_period_s``.
     :ivar claim_limit_bytes: input beyond which the pool is notified.
+    :ivar quantum_bytes: input between two borders, of which it is notified.
     """
 
     idle_timeout_s: float = 0.0
@@ -31,6 +32,7 @@ class Limits:
     min_progress_bytes_per_s: float = 0.0
     progress_period_s: float = 60.0
     claim_limit_bytes: int = 0
+    quantum_bytes: int = 0
 
 
 class Watch:

@@ -13,10 +13,15 @@ _MEANINGS = {
     "groups": "Groups. Further ones are refused.",
     "group_slots": "Slots that these groups may grow to.",
     "group_clients": "Clients that the project has attached to groups.",
+    "max_priority": "Highest priority that counts against other projects, whose"
+    " sessions may have to leave their slots; `in_use` is 0.",
 }
 RESOURCES = tuple(_MEANINGS)
 #: The microversions of resources that are not as old as the API.
-SINCE = dict.fromkeys(("groups", "group_slots", "group_clients"), (1, 1))
+SINCE = {
+    **dict.fromkeys(("groups", "group_slots", "group_clients"), (1, 1)),
+    "max_priority": (1, 2),
+}
 
 _LIMIT: common.Schema = {
     "type": "integer",

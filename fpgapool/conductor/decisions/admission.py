@@ -23,7 +23,11 @@ from fpgapool.vocabulary import states
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits; see the options of the same names in ``[conductor]``."""
+    """Limits; see the options of the same names in ``[conductor]``.
+
+    :ivar quantum_bytes: the least input between two borders at which a session
+        may have to leave its slot; 0: it never has to.
+    """
 
     report_timeout_s: float = 15.0
     lost_session_timeout_s: float = 600.0
@@ -42,6 +46,7 @@ class Limits:
     max_hold_s: float = 86400.0
     min_progress_bytes_per_s: float = 1000.0
     deadline_action: str = states.CONTINUE
+    quantum_bytes: int = 0
     instances_are_local: bool = False
     max_bitstreams_per_project: int | None = 200
     health: health.Options = dataclasses.field(default_factory=health.Options)
@@ -73,6 +78,8 @@ class ProjectQuota:
     :ivar group_slots: the slots that its groups may grow to. More are refused.
     :ivar group_clients: the clients that it has attached to groups. More are
         refused.
+    :ivar max_priority: the highest priority of its sessions that counts
+        against other projects.
     :ivar sources: the sources of limits that are not FROM_DEFAULT.
     """
 
@@ -83,6 +90,7 @@ class ProjectQuota:
     groups: int | None = None
     group_slots: int | None = None
     group_clients: int | None = None
+    max_priority: int | None = 0
     sources: Mapping[str, str] = dataclasses.field(
         default_factory=dict, compare=False
     )
@@ -169,6 +177,8 @@ class Quotas:
         return events.SessionLimitsChanged(
             self.default.sessions,
             tuple((p, q.sessions) for p, q in self.of_projects.items()),
+            self.default.max_priority,
+            tuple((p, q.max_priority) for p, q in self.of_projects.items()),
         )
 
 

@@ -19,10 +19,14 @@ def assign(hold: holds.Hold, limits: admission.Limits) -> effects.AssignSlot:
     slot = hold.slot
     ordered = hold.ordered()
     if isinstance(hold, sessions.Hold):
+        session = hold.session
+        limit_bytes = limits.claim_limit_bytes(session.claimed_bytes)
         ordered |= {
-            "claim_limit_bytes": limits.claim_limit_bytes(
-                hold.session.claimed_bytes
+            # 0 would be no limit.
+            "claim_limit_bytes": max(
+                limit_bytes - session.former_input_bytes, 1
             ),
+            "quantum_bytes": hold.quantum_bytes,
             "idle_timeout_s": limits.idle_timeout_s,
             "max_hold_s": limits.max_hold_s,
             "min_progress_bytes_per_s": limits.min_progress_bytes_per_s,

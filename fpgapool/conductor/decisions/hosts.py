@@ -134,6 +134,13 @@ class Hosts:
         limits = pool.settings
         lost_at = self._lost_since.get(host.uuid)
         if lost_at is not None:
+            if (
+                isinstance(hold, sessions.Hold)
+                and hold.is_left
+                and hold.wanted
+            ):
+                # Its worker will not say soon how far it was.
+                self._serving.move(hold.session)
             missed_s = pool.now - max(lost_at, pool.deaf_until)
             if missed_s > limits.lost_session_timeout_s:
                 self._give_up(hold)

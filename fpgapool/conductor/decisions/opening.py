@@ -308,8 +308,16 @@ class Opening:
             or session.generation != item.generation
         ):
             return
-        if session.state in states.CONNECTED:
-            self._serving.move(session)
+        hold = session.hold
+        if hold is not None and session.state in states.CONNECTED:
+            if hold.revoked == codes.PREEMPTED and hold.slot.host.up:
+                # Its worker is about to say how far it is.
+                hold.is_left = True
+            else:
+                self._serving.move(session)
+        elif session.live:
+            # It waits for another slot already.
+            return
         elif session.reason in codes.REOPENABLE and self._may_revive(session):
             session.check_move("reopen")
             pool.sessions.revive(session)

@@ -242,8 +242,7 @@ class Reports:
     ) -> None:
         session, serving = hold.session, self._serving
         if hold.wanted and line.generation == hold.generation:
-            session.input_bytes = line.input_bytes
-            session.output_bytes = line.output_bytes
+            session.note_bytes(line.input_bytes, line.output_bytes)
         match finding:
             case reconcile.Finding.READY:
                 hold.prepared = True
@@ -253,6 +252,8 @@ class Reports:
                 serving.attached(hold)
                 self._check_claim(hold)
                 self._note_progress(hold, line)
+                if hold.quantum_bytes:
+                    self._note_border(hold, line)
             case reconcile.Finding.DETACHED:
                 serving.detached(hold)
                 self._note_progress(hold, line)
@@ -276,8 +277,21 @@ class Reports:
                 events.Progress(
                     hold.slot.id,
                     hold.generation,
-                    reading.input_bytes,
+                    hold.session.input_bytes,
                     reading.input_bytes_per_s,
+                )
+            )
+
+    def _note_border(
+        self, hold: sessions.Hold, line: objects.SlotReport
+    ) -> None:
+        """Tell the core of a border, where others may get the slot."""
+        quanta = line.input_bytes // hold.quantum_bytes
+        if quanta > hold.quanta:
+            hold.quanta = quanta
+            self._pool.tell(
+                events.QuantumDone(
+                    hold.slot.id, hold.generation, hold.session.input_bytes
                 )
             )
 
@@ -379,8 +393,11 @@ class Reports:
         self._serving.free(hold, pool.now, result)
         if again:
             # It goes behind the waiting sessions: it has had a slot.
-            yields = result.code not in codes.ROOM_IS_MADE
-            self._serving.resubmit(session, yields=yields)
+            self._serving.resubmit(
+                session,
+                yields=result.code not in codes.ROOM_IS_MADE,
+                preempted=result.code == codes.PREEMPTED,
+            )
 
     def _may_go_on(
         self, hold: sessions.Hold, result: objects.SessionResult
@@ -390,8 +407,11 @@ class Reports:
         if result.code == codes.YIELDED:
             # A claim of twice its usage; a wrong claim costs its place.
             session.claimed_bytes = min(
-                2 * result.input_bytes, self._pool.settings.max_claimed_bytes
+                2 * session.input_bytes, self._pool.settings.max_claimed_bytes
             )
+            return True
+        if result.code == codes.PREEMPTED:
+            session.give_way()
             return True
         if result.code in codes.ROOM_IS_MADE:
             profile = self._pool.profiles.get(session.accelerator)
@@ -454,8 +474,7 @@ class Reports:
         host: registry.HostEntry,
     ) -> None:
         """Take over a worker's byte counts and start time of a session."""
-        session.input_bytes = result.input_bytes
-        session.output_bytes = result.output_bytes
+        session.note_bytes(result.input_bytes, result.output_bytes)
         if result.started_at is not None:
             started_at = host.our_time(result.started_at)
             # The host's clock may have been set since its last report.

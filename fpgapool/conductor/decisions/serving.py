@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from oslo_log import log as logging
@@ -22,6 +23,10 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
+# A slot computes at least so many times as long as it is programmed.
+_LEAST_QUANTUM = 10
+# Why a session waits again, for its owner.
+_PREEMPTED = "a session with a higher priority or less time left has its slot"
 _IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
 
 
@@ -82,8 +87,22 @@ class Serving:
             bitstream=bitstream,
         )
         session.take_slot(hold)
+        if self._pool.settings.quantum_bytes:
+            hold.quantum_bytes = self._quantum_bytes(hold)
         self._pool.holds[slot_id] = hold
         return hold
+
+    def _quantum_bytes(self, hold: sessions.Hold) -> int:
+        """Return the input between two borders; 0: there are none."""
+        view, slot = self._pool.core.view, hold.slot
+        accelerator = view.accelerators.get(hold.accelerator)
+        if accelerator is None or not accelerator.stateless:
+            return 0
+        worth_s = _LEAST_QUANTUM * slot.programming_time_s
+        return max(
+            self._pool.settings.quantum_bytes,
+            math.ceil(worth_s * accelerator.peak_in(slot.shape)),
+        )
 
     def _grant(self, order: instructions.Grant) -> None:
         hold = self._pool.sessions.by_job[order.job_id].hold
@@ -185,16 +204,20 @@ class Serving:
         result: objects.SessionResult | None,
     ) -> None:
         pool, session = self._pool, hold.session
-        used: objects.SessionResult | sessions.Session | None = result
-        if used is None and hold.phase in _IN_USE and not hold.abandoned:
-            used = session
+        input_bytes = output_bytes = 0
+        if result is not None:
+            input_bytes = result.input_bytes
+            output_bytes = result.output_bytes
+        elif hold.phase in _IN_USE and not hold.abandoned:
+            input_bytes = session.input_bytes - session.former_input_bytes
+            output_bytes = session.output_bytes - session.former_output_bytes
         pool.ledger.add(
             session.project_id,
             session.accelerator,
             ended_at,
             slot_s=ended_at - hold.assigned_at,
-            input_bytes=used.input_bytes if used else 0,
-            output_bytes=used.output_bytes if used else 0,
+            input_bytes=input_bytes,
+            output_bytes=output_bytes,
             energy_j=self._energy_j(hold, ended_at),
         )
         pool.counts.service_s.observe(ended_at - hold.assigned_at)
@@ -221,15 +244,22 @@ class Serving:
     # -- sessions ----------------------------------------------------------
 
     def resubmit(
-        self, session: sessions.Session, *, yields: bool = False
+        self,
+        session: sessions.Session,
+        *,
+        yields: bool = False,
+        preempted: bool = False,
     ) -> None:
         """Queue a session again, at the place of its first arrival.
 
         :param yields: whether the core serves the waiting sessions first.
+        :param preempted: whether another session took its slot.
         """
         pool = self._pool
         LOG.info("Session %s waits for another slot", session.session_id)
         session.wait_again()
+        if preempted:
+            session.reason, session.message = codes.PREEMPTED, _PREEMPTED
         # The wait timeout starts anew: the session has had a slot.
         waited_s = pool.pool_time - session.arrival_s
         session.wait_timeout_s = waited_s + pool.settings.wait_timeout_s

@@ -62,10 +62,17 @@ class Hold(holds.Hold):
     """A session's slot.
 
     :ivar announced_at: when this leader first announced the slot as ready.
+    :ivar quantum_bytes: the input between two borders at which the session may
+        have to leave the slot; 0: it never has to.
+    :ivar quanta: the borders that it has reached.
+    :ivar is_left: whether its client waits for another slot already.
     """
 
     session: Session
     announced_at: float = math.inf
+    quantum_bytes: int = 0
+    quanta: int = 0
+    is_left: bool = False
 
     @property
     def holder(self) -> model.Holder:
@@ -221,6 +228,8 @@ class Session:
         """Hold a slot from now on."""
         slot = hold.slot
         self.hold = hold
+        if self.live:
+            self.reason = self.message = ""
         self.slot_id = slot.id
         self.generation = hold.generation
         self.local = self.host_id == slot.host.id
@@ -230,6 +239,16 @@ class Session:
             device=slot.device.name,
             slot=slot.number,
         )
+
+    def note_bytes(self, input_bytes: int, output_bytes: int) -> None:
+        """Note how much its slot has computed."""
+        self.input_bytes = self.former_input_bytes + input_bytes
+        self.output_bytes = self.former_output_bytes + output_bytes
+
+    def give_way(self) -> None:
+        """Go on in another slot, where this one has stopped."""
+        self.former_input_bytes = self.input_bytes
+        self.former_output_bytes = self.output_bytes
 
     def wait_again(self) -> None:
         """Wait from now on; forget the values that belong to the slot.

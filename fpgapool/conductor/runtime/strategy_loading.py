@@ -47,7 +47,12 @@ def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
             reason=f"[scheduler], strategy {name}: {error}"
         ) from error
     return shared.SharedStrategy(
-        made, _sharing_options(conf), conf.conductor.max_wait_s or None
+        made,
+        _sharing_options(conf),
+        conf.conductor.max_wait_s or None,
+        None
+        if conf.scheduler.preempt == "none"
+        else conf.scheduler.preempt_gain,
     )
 
 

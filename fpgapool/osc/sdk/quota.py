@@ -22,6 +22,7 @@ RESOURCES = (
     "groups",
     "group_slots",
     "group_clients",
+    "max_priority",
 )
 
 
@@ -50,6 +51,8 @@ class Quota(base.Resource):
     group_slots = resource.Body("group_slots", type=dict)
     #: Clients that it has attached to groups.
     group_clients = resource.Body("group_clients", type=dict)
+    #: The highest priority that counts against other projects.
+    max_priority = resource.Body("max_priority", type=dict)
 
     def set_limits(
         self, session: adapter.Adapter, limits: Mapping[str, int | None]

@@ -26,6 +26,7 @@ _MEANINGS = {
     "groups": "groups; further ones are refused",
     "group_slots": "slots that these groups may grow to",
     "group_clients": "clients that the project has attached to groups",
+    "max_priority": "priorities that count against other projects",
 }
 
 

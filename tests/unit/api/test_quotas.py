@@ -14,7 +14,10 @@ from tests.unit.api import fakes
 
 FOREIGN = "/v1/quotas/p2"
 OLD = ("sessions", "queued", "queued_bytes", "bitstream_bytes")
-RESOURCES = (*OLD, "groups", "group_slots", "group_clients")
+RESOURCES = (
+    *OLD,
+    *("groups", "group_slots", "group_clients", "max_priority"),
+)
 V1_0 = {"OpenStack-API-Version": "fpgapool 1.0"}
 
 
@@ -40,6 +43,7 @@ def test_everybody_sees_what_the_own_project_may_use(world):
                 "groups": 0,
                 "group_slots": 0,
                 "group_clients": 0,
+                "max_priority": 0,
             }
             for resource in RESOURCES:
                 assert quota[resource] == {"limit": 20, "source": "default"}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Deadlines of sessions.
+"""Deadlines of sessions, and slots that they leave to others.
 
 Revision ID: 002
 Revises: 001
@@ -23,6 +23,8 @@ def upgrade() -> None:
         sa.Column("deadline_action", sa.String(16)),
         sa.Column("deadline_at", sa.Double),
         sa.Column("deadline_met", sa.Boolean),
+        _count("former_input_bytes"),
+        _count("former_output_bytes"),
     )
     _add("usage", _count("sessions_met"), _count("sessions_missed"))
 
