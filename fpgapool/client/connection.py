@@ -27,6 +27,7 @@ from fpgapool.vocabulary import states
 
 STREAM = "stream"
 SHM = "shm"
+CPU = "cpu"
 
 # How long the front door may take to report the state of a session.
 _OUTCOME_S = 2.0
@@ -251,6 +252,11 @@ class Connection:
         self.channel = data
         self.opened = opened
         self.shared = shared
+
+    @property
+    def transport(self) -> str:
+        """``shm`` or ``stream``."""
+        return STREAM if self.shared is None else SHM
 
 
 class Dialer:

@@ -100,6 +100,8 @@ class DataFlow:
     :ivar closed: members of CLOSED, once it has come.
     :ivar reconnects: how often a broken connection was replaced …
     :ivar reopens: … and a lost slot.
+    :ivar fallback_reason: why the CPU computes, and no slot ever will: the
+        code of the pool's failure; None if a slot does or may.
     """
 
     view: views.SessionView
@@ -109,6 +111,7 @@ class DataFlow:
     checksum = False
     reconnects = 0
     reopens = 0
+    fallback_reason: str | None = None
 
     def __init__(
         self,

@@ -56,8 +56,8 @@ class Flow(dataflow.DataFlow):
 
     :param dialer: connects again.
     :param connection: the first connection.
-    :param seeker: finds another slot; the flow checks its token whenever the
-        connection breaks.
+    :param seeker: finds another slot, or the CPU; the flow checks its token
+        whenever the connection breaks.
     """
 
     def __init__(
@@ -120,10 +120,13 @@ class Flow(dataflow.DataFlow):
 
     @property
     def transport(self) -> str:
-        """``shm`` or ``stream``; another slot may use the other one."""
-        if self._connection.shared is None:
-            return connections.STREAM
-        return connections.SHM
+        """``shm``, ``stream`` or ``cpu``; another slot may use another one."""
+        return self._connection.transport
+
+    @property
+    def fallback_reason(self) -> str | None:
+        """See :class:`dataflow.DataFlow`."""
+        return self._seeker.fallback_reason
 
     @property
     def shared(self) -> connections.SharedBuffers | None:
@@ -486,6 +489,7 @@ class Flow(dataflow.DataFlow):
         failure = self._failure(lost.code, lost.message)
         if not self.stateless:
             raise failure
+        by_slot = self.transport != connections.CPU
         self._keep_all()
         self._count_reopen(failure)
         self._dialer.hang_up(self._connection.channel)
@@ -505,6 +509,7 @@ class Flow(dataflow.DataFlow):
         except errors.OperationTimeout as exc:
             raise channel.DeadlineExceeded(exc.message) from exc
         self._move(dialer, connection)
+        self.reopens += by_slot
 
     def _keep_all(self) -> None:
         """Copy the caller's data, to outlive the buffers of a lost slot."""
@@ -537,7 +542,6 @@ class Flow(dataflow.DataFlow):
     ) -> None:
         self._dialer = dialer
         self._connection = connection
-        self.reopens += 1
         self._output.move()
         if self._verifier is not None:
             self._verifier.move(self.received_bytes, self._input.kept)
@@ -591,12 +595,12 @@ class Flow(dataflow.DataFlow):
         """See :meth:`dataflow.DataFlow.abandon`."""
         if self._ended_by_worker:
             return
-        self._seeker.door.give_up(session_id=self.view.session_id)
+        self._seeker.give_up(self.view.session_id)
 
     def hang_up(self) -> None:
         """See :meth:`dataflow.DataFlow.hang_up`."""
         self._dialer.hang_up(self._connection.channel)
-        self._seeker.door.close()
+        self._seeker.close()
 
 
 def _recv_header(

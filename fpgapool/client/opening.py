@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections.abc
+import functools
 import threading
 import time
 import typing
@@ -13,12 +14,12 @@ import uuid
 from fpgapool.client import apidoor
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
-from fpgapool.client import dataflow
 from fpgapool.client import discovery
 from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.client import flow as flows
 from fpgapool.client import frontdoor
+from fpgapool.client import meanwhile as meanwhiles
 from fpgapool.client import session as sessions
 from fpgapool.client import software
 from fpgapool.client import waiting
@@ -54,6 +55,7 @@ def acc_open(
     cancel: threading.Event | cancelling.CancelToken | None = None,
     verify: bool = True,
     fallback: str | None = None,
+    meanwhile: str | None = None,
     checksum: bool = False,
     require_tls: bool | None = None,
 ) -> sessions.Session:
@@ -67,6 +69,14 @@ def acc_open(
     why. It needs an accelerator whose software core is installed here;
     otherwise the error is raised as without a fallback. ``timeout_s`` limits
     the whole call as always, so ``wait_timeout_s`` should be shorter.
+
+    With ``meanwhile="cpu"`` the call returns as soon as the pool has accepted
+    the request, and this process computes while the session waits. A slot
+    takes over between two pieces of the input, and when a slot is lost, the
+    CPU goes on until the next one comes; the output is the same. It needs a
+    stateless accelerator whose software core is installed here. Without a
+    fallback the session fails if the pool stops its waiting, for example with
+    ``WAIT_TIMEOUT``.
 
     :param accelerator: its name, for example ``aes``.
     :param size_bytes: size of the input, 1 ... 2**63 - 1; it decides the
@@ -101,6 +111,8 @@ def acc_open(
     :param verify: check the parameters against the accelerator's schema
         before asking for a slot; the worker checks them in any case.
     :param fallback: ``cpu``, or None to raise the error.
+    :param meanwhile: ``cpu``, or None to wait for a slot. ``on_state`` is then
+        called by another thread.
     :param checksum: compare CRC-32 of input and output with those of the
         accelerator's board, before a result is returned. Costs time on both
         sides. A slot without this feature is refused with the code
@@ -125,13 +137,20 @@ def acc_open(
         raise errors.InvalidRequest(
             codes.INVALID_REQUEST, "accelerator must be a name"
         )
-    if fallback not in (None, CPU):
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST, f"fallback must be None or {CPU!r}"
-        )
+    for name, where in (("fallback", fallback), ("meanwhile", meanwhile)):
+        if where not in (None, CPU):
+            raise errors.InvalidRequest(
+                codes.INVALID_REQUEST, f"{name} must be None or {CPU!r}"
+            )
     if not isinstance(checksum, bool):
         raise errors.InvalidRequest(
             codes.INVALID_REQUEST, "checksum must be True or False"
+        )
+    if checksum and meanwhile:
+        raise errors.InvalidRequest(
+            codes.INVALID_REQUEST,
+            "checksum needs a slot for all of the input, so it cannot be "
+            "combined with meanwhile",
         )
     options = {
         "wait_timeout_s": wait_timeout_s,
@@ -156,6 +175,7 @@ def acc_open(
         cancelling.token_of(cancel),
         frozenset({frames.CHECKSUM_FEATURE} if checksum else ()),
         checks.require_tls(require_tls),
+        meanwhile == CPU,
     )
     return opening.run(front_door, verify, fallback == CPU)
 
@@ -172,9 +192,11 @@ class _Opening:
         token: cancelling.CancelToken,
         features: frozenset[str],
         require_tls: bool,
+        computes_meanwhile: bool,
     ) -> None:
         self._features = features
         self._require_tls = require_tls
+        self._computes_meanwhile = computes_meanwhile
         self._members = members
         self._params = params
         self._on_state = on_state
@@ -270,7 +292,14 @@ class _Opening:
     def _seek(
         self, door: doors.Door, verify: bool, with_cpu: bool
     ) -> sessions.Session:
-        seeker = waiting.SlotSeeker(
+        make_seeker: typing.Any = waiting.SlotSeeker
+        if self._computes_meanwhile:
+            make_seeker = functools.partial(
+                meanwhiles.Seeker,
+                load=self._load_stateless,
+                falls_back=with_cpu,
+            )
+        seeker = make_seeker(
             door,
             self._params,
             self._token,
@@ -319,6 +348,14 @@ class _Opening:
         checks.params_schema(self._params, profile.get("params_schema") or {})
 
     def _fall_back(self, cause: errors.FpgapoolError) -> sessions.Session:
+        dialer = software.Dialer(software.view_of(cause), self._token)
+        connection = self._load(cause).connect(self._token)
+        if self._on_state is not None:
+            self._on_state(dialer.view)
+        alone = software.Alone(self._token, cause)
+        return self._session(flows.Flow(dialer, connection, alone))
+
+    def _load(self, cause: errors.FpgapoolError) -> software.Software:
         if self._is_own:
             # Another accelerator of that name, or one without the bitstream's
             # fixed parameters, would compute something else.
@@ -327,25 +364,30 @@ class _Opening:
                 "the CPU cannot replace the bitstream of a project; "
                 f"there is no slot: {cause}",
             ) from cause
-        flow = software.SoftwareFlow(
-            self._members["accelerator"],
-            self._params,
-            self._core_name,
-            cause,
-            self._token,
+        return software.Software(
+            self._members["accelerator"], self._params, self._core_name, cause
         )
-        if self._on_state is not None:
-            self._on_state(flow.view)
-        return self._session(flow, cause.code)
 
-    def _session(
-        self, flow: dataflow.DataFlow, fallback_reason: str | None = None
-    ) -> sessions.Session:
+    def _load_stateless(self) -> software.Software:
+        name = self._members["accelerator"]
+        loaded = self._load(
+            errors.InvalidRequest(
+                codes.CORE_UNAVAILABLE,
+                f"this machine has no software core for {name!r}, so the CPU "
+                "cannot compute meanwhile",
+            )
+        )
+        if not loaded.stateless:
+            raise errors.InvalidRequest(
+                codes.INVALID_REQUEST,
+                f"meanwhile: {name!r} is not stateless, so a slot cannot go "
+                "on with the work of the CPU",
+            )
+        return loaded
+
+    def _session(self, flow: flows.Flow) -> sessions.Session:
         return sessions.Session(
-            flow,
-            self._token,
-            time.monotonic() - self._started_s,
-            fallback_reason,
+            flow, self._token, time.monotonic() - self._started_s
         )
 
 

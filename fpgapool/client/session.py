@@ -57,8 +57,6 @@ class Session:
     :ivar flow: processes the data; for transfers.
     :ivar waited_s: seconds from the request until the slot was ready and
         connected.
-    :ivar fallback_reason: why this machine's CPU computes: the code of the
-        pool's failure. None if a slot computes.
     """
 
     def __init__(
@@ -66,11 +64,9 @@ class Session:
         flow: flows.DataFlow,
         cancel: cancelling.CancelToken,
         waited_s: float,
-        fallback_reason: str | None = None,
     ) -> None:
         self.flow = flow
         self.waited_s = waited_s
-        self.fallback_reason = fallback_reason
         self._cancel = cancel
         self._using = threading.Lock()
         self._closed = False
@@ -122,6 +118,15 @@ class Session:
     def transport(self) -> str:
         """``shm``, ``stream``, or ``cpu`` if the CPU computes."""
         return self.flow.transport
+
+    @property
+    def fallback_reason(self) -> str | None:
+        """Why no slot will compute, but this machine's CPU.
+
+        It is the code of the pool's failure. None if a slot computes or may
+        still come.
+        """
+        return self.flow.fallback_reason
 
     @property
     def stateless(self) -> bool:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Processing a session's data on this machine's CPU instead of a slot.
+"""This machine's CPU in place of a slot.
 
 It uses the software cores of the emulator's slots, so the output is the same
 byte by byte. They are imported when they are needed.
@@ -8,23 +8,25 @@ byte by byte. They are imported when they are needed.
 
 from __future__ import annotations
 
+import collections
 import socket
+import threading
 import typing
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
-from fpgapool.client import dataflow as flows
+from fpgapool.client import connection as connections
 from fpgapool.client import errors
 from fpgapool.client import view as views
 from fpgapool.common import channel
 from fpgapool.protocol import frames
+from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import states
 
 if typing.TYPE_CHECKING:
     from fpgapool.accelerators import base
-
-TRANSPORT = "cpu"
 
 #: Codes with which the pool cannot do the work, or not now.
 FALLBACK_CODES = frozenset(
@@ -42,194 +44,407 @@ FALLBACK_CODES = frozenset(
 # As in the pool. Reading the next piece overlaps with computing the present
 # one; more buffers would not help.
 _CHUNK_BYTES = 4 * 1024 * 1024
-_BUFFERS = 2
+_WINDOW_BYTES = 2 * _CHUNK_BYTES
 
 
-class SoftwareFlow(flows.DataFlow):
-    """Data that is processed by a software core.
+class Software:
+    """A session's accelerator on this machine.
 
     :param accelerator: its name.
     :param params: its parameters.
     :param core_name: the pool's name of the software core; None if unknown.
-    :param cause: why there is no slot; raised if this machine does not have
-        the core.
-    :param cancel: cancels the work.
+    :param unavailable: raised if this machine does not have the core.
     :raises errors.InvalidParams: if the parameters are wrong.
     :raises errors.InvalidRequest: code ``CORE_UNAVAILABLE``, if a library of
         the core is not installed.
-    """
 
-    transport = TRANSPORT
+    :ivar stateless: whether a slot may continue.
+    """
 
     def __init__(
         self,
         accelerator: str,
         params: dict[str, typing.Any],
         core_name: str | None,
-        cause: errors.FpgapoolError,
-        cancel: cancelling.CancelToken,
+        unavailable: errors.FpgapoolError,
     ) -> None:
-        self._core, profile = _load(accelerator, params, core_name, cause)
-        super().__init__(
-            _CHUNK_BYTES,
-            _BUFFERS * _CHUNK_BYTES,
-            self._core.chunk_multiple_bytes or profile.chunk_multiple_bytes,
-            _BUFFERS,
+        self._params = params
+        self._core_class, profile = _load(
+            accelerator, params, core_name, unavailable
         )
-        if self.chunk_multiple_bytes > self.chunk_bytes:
+        self.stateless = profile.stateless
+        core = self._make_core()
+        self._multiple_bytes = (
+            core.chunk_multiple_bytes or profile.chunk_multiple_bytes
+        )
+        if self._multiple_bytes > _CHUNK_BYTES:
             raise errors.InvalidParams(
-                f"these parameters need pieces of {self.chunk_multiple_bytes} "
-                f"bytes; a piece has at most {self.chunk_bytes}"
+                f"these parameters need pieces of {self._multiple_bytes} "
+                f"bytes; a piece has at most {_CHUNK_BYTES}"
             )
-        self.view = _view(cause)
-        self.received_bytes = 0
-        self._output = memoryview(b"")
-        self._cancel = cancel
-        cancel.attach(self)
 
-    def send(
+    def _make_core(self) -> base.Core:
+        from fpgapool.accelerators import base
+
+        try:
+            return self._core_class(self._params)
+        except base.InvalidParams as exc:
+            raise errors.InvalidParams(exc.message) from exc
+
+    def connect(
         self,
-        piece: flows.Piece,
+        cancel: cancelling.CancelToken,
+        input_offset_bytes: int = 0,
+        output_offset_bytes: int = 0,
         *,
-        end: bool,
-        deadline_s: float | None,
-        release_output: bool = False,
-    ) -> None:
-        """Have a piece processed, see :meth:`flows.DataFlow.send`."""
+        stateless: bool = False,
+    ) -> Connection:
+        """Make a worker with a core of its own.
+
+        :param cancel: cancels the work.
+        :param input_offset_bytes: where its input begins.
+        :param output_offset_bytes: where its output begins.
+        :param stateless: whether another worker may continue.
+        :raises errors.Cancelled: if cancelled.
+        """
+        opened = connections.Opened(
+            resume_secret="",
+            chunk_bytes=_CHUNK_BYTES,
+            window_bytes=_WINDOW_BYTES,
+            input_offset_bytes=input_offset_bytes,
+            output_offset_bytes=output_offset_bytes,
+            stateless=stateless,
+            chunk_multiple_bytes=self._multiple_bytes,
+            resume_grace_s=0.0,
+            shared_buffers=0,
+            features=frozenset(),
+        )
+        worker = Worker(self._make_core(), opened)
+        cancel.attach(worker)
+        return Connection(worker, opened)
+
+
+class Worker(channel.Channel):
+    """A worker behind the frames of a connection, in this process.
+
+    The receiving thread computes. Other threads may send, pause the worker
+    between two pieces, and end it.
+
+    :param core: computes.
+    :param opened: where it begins, and in which pieces.
+    """
+
+    def __init__(self, core: base.Core, opened: connections.Opened) -> None:
+        # Without a socket.
+        self._core = core
+        self._chunk_bytes = opened.chunk_bytes
+        self._input = stream.Inbound(
+            stream.WORKER,
+            opened.input_offset_bytes,
+            multiple_bytes=opened.chunk_multiple_bytes,
+        )
+        self._output_bytes = opened.output_offset_bytes
+        self._result = memoryview(b"")
+        self._changed = threading.Condition()
+        self._requests: collections.deque[
+            tuple[frames.FrameHeader, frames.Buffer]
+        ] = collections.deque()
+        # Bytes to receive; only the receiving thread uses them.
+        self._replies: collections.deque[memoryview] = collections.deque()
+        self._computing = False
+        self._paused = False
+        self._farewell: bytes | None = None
+        self._closed = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the end of the input was processed."""
+        return self._input.finished
+
+    def pause(self) -> tuple[int, int]:
+        """Compute no further piece, until :meth:`go_on` or :meth:`end`.
+
+        :returns: the positions in input and output.
+        """
         with self._changed:
-            self._input.add(piece, 0, end)
+            self._paused = True
+            self._changed.wait_for(lambda: not self._computing)
+            return self._input.consumed_bytes, self._output_bytes
+
+    def go_on(self) -> None:
+        """Compute again."""
+        with self._changed:
+            self._paused = False
             self._changed.notify_all()
 
-    def receive(
-        self, place: memoryview, deadline_s: float | None
-    ) -> flows.Output:
-        """Process the next piece, see :meth:`flows.DataFlow.receive`.
+    def end(self, code: str, message: str) -> None:
+        """Compute no further piece, and tell the client why.
+
+        :param code: stable code.
+        :param message: explanation for people.
+        """
+        with self._changed:
+            self._farewell = frames.error_frame(code, message)
+            self._changed.notify_all()
+
+    def send(
+        self, *parts: frames.Buffer, deadline_s: float | None = None
+    ) -> None:
+        """Take headers, with the payload of the last one in a second part."""
+        headers = memoryview(parts[0])
+        with self._changed:
+            if self._closed:
+                raise channel.ChannelClosed("the work on the CPU was stopped")
+            for start in range(0, len(headers), frames.HEADER_BYTES):
+                header = frames.FrameHeader.unpack_from(
+                    headers, start, max_data_bytes=self._chunk_bytes
+                )
+                payload = parts[-1] if header.payload_length_bytes else b""
+                self._requests.append((header, payload))
+            self._changed.notify_all()
+
+    def _send_parts(
+        self, parts: tuple[frames.Buffer, ...], deadline_s: float | None
+    ) -> None:
+        raise NotImplementedError
+
+    def recv_some_into(
+        self, buffer: memoryview, deadline_s: float | None = None
+    ) -> int:
+        """See :meth:`channel.Channel.recv_some_into`.
 
         The deadline is checked between two pieces.
         """
-        with self._changed:
-            self._wait_for(lambda: bool(self._input.unsent), deadline_s)
-            piece = self._input.unsent[0]
-        if channel.remaining_s(deadline_s) == 0:
-            raise channel.DeadlineExceeded("deadline passed")
-        written_bytes = self._process(piece)
-        with self._changed:
-            self._input.take()
-            self._input.acknowledge(piece.end_offset_bytes)
-            self._free.append(piece.number)
-            self._changed.notify_all()
-        self.received_bytes += written_bytes
-        self.ended = _is_end(piece)
-        return flows.Output(self._output[:written_bytes], True)
+        while not self._replies:
+            header, payload = self._next_request(deadline_s)
+            try:
+                self._answer(header, payload)
+            finally:
+                with self._changed:
+                    self._computing = False
+                    self._changed.notify_all()
+        part = self._replies.popleft()
+        received_bytes = min(len(part), len(buffer))
+        buffer[:received_bytes] = part[:received_bytes]
+        if received_bytes < len(part):
+            self._replies.appendleft(part[received_bytes:])
+        return received_bytes
 
-    def _check(self) -> None:
-        self._cancel.check()
-        super()._check()
+    def _next_request(
+        self, deadline_s: float | None
+    ) -> tuple[frames.FrameHeader, frames.Buffer]:
+        with self._changed:
+            while True:
+                left_s = channel.remaining_s(deadline_s)
+                if self._closed:
+                    raise channel.ChannelClosed("the CPU was stopped")
+                if left_s == 0:
+                    raise channel.DeadlineExceeded("deadline passed")
+                if self._farewell is not None:
+                    return _GOODBYE, self._farewell
+                if self._requests and not self._paused:
+                    self._computing = True
+                    return self._requests.popleft()
+                self._changed.wait(left_s)
 
-    def _process(self, piece: flows.Piece) -> int:
-        if piece.offset_bytes % self.chunk_multiple_bytes:
-            raise self._failure(
-                codes.BAD_OFFSET,
-                "the length of the piece before was not a multiple of "
-                f"{self.chunk_multiple_bytes} bytes",
+    def _answer(
+        self, header: frames.FrameHeader, payload: frames.Buffer
+    ) -> None:
+        if header.type == frames.ERROR:
+            self._reply(payload)
+        elif header.type == frames.CLOSE:
+            self._reply(
+                frames.encode_frame(
+                    frames.FrameHeader(frames.CLOSED), {"code": codes.OK}
+                )
             )
-        self._make_room(piece)
-        try:
-            return self._compute(piece)
-        except Exception as exc:
-            # A cancelled core may fail with any error.
-            self._check()
-            raise self._core_failure(exc, piece) from None
+        elif header.type == frames.INPUT:
+            try:
+                self._process(header, memoryview(payload))
+            except exceptions.CodedError as exc:
+                self._fail(exc.code, exc.message)
+            except Exception as exc:
+                # Without the exception's text: it may contain keys or data.
+                self._fail(
+                    codes.CORE_FAILED,
+                    f"{type(exc).__name__} at input offset "
+                    f"{header.offset_bytes}",
+                )
 
-    def _core_failure(
-        self, exc: Exception, piece: flows.Piece
-    ) -> errors.SessionFailed:
-        from fpgapool.accelerators import base
+    def _fail(self, code: str, message: str) -> None:
+        with self._changed:
+            if self._closed:
+                # A cancelled core may fail with any error.
+                raise channel.ChannelClosed("the CPU was stopped")
+        offset_bytes = self._input.consumed_bytes
+        self._reply(frames.error_frame(code, message, offset_bytes))
 
-        if isinstance(exc, base.AcceleratorError):
-            return self._failure(exc.code, exc.message)
-        # Without the exception's text: it may contain keys or data.
-        return self._failure(
-            codes.CORE_FAILED,
-            f"{type(exc).__name__} at input offset {piece.offset_bytes}",
+    def _process(self, header: frames.FrameHeader, piece: memoryview) -> None:
+        end = bool(header.flags & frames.END)
+        if self._input.accept(header):
+            output = self._compute(piece, header.offset_bytes, end)
+            self._give(output, header.task_id, end)
+            self._input.consume(len(piece), header.task_id, end)
+        self._reply(
+            frames.pack_header(
+                frames.ACK,
+                task_id=header.task_id,
+                offset_bytes=self._input.acknowledge(),
+            )
         )
 
-    def _make_room(self, piece: flows.Piece) -> None:
+    def _compute(
+        self, piece: memoryview, offset_bytes: int, end: bool
+    ) -> memoryview:
         core = self._core
-        needed_bytes = core.max_output_bytes(0) if _is_end(piece) else 0
-        if piece.data:
-            needed_bytes += core.max_output_bytes(len(piece.data))
-        if len(self._output) < needed_bytes:
-            self._output = memoryview(bytearray(needed_bytes))
-
-    def _compute(self, piece: flows.Piece) -> int:
+        needed_bytes = core.max_output_bytes(0) if end else 0
+        if piece:
+            needed_bytes += core.max_output_bytes(len(piece))
+        if len(self._result) < needed_bytes:
+            self._result = memoryview(bytearray(needed_bytes))
         written_bytes = 0
-        if piece.data:
-            written_bytes = self._core.process(
-                piece.data, self._output, piece.offset_bytes
+        if piece:
+            written_bytes = core.process(piece, self._result, offset_bytes)
+        if end:
+            written_bytes += core.finish(self._result[written_bytes:])
+        return self._result[:written_bytes]
+
+    def _give(self, output: memoryview, task_id: int, end: bool) -> None:
+        """Reply with output, in pieces that the client takes."""
+        while output or end:
+            part, output = (
+                output[: self._chunk_bytes],
+                output[self._chunk_bytes :],
             )
-        if _is_end(piece):
-            written_bytes += self._core.finish(self._output[written_bytes:])
-        return written_bytes
+            last = not output
+            flags = frames.TASK_END if last else 0
+            if last and end:
+                flags |= frames.END
+            piece = stream.Piece(part, flags=flags)
+            piece.task_id, piece.offset_bytes = task_id, self._output_bytes
+            self._reply(piece.header(frames.OUTPUT, False))
+            self._reply(part)
+            self._output_bytes += len(part)
+            end = end and not last
 
-    def _failure(self, code: str, message: str) -> errors.SessionFailed:
-        return errors.SessionFailed(code, message, self.acknowledged_bytes)
-
-    def close(self, place: memoryview, deadline_s: float | None) -> None:
-        """End the session in order."""
-        self.closed = {"code": codes.OK}
-
-    def stop(self) -> None:
-        """Make every thread in the flow return soon, for good."""
-        super().stop()
-        self._core.cancel()
+    def _reply(self, part: frames.Buffer) -> None:
+        if len(part):
+            self._replies.append(memoryview(part))
 
     def shutdown(self) -> None:
-        """Stop, because the token was cancelled."""
-        self.stop()
+        """Make every thread here return soon, for good."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._core.cancel()
 
-    def hang_up(self) -> None:
-        """Detach from the token."""
-        self._cancel.detach(self)
+    def close(self) -> None:
+        """See :meth:`shutdown`."""
+        self.shutdown()
 
 
-def _is_end(piece: flows.Piece) -> bool:
-    return bool(piece.flags & frames.END)
+_GOODBYE = frames.FrameHeader(frames.ERROR)
+
+
+class Connection(connections.Connection):
+    """A connection to a worker in this process."""
+
+    transport = connections.CPU
+
+    def __init__(self, worker: Worker, opened: connections.Opened) -> None:
+        super().__init__(worker, opened, None)
+        self.worker = worker
+
+
+class Dialer(connections.Dialer):
+    """Stands for the way to a worker in this process.
+
+    :param view: of the session meanwhile.
+    :param cancel: cancels the worker.
+    """
+
+    def __init__(
+        self, view: views.SessionView, cancel: cancelling.CancelToken
+    ) -> None:
+        self.view = view
+        self.features = frozenset()
+        self._cancel = cancel
+
+    def outcome(self, deadline_s: float | None) -> views.SessionView | None:
+        """See :meth:`connections.Dialer.outcome`."""
+        return None
+
+    def resume(
+        self,
+        resume_secret: str,
+        input_offset_bytes: int,
+        output_offset_bytes: int,
+        deadline_s: float | None,
+    ) -> connections.Connection:
+        """Refuse: a worker in this process does not lose its connection."""
+        raise connections.WorkerError(codes.SESSION_LOST, "the CPU stopped")
+
+
+class Alone:
+    """Stands for the seeker of a session that never gets a slot.
+
+    :param token: cancels the session.
+    :param cause: why there is no slot.
+    """
+
+    def __init__(
+        self, token: cancelling.CancelToken, cause: errors.FpgapoolError
+    ) -> None:
+        self.token = token
+        self.fallback_reason = cause.code
+
+    def stop(self) -> None:
+        """See :meth:`fpgapool.client.waiting.SlotSeeker.stop`."""
+
+    def give_up(self, session_id: str) -> None:
+        """See :meth:`fpgapool.client.waiting.SlotSeeker.give_up`."""
+
+    def close(self) -> None:
+        """See :meth:`fpgapool.client.waiting.SlotSeeker.close`."""
+
+
+def view_of(cause: errors.FpgapoolError) -> views.SessionView:
+    """Describe a session without a slot.
+
+    :param cause: why there is none.
+    """
+    return views.SessionView(
+        session_id="",
+        state=states.READY,
+        reason=cause.code,
+        message=f"this machine's CPU computes: {cause.message}",
+        host_name=socket.gethostname(),
+        local=True,
+    )
 
 
 def _load(
     accelerator: str,
     params: dict[str, typing.Any],
     core_name: str | None,
-    cause: errors.FpgapoolError,
-) -> tuple[base.Core, base.Profile]:
+    unavailable: errors.FpgapoolError,
+) -> tuple[type[base.Core], base.Profile]:
     from fpgapool.accelerators import base
 
     try:
-        profile = _load_profile(accelerator, cause)
+        profile = base.load_profile(accelerator)
         if core_name not in (None, profile.core):
             # The pool has a different accelerator of this name.
-            raise cause
+            raise unavailable
         core_class = base.load_core(profile.core)
-        checks.params_schema(params, profile.params_schema)
-        return core_class(params), profile
-    except base.InvalidParams as exc:
-        raise errors.InvalidParams(exc.message) from exc
+    except ModuleNotFoundError as exc:
+        raise _not_installed(exc, unavailable) from exc
     except base.AcceleratorError as exc:
         if isinstance(exc.__cause__, ModuleNotFoundError):
-            raise _not_installed(exc.__cause__, cause) from exc
-        raise cause from None
-
-
-def _load_profile(
-    accelerator: str, cause: errors.FpgapoolError
-) -> base.Profile:
-    from fpgapool.accelerators import base
-
-    try:
-        return base.load_profile(accelerator)
-    except ModuleNotFoundError as exc:
-        raise _not_installed(exc, cause) from exc
+            raise _not_installed(exc.__cause__, unavailable) from exc
+        raise unavailable from None
+    checks.params_schema(params, profile.params_schema)
+    return core_class, profile
 
 
 def _not_installed(
@@ -239,15 +454,4 @@ def _not_installed(
         codes.CORE_UNAVAILABLE,
         f"the CPU needs software cores, pip install 'fpgapool[emulator]' "
         f"({exc}); there is no slot: {cause}",
-    )
-
-
-def _view(cause: errors.FpgapoolError) -> views.SessionView:
-    return views.SessionView(
-        session_id="",
-        state=states.READY,
-        reason=cause.code,
-        message=f"this machine's CPU computes: {cause.message}",
-        host_name=socket.gethostname(),
-        local=True,
     )

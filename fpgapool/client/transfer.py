@@ -369,7 +369,7 @@ def run_stream(
     :param options: ``params``, ``front_door``, ``request_id``,
         ``wait_timeout_s``, ``priority``, ``deadline_s``,
         ``deadline_action``, ``on_state``, ``cancel``, ``verify``,
-        ``fallback``, ``checksum`` and ``require_tls`` of
+        ``fallback``, ``meanwhile``, ``checksum`` and ``require_tls`` of
         :func:`fpgapool.client.acc_open`. If a checksum is wrong, the
         destination has output that must not be used.
     :returns: the report.

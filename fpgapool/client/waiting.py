@@ -77,6 +77,9 @@ class SlotSeeker:
     :param require_tls: connect to other hosts by TLS only.
     """
 
+    #: See :class:`fpgapool.client.dataflow.DataFlow`.
+    fallback_reason: str | None = None
+
     def __init__(
         self,
         door: doors.Door,
@@ -201,6 +204,17 @@ class SlotSeeker:
         """Make every wait return soon, now and later."""
         self._stopped = True
         self.door.shutdown()
+
+    def give_up(self, session_id: str) -> None:
+        """Tell the pool that the session is no longer wanted; never raises.
+
+        :param session_id: of the session.
+        """
+        self.door.give_up(session_id=session_id)
+
+    def close(self) -> None:
+        """End the connection to the front door; no thread may be waiting."""
+        self.door.close()
 
     def _seek_opened(
         self, ask: Ask, deadline_s: float | None

@@ -43,6 +43,7 @@ _SESSION_OPTIONS = (
     "deadline",
     "deadline_action",
     "fallback",
+    "meanwhile",
     "checksum",
     "request_id",
 )
@@ -164,6 +165,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=["cpu"],
         help="compute on this machine's CPU if the pool is away or has no "
         "slot within --wait-timeout",
+    )
+    pool.add_argument(
+        "--meanwhile",
+        choices=["cpu"],
+        help="compute on this machine's CPU until a slot can go on, for "
+        "stateless accelerators",
     )
     pool.add_argument(
         "--checksum",
@@ -382,6 +389,8 @@ def _amounts(report: client.RunReport | client.GroupReport) -> str:
 def _place_text(report: client.RunReport) -> str:
     if report.fallback_reason is not None:
         return f"the CPU of {report.host}, no slot ({report.fallback_reason})"
+    if report.slot is None:
+        return "this machine's CPU; no slot came in time"
     return (
         f"{report.host} {report.device} slot {report.slot}, "
         f"{'local' if report.local else 'remote'}"
@@ -432,6 +441,7 @@ def _run_session(
         request_id=arguments.request_id,
         front_door=_front_door(arguments),
         fallback=arguments.fallback,
+        meanwhile=arguments.meanwhile,
         checksum=arguments.checksum,
         # None: the environment may require it.
         require_tls=arguments.require_tls or None,

@@ -135,7 +135,7 @@ class Worker:
         self.local = local
         self.dead = mortal and not budgets
         self._mortal = mortal
-        self._yields_at = yields_at
+        self.yields_at = yields_at
         self._chunk_bytes, self._window_bytes = sizes
         self._buffers = self._window_bytes // self._chunk_bytes
         self.session_id = secrets.token_hex(8)
@@ -352,8 +352,8 @@ class Worker:
                 )
             )
             raise channel.ChannelClosed("failed on purpose")
-        if self._yields_at is not None and (
-            header.offset_bytes >= self._yields_at
+        if self.yields_at is not None and (
+            header.offset_bytes >= self.yields_at
         ):
             self.dead = True
             data.send(

@@ -12,6 +12,7 @@ import threading
 import pytest
 
 from fpgapool import client
+from fpgapool.accelerators import copy
 from fpgapool.client import opening
 from fpgapool.cmd import run
 from tests.harness import listener as listeners
@@ -115,8 +116,8 @@ def test_pieces_are_multiples_of_what_the_core_asks_for(nowhere):
 
 
 def test_only_the_last_piece_may_be_no_multiple(nowhere):
-    with _open(nowhere) as session:
-        session.flow.chunk_multiple_bytes = 16
+    params = {"key": programs.KEY, "iv": programs.IV}
+    with _open(nowhere, "aes-cbc", params=params) as session:
         session.run(17)
         with pytest.raises(client.SessionFailed) as caught:
             session.run(16)
@@ -127,8 +128,8 @@ def test_core_that_fails(nowhere, monkeypatch):
     def process(*_):
         raise RuntimeError("secret")
 
+    monkeypatch.setattr(copy.CopyCore, "process", process)
     with _open(nowhere) as session:
-        monkeypatch.setattr(session.flow._core, "process", process)
         with pytest.raises(client.SessionFailed) as caught:
             session.run(16)
     assert caught.value.code == "CORE_FAILED"

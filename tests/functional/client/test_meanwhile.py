@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Sessions whose client computes while they wait, against a made pool."""
+
+import random
+import threading
+import types
+
+import pytest
+
+from fpgapool import client
+from fpgapool.client import software
+from fpgapool.vocabulary import codes
+from tests.functional.client import fakepool
+from tests.harness import waiting
+
+CHUNK = fakepool.CHUNK_BYTES
+TIMEOUT_S = 60
+
+
+class Core:
+    """Computes what the fake slots do.
+
+    :ivar working: set while a piece is computed.
+    :ivar hold: a piece takes until it is set.
+    """
+
+    chunk_multiple_bytes = None
+    working = threading.Event()
+    hold = threading.Event()
+
+    def __init__(self, params: dict) -> None:
+        self._core = fakepool.Core("double")
+
+    def max_output_bytes(self, length_bytes: int) -> int:
+        return 2 * length_bytes
+
+    def process(self, data, output, offset_bytes: int) -> int:
+        self.working.set()
+        assert self.hold.wait(TIMEOUT_S)
+        made = self._core.process(bytes(data), offset_bytes)
+        output[: len(made)] = made
+        return len(made)
+
+    def finish(self, output) -> int:
+        return 0
+
+    def cancel(self) -> None:
+        self.hold.set()
+
+
+@pytest.fixture(autouse=True)
+def _same_core(monkeypatch):
+    profile = types.SimpleNamespace(stateless=True, chunk_multiple_bytes=1)
+    monkeypatch.setattr(software, "_load", lambda *_: (Core, profile))
+    monkeypatch.setattr(software, "_CHUNK_BYTES", CHUNK)
+    monkeypatch.setattr(software, "_WINDOW_BYTES", 2 * CHUNK)
+    Core.hold.set()
+    Core.working.clear()
+
+
+class Work:
+    """A session with its input and output."""
+
+    def __init__(self, pool, seed=0, **options):
+        self._pool = pool
+        self._random = random.Random(seed)
+        self._size_bytes = 0
+        self.data = self.output = b""
+        self.session = client.acc_open(
+            "copy",
+            10**9,
+            params={"key": b"\x12\x34"},
+            front_door=pool.path,
+            timeout_s=TIMEOUT_S,
+            meanwhile="cpu",
+            **options,
+        )
+
+    def run(self) -> str:
+        """Process a piece and say what has done it."""
+        piece = self._random.randbytes(self._random.randrange(1, 300))
+        self.session.pin[: len(piece)] = piece
+        self.output += self.session.run(len(piece), timeout_s=TIMEOUT_S)
+        self.data += piece
+        return self.session.transport
+
+    def run_until(self, on_cpu: bool) -> None:
+        waiting.wait_until(
+            lambda: (self.run() == "cpu") is on_cpu, f"on the CPU: {on_cpu}"
+        )
+
+    def check(self) -> None:
+        assert self.output == fakepool.Core("double").process(self.data, 0)
+
+
+def _pool(pools, *others, **options):
+    pool = pools("double", spares=others, **options)
+    pool.ready.clear()
+    return pool
+
+
+def test_the_work_goes_to_and_fro(pools):
+    chooser = random.Random(1)
+    for seed in range(5):
+        others = [
+            fakepool.Worker("double", local=chooser.random() < 0.5)
+            for _ in range(4)
+        ]
+        pool = _pool(pools, *others)
+        work = Work(pool, seed)
+        with work.session as session:
+            for _ in others:
+                assert work.run() == "cpu"
+                pool.ready.set()
+                work.run_until(on_cpu=False)
+                pool.ready.clear()
+                ahead_bytes = chooser.randrange(1000)
+                pool.worker.yields_at = len(work.data) + ahead_bytes
+                work.run_until(on_cpu=True)
+            work.run()
+            pool.ready.set()
+            work.run_until(on_cpu=False)
+            work.output += session.finish()
+        work.check()
+        assert session.reopens == len(others)
+        assert session.statistics.input_bytes == len(work.data)
+        assert session.fallback_reason is None
+
+
+def test_a_transfer_moves_at_a_border(pools):
+    data = random.Random(2).randbytes(20 * CHUNK + 1)
+    pool = _pool(pools, fakepool.Worker("double"), yields_at=10 * CHUNK)
+
+    def progress(done_bytes: int, _: int) -> None:
+        if done_bytes >= 5 * CHUNK:
+            pool.ready.set()
+
+    output, report = client.run_buffer(
+        "copy",
+        data,
+        params={"key": b"\x12\x34"},
+        front_door=pool.path,
+        timeout_s=TIMEOUT_S,
+        meanwhile="cpu",
+        progress=progress,
+    )
+    assert bytes(output) == fakepool.Core("double").process(data, 0)
+    assert report.input_bytes == len(data)
+
+
+def test_a_slot_waits_for_the_border(pools):
+    """It starts where the CPU has stopped."""
+    pool = _pool(pools)
+    work = Work(pool)
+    with work.session as session:
+        work.run()
+        Core.hold.clear()
+        Core.working.clear()
+        runner = threading.Thread(target=work.run)
+        runner.start()
+        assert Core.working.wait(TIMEOUT_S)
+        pool.ready.set()
+        assert pool.worker.hellos == []
+        Core.hold.set()
+        runner.join()
+        work.run_until(on_cpu=False)
+        work.output += session.finish()
+    work.check()
+    (hello,) = pool.worker.hellos
+    assert hello["start_output_offset"] == 2 * hello["start_input_offset"] > 0
+
+
+def test_an_idle_session_gets_its_slot(pools):
+    pool = _pool(pools)
+    work = Work(pool)
+    with work.session:
+        work.run()
+        done_bytes = len(work.data)
+        pool.ready.set()
+        waiting.wait_until(lambda: pool.worker.hellos, "the slot is used")
+        assert work.run() != "cpu"
+    (hello,) = pool.worker.hellos
+    assert hello["start_input_offset"] == done_bytes
+
+
+def test_a_slot_that_is_ready_is_used_at_once(pools):
+    pool = pools("double")
+    work = Work(pool)
+    with work.session:
+        work.run_until(on_cpu=False)
+    work.check()
+
+
+def test_a_slot_that_comes_after_the_end_is_given_back(pools):
+    pool = _pool(pools)
+    work = Work(pool)
+    with work.session as session:
+        work.run()
+        work.output += session.finish()
+        pool.ready.set()
+        assert pool.cancelled.wait(TIMEOUT_S)
+    work.check()
+    assert pool.worker.hellos == []
+
+
+def test_closing_withdraws_the_request(pools):
+    pool = _pool(pools)
+    with Work(pool).session as session:
+        pass
+    assert session.closed
+    assert pool.cancelled.is_set()
+    assert "fpgapool-seeker" not in {
+        thread.name for thread in threading.enumerate()
+    }
+
+
+@pytest.mark.parametrize("fallback", [None, "cpu"])
+def test_a_lost_slot_without_another(pools, fallback):
+    pool = pools("double")
+    pool.last_state = {"state": "FAILED", "reason": "WAIT_TIMEOUT"}
+    work = Work(pool, fallback=fallback)
+    with work.session as session:
+        work.run_until(on_cpu=False)
+        pool.worker.yields_at = 0
+        if fallback is None:
+            with pytest.raises(client.SessionFailed) as caught:
+                waiting.wait_until(lambda: not work.run(), "an error")
+            assert caught.value.code == "WAIT_TIMEOUT"
+            return
+        work.run_until(on_cpu=True)
+        waiting.wait_until(
+            lambda: work.run() and session.fallback_reason, "the fallback"
+        )
+        assert session.fallback_reason == "WAIT_TIMEOUT"
+        work.output += session.finish()
+    work.check()
+
+
+def test_a_refusal_is_raised_at_once(pools):
+    pool = pools("double")
+    pool.rejection = {"state": "REJECTED", "reason": "QUOTA_EXCEEDED"}
+    with pytest.raises(client.RequestRejected) as caught:
+        Work(pool)
+    assert caught.value.code == "QUOTA_EXCEEDED"
+
+
+def test_cancelling_wakes_all(pools):
+    pool = _pool(pools)
+    token = client.CancelToken()
+    work = Work(pool, cancel=token)
+    work.run()
+    token.cancel()
+    with pytest.raises(client.Cancelled):
+        work.run()
+    work.session.abort()
+    assert pool.cancelled.wait(TIMEOUT_S)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"checksum": True}, "checksum"),
+        ({"meanwhile": "gpu"}, "meanwhile must be None or 'cpu'"),
+    ],
+)
+def test_wrong_arguments(pools, options, words):
+    pool = pools("double")
+    with pytest.raises(client.InvalidRequest) as caught:
+        client.acc_open(
+            "copy", 1, front_door=pool.path, **{"meanwhile": "cpu", **options}
+        )
+    assert caught.value.code == codes.INVALID_REQUEST
+    assert words in caught.value.message
+    assert pool.requests == []
+
+
+def test_an_accelerator_with_state_cannot_move(pools, monkeypatch):
+    profile = types.SimpleNamespace(stateless=False, chunk_multiple_bytes=1)
+    monkeypatch.setattr(software, "_load", lambda *_: (Core, profile))
+    pool = _pool(pools)
+    with pytest.raises(client.InvalidRequest, match="not stateless"):
+        Work(pool)
+    assert pool.cancelled.wait(TIMEOUT_S)
