@@ -118,14 +118,35 @@ class AesCbcCore(base.Core):
         direction = parameters.choice(
             values, "direction", ("encrypt", "decrypt")
         )
-        cipher = ciphers.Cipher(_algorithm(values), modes.CBC(_iv(values)))
         self._decrypts = direction == "decrypt"
-        self._context = (
-            cipher.decryptor() if self._decrypts else cipher.encryptor()
-        )
+        self._algorithm = _algorithm(values)
+        self._chain_from(_iv(values))
         # Encrypting: the rest that does not fill a block. Decrypting: the
         # newest block, decrypted, because it may be the padding.
         self._kept = b""
+
+    def _chain_from(self, block: bytes) -> None:
+        cipher = ciphers.Cipher(self._algorithm, modes.CBC(block))
+        self._context = (
+            cipher.decryptor() if self._decrypts else cipher.encryptor()
+        )
+        # The newest block of the cipher text.
+        self._newest = block
+
+    @property
+    def has_snapshots(self) -> bool:
+        return True
+
+    def snapshot(self) -> bytes:
+        return self._newest + self._kept
+
+    def restore(self, snapshot: bytes) -> None:
+        newest, kept = snapshot[:BLOCK_BYTES], snapshot[BLOCK_BYTES:]
+        most_bytes = BLOCK_BYTES if self._decrypts else BLOCK_BYTES - 1
+        if len(newest) < BLOCK_BYTES or len(kept) > most_bytes:
+            raise base.InvalidInput("the checkpoint has the wrong length")
+        self._chain_from(newest)
+        self._kept = kept
 
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
@@ -138,7 +159,11 @@ class AesCbcCore(base.Core):
         base.require_whole(len(self._kept), BLOCK_BYTES, "block")
         whole_bytes = len(chunk_in) - len(chunk_in) % BLOCK_BYTES
         self._kept = bytes(chunk_in[whole_bytes:])
-        return self._update(chunk_in[:whole_bytes], chunk_out)
+        self._update(chunk_in[:whole_bytes], chunk_out)
+        if whole_bytes:
+            front_bytes = whole_bytes - BLOCK_BYTES
+            self._newest = bytes(chunk_out[front_bytes:whole_bytes])
+        return whole_bytes
 
     def _decrypt(self, chunk_in: memoryview, chunk_out: memoryview) -> int:
         base.require_whole(len(chunk_in), BLOCK_BYTES, "block")
@@ -147,7 +172,8 @@ class AesCbcCore(base.Core):
         count_bytes = self._update(
             chunk_in[:-BLOCK_BYTES], chunk_out[kept_bytes:]
         )
-        self._kept = self._context.update(chunk_in[-BLOCK_BYTES:])
+        self._newest = bytes(chunk_in[-BLOCK_BYTES:])
+        self._kept = self._context.update(self._newest)
         return kept_bytes + count_bytes
 
     def _update(self, blocks: memoryview, chunk_out: memoryview) -> int:

@@ -184,6 +184,27 @@ class Core(abc.ABC):
         """
         return input_bytes
 
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether :meth:`snapshot` and :meth:`restore` work."""
+        return False
+
+    def snapshot(self) -> bytes:
+        """Return all that the next piece depends on, between two pieces.
+
+        :returns: at most ``frames.MAX_CHECKPOINT_BYTES``. The session's client
+            keeps it, and may change it.
+        """
+        raise NotImplementedError
+
+    def restore(self, snapshot: bytes) -> None:
+        """Go on where another core with the same parameters has stopped.
+
+        :param snapshot: of the other core, from an untrusted client.
+        :raises InvalidInput: if it cannot be one; the session ends.
+        """
+        raise NotImplementedError
+
     def cancel(self) -> None:
         """Ask a running call to return early, from any thread.
 
@@ -207,6 +228,8 @@ class Profile:
         ``fpgapool.accelerators``, or ``module:Class``.
     :ivar chunk_multiple_bytes: the length of every piece of input but the
         last must be a multiple of this, unless the core requires another one.
+    :ivar checkpoint: whether a session that is not stateless can continue in
+        another slot when the pool takes its slot back: the core has snapshots.
     :ivar platforms: rates and powers by shape of the slot, where they differ;
         see :mod:`fpgapool.vocabulary.platforms`.
     """
@@ -220,6 +243,7 @@ class Profile:
     params_schema: dict[str, typing.Any]
     core: str
     chunk_multiple_bytes: int
+    checkpoint: bool = False
     platforms: platforms.Document = dataclasses.field(default_factory=dict)
 
     def peak_in(self, shape: str) -> float:
@@ -239,9 +263,10 @@ _MEMBERS: dict[str, type | tuple[type, ...]] = {
     "params_schema": dict,
     "core": str,
     "chunk_multiple_bytes": int,
+    "checkpoint": bool,
     "platforms": dict,
 }
-_OPTIONAL = frozenset({"platforms"})
+_OPTIONAL = frozenset({"checkpoint", "platforms"})
 
 
 def profile_from_document(document: object, source: str) -> Profile:

@@ -135,6 +135,7 @@ class FrontDoor:
             "open": self._open,
             "reopen": self._reopen,
             "get": self._get,
+            "progress": self._progress,
             "cancel": self._cancel,
             "connect": self._connect,
             "connect_group": self._connect_group,
@@ -315,6 +316,24 @@ class FrontDoor:
                     self._loop.now(),
                 )
             )
+
+    def _progress(
+        self, client: doorway.Client, number: object, members: requests.Members
+    ) -> None:
+        project_id = client.project_id
+        session_id = requests.session_id(members)
+        input_bytes = requests.input_bytes(members)
+        if self._opens.may_report(
+            client.number, project_id, session_id, self._loop.now()
+        ):
+            self._casts.put(
+                ("progress", project_id, session_id),
+                lambda: self._conductor.report_progress(
+                    project_id, session_id, input_bytes
+                ),
+                lane=project_id,
+            )
+        self._doorway.reply(client, number)
 
     def _check_quota(self, client: doorway.Client, **ids: str) -> None:
         """Check that a client may have one more session.

@@ -23,6 +23,8 @@ from fpgapool.vocabulary import states
 #: (project id, request id or session id)
 OpenKey: typing.TypeAlias = tuple[str, str]
 
+#: How often the client of a waiting session may report its own work.
+REPORT_INTERVAL_S = 1.0
 FIRST_RESEND_S = 1.0
 LONGEST_RESEND_S = 8.0
 
@@ -114,6 +116,7 @@ class _Open:
     view: objects.SessionView | None = None
     heard_at_s: float = 0.0
     cancel_reason: str | None = None
+    reports_from_s: float = 0.0
 
     def lacks_secret(self) -> bool:
         view = self.view
@@ -257,6 +260,26 @@ class Opens:
         entry.gives_up_at_s = now + self._open_timeout_s
         entry.resend_s = FIRST_RESEND_S
         return self._ask(entry)
+
+    def may_report(
+        self, client: int, project_id: str, session_id: str, now: float
+    ) -> bool:
+        """Whether a client may tell now how far it has computed itself.
+
+        :param client: number of its connection.
+        :param project_id: its project.
+        :param session_id: its session.
+        :param now: seconds.
+        """
+        entry = self._by_session.get((project_id, session_id))
+        if (
+            entry is None
+            or entry.client != client
+            or now < entry.reports_from_s
+        ):
+            return False
+        entry.reports_from_s = now + REPORT_INTERVAL_S
+        return True
 
     @staticmethod
     def _ask(entry: _Open) -> list[Effect]:

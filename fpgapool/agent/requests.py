@@ -124,6 +124,20 @@ def generation(members: Members) -> int:
     return value
 
 
+def input_bytes(members: Members) -> int:
+    """Return the bytes of input that the message says are computed.
+
+    :param members: of the message.
+    :raises rules.RequestError: INVALID_SIZE.
+    """
+    value = members.get("input_bytes")
+    if not rules.is_int(value) or not 0 <= value <= rules.MAX_SIZE_BYTES:
+        raise rules.RequestError(
+            codes.INVALID_SIZE, "input_bytes must be a whole number"
+        )
+    return value
+
+
 def accelerator(members: Members, member: str = "accelerator") -> str:
     """Return the name of the accelerator that the message names.
 

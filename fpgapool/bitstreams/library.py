@@ -36,6 +36,7 @@ PROFILE_DEFAULTS: Mapping[str, Any] = {
     "peak_bytes_per_s": None,
     "return_ratio": 1.0,
     "stateless": False,
+    "checkpoint": False,
     "params_schema": {},
     "core": "",
     "chunk_multiple_bytes": 1,
@@ -111,6 +112,7 @@ _PROFILE_CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "peak_bytes_per_s": lambda value: _is_number(value, 1),
     "return_ratio": lambda value: _is_number(value, 0),
     "stateless": lambda value: isinstance(value, bool),
+    "checkpoint": lambda value: isinstance(value, bool),
     "params_schema": lambda value: isinstance(value, dict),
     "core": lambda value: isinstance(value, str),
     "chunk_multiple_bytes": lambda value: (

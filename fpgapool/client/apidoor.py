@@ -259,6 +259,10 @@ class ApiDoor:
         **members: object,
     ) -> messages.Message:
         """See :meth:`fpgapool.client.door.Door.request`."""
+        if operation not in self._OPERATIONS:
+            raise errors.RequestRejected(
+                codes.UNKNOWN_OPERATION, f"the API has no {operation}"
+            )
         return self._OPERATIONS[operation](self, deadline_s, members)
 
     def request_all(

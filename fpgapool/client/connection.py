@@ -384,7 +384,7 @@ class Dialer:
         deadline_s = min(attempt_s, deadline_s or attempt_s)
         data, transport = self._connect(deadline_s)
         hello = {
-            "features": sorted(self.features),
+            "features": sorted({*self.features, frames.CHECKPOINT_FEATURE}),
             "session_id": self.view.session_id,
             "generation": self.view.generation,
             "transport": transport,

@@ -101,6 +101,8 @@ class Flow(dataflow.DataFlow):
         self._verifier = (
             checksums.Verifier(*starts_bytes) if self.checksum else None
         )
+        # The state of a lost slot's core, and its position in the input.
+        self._checkpoint: tuple[int, bytes] | None = None
         # There is no output left to give back.
         self._ended_by_worker = False
         self._scratch = bytearray(frames.HEADER_BYTES)
@@ -271,6 +273,9 @@ class Flow(dataflow.DataFlow):
             self.closed = frames.decode_json(payload)
         elif kind == frames.CHECKSUM and self._verifier is not None:
             self._verifier.take(header, payload)
+        elif kind == frames.CHECKPOINT:
+            state = frames.checkpoint_state(payload)
+            self._checkpoint = header.offset_bytes, state
         elif kind != frames.PONG and not header.optional:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, f"unexpected frame of type {kind}"
@@ -487,7 +492,7 @@ class Flow(dataflow.DataFlow):
     def _reopen(self, deadline_s: float | None, lost: _SlotLost) -> None:
         """Continue in another slot, or fail with the cause of the loss."""
         failure = self._failure(lost.code, lost.message)
-        if not self.stateless:
+        if not self.stateless and self._present_checkpoint() is None:
             raise failure
         by_slot = self.transport != connections.CPU
         self._keep_all()
@@ -510,6 +515,13 @@ class Flow(dataflow.DataFlow):
             raise channel.DeadlineExceeded(exc.message) from exc
         self._move(dialer, connection)
         self.reopens += by_slot
+
+    def _present_checkpoint(self) -> tuple[int, bytes] | None:
+        """The state with which another slot can go on, if there is one."""
+        checkpoint = self._checkpoint
+        if checkpoint and checkpoint[0] == self.acknowledged_bytes:
+            return checkpoint
+        return None
 
     def _keep_all(self) -> None:
         """Copy the caller's data, to outlive the buffers of a lost slot."""
@@ -567,6 +579,12 @@ class Flow(dataflow.DataFlow):
         self._input.resume(opened.input_offset_bytes)
         if self._verifier is not None:
             self._verifier.resume()
+        checkpoint = self._present_checkpoint()
+        if checkpoint is not None:
+            # A worker that has it already restores the same state again.
+            self._connection.channel.send(
+                frames.checkpoint_frame(*checkpoint), deadline_s=deadline_s
+            )
         self._send_unsent(b"", deadline_s)
 
     # Ending

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections.abc
 import threading
+import time
 import typing
 
 from fpgapool.client import connection as connections
@@ -20,6 +21,8 @@ from fpgapool.client import waiting
 from fpgapool.common import channel
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
+
+_REPORT_S = 1.0
 
 _Found: typing.TypeAlias = tuple[connections.Dialer, connections.Connection]
 
@@ -50,6 +53,8 @@ class Seeker(waiting.SlotSeeker):
         self._computing: tuple[software.Dialer, software.Connection] | None
         self._computing = None
         self._failure: BaseException | None = None
+        # When to report next; None: the pool takes no reports.
+        self._reports_at_s: float | None = None
         # It then sets this one, and ends.
         self._found: _Found | None = None
 
@@ -110,7 +115,7 @@ class Seeker(waiting.SlotSeeker):
             self._software = self._load()
         self._computing = (
             software.Dialer(view, self.token),
-            self._software.connect(self.token, *offsets_bytes, stateless=True),
+            self._software.connect(self.token, *offsets_bytes, moves=True),
         )
         return self._computing
 
@@ -150,14 +155,46 @@ class Seeker(waiting.SlotSeeker):
             self._computing[0].view = view
 
     def _next_view(self, pause_s: float | None) -> views.SessionView | None:
-        view = super()._next_view(pause_s)
+        while True:
+            report_s = self._reports_at_s
+            try:
+                view = super()._next_view(waiting.earliest(pause_s, report_s))
+                break
+            except errors.OperationTimeout:
+                if report_s is None or channel.remaining_s(report_s):
+                    raise
+                if channel.remaining_s(pause_s) == 0:
+                    raise
+                self._report()
         if view is not None and view.state != states.READY:
             if self._computing is None:
                 self._compute(view)
+                self._reports_at_s = channel.deadline_after(_REPORT_S)
             self._known.set()
         if view is not None:
             self._show(view)
         return view
+
+    def _report(self) -> None:
+        """Tell the pool what the CPU has computed; it steers the queue."""
+        self._reports_at_s = channel.deadline_after(_REPORT_S)
+        view, connection = self._view, self._computing[1]
+        if view is None or view.state != states.QUEUED:
+            return
+        input_bytes = connection.worker.input_bytes
+        try:
+            self._call(
+                lambda limit_s: self.door.request(
+                    "progress",
+                    limit_s,
+                    session_id=view.session_id,
+                    input_bytes=input_bytes,
+                ),
+                time.monotonic(),
+            )
+        except errors.RequestRejected:
+            # An older pool, or its API: it does not take reports.
+            self._reports_at_s = None
 
     def _connect(
         self, dialer: connections.Dialer

@@ -73,8 +73,9 @@ def acc_open(
     With ``meanwhile="cpu"`` the call returns as soon as the pool has accepted
     the request, and this process computes while the session waits. A slot
     takes over between two pieces of the input, and when a slot is lost, the
-    CPU goes on until the next one comes; the output is the same. It needs a
-    stateless accelerator whose software core is installed here. Without a
+    CPU goes on until the next one comes; the output is the same. It needs an
+    accelerator that is stateless or has checkpoints, and whose software core
+    is installed here. Without a
     fallback the session fails if the pool stops its waiting, for example with
     ``WAIT_TIMEOUT``.
 
@@ -296,7 +297,7 @@ class _Opening:
         if self._computes_meanwhile:
             make_seeker = functools.partial(
                 meanwhiles.Seeker,
-                load=self._load_stateless,
+                load=self._load_movable,
                 falls_back=with_cpu,
             )
         seeker = make_seeker(
@@ -368,7 +369,7 @@ class _Opening:
             self._members["accelerator"], self._params, self._core_name, cause
         )
 
-    def _load_stateless(self) -> software.Software:
+    def _load_movable(self) -> software.Software:
         name = self._members["accelerator"]
         loaded = self._load(
             errors.InvalidRequest(
@@ -377,11 +378,11 @@ class _Opening:
                 "cannot compute meanwhile",
             )
         )
-        if not loaded.stateless:
+        if not loaded.movable:
             raise errors.InvalidRequest(
                 codes.INVALID_REQUEST,
-                f"meanwhile: {name!r} is not stateless, so a slot cannot go "
-                "on with the work of the CPU",
+                f"meanwhile: {name!r} keeps a state and has no checkpoints, "
+                "so a slot cannot go on with the work of the CPU",
             )
         return loaded
 

@@ -58,7 +58,7 @@ class Software:
     :raises errors.InvalidRequest: code ``CORE_UNAVAILABLE``, if a library of
         the core is not installed.
 
-    :ivar stateless: whether a slot may continue.
+    :ivar movable: whether a slot may go on with the work.
     """
 
     def __init__(
@@ -72,8 +72,11 @@ class Software:
         self._core_class, profile = _load(
             accelerator, params, core_name, unavailable
         )
-        self.stateless = profile.stateless
         core = self._make_core()
+        self._stateless = profile.stateless
+        self.movable = profile.stateless or (
+            profile.checkpoint and core.has_snapshots
+        )
         self._multiple_bytes = (
             core.chunk_multiple_bytes or profile.chunk_multiple_bytes
         )
@@ -97,14 +100,14 @@ class Software:
         input_offset_bytes: int = 0,
         output_offset_bytes: int = 0,
         *,
-        stateless: bool = False,
+        moves: bool = False,
     ) -> Connection:
         """Make a worker with a core of its own.
 
         :param cancel: cancels the work.
         :param input_offset_bytes: where its input begins.
         :param output_offset_bytes: where its output begins.
-        :param stateless: whether another worker may continue.
+        :param moves: whether another worker may go on.
         :raises errors.Cancelled: if cancelled.
         """
         opened = connections.Opened(
@@ -113,7 +116,7 @@ class Software:
             window_bytes=_WINDOW_BYTES,
             input_offset_bytes=input_offset_bytes,
             output_offset_bytes=output_offset_bytes,
-            stateless=stateless,
+            stateless=self._stateless and moves,
             chunk_multiple_bytes=self._multiple_bytes,
             resume_grace_s=0.0,
             shared_buffers=0,
@@ -161,6 +164,11 @@ class Worker(channel.Channel):
         """Whether the end of the input was processed."""
         return self._input.finished
 
+    @property
+    def input_bytes(self) -> int:
+        """Input that was processed, here and before."""
+        return self._input.consumed_bytes
+
     def pause(self) -> tuple[int, int]:
         """Compute no further piece, until :meth:`go_on` or :meth:`end`.
 
@@ -190,16 +198,22 @@ class Worker(channel.Channel):
     def send(
         self, *parts: frames.Buffer, deadline_s: float | None = None
     ) -> None:
-        """Take headers, with the payload of the last one in a second part."""
-        headers = memoryview(parts[0])
+        """Take frames; input, and nothing else, is in a second part."""
+        front = memoryview(parts[0])
         with self._changed:
             if self._closed:
-                raise channel.ChannelClosed("the work on the CPU was stopped")
-            for start in range(0, len(headers), frames.HEADER_BYTES):
+                raise channel.ChannelClosed("the CPU was stopped")
+            while front:
                 header = frames.FrameHeader.unpack_from(
-                    headers, start, max_data_bytes=self._chunk_bytes
+                    front, max_data_bytes=self._chunk_bytes
                 )
-                payload = parts[-1] if header.payload_length_bytes else b""
+                front = front[frames.HEADER_BYTES :]
+                payload: frames.Buffer = parts[-1]
+                if header.type != frames.INPUT:
+                    payload = front[: header.payload_length_bytes]
+                    front = front[header.payload_length_bytes :]
+                elif not header.payload_length_bytes:
+                    payload = b""
                 self._requests.append((header, payload))
             self._changed.notify_all()
 
@@ -251,7 +265,15 @@ class Worker(channel.Channel):
         self, header: frames.FrameHeader, payload: frames.Buffer
     ) -> None:
         if header.type == frames.ERROR:
+            if self._core.has_snapshots:
+                self._reply(
+                    frames.checkpoint_frame(
+                        self._input.consumed_bytes, self._core.snapshot()
+                    )
+                )
             self._reply(payload)
+        elif header.type == frames.CHECKPOINT:
+            self._core.restore(frames.checkpoint_state(payload))
         elif header.type == frames.CLOSE:
             self._reply(
                 frames.encode_frame(

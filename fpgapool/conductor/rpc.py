@@ -40,6 +40,7 @@ from fpgapool.objects import finding as findings
 from fpgapool.objects import group
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
@@ -93,7 +94,9 @@ class ConductorManager(rpc.Endpoint):
         signed, for its signature and SHA-256; None: callers have done so.
     """
 
-    CASTS = frozenset({"cancel_session", "prepared", "report"})
+    CASTS = frozenset(
+        {"cancel_session", "prepared", "report", "report_progress"}
+    )
 
     OF_HOSTS = CASTS | {
         "attach_client",
@@ -176,6 +179,23 @@ class ConductorManager(rpc.Endpoint):
                 request_id,
                 reason,
                 rpc.host_of(ctxt),
+            ),
+            project_id,
+        )
+
+    def report_progress(
+        self, ctxt: Any, project_id: Any, session_id: Any, input_bytes: Any
+    ) -> None:
+        """Note how far a waiting session's client has computed itself."""
+        names = (project_id, session_id)
+        if not all(isinstance(name, str) for name in names) or not (
+            rules.is_int(input_bytes) and 0 <= input_bytes < 2**63
+        ):
+            LOG.warning("Malformed progress dropped")
+            return
+        self._pump.offer(
+            inputs.ClientProgress(
+                project_id, session_id, input_bytes, rpc.host_of(ctxt)
             ),
             project_id,
         )

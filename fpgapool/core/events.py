@@ -302,6 +302,17 @@ class QuantumDone(_Event):
 
 
 @values.value
+class JobProgress(_Event):
+    """The client of a waiting job has computed a part of it elsewhere.
+
+    :param bytes: the part of its claim that is computed.
+    """
+
+    job_id: model.JobId
+    bytes: int
+
+
+@values.value
 class ClaimExceeded(_Event):
     """The holder has sent more than it claimed, slack included."""
 
@@ -465,6 +476,7 @@ Event: typing.TypeAlias = (
     | HolderDetached
     | Progress
     | QuantumDone
+    | JobProgress
     | ClaimExceeded
     | SlotReleased
     | PrepareFailed

@@ -44,6 +44,12 @@ class Preemption:
         if self._view.is_stateless(hold.accelerator):
             self.borders.add(event.slot_id)
 
+    def on_job_progress(self, event: events.JobProgress) -> None:
+        """Note the work of a waiting job's client; it never shrinks."""
+        record = self._view.jobs.records.get(event.job_id)
+        if record is not None and record.group is not None:
+            record.done_bytes = max(record.done_bytes, event.bytes)
+
     def decide(self) -> None:
         """Take slots at borders from holders that others need them more."""
         view = self._view

@@ -431,6 +431,7 @@ class PoolState:
             events.HolderDetached: self._holders.on_moved,
             events.Progress: self._holders.on_progress,
             events.QuantumDone: self._preemption.on_quantum_done,
+            events.JobProgress: self._preemption.on_job_progress,
             events.ClaimExceeded: self._holders.on_claim_exceeded,
             events.SlotReleased: self._holders.on_released,
             events.PrepareFailed: self._holders.on_prepare_failed,

@@ -25,9 +25,11 @@ class AcceleratorProfile(base.Payload):
     :param platforms: rates and powers by shape of the slot, see
         :mod:`fpgapool.vocabulary.platforms`; None: a sender of version 1.0
         knows none.
+    :param checkpoint: a session that is not stateless can continue in another
+        slot when the pool takes its slot back.
     """
 
-    VERSION = "1.1"
+    VERSION = "1.2"
 
     name: str
     description: str = ""
@@ -40,6 +42,12 @@ class AcceleratorProfile(base.Payload):
     chunk_multiple_bytes: int = 1
     projects: tuple[str, ...] = ()
     platforms: dict[str, Any] | None = base.added(1, None)
+    checkpoint: bool = base.added(2, False)
+
+    @property
+    def moves(self) -> bool:
+        """Whether a session goes on elsewhere when its slot is taken back."""
+        return self.stateless or self.checkpoint
 
     def is_for(self, project_id: str | None) -> bool:
         """Whether a project may use the accelerator."""

@@ -13,6 +13,7 @@ import enum
 import json
 import struct
 import typing
+import zlib
 
 from fpgapool.vocabulary import exceptions
 
@@ -30,6 +31,10 @@ MAX_DATA_BYTES = 256 * 1024 * 1024
 FIRST_OPTIONAL_TYPE = 128
 #: Name of the feature that CHECKSUM frames belong to.
 CHECKSUM_FEATURE = "checksum"
+#: Name of the feature that CHECKPOINT frames belong to.
+CHECKPOINT_FEATURE = "checkpoint"
+#: Longest state of a core in a CHECKPOINT frame.
+MAX_CHECKPOINT_BYTES = 1024 * 1024
 #: Name of the feature of connections to the desk of a group.
 GROUPS_FEATURE = "groups"
 
@@ -46,6 +51,7 @@ FRAME_TOO_LARGE = "FRAME_TOO_LARGE"
 
 _HEADER = struct.Struct(">HBBHHIIQII")
 _CHECKSUMS = struct.Struct(">QQII")
+_CRC32_BYTES = 4
 _UINT64_MAX = 2**64 - 1
 
 
@@ -68,6 +74,7 @@ class FrameType(enum.IntEnum):
     LOCKED = 131
     UNLOCK = 132
     MEMBERS = 133
+    CHECKPOINT = 134
 
 
 HELLO = int(FrameType.HELLO)
@@ -86,6 +93,7 @@ LOCK = int(FrameType.LOCK)
 LOCKED = int(FrameType.LOCKED)
 UNLOCK = int(FrameType.UNLOCK)
 MEMBERS = int(FrameType.MEMBERS)
+CHECKPOINT = int(FrameType.CHECKPOINT)
 
 DATA_TYPES = frozenset({INPUT, OUTPUT})
 JSON_TYPES = frozenset(
@@ -301,6 +309,45 @@ class Checksums(typing.NamedTuple):
                 PROTOCOL_ERROR, f"CHECKSUM frame of {len(payload)} bytes"
             )
         return cls(*_CHECKSUMS.unpack(payload))
+
+
+def checkpoint_frame(offset_bytes: int, state: Buffer) -> bytes:
+    """Encode a CHECKPOINT frame: a core's state between two pieces.
+
+    :param offset_bytes: position in the input.
+    :param state: of the core.
+    :returns: the bytes of the frame.
+    :raises ValueError: if the state is too long.
+    """
+    if len(state) > MAX_CHECKPOINT_BYTES:
+        raise ValueError(
+            f"a state of {len(state)} bytes, "
+            f"at most {MAX_CHECKPOINT_BYTES} are allowed"
+        )
+    crc32 = zlib.crc32(state).to_bytes(_CRC32_BYTES, "big")
+    header = pack_header(
+        CHECKPOINT,
+        offset_bytes=offset_bytes,
+        payload_length_bytes=_CRC32_BYTES + len(state),
+    )
+    return header + crc32 + state
+
+
+def checkpoint_state(payload: Buffer) -> bytes:
+    """Decode the payload of a CHECKPOINT frame.
+
+    :returns: the state of the core.
+    :raises ProtocolError: if it is damaged or too long.
+    """
+    crc32, state = bytes(payload[:_CRC32_BYTES]), bytes(payload[_CRC32_BYTES:])
+    if (
+        len(state) > MAX_CHECKPOINT_BYTES
+        or zlib.crc32(state).to_bytes(_CRC32_BYTES, "big") != crc32
+    ):
+        raise ProtocolError(
+            PROTOCOL_ERROR, "a checkpoint is damaged, or too long"
+        )
+    return state
 
 
 def encode_json(document: collections.abc.Mapping[str, object]) -> bytes:

@@ -22,10 +22,10 @@ from fpgapool.objects import group
 TOPIC = "fpgapool-conductor"
 
 # Grows with every change; the conductor's endpoint has the same version.
-VERSION = "1.0"
+VERSION = "1.1"
 
 #: The version that each method came with, if not with the first one.
-SINCE: dict[str, str] = {}
+SINCE: dict[str, str] = {"report_progress": "1.1"}
 
 # Names of leaders are reused, so that the broker does not keep a queue for
 # every leader that ever was.
@@ -187,6 +187,17 @@ class ConductorAPI:
             session_id=session_id,
             request_id=request_id,
             reason=reason,
+        )
+
+    def report_progress(
+        self, project_id: str, session_id: str, input_bytes: int
+    ) -> None:
+        """Say how far a waiting session's client has computed (cast)."""
+        self._cast(
+            "report_progress",
+            project_id=project_id,
+            session_id=session_id,
+            input_bytes=input_bytes,
         )
 
     def renew_secret(self, session_id: str) -> None:

@@ -128,6 +128,8 @@ INVALID_PACKAGE = "INVALID_PACKAGE"
 INVALID_MANIFEST = "INVALID_MANIFEST"
 KERNEL_BUILD_FAILED = "KERNEL_BUILD_FAILED"
 DEVICE_OUT_OF_MEMORY = "DEVICE_OUT_OF_MEMORY"
+# A client's checkpoint is damaged, or not one of this core.
+INVALID_CHECKPOINT = "INVALID_CHECKPOINT"
 # A kernel takes far longer than it should.
 KERNEL_HUNG = "KERNEL_HUNG"
 INVALID_XCLBIN = "INVALID_XCLBIN"
@@ -151,6 +153,9 @@ CONNECTION_LOST = "CONNECTION_LOST"
 
 #: Why a holder has to leave its slot, and may have another one.
 ROOM_IS_MADE = frozenset({DRAINED, RESERVED, RESIZED})
+
+#: Why the pool takes a slot from a session that may go on in another one.
+TAKEN_BACK = ROOM_IS_MADE | {PREEMPTED, YIELDED}
 
 #: Ends of an assignment after which a stateless session can be reopened: the
 #: client has caused none of them.

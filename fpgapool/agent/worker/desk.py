@@ -156,11 +156,6 @@ class Desk:
         profile = self._profile
         if profile is None:
             raise sessions.Refused(codes.SESSION_CLOSED, "the session is over")
-        if hello.start_input_offset and not profile.stateless:
-            raise sessions.Refused(
-                codes.BAD_OFFSET,
-                f"{profile.name} is not stateless: it starts at offset 0",
-            )
         processor = processing.Processor(
             self._open_core(hello, keyring.order), profile
         )
@@ -171,8 +166,15 @@ class Desk:
                 f"{processor.multiple_bytes} bytes; a piece has at most "
                 f"{settings.chunk_bytes}",
             )
-        memory = self._make_memory(hello, processor)
         processor.agree(hello.features)
+        if hello.start_input_offset and not (
+            profile.stateless or processor.has_checkpoints
+        ):
+            raise sessions.Refused(
+                codes.BAD_OFFSET,
+                f"{profile.name} is not stateless: it starts at offset 0",
+            )
+        memory = self._make_memory(hello, processor)
         return sessions.DataSession(
             processor,
             memory,

@@ -25,7 +25,11 @@ _DROP_BYTES = 64 * 1024
 
 
 def say(
-    channel: channels.Channel, code: str, message: str, offset_bytes: int = 0
+    channel: channels.Channel,
+    code: str,
+    message: str,
+    offset_bytes: int = 0,
+    checkpoint: bytes = b"",
 ) -> None:
     """Tell a client why its connection ends, and end it without data loss.
 
@@ -35,11 +39,12 @@ def say(
     :param code: stable code; ``OK`` if the client already knows.
     :param message: explanation for people.
     :param offset_bytes: input offset reached so far.
+    :param checkpoint: a frame to send before.
     """
     try:
         if code != codes.OK:
             channel.send(
-                frames.error_frame(code, message, offset_bytes),
+                checkpoint + frames.error_frame(code, message, offset_bytes),
                 deadline_s=channels.deadline_after(LINGER_S),
             )
         channel.sock.shutdown(socket.SHUT_WR)

@@ -102,12 +102,53 @@ class Processor:
 
     def agree(self, wanted: frozenset[str]) -> None:
         """Switch on the features that the client wants and the slot has."""
+        agreed = set()
         if frames.CHECKSUM_FEATURE in wanted and isinstance(
             self.core, drivers.ChecksummedCore
         ):
             self.core.start_checksums()
             self._checksummed = self.core
-            self.features = frozenset({frames.CHECKSUM_FEATURE})
+            agreed.add(frames.CHECKSUM_FEATURE)
+        profile = self.profile
+        if frames.CHECKPOINT_FEATURE in wanted and (
+            profile.checkpoint
+            and not profile.stateless
+            and self.core.has_snapshots
+        ):
+            agreed.add(frames.CHECKPOINT_FEATURE)
+        self.features = frozenset(agreed)
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether the client keeps the core's state between two slots."""
+        return frames.CHECKPOINT_FEATURE in self.features
+
+    def checkpoint(self, offset_bytes: int) -> bytes:
+        """Return a frame with the core's state, between two pieces.
+
+        :param offset_bytes: position in the input.
+        :returns: nothing if the core fails: the session then cannot go on.
+        """
+        try:
+            return frames.checkpoint_frame(offset_bytes, self.core.snapshot())
+        except Exception as exc:
+            LOG.error("core has no snapshot: %s", type(exc).__name__)
+            return b""
+
+    def restore(self, payload: bytes) -> None:
+        """Go on with the state in the payload of a frame.
+
+        :raises Failure: if the client sent a wrong one.
+        """
+        try:
+            self.core.restore(frames.checkpoint_state(payload))
+        except exceptions.CodedError as exc:
+            raise Failure(codes.INVALID_CHECKPOINT, exc.message) from None
+        except Exception as exc:
+            LOG.error("checkpoint refused: %s", type(exc).__name__)
+            raise Failure(
+                codes.INVALID_CHECKPOINT, "the core refuses the checkpoint"
+            ) from None
 
     def needed_bytes(self, length_bytes: int, end: bool) -> int:
         """Return the most output that a piece may give.

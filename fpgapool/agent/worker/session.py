@@ -139,6 +139,10 @@ class DataSession:
             settings.window_bytes,
             cuts=not shared,
         )
+        # The core first needs the state that another slot has left.
+        self._awaits_state = bool(
+            start_input_bytes and processor.has_checkpoints
+        )
         # The client has closed and sends no more, not even an ACK.
         self._half_closed = False
         self._room: memoryview | None = None
@@ -270,7 +274,9 @@ class DataSession:
                 self._confirmed = True
                 self._keyring.confirm_resume()
             if header.optional:
-                channels.recv_payload(channel, header)
+                payload = channels.recv_payload(channel, header)
+                if header.type == frames.CHECKPOINT:
+                    self._restore(payload)
                 continue
             if header.stream_id:
                 raise processing.Failure(
@@ -298,7 +304,7 @@ class DataSession:
             case frames.ERROR:
                 raise goodbye.given_up(
                     frames.decode_json(channels.recv_payload(channel, header)),
-                    bool(self.processor.features),
+                    frames.CHECKSUM_FEATURE in self.processor.features,
                     header.offset_bytes,
                 )
             case _:
@@ -306,6 +312,13 @@ class DataSession:
                     frames.PROTOCOL_ERROR,
                     f"unexpected frame of type {header.type}",
                 )
+
+    def _restore(self, payload: bytes) -> None:
+        with self._lock:
+            # A client that resumes cannot know whether it arrived.
+            if self._awaits_state:
+                self.processor.restore(payload)
+                self._awaits_state = False
 
     def _take_ping(self, pong: bytes) -> None:
         with self._lock:
@@ -333,6 +346,10 @@ class DataSession:
         with self._lock:
             if self._channel is not channel:
                 return
+            if self._awaits_state:
+                raise frames.ProtocolError(
+                    frames.PROTOCOL_ERROR, "input before the CHECKPOINT"
+                )
             if not self._input.accept(header):
                 self._condition.notify_all()
                 return
@@ -660,8 +677,11 @@ class DataSession:
             self._post(state.Ended(self._generation, outcome, code, message))
             self._condition.notify_all()
 
-    def _finish_begun(self) -> None:
-        """Let the client have and know all that was computed here."""
+    def _finish_begun(self) -> bytes:
+        """Let the client have and know all that was computed here.
+
+        :returns: the frame with which another slot goes on, if there is one.
+        """
 
         def is_done() -> bool:
             waits = self._output.unsent or self._input.ack_due
@@ -671,7 +691,14 @@ class DataSession:
         with self._lock:
             self._leaving = True
             self._condition.notify_all()
-            self._wait_for_run(is_done, self._settings.clear_timeout_s / 2)
+            limit_s = self._settings.clear_timeout_s / 2
+            if (
+                self._wait_for_run(is_done, limit_s)
+                and self.processor.has_checkpoints
+                and not (self._ended or self._busy or self._awaits_state)
+            ):
+                return self.processor.checkpoint(self._input.consumed_bytes)
+            return b""
 
     def stop(self, code: str, message: str) -> None:
         """End the session; returns when none of its threads runs any more.
@@ -679,8 +706,11 @@ class DataSession:
         :param code: sent to a connected client; ``OK`` if it already knows.
         :param message: the same for people.
         """
-        if code == codes.PREEMPTED:
-            self._finish_begun()
+        checkpoint = b""
+        if code == codes.PREEMPTED or (
+            self.processor.has_checkpoints and code in codes.TAKEN_BACK
+        ):
+            checkpoint = self._finish_begun()
         with self._lock:
             self._stopping = True
             if code != codes.OK:
@@ -691,7 +721,13 @@ class DataSession:
             channel, self._channel = self._channel, None
         if channel is not None:
             if idle:
-                goodbye.say(channel, code, message, self._input.consumed_bytes)
+                goodbye.say(
+                    channel,
+                    code,
+                    message,
+                    self._input.consumed_bytes,
+                    checkpoint,
+                )
             else:
                 channel.shutdown()
         with self._lock:

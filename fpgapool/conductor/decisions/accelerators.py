@@ -89,7 +89,7 @@ class Accelerators:
                         name=profile.name,
                         peak_bytes_per_s=profile.peak_bytes_per_s,
                         return_ratio=profile.return_ratio,
-                        stateless=profile.stateless,
+                        stateless=profile.moves,
                         shapes=frozenset(profile.shapes),
                         peaks_bytes_per_s=platforms.peaks(profile.platforms),
                     )

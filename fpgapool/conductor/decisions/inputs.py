@@ -64,6 +64,19 @@ class Cancel:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ClientProgress:
+    """A client has computed a part of its input while its session waits.
+
+    :ivar sender: the host of the front door, if its signature proves it.
+    """
+
+    project_id: str
+    session_id: str
+    input_bytes: int
+    sender: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Reopen:
     """A client has lost the slot of a session and wants another one.
 
@@ -276,6 +289,7 @@ Input = (
     Open
     | Unrecorded
     | Cancel
+    | ClientProgress
     | Reopen
     | objects.AgentReport
     | objects.Prepared

@@ -52,6 +52,7 @@ class Opening:
             inputs.Open: self._open,
             inputs.Unrecorded: self._unrecorded_found,
             inputs.Cancel: self._cancel,
+            inputs.ClientProgress: self._progress,
             inputs.Reopen: self._reopen,
             inputs.RenewSecret: self._renew_secret,
             inputs.InstanceDeleted: self._instance_deleted,
@@ -267,6 +268,20 @@ class Opening:
             return None
         return session
 
+    def _progress(self, item: inputs.ClientProgress) -> None:
+        """Let the client's own work steer; it is no account of anything."""
+        pool = self._pool
+        session = pool.sessions.by_id.get(item.session_id)
+        if (
+            session is not None
+            and session.project_id == item.project_id
+            and session.state == states.QUEUED
+            and _is_door(item.sender, session, "report_progress")
+        ):
+            own_bytes = item.input_bytes - session.input_bytes
+            session.own_bytes = max(session.own_bytes, own_bytes)
+            pool.tell(events.JobProgress(session.job_id, session.done_bytes))
+
     def _instance_deleted(self, item: inputs.InstanceDeleted) -> None:
         """End the sessions of an instance, because the instance is gone."""
         pool = self._pool
@@ -304,7 +319,7 @@ class Opening:
         profile = pool.profiles.get(session.accelerator)
         if (
             profile is None
-            or not profile.stateless
+            or not profile.moves
             or session.generation != item.generation
         ):
             return

@@ -277,7 +277,7 @@ class Reports:
                 events.Progress(
                     hold.slot.id,
                     hold.generation,
-                    hold.session.input_bytes,
+                    hold.session.done_bytes,
                     reading.input_bytes_per_s,
                 )
             )
@@ -291,7 +291,7 @@ class Reports:
             hold.quanta = quanta
             self._pool.tell(
                 events.QuantumDone(
-                    hold.slot.id, hold.generation, hold.session.input_bytes
+                    hold.slot.id, hold.generation, hold.session.done_bytes
                 )
             )
 
@@ -416,7 +416,7 @@ class Reports:
         if result.code in codes.ROOM_IS_MADE:
             profile = self._pool.profiles.get(session.accelerator)
             has_begun = result.started_at is not None or result.input_bytes > 0
-            return not has_begun or (profile is not None and profile.stateless)
+            return not has_begun or (profile is not None and profile.moves)
         if (
             result.code == codes.CONNECT_TIMEOUT
             and self._was_told_late(hold)

@@ -151,6 +151,8 @@ class Session:
     counted: bool = False
     #: Whether its deadline counts there as met or missed.
     judged: bool = False
+    #: Input that its client says it has computed itself; it only steers.
+    own_bytes: int = 0
     #: Slots that it got in vain because of its bitstream.
     bitstream_failures: int = 0
     #: Slots that it lost before its client could learn of them.
@@ -164,6 +166,11 @@ class Session:
         if self.end:
             return self.end
         return self.hold.phase.value if self.hold else states.QUEUED
+
+    @property
+    def done_bytes(self) -> int:
+        """Input that is computed, in slots and by the client."""
+        return self.input_bytes + self.own_bytes
 
     @property
     def live(self) -> bool:
@@ -205,7 +212,7 @@ class Session:
             skips=self.skips,
             wait_timeout_s=self.wait_timeout_s,
             instance_id=instance.id_of(self.user_id),
-            done_bytes=self.input_bytes,
+            done_bytes=self.done_bytes,
             deadline_s=(
                 None
                 if self.deadline_s is None

@@ -60,6 +60,16 @@ class EmulatedCore(base.ChecksummedCore):
     def reusable(self) -> bool:
         return self._core.reusable
 
+    @property
+    def has_snapshots(self) -> bool:
+        return self._core.has_snapshots
+
+    def snapshot(self) -> bytes:
+        return self._core.snapshot()
+
+    def restore(self, snapshot: bytes) -> None:
+        self._core.restore(snapshot)
+
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> int:

@@ -91,6 +91,11 @@ class FakeConductor:
             "cancel_session", (project_id, session_id or request_id, reason)
         )
 
+    def report_progress(
+        self, project_id: str, session_id: str, input_bytes: int
+    ) -> None:
+        self._record("report_progress", (project_id, session_id, input_bytes))
+
     def note_leader(self, leader_epoch: int) -> None:
         # Nothing is sent, so the broker may be away.
         self.leader_epoch = leader_epoch

@@ -332,6 +332,28 @@ def test_cancel_and_pool(client, conductor):
     assert client.request("pool")["summary"] == {"hosts": 1}
 
 
+def test_work_of_a_waiting_client_is_passed_on(client, agent, conductor):
+    client.open("r1")
+    view = harness.view("r1", "QUEUED", 1)
+    harness.tell(agent, view)
+    assert client.event()["state"] == "QUEUED"
+    for input_bytes in (-1, True, "1", 2**63, None):
+        reply = client.request(
+            "progress", session_id=view.session_id, input_bytes=input_bytes
+        )
+        assert code_of(reply) == "INVALID_SIZE"
+    for session_id in (view.session_id, "another"):
+        assert client.request(
+            "progress", session_id=session_id, input_bytes=7
+        )["ok"]
+    assert conductor.wait_for("report_progress", lambda one: True) == (
+        harness.PROJECT,
+        view.session_id,
+        7,
+    )
+    assert [name for name, _ in conductor.calls].count("report_progress") == 1
+
+
 def test_unknown_operations_are_answered(client):
     assert code_of(client.request("format")) == "UNKNOWN_OPERATION"
     client.sock.sendall(messages.encode({"op": ["open"], "id": [1]}))

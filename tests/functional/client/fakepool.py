@@ -484,6 +484,8 @@ class Pool:
         self.drop_at_connections = 0
         self.rejection: dict | None = None
         self.core = "copy"
+        #: Whether the front door has the operation ``progress``.
+        self.takes_reports = True
         #: What the session becomes when a lost slot cannot be replaced;
         #: the front door does not know the operation if it is None.
         self.last_state: dict | None = None
@@ -569,6 +571,8 @@ class Pool:
             reply = messages.reply(number, profile=profile)
         elif operation == "get":
             reply = messages.reply(number, session=self._known())
+        elif operation == "progress" and not self.takes_reports:
+            reply = messages.error_reply(number, "UNKNOWN_OPERATION", "no")
         else:
             reply = messages.reply(number)
         if operation == "cancel":

@@ -9,6 +9,7 @@ import types
 import pytest
 
 from fpgapool import client
+from fpgapool.client import meanwhile
 from fpgapool.client import software
 from fpgapool.vocabulary import codes
 from tests.functional.client import fakepool
@@ -26,6 +27,7 @@ class Core:
     """
 
     chunk_multiple_bytes = None
+    has_snapshots = False
     working = threading.Event()
     hold = threading.Event()
 
@@ -51,7 +53,9 @@ class Core:
 
 @pytest.fixture(autouse=True)
 def _same_core(monkeypatch):
-    profile = types.SimpleNamespace(stateless=True, chunk_multiple_bytes=1)
+    profile = types.SimpleNamespace(
+        stateless=True, checkpoint=False, chunk_multiple_bytes=1
+    )
     monkeypatch.setattr(software, "_load", lambda *_: (Core, profile))
     monkeypatch.setattr(software, "_CHUNK_BYTES", CHUNK)
     monkeypatch.setattr(software, "_WINDOW_BYTES", 2 * CHUNK)
@@ -237,6 +241,36 @@ def test_a_lost_slot_without_another(pools, fallback):
     work.check()
 
 
+@pytest.mark.parametrize("takes_reports", [True, False])
+def test_the_pool_hears_of_the_work(pools, monkeypatch, takes_reports):
+    monkeypatch.setattr(meanwhile, "_REPORT_S", 0.02)
+    pool = _pool(pools)
+    pool.takes_reports = takes_reports
+
+    def reports() -> list[dict]:
+        return [one for one in pool.requests if one["op"] == "progress"]
+
+    work = Work(pool)
+    with work.session as session:
+        work.run()
+        done_bytes = len(work.data)
+        waiting.wait_until(lambda: reports(), "a report")
+        work.run()
+        if takes_reports:
+            waiting.wait_until(
+                lambda: reports()[-1]["input_bytes"] > done_bytes,
+                "the next report",
+            )
+        pool.ready.set()
+        work.run_until(on_cpu=False)
+        work.output += session.finish()
+    work.check()
+    assert {one["session_id"] for one in reports()} == {session.session_id}
+    done = [one["input_bytes"] for one in reports()]
+    assert done == sorted(done)
+    assert takes_reports or len(done) == 1
+
+
 def test_a_refusal_is_raised_at_once(pools):
     pool = pools("double")
     pool.rejection = {"state": "REJECTED", "reason": "QUOTA_EXCEEDED"}
@@ -276,9 +310,11 @@ def test_wrong_arguments(pools, options, words):
 
 
 def test_an_accelerator_with_state_cannot_move(pools, monkeypatch):
-    profile = types.SimpleNamespace(stateless=False, chunk_multiple_bytes=1)
+    profile = types.SimpleNamespace(
+        stateless=False, checkpoint=False, chunk_multiple_bytes=1
+    )
     monkeypatch.setattr(software, "_load", lambda *_: (Core, profile))
     pool = _pool(pools)
-    with pytest.raises(client.InvalidRequest, match="not stateless"):
+    with pytest.raises(client.InvalidRequest, match="no checkpoints"):
         Work(pool)
     assert pool.cancelled.wait(TIMEOUT_S)

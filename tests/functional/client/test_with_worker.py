@@ -14,6 +14,7 @@ import threading
 import pytest
 
 from fpgapool import client
+from fpgapool.accelerators import aes
 from fpgapool.client import feeding
 from fpgapool.client import flow
 from fpgapool.client import frontdoor
@@ -169,6 +170,89 @@ def test_runs_in_one_slot_after_the_other(directory):
         door.stop()
     assert output == programs.encrypted(data)
     assert session.reopens == 2
+
+
+def _cbc(data: bytes) -> bytes:
+    core = aes.AesCbcCore({"key": KEY.hex(), "iv": IV.hex()})
+    output = memoryview(bytearray(len(data) + 32))
+    length_bytes = core.process(memoryview(data), output, 0)
+    return bytes(output[: length_bytes + core.finish(output[length_bytes:])])
+
+
+def test_state_moves_from_slot_to_slot(directory):
+    """Also if the pieces on their way are not computed."""
+    chooser = random.Random(8)
+    data = chooser.randbytes(40 * harness.CHUNK_BYTES + 4711)
+    door = _moving_door(directory, chooser)
+    losses = [(5, "PREEMPTED"), (25, "YIELDED")]
+
+    def progress(done_bytes, _total_bytes):
+        if losses and done_bytes >= losses[0][0] * harness.CHUNK_BYTES:
+            # The client reads meanwhile.
+            reason = losses.pop(0)[1]
+            threading.Thread(target=door.take_back, args=(reason,)).start()
+
+    try:
+        output, report = client.run_buffer(
+            "aes-cbc",
+            data,
+            params={"key": KEY, "iv": IV},
+            front_door=door.path,
+            progress=progress,
+            timeout_s=TIMEOUT_S,
+        )
+    finally:
+        door.stop()
+    assert bytes(output) == _cbc(data)
+    assert report.reopens == 2
+
+
+def test_state_moves_between_tasks(directory):
+    chooser = random.Random(9)
+    data = chooser.randbytes(32000)
+    door = _moving_door(directory, chooser)
+    output = b""
+    try:
+        with client.acc_open(
+            "aes-cbc",
+            len(data),
+            params={"key": KEY, "iv": IV},
+            front_door=door.path,
+            timeout_s=TIMEOUT_S,
+        ) as session:
+            for start in range(0, len(data), 1600):
+                if start == 8000:
+                    door.take_back("DRAINED")
+                if start == 16000:
+                    door.take_back("RESERVED")
+                session.pin[:1600] = data[start : start + 1600]
+                output += session.run(1600, timeout_s=TIMEOUT_S)
+            output += session.finish(timeout_s=TIMEOUT_S)
+    finally:
+        door.stop()
+    assert output == _cbc(data)
+    assert (session.reopens, session.stateless) == (2, False)
+
+
+def test_state_that_is_lost_ends_the_session(directory):
+    chooser = random.Random(10)
+    door = _moving_door(directory, chooser)
+    try:
+        session = client.acc_open(
+            "aes-cbc",
+            1000,
+            params={"key": KEY, "iv": IV},
+            front_door=door.path,
+            timeout_s=TIMEOUT_S,
+        )
+        session.run(160, timeout_s=TIMEOUT_S)
+        door.worker.kill()
+        with pytest.raises(client.SessionFailed) as caught:
+            session.run(160, timeout_s=TIMEOUT_S)
+        session.abort()
+    finally:
+        door.stop()
+    assert caught.value.offset_bytes == 160
 
 
 @pytest.mark.parametrize("aborted", [False, True])

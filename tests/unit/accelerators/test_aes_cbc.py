@@ -103,6 +103,37 @@ def test_wrong_padding(secret):
     assert "padding" in caught.value.message
 
 
-def test_a_chain_cannot_go_on_elsewhere():
+def test_its_profile():
     profile = base.load_profile("aes-cbc")
-    assert (profile.stateless, profile.chunk_multiple_bytes) == (False, 16)
+    assert (profile.stateless, profile.checkpoint) == (False, True)
+    assert profile.chunk_multiple_bytes == 16
+
+
+@pytest.mark.parametrize("direction", ["encrypt", "decrypt"])
+@given(data=st.binary(max_size=300), cuts=runs.CUTS)
+def test_goes_on_in_another_core_at_any_border(direction, data, cuts):
+    expected = encrypted(data)
+    if direction == "decrypt":
+        data, expected = expected, data
+    core, output, done_bytes = load(direction), b"", 0
+    for cut in sorted(16 * cut for cut in cuts):
+        piece = data[done_bytes:cut]
+        if piece and len(piece) % 16 == 0:
+            output += runs.process(core, piece, done_bytes)
+            done_bytes += len(piece)
+        other = load(direction)
+        other.restore(core.snapshot())
+        core = other
+    if done_bytes < len(data):
+        output += runs.process(core, data[done_bytes:], done_bytes)
+    output += runs.finish(core)
+    assert output == expected
+
+
+@pytest.mark.parametrize("direction", ["encrypt", "decrypt"])
+@pytest.mark.parametrize("length_bytes", [0, 15, 33, 1000])
+def test_refuses_another_state(direction, length_bytes):
+    core = load(direction)
+    with pytest.raises(base.InvalidInput, match="wrong length"):
+        core.restore(bytes(length_bytes))
+    assert core.snapshot() == IV

@@ -360,6 +360,20 @@ def test_a_reopened_session_is_tracked_as_an_opened_one(make_tracked):
     assert len(tracked) == 0
 
 
+def test_a_client_may_report_its_own_work_once_a_second():
+    tracked = heard()
+    own = (CLIENT, factories.PROJECT, "session-of-r1")
+    assert tracked.may_report(*own, 2.0)
+    assert not tracked.may_report(*own, 2.9)
+    assert tracked.may_report(*own, 3.0)
+    for others in (
+        (CLIENT + 1, *own[1:]),
+        (CLIENT, "other", own[2]),
+        (*own[:2], "other"),
+    ):
+        assert not tracked.may_report(*others, 9.0)
+
+
 def test_news_of_the_lost_slot_is_no_answer():
     tracked = active()
     (wish,) = reopened(tracked)

@@ -5,6 +5,7 @@
 import pytest
 
 from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions import inputs
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.conductor import world
@@ -45,6 +46,25 @@ def test_a_session_that_closes_in_time_has_met_its_deadline(single):
     assert single.view(request_id).deadline_met is True
     assert used(single) == (1, 1, 0)
     assert single.memory.counts.deadlines == {("p", "met"): 1}
+
+
+def test_work_of_a_waiting_client_counts_before_the_deadline(single):
+    """Another client's word does not."""
+    serve(single)
+    waiting = single.open(deadline_s=60.0, deadline_action=states.EARLY)
+    session_id = single.view(waiting).session_id
+    job = single.memory.sessions.by_id[session_id]
+    for project, who, input_bytes in (
+        ("q", session_id, 500),
+        ("p", "another", 500),
+        ("p", session_id, 300),
+        ("p", session_id, 200),
+    ):
+        single.feed(inputs.ClientProgress(project, who, input_bytes))
+    assert (job.own_bytes, job.done_bytes, job.input_bytes) == (300, 300, 0)
+    record = single.state.view.jobs.records[job.job_id]
+    assert record.done_bytes == 300
+    assert job.job(0.0).done_bytes == 300
 
 
 def test_a_session_may_go_on_and_misses_its_deadline(single):

@@ -102,11 +102,13 @@ def test_well_formed_casts_reach_the_engine(endpoint):
     made.cancel_session(None, "p", request_id="r", reason="R")
     made.cancel_session(None, "p", session_id="s", reason="")
     made.renew_secret(None, "s")
+    made.report_progress(None, "p", "s", 7)
     assert taken == [
         report,
         inputs.Cancel("p", None, "r", "R"),
         inputs.Cancel("p", "s", None, codes.CANCELLED_BY_CLIENT),
         inputs.RenewSecret("s"),
+        inputs.ClientProgress("p", "s", 7),
     ]
 
 
@@ -119,6 +121,9 @@ def test_malformed_casts_are_dropped(endpoint, junk):
     made.prepared(None, junk)
     made.cancel_session(None, ["p"], request_id=junk, reason=None)
     made.renew_secret(None, 7)
+    made.report_progress(None, "p", "s", [junk])
+    made.report_progress(None, "p", [junk], 7)
+    made.report_progress(None, "p", "s", -1)
     assert taken == []
 
 

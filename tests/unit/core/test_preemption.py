@@ -343,6 +343,29 @@ def test_without_enough_gain_the_holder_stays() -> None:
         assert bool(border(pool, 0)) == yields
 
 
+def test_what_a_client_has_computed_itself_counts() -> None:
+    """It never counts twice, nor after the job has its slot."""
+    pool = make_pool("hjf")
+    pool.submit(
+        pools.make_job(
+            1, project="p", claimed_bytes=seconds(10), deadline_s=100.0
+        )
+    )
+    activate(pool)
+    pool.submit(
+        pools.make_job(
+            2, project="p", claimed_bytes=seconds(20), deadline_s=100.0
+        )
+    )
+    for done_s in (10, 5):
+        done_bytes = int(seconds(done_s))
+        assert pool.step(events.JobProgress(2, done_bytes)) == []
+    assert border(pool, 0) == []
+    pool.step(events.JobProgress(1, int(seconds(9))))
+    pool.step(events.JobProgress(99, 1))
+    assert pool.state.view.jobs.records[1].done_bytes == 0
+
+
 def test_programming_counts_for_who_has_a_deadline() -> None:
     pool = make_pool("hjf", programming_time_s=15.0)
     pool.submit(
