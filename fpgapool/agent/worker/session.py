@@ -28,6 +28,7 @@ from fpgapool.agent.worker import memory as memories
 from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
+from fpgapool.agent.worker import watch
 from fpgapool.common import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
@@ -48,7 +49,7 @@ INLINE_SENT_BYTES = 128 * 1024
 _MAX_TASKS = 4096
 _MAX_SEGMENTS = 65536
 _MAX_SENT_AT_ONCE = 16
-
+_NO_BYTES = memoryview(b"")
 
 Post: typing.TypeAlias = collections.abc.Callable[[state.Event], None]
 
@@ -65,9 +66,6 @@ _Work: typing.TypeAlias = processing.Task | processing.Started | _Message
 
 class Refused(exceptions.CodedError):
     """The session does not accept a connection."""
-
-
-_NO_BYTES = memoryview(b"")
 
 
 class DataSession:
@@ -95,9 +93,7 @@ class DataSession:
         start_output_bytes: int = 0,
     ) -> None:
         self.processor = processor
-        self._quantum_bytes = keyring.order.limits.quantum_bytes
-        # The input that it has computed at the next border.
-        self._border_bytes = self._quantum_bytes or stream.UNLIMITED
+        self._borders = watch.Borders(keyring.order.limits.quantum_bytes)
         self.memory = memory
         self.shared = shared
         self._settings = settings
@@ -112,13 +108,11 @@ class DataSession:
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
         self._busy = False
-        # A connection's thread is receiving into the memory. The thread of an
-        # abandoned connection takes a moment to notice.
+        # A thread, perhaps of an abandoned connection, receives into memory.
         self._filling = False
         self._run_waiters = 0
         self._stopping = False
         self._ended = False
-        # Nothing more is begun: the slot is for another session.
         self._leaving = False
         self._over = (codes.SESSION_CLOSED, "the session is over")
         self._channel: channels.Channel | None = None
@@ -555,13 +549,11 @@ class DataSession:
             if len(self._tasks) == _MAX_TASKS - 1:
                 self._condition.notify_all()
             return task
-        parts: list[frames.Buffer] = [
-            goodbye.closed_frame(
-                self.input_bytes, self.output_bytes, self._started_s
-            )
-        ]
+        closed = goodbye.closed_frame(
+            self.input_bytes, self.output_bytes, self._started_s
+        )
         self._end(states.CLOSED, codes.OK, "")
-        return _Message(channel, parts)
+        return _Message(channel, [closed])
 
     def _do(self, work: _Work) -> _Work | None:
         """Do one work item and return the next one."""
@@ -654,11 +646,7 @@ class DataSession:
         if task.view:
             self.memory.return_input()
         self._input.consume(len(task.view), task.task_id, task.end)
-        past_bytes = self.input_bytes - self._border_bytes
-        if past_bytes >= 0:
-            self._border_bytes += (
-                past_bytes // self._quantum_bytes + 1
-            ) * self._quantum_bytes
+        if self._borders.reached(self.input_bytes):
             self._post(state.QuantumDone(self._generation))
         if task.end and not pieces:
             pieces = [stream.Piece(_NO_BYTES, flags=frames.TASK_END)]
@@ -678,26 +666,28 @@ class DataSession:
             self._condition.notify_all()
 
     def _finish_begun(self) -> bytes:
-        """Let the client have and know all that was computed here.
+        """Begin no more; let the client have and know all that is done.
 
         :returns: the frame with which another slot goes on, if there is one.
         """
-
-        def is_done() -> bool:
-            waits = self._output.unsent or self._input.ack_due
-            gone = self._ended or self._channel is None
-            return gone or not (self._busy or waits)
-
+        output, input_ = self._output, self._input
         with self._lock:
             self._leaving = True
             self._condition.notify_all()
-            limit_s = self._settings.clear_timeout_s / 2
+            done = self._wait_for_run(
+                lambda: (
+                    self._ended
+                    or self._channel is None
+                    or not (self._busy or output.unsent or input_.ack_due)
+                ),
+                self._settings.clear_timeout_s / 2,
+            )
             if (
-                self._wait_for_run(is_done, limit_s)
+                done
                 and self.processor.has_checkpoints
                 and not (self._ended or self._busy or self._awaits_state)
             ):
-                return self.processor.checkpoint(self._input.consumed_bytes)
+                return self.processor.checkpoint(input_.consumed_bytes)
             return b""
 
     def stop(self, code: str, message: str) -> None:

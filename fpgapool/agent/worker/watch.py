@@ -8,6 +8,7 @@ Pure: time and bytes are arguments.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from fpgapool.vocabulary import codes
 
@@ -33,6 +34,28 @@ class Limits:
     progress_period_s: float = 60.0
     claim_limit_bytes: int = 0
     quantum_bytes: int = 0
+
+
+class Borders:
+    """Says when a session comes to a border between two quanta.
+
+    :param quantum_bytes: 0: there are no borders.
+    """
+
+    def __init__(self, quantum_bytes: int) -> None:
+        self._quantum_bytes = quantum_bytes
+        self._next_bytes: float = quantum_bytes or math.inf
+
+    def reached(self, input_bytes: int) -> bool:
+        """Whether a border was reached since the last call.
+
+        :param input_bytes: processed so far.
+        """
+        if input_bytes < self._next_bytes:
+            return False
+        quanta = input_bytes // self._quantum_bytes + 1
+        self._next_bytes = quanta * self._quantum_bytes
+        return True
 
 
 class Watch:

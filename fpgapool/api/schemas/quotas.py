@@ -13,8 +13,8 @@ _MEANINGS = {
     "groups": "Groups. Further ones are refused.",
     "group_slots": "Slots that these groups may grow to.",
     "group_clients": "Clients that the project has attached to groups.",
-    "max_priority": "Highest priority that counts against other projects, whose"
-    " sessions may have to leave their slots; `in_use` is 0.",
+    "max_priority": "Highest priority that counts against other projects,"
+    " whose sessions may have to leave their slots; `in_use` is 0.",
 }
 RESOURCES = tuple(_MEANINGS)
 #: The microversions of resources that are not as old as the API.

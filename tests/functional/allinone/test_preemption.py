@@ -3,7 +3,6 @@
 """Sessions that leave their slots to others, in a pool of real processes."""
 
 import json
-import pathlib
 import random
 import threading
 import typing

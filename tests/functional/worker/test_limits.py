@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from fpgapool.agent.worker import port
+from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from tests.functional.worker import harness
 from tests.harness import waiting
@@ -65,8 +66,51 @@ def test_the_agent_hears_of_bytes_beyond_the_claim(agent):
     client.close()
 
 
+def test_the_agent_hears_of_borders(agent):
+    prepared = agent.prepare(quantum_bytes=4)
+    client = harness.Client.remote(prepared).hello(prepared)
+    client.run(b"123")
+    assert agent.status()["quanta"] == 0
+    client.run(b"4567")
+    while agent.status()["quanta"] != 1:
+        assert agent.next() is not None
+    client.run(b"8" * 40)
+    while agent.status()["quanta"] != 2:
+        assert agent.next() is not None
+    client.close_session()
+    client.close()
+
+
+def _take_all(client: harness.Client) -> None:
+    while True:
+        if client.take().type == frames.OUTPUT:
+            client.send_ack()
+
+
+@pytest.mark.parametrize("transport", ["stream", "shm"])
+def test_who_leaves_for_others_has_and_knows_all_that_is_done(
+    worker, agent, transport
+):
+    prepared = agent.prepare()
+    client = harness.Client.local(worker).hello(prepared, transport=transport)
+    data = bytes(range(256)) * (harness.CHUNK_BYTES // 256)
+    for number in range(harness.WINDOW_CHUNKS):
+        client.send_input(data, aux=number)
+    agent.request("release", generation=1, reason="PREEMPTED")
+    with pytest.raises(harness.ErrorFrame) as caught:
+        _take_all(client)
+    assert caught.value.document["code"] == "PREEMPTED"
+    result = agent.wait_result()
+    assert (result["state"], result["code"]) == ("CANCELLED", "PREEMPTED")
+    done_bytes = result["input_bytes"]
+    assert client.acked_input_bytes == done_bytes == result["output_bytes"]
+    assert client.output == (data * harness.WINDOW_CHUNKS)[:done_bytes]
+    client.close()
+
+
 @pytest.mark.parametrize(
-    "limit", ["idle_timeout_s", "max_hold_s", "claim_limit_bytes"]
+    "limit",
+    ["idle_timeout_s", "max_hold_s", "claim_limit_bytes", "quantum_bytes"],
 )
 def test_a_negative_limit_is_refused(agent, limit):
     reply = agent.assign(**{limit: -1})

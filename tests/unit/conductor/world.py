@@ -362,6 +362,7 @@ class World:
         fault_limit: int = 3,
         fair: bool = False,
         max_wait_s: float | None = None,
+        preempt_gain: float | None = None,
         policy: elasticity.Policy | None = None,
         make_strategy: Callable[[], base.Strategy] = lambda: strategies.fifo(
             {"slot_choice": "index"}, 0
@@ -372,6 +373,7 @@ class World:
         self.policy = policy
         self.fair = fair
         self.max_wait_s = max_wait_s
+        self.preempt_gain = preempt_gain
         self.agents = {agent.uuid: agent for agent in agents}
         self.settings = admission.Limits(
             **{
@@ -426,6 +428,7 @@ class World:
             self.make_strategy(),
             sharing.Options(self.fair),
             self.max_wait_s,
+            self.preempt_gain,
         )
         self.state = core_state.PoolState(
             strategy,

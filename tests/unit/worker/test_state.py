@@ -47,6 +47,19 @@ def finish(machine, generation=1, fault=None):
     return machine.handle(event, 50.0)
 
 
+def test_the_agent_is_told_of_borders(machine):
+    ready(machine)
+    machine.handle(state.Attached(1, 77.0), 3.0)
+    for quanta in (1, 2):
+        assert kinds(machine.handle(state.QuantumDone(1), 4.0)) == ["Changed"]
+        assert machine.quanta == quanta
+    assert machine.handle(state.QuantumDone(2), 4.0) == []
+    machine.handle(state.Ended(1, "CLOSED", "OK", ""), 5.0)
+    assert machine.handle(state.QuantumDone(1), 5.0) == []
+    finish(machine)
+    assert machine.quanta == 0
+
+
 def test_life_of_a_session(machine):
     effects = machine.handle(state.Assign(order()), 1.0)
     assert kinds(effects) == ["Changed", "Program"]

@@ -57,6 +57,14 @@ def test_the_claim_is_exceeded_by_the_first_byte_beyond():
     assert watching.beyond_claim()
 
 
+def test_each_quantum_ends_at_one_border():
+    borders = watch.Borders(100)
+    reached = [borders.reached(done) for done in (0, 99, 100, 199, 450, 499)]
+    assert reached == [False, False, True, False, True, False]
+    assert borders.reached(500)
+    assert not watch.Borders(0).reached(2**63)
+
+
 @pytest.fixture
 def active():
     machine = state.Machine(0.0, orphan_s=1000.0)
