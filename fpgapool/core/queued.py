@@ -2,6 +2,7 @@
 
 """Waiting jobs: groups that fit the same slots, and lanes of groups."""
 
+import abc as abstract
 from collections import abc
 
 from fpgapool.core import model
@@ -143,35 +144,34 @@ class JobGroup:
         return first
 
 
-class Shown:
+class Shown(abstract.ABC):
     """The waiting jobs that a strategy sees.
 
     :ivar arrived: the jobs among them that were submitted at this event, by
         id.
     """
 
-    __slots__ = ("_by_shape", "_groups", "arrived")
+    __slots__ = ("_by_shape", "arrived")
 
-    def __init__(self, groups: abc.Collection[JobGroup]) -> None:
-        self._groups = groups
+    def __init__(self) -> None:
         self._by_shape: dict[str, tuple[JobGroup, ...]] = {}
         self.arrived: dict[model.JobId, JobRecord] = {}
 
     @property
     def count(self) -> int:
         """The number of jobs."""
-        return sum(group.count for group in self._groups)
+        return sum(group.count for group in self.groups())
 
+    @abstract.abstractmethod
     def groups(self) -> abc.Collection[JobGroup]:
         """All groups; some may have no jobs."""
-        return self._groups
 
     def groups_for(self, shape: str) -> tuple[JobGroup, ...]:
         """The groups whose jobs fit slots of this shape."""
         groups = self._by_shape.get(shape)
         if groups is None:
             groups = self._by_shape[shape] = tuple(
-                group for group in self._groups if group.fits_shape(shape)
+                group for group in self.groups() if group.fits_shape(shape)
             )
         return groups
 
@@ -200,7 +200,7 @@ class Lane(Shown):
         self.by_needs: dict[
             tuple[model.Shapes, frozenset[model.SlotId]], JobGroup
         ] = {}
-        super().__init__(self.by_needs.values())
+        super().__init__()
         self.project = project
         self.urgent = urgent
         self.size = 0
@@ -214,6 +214,10 @@ class Lane(Shown):
     def ranked(self) -> list[tuple[int, "Lane"]]:
         """The project's lanes with their priorities, the highest first."""
         return sorted({0: self, **self.ranks}.items(), reverse=True)
+
+    def groups(self) -> abc.Collection[JobGroup]:
+        """All groups; some may have no jobs."""
+        return self.by_needs.values()
 
     def make_group(
         self, shapes: model.Shapes, avoided: frozenset[model.SlotId]
@@ -233,11 +237,16 @@ class Lane(Shown):
 class Together(Shown):
     """The jobs of several lanes; valid while these keep their groups."""
 
-    __slots__ = ("_lanes",)
+    __slots__ = ("_groups", "_lanes")
 
     def __init__(self, lanes: abc.Collection[Lane]) -> None:
-        super().__init__([group for lane in lanes for group in lane.groups()])
+        super().__init__()
+        self._groups = [group for lane in lanes for group in lane.groups()]
         self._lanes = frozenset(lanes)
+
+    def groups(self) -> abc.Collection[JobGroup]:
+        """All groups; some may have no jobs."""
+        return self._groups
 
     def greet(self, lanes: abc.Iterable[Lane]) -> None:
         """Update :attr:`arrived`."""

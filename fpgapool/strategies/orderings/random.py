@@ -32,7 +32,9 @@ class RandomOrdering(base.Ordering):
 
     def key(self, job: model.Job) -> ordered.Key:
         text = f"{self.seed}:{job.id}".encode()
-        return (hashlib.blake2b(text, digest_size=8).digest(), job.id)
+        drawn = hashlib.blake2b(text, digest_size=8).digest()
+        # A number, as jobs that have waited for too long get -inf instead.
+        return (int.from_bytes(drawn, "big"), job.id)
 
     def most_urgent(
         self, contenders: abc.Sequence[preferences.Contender], now: float
