@@ -80,6 +80,7 @@ STATUSES: Mapping[str, int] = {
     codes.QUOTA_EXCEEDED: 429,
     codes.INSTANCE_SESSION_LIMIT: 429,
     codes.RATE_LIMITED: 429,
+    codes.DRY_RUN_UNSUPPORTED: 501,
     codes.STORE_FAILED: 502,
     codes.STORE_UNAVAILABLE: 503,
     codes.QUEUE_FULL: 503,
@@ -105,6 +106,7 @@ _TITLES = {
     415: "Unsupported Media Type",
     429: "Too Many Requests",
     500: "Internal Server Error",
+    501: "Not Implemented",
     502: "Bad Gateway",
     503: "Service Unavailable",
 }

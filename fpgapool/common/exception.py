@@ -100,6 +100,13 @@ class Overloaded(FpgapoolException):
     msg_fmt = "The conductor is overloaded, try later: {reason}"
 
 
+class DryRunUnsupported(FpgapoolException):
+    """The scheduler's strategy cannot be copied for a dry run."""
+
+    code = codes.DRY_RUN_UNSUPPORTED
+    msg_fmt = "The pool's strategy does not support dry runs: {reason}"
+
+
 class HostNotFound(FpgapoolException):
     """There is no such host."""
 

@@ -58,9 +58,12 @@ def require_own(ctxt: Any, host_uuid: str, method: str) -> None:
         raise exception.MessageRefused(reason="it is about another host")
 
 
-def requests(ctxt: Any, requests: Any) -> list[objects.OpenRequest]:
+def requests(
+    ctxt: Any, requests: Any, method: str = "submit_sessions"
+) -> list[objects.OpenRequest]:
     """Return the requests that their sender may make.
 
+    :param method: that brings them.
     :raises InvalidRequest: if one is malformed.
     :raises MessageRefused: if one is in the name of another sender.
     """
@@ -75,9 +78,9 @@ def requests(ctxt: Any, requests: Any) -> list[objects.OpenRequest]:
     for request in parsed if host else ():
         if instance.is_user(request.user_id):
             why = "it is in an instance's name"
-            rpc.tell_refused(host, "submit_sessions", why)
+            rpc.tell_refused(host, method, why)
             raise exception.MessageRefused(reason=why)
-        require_own(ctxt, request.host_uuid or "", "submit_sessions")
+        require_own(ctxt, request.host_uuid or "", method)
     return parsed
 
 

@@ -32,6 +32,7 @@ from fpgapool.conductor.decisions import instances
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import quotas
 from fpgapool.conductor.decisions import reservations
+from fpgapool.conductor.runtime import dry_runs
 from fpgapool.conductor.runtime import pump
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory
@@ -102,6 +103,7 @@ class ConductorManager(rpc.Endpoint):
         "attach_client",
         "changed_sessions",
         "detach_client",
+        "dry_run",
         "find_groups",
         "list_accelerators",
         "pool_summary",
@@ -126,6 +128,7 @@ class ConductorManager(rpc.Endpoint):
         self._signer = signer
         self._asking = threading.BoundedSemaphore(max_asking)
         self._placed = _Placed()
+        self._dry_runs = dry_runs.DryRuns()
         # The last report of each host, for audits.
         self._reports: dict[str, objects.AgentReport] = {}
         self._reported = threading.Condition()
@@ -218,6 +221,20 @@ class ConductorManager(rpc.Endpoint):
             for request in checks.requests(ctxt, requests)
         ]
         return [view.to_primitive() for view in self._answers(wishes) if view]
+
+    @messaging.expected_exceptions(exception.FpgapoolException)
+    def dry_run(self, ctxt: Any, request: Any) -> dict[str, Any]:
+        """Return what would become of a request, and change nothing."""
+        (parsed,) = checks.requests(ctxt, [request], "dry_run")
+        with self._place(), self._dry_runs.turn(parsed.project_id) as count:
+
+            def prepared(asked: Any) -> Callable[[], objects.DryRun]:
+                with count():
+                    return asked.dry_run(parsed)
+
+            found = self._ask(prepared, durable=False)
+            with count():
+                return found().to_primitive()
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def reopen_session(

@@ -175,6 +175,7 @@ class Shown(abstract.ABC):
             )
         return groups
 
+    @abstract.abstractmethod
     def greet(self, lanes: abc.Iterable["Lane"]) -> None:
         """Update :attr:`arrived`.
 
@@ -218,6 +219,9 @@ class Lane(Shown):
     def groups(self) -> abc.Collection[JobGroup]:
         """All groups; some may have no jobs."""
         return self.by_needs.values()
+
+    def greet(self, lanes: abc.Iterable["Lane"]) -> None:
+        """Do nothing: a lane has what has arrived from the beginning."""
 
     def make_group(
         self, shapes: model.Shapes, avoided: frozenset[model.SlotId]

@@ -25,6 +25,10 @@ _SHARED = frozenset(
 )
 
 
+class NotCopyable(Exception):
+    """The state of the pool, with its strategy, cannot be copied."""
+
+
 @values.value
 class Answer:
     """What would become of a job.
@@ -46,15 +50,18 @@ class Snapshot:
     10,000 slots and as many waiting jobs. Another thread may use it while the
     pool goes on.
 
-    :raises TypeError: or another exception, if the strategy has something
-        that cannot be copied, such as a lock or a local function.
+    :raises NotCopyable: if the strategy has something that cannot be copied,
+        such as a lock or a local function.
     """
 
     def __init__(self, pool: state.PoolState) -> None:
         self._now = pool.view.now
         self._data = io.BytesIO()
         pickler = _Pickler(self._data)
-        pickler.dump(pool)
+        try:
+            pickler.dump(pool)
+        except (AttributeError, TypeError, pickle.PicklingError) as error:
+            raise NotCopyable(str(error)) from error
         self._shared = pickler.shared
 
     def ask(self, job: model.Job) -> Answer:

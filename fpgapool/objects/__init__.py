@@ -38,6 +38,7 @@ from fpgapool.objects.report import AgentReport
 from fpgapool.objects.report import DeviceReport
 from fpgapool.objects.report import SlotReport
 from fpgapool.objects.session import AssignRequest
+from fpgapool.objects.session import DryRun
 from fpgapool.objects.session import Endpoint
 from fpgapool.objects.session import OpenRequest
 from fpgapool.objects.session import Prepared
@@ -58,6 +59,7 @@ __all__ = [
     "DeleteGroup",
     "DevicePayload",
     "DeviceReport",
+    "DryRun",
     "Endpoint",
     "Finding",
     "Goal",

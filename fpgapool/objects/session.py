@@ -101,6 +101,23 @@ class SessionView(base.Payload):
         return dataclasses.replace(self, secret="")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DryRun(base.Payload):
+    """What would become of a request, if it were made now.
+
+    :param state: that the session would have: PREPARING with a slot at once,
+        QUEUED if it would wait, REJECTED if it would be refused.
+    :param reasons: why it would wait, or the code of the refusal.
+    :param message: why it would be refused, for people.
+    :param expected_wait_s: None: not known, or it would be refused.
+    """
+
+    state: str
+    reasons: tuple[str, ...] = ()
+    message: str = ""
+    expected_wait_s: float | None = None
+
+
 _RECORDED = [one.name for one in description.FIELDS.told if one.kept]
 _recorded = fields.copier(_RECORDED)
 _requested = fields.copier(

@@ -25,7 +25,7 @@ TOPIC = "fpgapool-conductor"
 VERSION = "1.1"
 
 #: The version that each method came with, if not with the first one.
-SINCE: dict[str, str] = {"report_progress": "1.1"}
+SINCE: dict[str, str] = {"dry_run": "1.1", "report_progress": "1.1"}
 
 # Names of leaders are reused, so that the broker does not keep a queue for
 # every leader that ever was.
@@ -266,6 +266,17 @@ class ConductorAPI:
             requests=[request.to_primitive() for request in requests],
         )
         return [objects.SessionView.from_primitive(view) for view in views]
+
+    def dry_run(self, request: objects.OpenRequest) -> objects.DryRun:
+        """Return what would become of a request, if it were made now (call).
+
+        It changes nothing.
+
+        :raises Overloaded: if there were too many dry runs; repeating helps.
+        :raises DryRunUnsupported: if the strategy allows none.
+        """
+        found = self._ask("dry_run", request=request.to_primitive())
+        return objects.DryRun.from_primitive(found)
 
     def list_accelerators(self) -> list[objects.AcceleratorProfile]:
         """Return the library's accelerators (call)."""

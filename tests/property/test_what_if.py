@@ -193,5 +193,5 @@ def test_a_strategy_that_cannot_be_copied_is_an_error() -> None:
     strategy = strategies.fifo({}, 1)
     strategy.lock = threading.Lock()  # type: ignore[attr-defined]
     pool = state.PoolState(strategy)
-    with pytest.raises(TypeError, match="lock"):
+    with pytest.raises(what_if.NotCopyable, match="lock"):
         what_if.Snapshot(pool)

@@ -91,7 +91,11 @@ class Engine:
         self._operators = operators.Operators(self.pool)
         self._groups = groups.Groups(self.pool, self._members)
         self.questions = questions.Questions(
-            self.pool, self._serving, self._desks, strategy_name
+            self.pool,
+            self._opening,
+            self._serving,
+            self._desks,
+            strategy_name,
         )
         self.handled = {
             **self._opening.handled,

@@ -41,7 +41,16 @@ class Pace:
         :param now: wall clock in seconds.
         :returns: None while there are too few measurements.
         """
+        interval_s = self.interval_s(now)
+        return None if interval_s is None else (position + 1) * interval_s
+
+    def interval_s(self, now: float) -> float | None:
+        """Return the mean time from one session that gets a slot to the next.
+
+        :param now: wall clock in seconds.
+        :returns: None while there are too few measurements.
+        """
         count = len(self._given_at)
         if count < _LEAST:
             return None
-        return (position + 1) * max(now - self._given_at[0], 0.0) / count
+        return max(now - self._given_at[0], 0.0) / count

@@ -6,12 +6,16 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import uuid
+from collections.abc import Callable
 from collections.abc import Mapping
+from typing import NoReturn
 
 from oslo_log import log as logging
 
 from fpgapool import objects
+from fpgapool.common import exception
 from fpgapool.common import ratelimit
 from fpgapool.common import tallies
 from fpgapool.conductor.decisions import admission
@@ -21,6 +25,8 @@ from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import serving as servings
 from fpgapool.conductor.decisions import sessions
 from fpgapool.core import events
+from fpgapool.core import model
+from fpgapool.core import what_if
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance as instance_objects
 from fpgapool.vocabulary import codes
@@ -100,8 +106,27 @@ class Opening:
         self._pool.answer(session, request.host_uuid, future)
 
     def _admit(self, wish: inputs.Open) -> None:
+        pool, book = self._pool, self._pool.sessions
+        request = self._checked(wish.request)
+        session = self._session(request, pool.next_job_id(), str(uuid.uuid4()))
+        pool.counts.opened += 1
+        book.add(session)
+        book.note_queued(session)
+        pool.tell(events.JobSubmitted(pool.job(session)))
+        pool.touch(session)
+        pool.answer(session, request.host_uuid, wish.future)
+        new = effects.Admission(
+            session.row_id, session.session_id, request, wish.future
+        )
+        pool.outbox.admit(new)
+        self._unrecorded.append(new)
+
+    def _checked(self, request: objects.OpenRequest) -> objects.OpenRequest:
+        """Return a request with the key of its accelerator.
+
+        :raises admission.Rejected: if it cannot become a session.
+        """
         pool, limits = self._pool, self._pool.settings
-        request = wish.request
         known, accelerator = pool.catalogue.resolve(
             request.accelerator, request.project_id
         )
@@ -127,12 +152,18 @@ class Opening:
             ),
         )
         pool.instances.check(request, book.count_of_instance(request.user_id))
+        return request
+
+    def _session(
+        self, request: objects.OpenRequest, job_id: int, session_id: str
+    ) -> sessions.Session:
+        """Return the session of a request."""
+        pool = self._pool
         host = pool.registry.hosts.get(self._origin(request) or "")
-        job_id = pool.next_job_id()
-        session = sessions.Session(
+        return sessions.Session(
             row_id=job_id,
             job_id=job_id,
-            session_id=str(uuid.uuid4()),
+            session_id=session_id,
             host_id=host.id if host else None,
             host_uuid=host.uuid if host else None,
             queued_at=pool.now,
@@ -143,19 +174,36 @@ class Opening:
                 else pool.now + request.deadline_s
             ),
             front_doors=sessions.front_doors(request.host_uuid),
-            **sessions.wishes(request, limits),
+            **sessions.wishes(request, pool.settings),
         )
-        pool.counts.opened += 1
-        book.add(session)
-        book.note_queued(session)
-        pool.tell(events.JobSubmitted(pool.job(session)))
-        pool.touch(session)
-        pool.answer(session, request.host_uuid, wish.future)
-        new = effects.Admission(
-            job_id, session.session_id, request, wish.future
-        )
-        pool.outbox.admit(new)
-        self._unrecorded.append(new)
+
+    def dry_run(
+        self, request: objects.OpenRequest
+    ) -> Callable[[], objects.DryRun]:
+        """Prepare the answer what would become of a request; change nothing.
+
+        :returns: finds it out, in any thread; it raises DryRunUnsupported if
+            the strategy cannot be copied.
+        """
+        pool = self._pool
+        try:
+            if pool.database_failing:
+                raise not_recordable()
+            checked = self._checked(request)
+        except admission.Rejected as error:
+            refused = objects.DryRun(
+                state=states.REJECTED,
+                reasons=(error.code,),
+                message=str(error),
+            )
+            return lambda: refused
+        session = self._session(checked, pool.last_row_id + 1, "")
+        job, interval_s = pool.job(session), pool.pace.interval_s(pool.now)
+        try:
+            snapshot = what_if.Snapshot(pool.core)
+        except what_if.NotCopyable as error:
+            return functools.partial(_raise_unsupported, str(error))
+        return lambda: _told(snapshot.ask(job), interval_s)
 
     def _origin(self, request: objects.OpenRequest) -> str | None:
         """Return the host that holds a request's data.
@@ -357,6 +405,32 @@ class Opening:
             and session.state == states.READY
         ):
             self._serving.ask_secret(session.hold)
+
+
+def _raise_unsupported(reason: str) -> NoReturn:
+    raise exception.DryRunUnsupported(reason=reason)
+
+
+def _told(found: what_if.Answer, interval_s: float | None) -> objects.DryRun:
+    """Return the core's answer for the client.
+
+    :param interval_s: between two sessions that get slots, if known.
+    """
+    match found.status.verdict:
+        case model.Verdict.OK:
+            return objects.DryRun(state=states.PREPARING, expected_wait_s=0.0)
+        case model.Verdict.NEVER:
+            state, expected_wait_s = states.REJECTED, None
+        case model.Verdict.NOT_NOW:
+            state, expected_wait_s = states.QUEUED, None
+            if found.position is not None and interval_s is not None:
+                expected_wait_s = (found.position + 1) * interval_s
+    return objects.DryRun(
+        state=state,
+        reasons=found.status.reasons,
+        message=found.message,
+        expected_wait_s=expected_wait_s,
+    )
 
 
 def not_recordable() -> admission.Rejected:

@@ -15,6 +15,7 @@ from fpgapool import objects
 from fpgapool.conductor.decisions import desks
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import holds
+from fpgapool.conductor.decisions import opening as openings
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import restoring
 from fpgapool.conductor.decisions import serving as servings
@@ -34,11 +35,13 @@ class Questions:
     def __init__(
         self,
         pool: pools.Pool,
+        opening: openings.Opening,
         serving: servings.Serving,
         group_desks: desks.Desks,
         strategy_name: str,
     ) -> None:
         self.pool = pool
+        self.dry_run = opening.dry_run
         self._desks = group_desks
         self._serving = serving
         self._strategy_name = strategy_name

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Limits of the time that dry runs take from the leader."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Iterator
+
+from fpgapool.common import exception
+
+#: The share of a processor's time that all dry runs may take in the long run,
+#: and the time that they may take at once. A project may take half of both.
+SHARE = 0.05
+BURST_S = 0.5
+
+# How long a dry run waits for the end of another one.
+_PATIENCE_S = 1.0
+
+
+@dataclasses.dataclass(slots=True)
+class _Account:
+    """The time that dry runs may still take.
+
+    :ivar share: of the passing time.
+    :ivar burst_s: the most that is saved up.
+    """
+
+    share: float
+    burst_s: float
+    filled_s: float
+    left_s: float
+
+    def fill(self, now_s: float) -> float:
+        """Add what the time since the last call allows; :returns: what is
+        left."""
+        gained_s = (now_s - self.filled_s) * self.share
+        self.left_s = min(self.left_s + gained_s, self.burst_s)
+        self.filled_s = now_s
+        return self.left_s
+
+
+class DryRuns:
+    """Lets one dry run work at a time, if there is time left for it.
+
+    A dry run that begins may take as long as it needs; those after it wait
+    until that time is paid for. Safe to use from several threads.
+
+    :param clock: monotonic, in seconds.
+    :param busy: the processor's time of the calling thread, in seconds.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        busy: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._clock = clock
+        self._busy = busy
+        self._working = threading.Lock()
+        self._total = _Account(SHARE, BURST_S, clock(), BURST_S)
+        # Only projects whose accounts are not full.
+        self._of_projects: dict[str, _Account] = {}
+
+    @contextlib.contextmanager
+    def turn(
+        self, project_id: str
+    ) -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
+        """Be the dry run that works.
+
+        :param project_id: the project that asks.
+        :returns: counts the processor's time of a block; it may be used in
+            several threads, one after the other.
+        :raises Overloaded: if the project, or all together, have used up the
+            time, or another dry run takes too long.
+        """
+        if not self._working.acquire(timeout=_PATIENCE_S):
+            raise exception.Overloaded(reason="another dry run is under way")
+        spent: list[float] = []
+
+        @contextlib.contextmanager
+        def count() -> Iterator[None]:
+            began_s = self._busy()
+            try:
+                yield
+            finally:
+                spent.append(self._busy() - began_s)
+
+        try:
+            accounts = self._accounts(project_id)
+            try:
+                yield count
+            finally:
+                for one in accounts:
+                    one.left_s -= sum(spent)
+        finally:
+            self._working.release()
+
+    def _accounts(self, project_id: str) -> tuple[_Account, _Account]:
+        now_s = self._clock()
+        for name, one in list(self._of_projects.items()):
+            if one.fill(now_s) >= one.burst_s:
+                del self._of_projects[name]
+        own = self._of_projects.setdefault(
+            project_id, _Account(SHARE / 2, BURST_S / 2, now_s, BURST_S / 2)
+        )
+        if self._total.fill(now_s) <= 0 or own.left_s <= 0:
+            raise exception.Overloaded(reason="too many dry runs")
+        return self._total, own
