@@ -101,10 +101,10 @@ class Overloaded(FpgapoolException):
 
 
 class DryRunUnsupported(FpgapoolException):
-    """The scheduler's strategy cannot be copied for a dry run."""
+    """The state of the scheduler cannot be copied for a dry run."""
 
     code = codes.DRY_RUN_UNSUPPORTED
-    msg_fmt = "The pool's strategy does not support dry runs: {reason}"
+    msg_fmt = "The pool cannot make a dry run: {reason}"
 
 
 class HostNotFound(FpgapoolException):

@@ -273,7 +273,8 @@ class ConductorAPI:
         It changes nothing.
 
         :raises Overloaded: if there were too many dry runs; repeating helps.
-        :raises DryRunUnsupported: if the strategy allows none.
+        :raises DryRunUnsupported: if the pool is too large for one, or its
+            strategy cannot be copied.
         """
         found = self._ask("dry_run", request=request.to_primitive())
         return objects.DryRun.from_primitive(found)

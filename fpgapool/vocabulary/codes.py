@@ -62,7 +62,7 @@ INSTANCE_SESSION_LIMIT = "INSTANCE_SESSION_LIMIT"
 # The slots do not suffice for the goal of a group.
 GOAL_INFEASIBLE = "GOAL_INFEASIBLE"
 
-# The pool's strategy cannot be copied.
+# The pool is too large for dry runs, or its strategy cannot be copied.
 DRY_RUN_UNSUPPORTED = "DRY_RUN_UNSUPPORTED"
 
 # Why a job still waits (Status reasons).

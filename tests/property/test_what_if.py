@@ -195,3 +195,20 @@ def test_a_strategy_that_cannot_be_copied_is_an_error() -> None:
     pool = state.PoolState(strategy)
     with pytest.raises(what_if.NotCopyable, match="lock"):
         what_if.Snapshot(pool)
+
+
+def test_the_size_of_a_copy_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = state.PoolState(strategies.fifo({}, 1))
+    happened: list[events.Event] = [
+        events.AcceleratorsChanged((pools.AES,)),
+        events.HostUp(pools.make_host(1, 2)),
+        *(events.JobSubmitted(pools.make_job(n)) for n in range(3)),
+    ]
+    pool.step(happened, 0.0)
+    monkeypatch.setattr(what_if, "MOST", 3)
+    assert what_if.Snapshot(pool).ask(pools.make_job(9)).position == 1
+    monkeypatch.setattr(what_if, "MOST", 2)
+    with pytest.raises(what_if.NotCopyable, match="3 slots and waiting"):
+        what_if.Snapshot(pool)

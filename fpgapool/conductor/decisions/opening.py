@@ -183,7 +183,7 @@ class Opening:
         """Prepare the answer what would become of a request; change nothing.
 
         :returns: finds it out, in any thread; it raises DryRunUnsupported if
-            the strategy cannot be copied.
+            the core's state cannot be copied.
         """
         pool = self._pool
         try:
