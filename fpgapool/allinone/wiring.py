@@ -254,8 +254,10 @@ def _driver(
         driver_settings = _emulator(cluster, where, host_name, boards)
     else:
         driver_settings = agent_settings.options_of_driver(conf, name, path)
-    if name == OPENCL and not driver_settings["boards_file"]:
-        driver_settings |= _opencl(cluster, where, host_name)
+    if name == OPENCL:
+        driver_settings |= _opencl(
+            cluster, where, host_name, driver_settings["boards_file"]
+        )
     return {
         "driver_name": name,
         "driver_path": path,
@@ -282,12 +284,22 @@ def _opencl(
     cluster: Cluster,
     where: allinone_directories.Directories,
     host_name: str,
+    boards_file: str | None,
 ) -> dict[str, object]:
-    """Use all devices of this machine; each host with boards has them."""
-    path = where.config_dir() / f"{host_name}-devices.yaml"
-    board = {"name": "board0", "slots": cluster.slots}
-    path.write_text(yaml.safe_dump({"boards": [board]}))
-    return {"boards_file": str(path)}
+    """Use devices of this machine, all of them if no board file names some.
+
+    Each host with boards has them.
+    """
+    if not boards_file:
+        path = where.config_dir() / f"{host_name}-devices.yaml"
+        board = {"name": "board0", "slots": cluster.slots}
+        path.write_text(yaml.safe_dump({"boards": [board]}))
+        boards_file = str(path)
+    return {
+        "boards_file": boards_file,
+        # A device's kernels are compiled once, and not once for each host.
+        "binaries_dir": str(where.state_dir / "binaries"),
+    }
 
 
 def _boards(cluster: Cluster, count: int) -> dict[str, object]:

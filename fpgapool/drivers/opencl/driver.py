@@ -68,7 +68,8 @@ class OpenCLDriver(base.Driver):
     of its worker.
 
     :param settings: ``state_dir``; optionally ``boards_file``, the path of
-        the board file.
+        the board file, and ``binaries_dir``, a directory that agents of one
+        machine share, for what their workers compile.
     :raises base.DriverError: ``INVALID_SETTINGS``.
     """
 
@@ -88,6 +89,9 @@ class OpenCLDriver(base.Driver):
                 base.INVALID_SETTINGS, "opencl needs the setting 'state_dir'"
             )
         self._directory = pathlib.Path(state_dir) / "opencl"
+        self._binaries = pathlib.Path(
+            settings.get("binaries_dir") or self._directory / "binaries"
+        )
         self._boards = (
             devices.DEFAULT_BOARDS
             if boards_file is None
@@ -198,9 +202,7 @@ class OpenCLDriver(base.Driver):
             else bitstreams.load_file(file)
         )
         _check_fits(known, loaded, bitstream)
-        builder = building.Builder(
-            opened, known.found, self._directory / "binaries"
-        )
+        builder = building.Builder(opened, known.found, self._binaries)
         began_s = time.monotonic()
         try:
             code = builder.code(loaded)

@@ -10,8 +10,8 @@ this process can use the device any more.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import queue
-import select
 import threading
 import time
 import typing
@@ -23,6 +23,9 @@ from fpgapool.vocabulary import codes
 #: waits for it. The hand-over to that thread and back takes about as long.
 _LOOK_S = 100e-6
 _COMPLETE = 0
+#: Other threads may run meanwhile; the device may be this processor. Unlike
+#: that of os, it frees the interpreter, too.
+_yield = ctypes.CDLL(None).sched_yield
 
 
 class Event(typing.Protocol):
@@ -47,8 +50,6 @@ class Waiter:
         self.fault: str | None = None
         self._limit_s = limit_s
         self._started = False
-        # Waits for nothing. Unlike sched_yield, it frees the interpreter.
-        self._pause = select.poll()
         self._waited: queue.SimpleQueue[tuple[Event, threading.Event]] = (
             queue.SimpleQueue()
         )
@@ -75,8 +76,7 @@ class Waiter:
             if time.monotonic() > end_s:
                 self._wait_elsewhere(event)
                 break
-            # Other threads may run; the device may be this processor.
-            self._pause.poll(0)
+            _yield()
         event.wait()
 
     def _wait_elsewhere(self, event: Event) -> None:
