@@ -202,7 +202,7 @@ class Session:
         """Process the first bytes of :attr:`pin`.
 
         :param n_bytes: how many; None for the whole buffer. All but the
-            last of a session must be a multiple of what the accelerator
+            last of a session must be a multiple of what the
             accelerator requires (``chunk_multiple_bytes``).
         :param timeout_s: time limit; if it passes the session is over.
         :returns: the output, valid until the next :meth:`run`.
@@ -279,7 +279,6 @@ class Session:
 
         :raises errors.SessionClosed: if the session is closed or finished.
         :raises errors.FpgapoolError: with code ``SESSION_BUSY`` if another
-            thread uses it, and ``SESSION_FORKED`` in a child of its process;
             thread uses it, and ``SESSION_FORKED`` in a child of its process;
             other errors of the flow, as this library's. The session is then
             over.

@@ -571,7 +571,7 @@ class DataSession:
             assert room is not None
             self._room = None
             self.processor.start(work, room)
-            if self._max_started > 1:
+            if self._max_started > 1 and self._tasks:
                 with self._lock:
                     return self._next()
         task, written_bytes = self.processor.collect()

@@ -12,6 +12,7 @@ import collections.abc
 import contextlib
 import dataclasses
 import os
+import types
 import typing
 
 import numpy
@@ -116,7 +117,7 @@ class Program:
         memory_bytes: int | None = None,
         instance: str = "",
     ) -> None:
-        with _translated():
+        with _translated:
             self.context = cl.Context([device])
         self.device = device
         self.manifest = manifest
@@ -140,7 +141,7 @@ class Program:
     @property
     def binary(self) -> bytes:
         """The built kernels, for this device and its present driver."""
-        with _translated():
+        with _translated:
             return bytes(self._program.binaries[0])
 
     def kernel(self, step: manifests.Step) -> cl.Kernel:
@@ -213,6 +214,8 @@ class Runner:
         all methods.
     :ivar binding: sizes of pieces and of their output.
     :ivar max_input_bytes: length of the longest piece.
+    :ivar uses_memory_of_caller: whether the device computes in the host's
+        memory.
     """
 
     def __init__(
@@ -232,6 +235,8 @@ class Runner:
         self._context = program.context
         self._wait = wait
         self._is_coherent = is_coherent(program.device)
+        self.uses_memory_of_caller = is_unified(program.device)
+        self._alignment_bytes = program.device.mem_base_addr_align // 8
         self._end_bytes = offset_bytes
         self._owned: list[cl.Buffer] = []
         self._owned_bytes = 0
@@ -247,14 +252,15 @@ class Runner:
         self._lane: Lane | None = None
         self._last_lane: Lane | None = None
         variant = self.binding.variant
-        self._kernels = {
-            phase: [
-                arguments.Setter(program.kernel(step)) for step in phase.steps
+        # Those of the end, and of pieces.
+        self._setters = tuple(
+            [
+                arguments.Setter(program.kernel(step))
+                for step in (phase.steps if phase else ())
             ]
-            for phase in (variant.process, variant.finish)
-            if phase
-        }
-        with _translated():
+            for phase in (variant.finish, variant.process)
+        )
+        with _translated:
             # One each, so that transfers and launches overlap.
             self._uploads = cl.CommandQueue(self._context)
             self._launches = cl.CommandQueue(self._context)
@@ -267,7 +273,7 @@ class Runner:
             raise
 
     def _allocate(self, state: bytes) -> None:
-        with _translated():
+        with _translated:
             self._buffers = {
                 name: self._with_contents(data)
                 for name, data in self.binding.contents.items()
@@ -294,7 +300,7 @@ class Runner:
         )
         # In the order of uploads: launches of other pieces may take long.
         queue = self._uploads
-        with _translated():
+        with _translated:
             lane = Lane(
                 self._zeros(max_input_bytes, queue),
                 self._zeros(output_bytes, queue),
@@ -304,11 +310,6 @@ class Runner:
                 self._finish(queue)
         self._lanes.append(lane)
         return lane
-
-    @property
-    def uses_memory_of_caller(self) -> bool:
-        """Whether the device computes in the host's memory."""
-        return is_unified(self._program.device)
 
     def lane_over(
         self,
@@ -325,13 +326,14 @@ class Runner:
         :raises InvalidInput: if the piece ends within a block.
         """
         self._check_piece(len(chunk_in))
-        unit = self._program.device.mem_base_addr_align // 8
-        if not chunk_out or any(
-            _address(chunk) % unit for chunk in (chunk_in, chunk_out)
+        if (
+            not chunk_out
+            or _address(chunk_in) % self._alignment_bytes
+            or _address(chunk_out) % self._alignment_bytes
         ):
             return None
         flags = cl.mem_flags
-        with _translated():
+        with _translated:
             if report is None and self.binding.reports:
                 report = self._zeros(8)
             made = Lane(
@@ -362,7 +364,7 @@ class Runner:
         """
         self._check_piece(len(chunk_in))
         lane.input_bytes = len(chunk_in)
-        with _translated():
+        with _translated:
             event = cl.enqueue_copy(
                 self._uploads, lane.input, chunk_in, is_blocking=False
             )
@@ -401,15 +403,12 @@ class Runner:
             )
         before = list(wait_for)
         event: cl.Event | None = None
-        with _translated():
+        with _translated:
             if lane.report:
                 self._fill(lane.report)
-            phase = (
-                bound.variant.process if input_bytes else bound.variant.finish
-            )
+            setters = self._setters[input_bytes > 0]
             for launch in bound.launches(input_bytes, offset_bytes):
-                assert phase is not None
-                setter = self._kernels[phase][launch.step]
+                setter = setters[launch.step]
                 for index, (kind, value) in enumerate(launch.arguments):
                     buffer = self._buffer(lane, kind, value)
                     if buffer is None:
@@ -457,7 +456,7 @@ class Runner:
         :raises InvalidInput: if a kernel reports a fault.
         """
         before = list(wait_for)
-        with _translated():
+        with _translated:
             output_bytes = lane.output_bytes - self._lacking(lane, before)
             if output_bytes <= 0:
                 event = cl.enqueue_marker(self._downloads, wait_for=before)
@@ -498,7 +497,7 @@ class Runner:
         :param lane: that was downloaded.
         :param downloaded: the end of that.
         """
-        with _translated():
+        with _translated:
             self._await(downloaded)
             if lane.is_of_caller:
                 if lane.mapped is not None:
@@ -547,7 +546,7 @@ class Runner:
         """
         contents = numpy.empty(len(self.binding.initial_state), numpy.uint8)
         if contents.size:
-            with _translated():
+            with _translated:
                 self._read(self._launches, contents, self._state, ())
         return contents.tobytes()
 
@@ -556,7 +555,7 @@ class Runner:
 
         Blocks until that has happened. The runner cannot be used again.
         """
-        with _translated():
+        with _translated:
             for queue in (self._uploads, self._launches, self._downloads):
                 self._finish(queue)
             for buffer in self._owned:
@@ -676,14 +675,26 @@ def _address(chunk: memoryview) -> int:
     return int(there.__array_interface__["data"][0])
 
 
-@contextlib.contextmanager
-def _translated() -> collections.abc.Iterator[None]:
-    """Raise errors of OpenCL as those of a driver."""
-    try:
-        yield
-    except cl.MemoryError as error:
-        raise base.DriverError(
-            codes.DEVICE_OUT_OF_MEMORY, str(error)
-        ) from error
-    except cl.Error as error:
-        raise base.DriverError(base.DEVICE_FAILED, str(error)) from error
+class _Translated:
+    """Raises errors of OpenCL as those of a driver.
+
+    Not a generator: for small pieces generators are slow.
+    """
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        if isinstance(error, cl.Error):
+            code = base.DEVICE_FAILED
+            if isinstance(error, cl.MemoryError):
+                code = codes.DEVICE_OUT_OF_MEMORY
+            raise base.DriverError(code, str(error)) from error
+
+
+_translated = _Translated()

@@ -45,7 +45,7 @@ def start(runner, program):
 @pytest.fixture
 def own_memory(runner, monkeypatch):
     """Treat the device as one with memory of its own."""
-    monkeypatch.setattr(runner.Runner, "uses_memory_of_caller", False)
+    monkeypatch.setattr(runner, "is_unified", lambda device: False)
 
 
 def memory(data):
