@@ -48,6 +48,8 @@ _KEPT = re.compile(
 )
 #: Of these the process writes into its own directory.
 _DIRECTORIES = ("HOME", "POCL_CACHE_DIR", "TMPDIR", "XDG_CACHE_HOME")
+#: That directory, whose parents may be closed to the user nobody.
+_HERE = "/proc/self/cwd"
 _FIXED = {
     "LANG": "C.UTF-8",
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -141,7 +143,7 @@ def _run(
         for name, value in os.environ.items()
         if _KEPT.fullmatch(name)
     }
-    environment |= dict.fromkeys(_DIRECTORIES, directory) | _FIXED
+    environment |= dict.fromkeys(_DIRECTORIES, _HERE) | _FIXED
     # The process has this one's modules, wherever they are from.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     # Files and no pipes: their size is limited, and no end waits for another.
@@ -219,7 +221,7 @@ def _note(header: bytes) -> None:
 def _bounded(text: str, directory: str) -> str:
     """Return the end of a compiler's log, without what is not its source."""
     # Without the names of its temporary files, and of this host's devices.
-    text = text.replace(directory, "")
+    text = text.replace(directory, "").replace(_HERE, "")
     if log := _LOG.search(text):
         text = _SOURCE.sub("source", log[1].strip())
     for path in _QUOTED.findall(text):

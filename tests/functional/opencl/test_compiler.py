@@ -43,11 +43,9 @@ def temporary(
 ) -> Iterator[pathlib.Path]:
     """Give the directory of temporary files; nothing stays in it."""
     path = directory / "temporary"
-    path.mkdir()
-    # For the compiler, whatever user it has; pytest's own directory is for one
-    # user, and does not move here because it is made before.
-    directory.chmod(0o711)
-    path.chmod(0o711)
+    # Also if the compiler is another user, who may not enter it. Pytest's own
+    # directory does not move here because it is made before.
+    path.mkdir(mode=0o700)
     monkeypatch.setattr(tempfile, "tempdir", str(path))
     yield path
     assert list(path.iterdir()) == []
@@ -201,6 +199,8 @@ print(json.dumps(found))
 def test_the_rights_that_are_left(
     directory: pathlib.Path,
 ) -> None:
+    # For another user than this one.
+    directory.chmod(0o711)
     own, other = directory / "own", directory / "other"
     own.mkdir(mode=0o777)
     own.chmod(0o777)
