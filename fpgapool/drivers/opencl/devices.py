@@ -93,6 +93,7 @@ class Board:
     :ivar model: None: the device's name.
     :ivar shape: None: platform and device.
     :ivar shares: of each slot, in the device's memory.
+    :ivar is_divided: whether each slot has its share of the units, too.
     :ivar instances: of kernels, the one of each slot; empty: any.
     :ivar dma_bytes_per_s: input rate that its slots share.
     :ivar programming_time_s: None: as measured.
@@ -108,6 +109,7 @@ class Board:
     model: str | None = None
     shape: str | None = None
     shares: tuple[int, ...] = (1,)
+    is_divided: bool = False
     instances: tuple[str, ...] = ()
     dma_bytes_per_s: float = 2.1e9
     programming_time_s: float | None = None
@@ -165,6 +167,21 @@ class Device:
         """
         shares = self.board.shares
         return self.found.memory_bytes * shares[slot] // sum(shares) or None
+
+    def units(self, most: int) -> list[int]:
+        """Divide the computing units of the device among its slots.
+
+        :param most: how many there are.
+        :returns: the number of each slot, 1 at least; empty if there are too
+            few.
+        """
+        shares = self.board.shares
+        rest = most - len(shares)
+        if rest < 0:
+            return []
+        units = [1 + rest * share // sum(shares) for share in shares]
+        units[shares.index(max(shares))] += most - sum(units)
+        return units
 
     def instance(self, slot: int) -> str:
         """Return the instance of kernels that a slot has; empty for any.
@@ -278,6 +295,7 @@ def _board(checker: documents.Checker, entry: object, where: str) -> Board:
         model=_optional(checker, members, where, "model"),
         shape=_optional(checker, members, where, "shape"),
         shares=shares,
+        is_divided="shares" in members,
         instances=instances,
         dma_bytes_per_s=checker.number(
             members, where, "dma_bytes_per_s", usual.dma_bytes_per_s, 1, 1e15

@@ -47,11 +47,13 @@ _FIRST_LIMIT_S = 60.0
 class _Slot:
     """What this process has put into a slot.
 
+    :ivar opened: OpenCL's device, or its part of that.
     :ivar bitstream: its name; empty if there is none.
     :ivar core: of the present session or task.
     """
 
     device: devices.Device
+    opened: typing.Any
     waiter: waiting.Waiter
     bitstream: str = ""
     profile: base.Profile | None = None
@@ -191,8 +193,12 @@ class OpenCLDriver(base.Driver):
         key = device, slot
         there = self._slots.get(key)
         if there is None:
+            from fpgapool.drivers.opencl import platforms
+
             there = self._slots[key] = _Slot(
-                known, waiting.Waiter(known.board.hang_min_s)
+                known,
+                platforms.part(opened, known, slot),
+                waiting.Waiter(known.board.hang_min_s),
             )
         elif there.bitstream == bitstream and there.profile is not None:
             return there.profile
@@ -202,7 +208,7 @@ class OpenCLDriver(base.Driver):
             else bitstreams.load_file(file)
         )
         _check_fits(known, loaded, bitstream)
-        builder = building.Builder(opened, known.found, self._binaries)
+        builder = building.Builder(there.opened, known.found, self._binaries)
         began_s = time.monotonic()
         try:
             code = builder.code(loaded)

@@ -70,6 +70,34 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
     return found
 
 
+def part(device: cl.Device, known: devices.Device, slot: int) -> cl.Device:
+    """Return what a slot has of a device.
+
+    :param device: the whole.
+    :param known: the same device.
+    :param slot: its number.
+    :returns: a part with computing units of its own; or the whole, if slots
+        share the units or if the runtime cannot divide it.
+    :raises base.DriverError: ``DEVICE_FAILED``.
+    """
+    kinds = cl.device_partition_property
+    if not known.board.is_divided:
+        return device
+    try:
+        units = known.units(device.max_compute_units)
+        if (
+            not units
+            or kinds.BY_COUNTS not in device.partition_properties
+            or len(units) > device.partition_max_sub_devices
+        ):
+            return device
+        return device.create_sub_devices(
+            [kinds.BY_COUNTS, *units, kinds.BY_COUNTS_LIST_END]
+        )[slot]
+    except cl.Error as error:
+        raise base.DriverError(base.DEVICE_FAILED, str(error)) from error
+
+
 def _devices(platform: cl.Platform) -> list[cl.Device]:
     try:
         return platform.get_devices()

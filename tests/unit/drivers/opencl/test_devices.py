@@ -117,6 +117,25 @@ def test_slots(tmp_path):
     assert made["shares"].memory_bytes(0) == 3 << 28
     assert made["shares"].instance(1) == ""
     assert made["instances"].instance(1) == "vadd_2"
+    divided = [each.board.is_divided for each in made.values()]
+    assert divided == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("shares", "most", "units"),
+    [
+        ((1, 1), 8, [4, 4]),
+        ((3, 1), 8, [6, 2]),
+        ((1, 1), 3, [2, 1]),
+        ((1, 999), 2, [1, 1]),
+        ((1, 1, 100), 4, [1, 1, 2]),
+        ((1,), 2, [2]),
+        ((1, 1), 1, []),
+    ],
+)
+def test_units_of_slots(shares, most, units):
+    board = devices.Board(shares=shares, is_divided=True)
+    assert devices.Device("device", board, CPU).units(most) == units
 
 
 def test_the_first_entry_that_fits_has_a_device():

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from fpgapool.drivers import base
+from fpgapool.drivers.opencl import compiler
 from fpgapool.drivers.opencl import driver as drivers
 from fpgapool.drivers.opencl import package
 from fpgapool.drivers.opencl import probing
@@ -104,6 +105,30 @@ def test_a_session_after_another(driver, name):
         driver.scrub(DEVICE, 0)
 
 
+@pytest.mark.parametrize(
+    ("members", "units"),
+    [
+        ({"shares": [1, 1]}, [1, 1]),
+        ({"shares": [1] * (pocl.THREADS + 1)}, [pocl.THREADS] * 2),
+        ({"slots": 2}, [pocl.THREADS] * 2),
+    ],
+)
+def test_computing_units_of_slots(device, settings, tmp_path, members, units):
+    assert device.max_compute_units == pocl.THREADS
+    boards_file = write_boards(tmp_path, **members)
+    made = drivers.OpenCLDriver({**settings, "boards_file": boards_file})
+    data = bytes(range(256)) * 100
+    found = []
+    for slot in (0, 1):
+        made.program(DEVICE, slot, "builtin:copy")
+        core = made.open(DEVICE, slot, {})
+        assert runs.run(core, data) == data
+        made.scrub(DEVICE, slot)
+        there = made._slots[DEVICE, slot].program.device
+        found.append(there.max_compute_units)
+    assert found == units
+
+
 def test_programmed_again_with_the_same(driver, settings):
     first = driver.program(DEVICE, 0, "builtin:copy")
     before = driver._slots[DEVICE, 0].program
@@ -112,6 +137,23 @@ def test_programmed_again_with_the_same(driver, settings):
     # The time that it took is what agents expect of the next one.
     (found,) = drivers.OpenCLDriver(settings).discover()
     assert 0 < found.programming_time_s < 1000
+
+
+def test_agents_of_one_machine_compile_once(
+    driver, settings, tmp_path, monkeypatch
+):
+    driver.program(DEVICE, 0, "builtin:copy")
+    monkeypatch.setattr(
+        compiler, "compile_source", lambda *_: pytest.fail("again")
+    )
+    made = drivers.OpenCLDriver(
+        {
+            **settings,
+            "state_dir": str(tmp_path),
+            "binaries_dir": str(driver._binaries),
+        }
+    )
+    made.program(DEVICE, 0, "builtin:copy")
 
 
 def test_a_task_leaves_nothing_to_the_next(driver):
