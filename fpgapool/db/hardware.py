@@ -3,6 +3,7 @@
 """The query of all hardware and its holders."""
 
 import functools
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -14,6 +15,24 @@ from fpgapool.vocabulary import states
 
 def inventory(connection: sa.Connection) -> records.Inventory:
     """Return all hosts, devices and slots, with the slots' holders."""
+    read = functools.partial(rows.read, connection)
+    return records.Inventory(
+        hosts=read(records.HostRecord),
+        devices=read(records.DeviceRecord),
+        slots=read(records.SlotRecord),
+        holders=rows.fetch(connection, _holders(), records.SlotHolder),
+        reservations=read(records.ReservationRecord),
+        faults=read(records.FaultRecord, models.faults.c.active.is_(True)),
+        projects={
+            row.instance_id: row.project_id
+            for row in connection.execute(_projects())
+        },
+    )
+
+
+@functools.cache
+def _holders() -> sa.CompoundSelect[Any]:
+    # Cached, as the other: building it takes longer than executing it.
     assignments, sessions = models.assignments.c, models.sessions.c
     of_sessions = (
         sa.select(
@@ -48,25 +67,16 @@ def inventory(connection: sa.Connection) -> records.Inventory:
         )
         .where(assignments.holder_kind == states.HELD_BY_GROUP)
     )
-    holders = sa.union_all(of_sessions, of_groups).order_by("slot_id")
+    return sa.union_all(of_sessions, of_groups).order_by("slot_id")
+
+
+@functools.cache
+def _projects() -> sa.Select[Any]:
     instances = models.instances.c
-    projects = sa.select(instances.instance_id, instances.project_id).where(
+    return sa.select(instances.instance_id, instances.project_id).where(
         instances.instance_id.in_(
             sa.select(models.slots.c.reserved_for).where(
                 models.slots.c.reserved_for.is_not(None)
             )
         )
-    )
-    read = functools.partial(rows.read, connection)
-    return records.Inventory(
-        hosts=read(records.HostRecord),
-        devices=read(records.DeviceRecord),
-        slots=read(records.SlotRecord),
-        holders=rows.fetch(connection, holders, records.SlotHolder),
-        reservations=read(records.ReservationRecord),
-        faults=read(records.FaultRecord, models.faults.c.active.is_(True)),
-        projects={
-            row.instance_id: row.project_id
-            for row in connection.execute(projects)
-        },
     )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -119,14 +120,22 @@ def revisions(
     connection: sa.Connection, session_ids: Sequence[str]
 ) -> dict[str, tuple[str, int]]:
     """Return the state and revision of sessions that exist."""
-    query = sa.select(_COLUMNS.session_id, _COLUMNS.state, _COLUMNS.revision)
     return {
         name: (state, revision)
         for ids in rows.batches(session_ids)
         for name, state, revision in connection.execute(
-            query.where(_COLUMNS.session_id.in_(ids))
+            _revisions_query(), {"ids": list(ids)}
         )
     }
+
+
+@functools.cache
+def _revisions_query() -> sa.Select[Any]:
+    # Cached: building it takes longer than executing it.
+    ids: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
+    return sa.select(
+        _COLUMNS.session_id, _COLUMNS.state, _COLUMNS.revision
+    ).where(_COLUMNS.session_id.in_(ids))
 
 
 def slots_of(project_id: str) -> sa.Select[Any]:
