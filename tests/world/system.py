@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import functools
 import queue
 import random
 import secrets
@@ -537,46 +538,85 @@ def install(kernel: kernels.Kernel, modules: dict[str, object]) -> None:
         "futures": futures,
         **modules,
     }
-    for name, module in list(sys.modules.items()):
-        if module is not None and name.startswith(_INHABITED):
-            _replace(module, replaced)
+    found = inhabited()
+    for module, name, original in found.modules:
+        if original in replaced:
+            setattr(module, name, replaced[original])
+    for module, name, value in found.locals:
+        setattr(module, name, type(name, (Local,), _own_members(value)))
+    for thread in found.threads:
+        thread.__bases__ = (Thread,)
+    for function in found.clocked:
+        _replace_defaults(function)
 
 
-def _replace(module: types.ModuleType, replaced: dict[str, object]) -> None:
-    for name, value in list(vars(module).items()):
-        if isinstance(value, types.ModuleType):
-            other = replaced.get(value.__name__.rpartition(".")[2])
-            if other is not None and value.__name__ in _STANDARD:
-                setattr(module, name, other)
-        elif isinstance(value, types.FunctionType):
-            _replace_defaults(value)
-        elif not isinstance(value, type):
-            continue
-        elif threading.local in value.__bases__:
-            setattr(module, name, type(name, (Local,), _own_members(value)))
-        elif threading.Thread in value.__bases__:
-            value.__bases__ = (Thread,)
-        else:
-            for member in vars(value).values():
-                _replace_defaults(getattr(member, "__func__", member))
+class _Inhabited:
+    """What is replaced in the modules that live in the world.
+
+    :ivar modules: the standard library's modules there: where each is, by
+        which name, and the last part of its own.
+    :ivar locals: classes with thread-local values, and where they are.
+    :ivar threads: classes of threads.
+    :ivar clocked: functions that have a clock as a default.
+    """
+
+    def __init__(self) -> None:
+        self.modules: list[tuple[types.ModuleType, str, str]] = []
+        self.locals: list[tuple[types.ModuleType, str, type]] = []
+        self.threads: list[type] = []
+        self.clocked: list[types.FunctionType] = []
+        for name, module in list(sys.modules.items()):
+            if module is not None and name.startswith(_INHABITED):
+                self._look(module)
+
+    def _look(self, module: types.ModuleType) -> None:
+        for name, value in vars(module).items():
+            if isinstance(value, types.ModuleType):
+                if value.__name__ in _STANDARD:
+                    own = value.__name__.rpartition(".")[2]
+                    self.modules.append((module, name, own))
+            elif isinstance(value, types.FunctionType):
+                self._look_at(value)
+            elif not isinstance(value, type):
+                continue
+            elif threading.local in value.__bases__:
+                self.locals.append((module, name, value))
+            elif threading.Thread in value.__bases__:
+                self.threads.append(value)
+            else:
+                for member in vars(value).values():
+                    self._look_at(getattr(member, "__func__", member))
+
+    def _look_at(self, function: object) -> None:
+        if isinstance(function, types.FunctionType) and any(
+            _is_clock(value)
+            for value in (
+                *(function.__defaults__ or ()),
+                *(function.__kwdefaults__ or {}).values(),
+            )
+        ):
+            self.clocked.append(function)
 
 
-def _replace_defaults(function: object) -> None:
+@functools.cache
+def inhabited() -> _Inhabited:
+    """Return what is replaced.
+
+    To find it takes long: a process that plays many schedules does it once,
+    before it divides.
+    """
+    return _Inhabited()
+
+
+def _is_clock(value: object) -> bool:
+    return isinstance(value, types.BuiltinFunctionType) and value in _CLOCKS
+
+
+def _replace_defaults(function: types.FunctionType) -> None:
     """Have a function that has a real clock as default take the world's."""
-    if not isinstance(function, types.FunctionType):
-        return
-    clocks: dict[object, object] = {
-        time.time: _wall_s,
-        time.monotonic: _monotonic_s,
-        time.monotonic_ns: _monotonic_ns,
-        time.perf_counter: _monotonic_s,
-        time.sleep: _sleep,
-    }
 
     def replaced(value: object) -> object:
-        if isinstance(value, types.BuiltinFunctionType):
-            return clocks.get(value, value)
-        return value
+        return _CLOCKS[value] if _is_clock(value) else value
 
     if function.__defaults__:
         function.__defaults__ = tuple(map(replaced, function.__defaults__))
@@ -584,6 +624,14 @@ def _replace_defaults(function: object) -> None:
         for name, value in function.__kwdefaults__.items():
             function.__kwdefaults__[name] = replaced(value)
 
+
+_CLOCKS: dict[object, object] = {
+    time.time: _wall_s,
+    time.monotonic: _monotonic_s,
+    time.monotonic_ns: _monotonic_ns,
+    time.perf_counter: _monotonic_s,
+    time.sleep: _sleep,
+}
 
 #: Modules that live in the world.
 _INHABITED = ("fpgapool.", "tests.chaos.clients", "tests.world.driver")
