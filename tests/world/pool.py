@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import inspect
 import pathlib
 import typing
 import uuid
@@ -498,3 +500,5 @@ def _detach_from_this_machine() -> None:
     migration.require_newest = lambda _engine: None
     monitor.NetlinkKernel = _NoNetwork  # type: ignore
     shaping.PrivilegedKernel = _NoNetwork  # type: ignore
+    # oslo.policy asks for each part of each rule that it checks.
+    inspect.getfullargspec = functools.cache(inspect.getfullargspec)
