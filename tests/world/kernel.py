@@ -109,6 +109,9 @@ class _Wait:
         self.done = False
 
 
+_push = heapq.heappush
+
+
 def _nothing() -> None:
     """Nothing to do."""
 
@@ -117,9 +120,9 @@ class Task:
     """A thread of a process."""
 
     __slots__ = (
-        "_glet",
         "body",
         "ended",
+        "glet",
         "local",
         "name",
         "process",
@@ -137,18 +140,7 @@ class Task:
         self.waiters: list[Task] = []
         #: Values of thread-local variables.
         self.local: dict[int, dict[str, object]] = {}
-        self._glet: greenlet.greenlet | None = None
-
-    def resume(self, kernel: Kernel, woken: bool) -> None:
-        glet = self._glet
-        if glet is None:
-            glet = self._glet = kernel.greenlet()
-            glet.switch(self.body)
-        else:
-            glet.switch(woken)
-        if self.ended:
-            kernel.free.append(glet)
-            self._glet = None
+        self.glet: greenlet.greenlet | None = None
 
     def __repr__(self) -> str:
         return f"<{self.process.name}: {self.name}>"
@@ -171,9 +163,10 @@ class Kernel:
         self.steps = 0
         self.failures: list[str] = []
         self._heap: list[tuple[float, float, int, _Wait, bool]] = []
-        self._order = itertools.count()
+        self._next = itertools.count().__next__
         self._pids = itertools.count(100)
         self._hub = greenlet.getcurrent()
+        self._leave = self._hub.switch
         #: Greenlets whose tasks have ended: another task may have them.
         self.free: list[greenlet.greenlet] = []
         # What a dead process was doing must never go on, not even its
@@ -260,7 +253,7 @@ class Kernel:
         wait = task.wait = _Wait(task)
         if timeout_s is not None:
             self.push(timeout_s if timeout_s > 0.0 else 0.0, wait, False)
-        woken: bool = self._hub.switch()
+        woken: bool = self._leave()
         return woken
 
     def unpark(self, task: Task) -> None:
@@ -304,16 +297,8 @@ class Kernel:
 
     def push(self, delay_s: float, wait: _Wait, woken: bool) -> None:
         """Have a wait end."""
-        heapq.heappush(
-            self._heap,
-            (
-                self.now_s + delay_s,
-                self._draw(),
-                next(self._order),
-                wait,
-                woken,
-            ),
-        )
+        at_s = self.now_s + delay_s
+        _push(self._heap, (at_s, self._draw(), self._next(), wait, woken))
 
     # The world's own loop.
 
@@ -360,8 +345,14 @@ class Kernel:
             if not self.steps % _COLLECT_STEPS:
                 gc.collect(0)
             self.current = task
-            try:
-                task.resume(self, woken)
-            finally:
-                self.current = None
+            glet = task.glet
+            if glet is None:
+                glet = task.glet = self.greenlet()
+                glet.switch(task.body)
+            else:
+                glet.switch(woken)
+            self.current = None
+            if task.ended:
+                self.free.append(glet)
+                task.glet = None
         return True

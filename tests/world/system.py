@@ -135,7 +135,13 @@ class RLock:
             self._lock.release()
 
     def __enter__(self) -> bool:
-        return self.acquire()
+        # Most locks are free.
+        lock = self._lock
+        if lock._value <= 0:
+            return self.acquire()
+        lock._value -= 1
+        self._owner, self._count = _kernel.current, 1
+        return True
 
     def __exit__(self, *_exc: object) -> None:
         self.release()
@@ -149,9 +155,10 @@ class Condition:
         self._waiters = _Waiters()
         self.acquire = self._lock.acquire
         self.release = self._lock.release
+        self._enter = self._lock.__enter__
 
     def __enter__(self) -> bool:
-        return self.acquire()
+        return self._enter()
 
     def __exit__(self, *_exc: object) -> None:
         self.release()
