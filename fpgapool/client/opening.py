@@ -94,8 +94,10 @@ def acc_open(
     :param wait_timeout_s: how long the request may stay in the queue; the
         pool has a limit of its own. It also applies while the pool cannot
         report the request's state, to within 2 seconds.
-    :param priority: -1000 ... 1000, for strategies that use it; the built-in
-        ones do not.
+    :param priority: -1000 ... 1000. In pools that share slots between
+        projects or limit them, sessions of a higher priority come before
+        others of the same project, and may take their slots if the pool
+        allows it.
     :param deadline_s: the time after the request in which the session should
         end. The pool refuses it with the code ``DEADLINE_IMPOSSIBLE`` if no
         slot could be so fast. Otherwise ``openstack fpga session show`` says

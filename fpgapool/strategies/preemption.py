@@ -77,11 +77,8 @@ class Preemption:
 
     def _own(self) -> abc.Iterator[_Rival]:
         """The jobs of the holder's own project."""
-        first = self._view.jobs.lanes.get(self._holder.job.project)
-        if first is not None:
-            for priority, lane in first.ranked():
-                for record in self._fitting(lane):
-                    yield _Rival(priority, record)
+        for record in self._waiting(self._holder.job.project):
+            yield _Rival(record.job.priority, record)
 
     def _of_others(self, accounts: sharing.Accounts) -> abc.Iterator[_Rival]:
         """The jobs of projects that have not used up their shares."""
@@ -94,17 +91,27 @@ class Preemption:
             if account.project != self._holder.job.project and (
                 not view.is_held(account.project)
             ):
-                for _, lane in view.jobs.lanes[account.project].ranked():
-                    for record in self._fitting(lane):
-                        yield _Rival(accounts.priority_of(record.job), record)
+                for record in self._waiting(account.project):
+                    yield _Rival(accounts.priority_of(record.job), record)
             account = accounts.first_from((*account.key, 0))
 
-    def _fitting(self, lane: queued.Lane) -> abc.Iterator[queued.JobRecord]:
-        """The jobs of a lane that wait because no slot is idle.
+    def _waiting(self, project: str) -> abc.Iterator[queued.JobRecord]:
+        """The jobs of a project for which no slot is idle."""
+        jobs = self._view.jobs
+        if project in jobs.lanes:
+            for _, lane in jobs.lanes[project].ranked():
+                yield from self._fitting(lane)
+        if project in jobs.urgent:
+            yield from self._fitting(jobs.urgent[project])
 
-        Without deadlines, the first one of each group stands for all.
+    def _fitting(self, lane: queued.Lane) -> abc.Iterator[queued.JobRecord]:
+        """The jobs of a lane for which no slot is idle.
+
+        Without deadlines, and if all have the same priority, the first one of
+        each group stands for all.
         """
         view, slot = self._view, self._slot
+        first_will_do = not (self._inner.deadlines_preempt or lane.urgent)
         for group in lane.groups():
             if (
                 not group.count
@@ -115,7 +122,7 @@ class Preemption:
             for key in group.jobs:
                 if key[-1] not in self._spoken_for:
                     yield view.record(key[-1])
-                    if not self._inner.deadlines_preempt:
+                    if first_will_do:
                         break
 
     def _best(

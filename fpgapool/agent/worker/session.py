@@ -589,20 +589,20 @@ class DataSession:
             return False
         if self._may_send():
             return True
-        if self._output.unsent or self._leaving:
+        if self._output.unsent:
             return False
         if self._tasks:
-            return self.processor.may_start(
-                self._max_started
-            ) and self._has_room(self._tasks[0])
+            return (
+                not self._leaving
+                and self.processor.may_start(self._max_started)
+                and self._has_room(self._tasks[0])
+            )
         return self._input.closed and not self.processor.started
 
     def _may_send(self) -> bool:
-        if self._pongs:
-            return True
-        if self._output.unsent:
+        if self._output.unsent and not self._pongs:
             return self._output.has_credit()
-        return self._input.ack_due
+        return bool(self._pongs) or self._input.ack_due
 
     def _has_room(self, task: processing.Task) -> bool:
         if self._room is None and len(self._output.kept) < _MAX_SEGMENTS:
@@ -670,15 +670,14 @@ class DataSession:
 
         :returns: the frame with which another slot goes on, if there is one.
         """
-        output, input_ = self._output, self._input
         with self._lock:
             self._leaving = True
             self._condition.notify_all()
             done = self._wait_for_run(
                 lambda: (
-                    self._ended
+                    not (self._busy or self._has_work() or self._output.unsent)
                     or self._channel is None
-                    or not (self._busy or output.unsent or input_.ack_due)
+                    or self._ended
                 ),
                 self._settings.clear_timeout_s / 2,
             )
@@ -687,7 +686,7 @@ class DataSession:
                 and self.processor.has_checkpoints
                 and not (self._ended or self._busy or self._awaits_state)
             ):
-                return self.processor.checkpoint(input_.consumed_bytes)
+                return self.processor.checkpoint(self._input.consumed_bytes)
             return b""
 
     def stop(self, code: str, message: str) -> None:

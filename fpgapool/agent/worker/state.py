@@ -500,6 +500,11 @@ class Machine:
         if isinstance(event, Scrubbed) and self._clearing:
             return self._scrubbed(event, order, now)
         if self._clearing:
+            if isinstance(event, Ended) and event.outcome == states.CLOSED:
+                # The client was done before it had to leave.
+                self._ending = _Ending(
+                    event.outcome, event.code, event.message
+                )
             return []
         match event:
             case Programmed() | ProgramFailed():

@@ -60,6 +60,17 @@ def test_the_agent_is_told_of_borders(machine):
     assert machine.quanta == 0
 
 
+def test_a_client_that_closes_while_it_is_to_leave_has_closed(machine):
+    ready(machine)
+    machine.handle(state.Attached(1, 77.0), 3.0)
+    machine.handle(state.Release(1, "PREEMPTED"), 4.0)
+    machine.handle(state.Ended(1, "FAILED", "CORE_FAILED", ""), 5.0)
+    machine.handle(state.Ended(1, "CLOSED", "OK", ""), 5.0)
+    finish(machine)
+    result = machine.last_result
+    assert (result.state, result.code) == ("CLOSED", "OK")
+
+
 def test_life_of_a_session(machine):
     effects = machine.handle(state.Assign(order()), 1.0)
     assert kinds(effects) == ["Changed", "Program"]
