@@ -120,10 +120,18 @@ class Preemption:
             ):
                 continue
             for key in group.jobs:
-                if key[-1] not in self._spoken_for:
-                    yield view.record(key[-1])
+                record = view.record(key[-1])
+                if self._may_come(record.job):
+                    yield record
                     if first_will_do:
                         break
+
+    def _may_come(self, job: model.Job) -> bool:
+        """Whether a job needs a slot, and the host accepts it in this one."""
+        host = self._slot.host
+        return job.id not in self._spoken_for and (
+            job.is_local_to(host.id) or not self._hold.local or host.is_open
+        )
 
     def _best(
         self, rivals: abc.Iterable[_Rival], priority: int

@@ -394,6 +394,20 @@ def test_strategies_without_deadlines_preempt_by_priority_only() -> None:
     assert border(pool) == []
 
 
+def test_no_more_remote_jobs_come_than_their_limit() -> None:
+    pool = make_pool("wra", slots=2)
+    pool.step(events.HostUp(pools.make_host(2, slot_count=0)))
+    for number, host_id in ((1, 1), (2, 2)):
+        pool.submit(pools.make_job(number, host_id, project="p"))
+        activate(pool, 9 + number)
+    wanted = {"host_id": 2, "project": "p", "priority": 1}
+    pool.submit(pools.make_job(3, **wanted))
+    assert border(pool) == [], "it would be the second remote one"
+    assert border(pool, slot_id=11) == [(11, 2, codes.PREEMPTED)]
+    pool.submit(pools.make_job(4, **(wanted | {"host_id": 1})))
+    assert border(pool) == [(10, 1, codes.PREEMPTED)]
+
+
 def test_late_word_of_a_border_changes_nothing() -> None:
     pool = make_pool()
     pool.submit(pools.make_job(1, project="p"))
