@@ -61,7 +61,7 @@ class SharedStrategy(strategy.Strategy):
         self.wants_rates = inner.wants_rates
         self.look_again_s = inner.look_again_s
         self.skip_limit = inner.skip_limit
-        self._preempt_gain = preempt_gain
+        self.preempt_gain = preempt_gain
         self._rounds: _Rounds | None = None
 
     def key(self, job: model.Job) -> ordered.Key:
@@ -79,11 +79,11 @@ class SharedStrategy(strategy.Strategy):
         spoken_for: abc.Set[model.JobId],
         now: float,
     ) -> model.JobId | None:
-        if self._preempt_gain is None:
+        if self.preempt_gain is None:
             return None
         return preemption.Preemption(
             self.inner,
-            self._preempt_gain,
+            self.preempt_gain,
             view,
             hold,
             spoken_for,

@@ -216,6 +216,6 @@ class Preemption(stateful.RuleBasedStateMachine):
 
 
 Preemption.TestCase.settings = hypothesis.settings(
-    max_examples=40, stateful_step_count=40, deadline=None
+    max_examples=25, stateful_step_count=40, deadline=None
 )
 TestPreemption = Preemption.TestCase

@@ -12,12 +12,14 @@ from fpgapool.common import exception
 from fpgapool.conductor.runtime import strategy_loading
 
 
-def load(strategy: str, given: str):
+def load(strategy: str, given: str, **tuning: object):
     conf = cfg.ConfigOpts()
     configuration.register_opts(conf)
     conf([], default_config_files=[])
     conf.set_override("strategy", strategy, group="conductor")
     conf.set_override("strategy_options", given, group="scheduler")
+    for name, value in tuning.items():
+        conf.set_override(name, value, group="scheduler")
     return strategy_loading.load_strategy(conf)
 
 
@@ -27,6 +29,21 @@ def test_a_strategy_gets_its_own_options() -> None:
         0.25,
         1.0,
     )
+
+
+@pytest.mark.parametrize(
+    ("tuning", "gain"),
+    [
+        ({}, None),
+        ({"preempt_gain": 2.0}, None),
+        ({"preempt": "fine"}, 0.25),
+        ({"preempt": "fine", "preempt_gain": 0.0}, 0.0),
+    ],
+)
+def test_slots_change_hands_only_if_the_operator_wants_it(
+    tuning, gain
+) -> None:
+    assert load("wra", "", **tuning).preempt_gain == gain
 
 
 @pytest.mark.parametrize(
