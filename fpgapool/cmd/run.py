@@ -145,7 +145,12 @@ def _parser() -> argparse.ArgumentParser:
         help="give up if no slot is free within this many seconds",
     )
     pool.add_argument(
-        "--priority", type=int, default=0, metavar="N", help="default 0"
+        "--priority",
+        type=int,
+        default=0,
+        metavar="N",
+        help="from -1000 to 1000; higher ones come first within the project; "
+        "default 0",
     )
     pool.add_argument(
         "--deadline",

@@ -35,14 +35,13 @@ class Preemption:
         self.promised: dict[model.SlotId, model.JobId] = {}
 
     def on_quantum_done(self, event: events.QuantumDone) -> None:
-        """Note that a holder is at a border, if its job can move."""
+        """Note that a holder is at a border."""
         hold = self._holders.current(event.slot_id, event.generation)
         if hold is None or hold.record is None or hold.group_id is not None:
             return
         hold.record.done_bytes = event.bytes
         hold.record.seen_s = self._view.now
-        if self._view.is_stateless(hold.accelerator):
-            self.borders.add(event.slot_id)
+        self.borders.add(event.slot_id)
 
     def on_job_progress(self, event: events.JobProgress) -> None:
         """Note the work of a waiting job's client; it never shrinks."""
@@ -51,7 +50,10 @@ class Preemption:
             record.done_bytes = max(record.done_bytes, event.bytes)
 
     def decide(self) -> None:
-        """Take slots at borders from holders that others need them more."""
+        """Take slots at borders, where the strategy has a challenger.
+
+        A holder whose job cannot go on elsewhere stays.
+        """
         view = self._view
         borders, self.borders = self.borders, set()
         if not view.jobs.count:
@@ -65,7 +67,7 @@ class Preemption:
             hold = view.slots.assignments.get(slot.id)
             if hold is None or hold.record is None or hold.revoked:
                 continue
-            if not slot.up:
+            if not slot.up or not view.is_stateless(hold.accelerator):
                 continue
             job_id = self._strategy.challenger(
                 view, hold, self._spoken_for(), view.now

@@ -79,14 +79,15 @@ FIELDS = fields.Fields(
     fields.Option(
         "priority",
         fields.COUNT,
-        "Default is 0.",
+        "Higher ones come first within the project; default is 0.",
         default=0,
         length=32,
         noted=0,
         unsaid=0,
         check=rules.check_priority,
         limits={"minimum": -_MAX_PRIORITY, "maximum": _MAX_PRIORITY},
-        help="from -1000 to 1000; default is 0",
+        help="from -1000 to 1000; higher ones come first within the project;"
+        " default is 0",
     ),
     fields.Field("skips", fields.COUNT, default=0),
     _limit(

@@ -418,3 +418,17 @@ def test_late_word_of_a_border_changes_nothing() -> None:
     assert pool.step(events.QuantumDone(10, old + 1, 1)) == []
     pool.step(events.SlotFaulty(10, codes.SLOT_FAULTY))
     assert border(pool) == [], "nobody could use the slot"
+
+
+def test_a_holder_whose_accelerator_is_deleted_stays() -> None:
+    pool = make_pool()
+    pool.submit(pools.make_job(1, project="p"))
+    activate(pool)
+    pool.submit(pools.make_job(2, project="p", accelerator="fft", priority=1))
+    fft = dataclasses.replace(pools.FFT, shapes=frozenset())
+    output = pool.step(
+        events.QuantumDone(10, pool.generation(10), 1),
+        events.AcceleratorsChanged((fft,)),
+    )
+    assert not pool.state.assignments()[10].revoked
+    assert not output
