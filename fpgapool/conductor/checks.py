@@ -4,8 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from collections.abc import Container
+from collections.abc import Mapping
 from typing import Any
+from typing import TypeAlias
 from typing import TypeVar
 
 from oslo_log import log as logging
@@ -22,6 +26,9 @@ LOG = logging.getLogger(__name__)
 
 #: Longest list of ids in a message.
 MAX_IDS = 1000
+
+#: Forms of reports and the reports, by host.
+Reports: TypeAlias = Mapping[str, tuple[Any, objects.AgentReport]]
 
 _T = TypeVar("_T", bound=base.Payload)
 
@@ -99,6 +106,46 @@ def client_of_host(ctxt: Any, client: Any) -> objects.AttachClient:
     return parsed
 
 
+def report(form: Any, reports: Reports) -> objects.AgentReport | None:
+    """Return an agent's report; None if it is malformed.
+
+    A report has all slots of its host, but few of them have changed since the
+    last one. Only these are read and checked.
+
+    :param reports: the last ones, by host.
+    """
+    known: set[int] = set()
+    # Otherwise it is the first one, has other slots, or is malformed.
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        last_form, last = reports[form["data"]["host_uuid"]]
+        form = _with_lines(form, last_form, last)
+        known = {id(line) for one in last.devices for line in one.slots}
+    return parsed(objects.AgentReport.from_primitive, form, known)
+
+
+def _with_lines(form: Any, last_form: Any, last: objects.AgentReport) -> Any:
+    """Return a report's form, with the lines of the last one that are equal.
+
+    :raises: KeyError, TypeError or ValueError if the slots are not the same.
+    """
+    data, devices = form["data"], []
+    for new, old, device in zip(
+        data["devices"],
+        last_form["data"]["devices"],
+        last.devices,
+        strict=True,
+    ):
+        slots = zip(
+            new["data"]["slots"],
+            old["data"]["slots"],
+            device.slots,
+            strict=True,
+        )
+        lines = [line if now == then else now for now, then, line in slots]
+        devices.append({**new, "data": {**new["data"], "slots": lines}})
+    return {**form, "data": {**data, "devices": devices}}
+
+
 def require(kind: type[str] | type[int], **values: Any) -> None:
     """Check the type of arguments.
 
@@ -110,23 +157,31 @@ def require(kind: type[str] | type[int], **values: Any) -> None:
             raise exception.InvalidRequest(reason=f"{name} must be {what}")
 
 
-def checked(parse: Callable[[Any], _T], primitive: Any) -> _T:
+def checked(
+    parse: Callable[[Any], _T], primitive: Any, known: Container[int] = ()
+) -> _T:
     """Return the payload of a call.
 
+    :param known: ids of payloads in it that have been checked.
     :raises InvalidRequest: if it is malformed.
     """
     try:
         payload = parse(primitive)
-        limits.check(payload)
+        limits.check(payload, known)
     except ValueError as error:
         raise exception.InvalidRequest(reason=str(error)) from error
     return payload
 
 
-def parsed(parse: Callable[[Any], _T], primitive: Any) -> _T | None:
-    """Return the payload of a cast; None if it is malformed."""
+def parsed(
+    parse: Callable[[Any], _T], primitive: Any, known: Container[int] = ()
+) -> _T | None:
+    """Return the payload of a cast; None if it is malformed.
+
+    :param known: as in :func:`checked`.
+    """
     try:
-        return checked(parse, primitive)
+        return checked(parse, primitive, known)
     except exception.InvalidRequest as error:
         LOG.warning("Malformed message dropped: %s", error)
         return None

@@ -129,15 +129,15 @@ class ConductorManager(rpc.Endpoint):
         self._asking = threading.BoundedSemaphore(max_asking)
         self._placed = _Placed()
         self._dry_runs = dry_runs.DryRuns()
-        # The last report of each host, for audits.
-        self._reports: dict[str, objects.AgentReport] = {}
+        # The form and value of each host's last report.
+        self._reports: dict[str, tuple[Any, objects.AgentReport]] = {}
         self._reported = threading.Condition()
 
     # -- casts -------------------------------------------------------------
 
     def report(self, ctxt: Any, report: Any) -> None:
         """Take an agent's state."""
-        parsed = checks.parsed(objects.AgentReport.from_primitive, report)
+        parsed = checks.report(report, self._reports)
         if (
             parsed is not None
             and checks.is_of_sender(ctxt, parsed.host_uuid, "report")
@@ -147,7 +147,7 @@ class ConductorManager(rpc.Endpoint):
         ):
             self._pump.offer(parsed)
             with self._reported:
-                self._reports[parsed.host_uuid] = parsed
+                self._reports[parsed.host_uuid] = report, parsed
                 self._reported.notify_all()
 
     def prepared(self, ctxt: Any, prepared: Any) -> None:
@@ -604,7 +604,7 @@ class ConductorManager(rpc.Endpoint):
             self._reported.wait_for(
                 lambda: asked <= self._reports.keys(), _REPORTS_S
             )
-            return dict(self._reports)
+            return {host: one for host, (_, one) in self._reports.items()}
 
     @messaging.expected_exceptions(exception.FpgapoolException)
     def repair(self, ctxt: Any, finding: Any) -> bool:

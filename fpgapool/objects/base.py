@@ -270,6 +270,9 @@ def _reader(type_: Any) -> _Reader:
 
 
 def _payload(type_: type[Payload], value: Any) -> Payload:
+    if type(value) is type_:
+        # It has been read before.
+        return value
     try:
         return type_.from_primitive(value)
     except ValueError as error:

@@ -9,6 +9,7 @@ sessions, so it is refused on arrival.
 from __future__ import annotations
 
 import functools
+from collections.abc import Container
 from typing import Any
 
 from fpgapool.objects import base
@@ -52,9 +53,10 @@ def writable(text: str) -> str:
     return text.replace("\0", "?")
 
 
-def check(payload: base.Payload) -> None:
+def check(payload: base.Payload, known: Container[int] = ()) -> None:
     """Check that every member of a payload fits its column.
 
+    :param known: ids of payloads in it that have been checked.
     :raises ValueError: if not; it names the payload and the member.
     """
     for name, longest, largest in _limits(type(payload)):
@@ -71,7 +73,7 @@ def check(payload: base.Payload) -> None:
             if not -_MAX_FLOAT <= value <= _MAX_FLOAT:
                 _check(payload, name, value)
         elif value is not None and kind is not bool:
-            _check(payload, name, value)
+            _check(payload, name, value, known)
 
 
 @functools.cache
@@ -89,12 +91,15 @@ def _limits(
     )
 
 
-def _check(payload: base.Payload, name: str, value: Any) -> None:
+def _check(
+    payload: base.Payload, name: str, value: Any, known: Container[int] = ()
+) -> None:
     if isinstance(value, base.Payload):
-        check(value)
+        if id(value) not in known:
+            check(value, known)
     elif isinstance(value, tuple):
         for item in value:
-            _check(payload, name, item)
+            _check(payload, name, item, known)
     elif isinstance(value, str):
         if name in _FREE_TEXTS:
             return

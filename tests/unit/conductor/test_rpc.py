@@ -568,3 +568,57 @@ def test_calls_have_48_places_by_default():
     assert conductor_rpc.places(rpc.handler_threads(conf)) == 48
     conf.set_override("executor_thread_pool_size", 16)
     assert conductor_rpc.places(rpc.handler_threads(conf)) == 12
+
+
+def _form(**changes: int) -> dict:
+    agent = world.FakeAgent("a", 3)
+    for name, value in changes.items():
+        setattr(agent.slots[1], name, value)
+    return agent.report().to_primitive()
+
+
+def test_only_lines_that_have_changed_are_read_again(endpoint):
+    made, taken, _ = endpoint
+    made.report(None, _form())
+    made.report(None, _form(seen_generation=9))
+    first, second = (report.devices[0].slots for report in taken)
+    assert second[0] is first[0]
+    assert second[2] is first[2]
+    assert (first[1].seen_generation, second[1].seen_generation) == (0, 9)
+    assert taken[1] == objects.AgentReport.from_primitive(
+        _form(seen_generation=9)
+    )
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda form: form["data"].update(devices=[7]),
+        lambda form: form["data"].update(devices=7),
+        lambda form: form["data"].update(host_uuid=[]),
+        lambda form: form["data"]["devices"][0].update(data=[]),
+        lambda form: form["data"]["devices"][0]["data"].update(slots=None),
+        lambda form: form["data"]["devices"][0]["data"]["slots"].append("x"),
+        lambda form: form["data"]["devices"][0]["data"]["slots"][1][
+            "data"
+        ].update(seen_generation=2**64),
+    ],
+)
+def test_a_malformed_report_after_a_good_one_is_dropped(endpoint, spoil):
+    made, taken, _ = endpoint
+    made.report(None, _form())
+    bad = _form()
+    spoil(bad)
+    made.report(None, bad)
+    made.report(None, None)
+    assert len(taken) == 1
+    made.report(None, _form(seen_generation=9))
+    assert taken[1].devices[0].slots[1].seen_generation == 9
+
+
+def test_a_report_of_other_slots_is_read_as_a_whole(endpoint):
+    made, taken, _ = endpoint
+    made.report(None, _form())
+    more = world.FakeAgent("a", 4).report()
+    made.report(None, more.to_primitive())
+    assert taken[1] == more
