@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -76,6 +77,9 @@ _PINS = {"fpgapool-conductor": "conductor", "fpgapool-agent": "agent"}
 _FIRST_WAIT_S = 0.1
 
 _THREADS_OPTION = "executor_thread_pool_size"
+
+# The begin of a signed body.
+_SIGNED_METHOD = re.compile(r'\["(\w+)"')
 
 #: A topic that no service has.
 NOBODY = "fpgapool-nobody"
@@ -411,7 +415,8 @@ _signature = functools.cache(inspect.signature)
 class Endpoint:
     """Handles messages of :meth:`Client.together`, and signed ones.
 
-    :cvar CASTS: the methods that :meth:`Client.together` may carry.
+    :cvar CASTS: the methods that :meth:`Client.together` may carry. They must
+        not wait for anything: the thread that receives them runs them.
     :cvar OF_HOSTS: the methods that a host may call; None: all.
     """
 
@@ -572,7 +577,8 @@ def get_server(
     """Return a server, not yet started, whose handlers run in threads.
 
     Its ``start()`` returns when the broker has been reached; after that it
-    reconnects by itself.
+    reconnects by itself. The thread that receives messages runs those of
+    :attr:`Endpoint.CASTS` itself.
 
     :param topic: to listen to.
     :param server: its own name within the topic.
@@ -583,14 +589,40 @@ def get_server(
     :param accept_unsigned: accept messages without a signature, even with
         keys.
     """
+    casts = {
+        method
+        for one in endpoints
+        if isinstance(one, Endpoint)
+        for method in (SEVERAL, *one.CASTS)
+    }
     if keys is not None:
         endpoints = [
             _Guard(one, topic, keys, accept_unsigned) for one in endpoints
         ]
-    return messaging.get_rpc_server(
+    server = messaging.get_rpc_server(
         _require_transport(),
         messaging.Target(topic=topic, server=server),
         list(endpoints),
         serializer=ContextSerializer(),
         access_policy=messaging.DefaultRPCAccessPolicy,
     )
+    hand_over = server._on_incoming
+
+    def receive(incoming: Sequence[Any]) -> None:
+        # A thread of the pool costs more than what most casts do.
+        if _method_of(incoming[0].message) in casts:
+            server._process_incoming(incoming)
+        else:
+            hand_over(incoming)
+
+    server._on_incoming = receive
+    return server
+
+
+def _method_of(message: Mapping[str, Any]) -> str:
+    """Return the method of a message; empty if that is not clear at once."""
+    method, arguments = message.get("method"), message.get("args")
+    if method == SIGNED and isinstance(arguments, dict):
+        begin = _SIGNED_METHOD.match(str(arguments.get("body")))
+        return begin[1] if begin else ""
+    return method if isinstance(method, str) else ""

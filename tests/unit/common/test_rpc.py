@@ -16,6 +16,7 @@ from fpgapool.agent import manager as agent_manager
 from fpgapool.common import context
 from fpgapool.common import exception
 from fpgapool.common import rpc
+from fpgapool.common import signing
 from fpgapool.conductor import rpc as conductor_rpc
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.rpcapi import conductor as conductor_api
@@ -587,6 +588,63 @@ def test_the_token_stays_here():
     back = serializer.deserialize_context(wire)
     assert (back.user_id, back.project_id) == ("u1", "p1")
     assert back.request_id == ctxt.request_id
+
+
+class _Threads(rpc.Endpoint):
+    """Notes which threads run its methods."""
+
+    CASTS = frozenset({"quick"})
+
+    def __init__(self) -> None:
+        self.received: queue.Queue = queue.Queue()
+
+    def quick(self, ctxt, slow=None):
+        self.received.put(("quick", threading.current_thread()))
+
+    def slow(self, ctxt, quick=None):
+        self.received.put(("slow", threading.current_thread()))
+
+    def next(self) -> tuple[str, threading.Thread]:
+        return self.received.get(timeout=WAIT_S)
+
+
+@pytest.mark.parametrize("keys", [None, signing.Keys("control", (b"k" * 32,))])
+def test_only_quick_casts_run_in_the_thread_that_receives(transport, keys):
+    endpoint = _Threads()
+    server = rpc.get_server("t", "s", [endpoint], keys=keys)
+    server.start()
+    client = rpc.Client(messaging.Target(topic="t"), keys=keys)
+    try:
+        client.cast("quick", server="s", slow=["slow"])
+        (_, receiver) = endpoint.next()
+        with client.together():
+            client.cast("quick", server="s")
+            client.cast("quick", server="s")
+        assert endpoint.next() == endpoint.next() == ("quick", receiver)
+        client.cast("slow", server="s", quick=["quick"])
+        name, other = endpoint.next()
+        assert name == "slow"
+        assert other is not receiver
+    finally:
+        server.stop()
+        server.wait()
+
+
+@pytest.mark.parametrize(
+    ("message", "method"),
+    [
+        ({"method": "report"}, "report"),
+        ({"method": ["report"]}, ""),
+        ({}, ""),
+        ({"method": "signed"}, "signed"),
+        ({"method": "signed", "args": {"body": '["report", {}]'}}, "report"),
+        ({"method": "signed", "args": {"body": '[ "x", ["report"]]'}}, ""),
+        ({"method": "signed", "args": {"body": ["report"]}}, ""),
+        ({"method": "signed", "args": {}}, ""),
+    ],
+)
+def test_the_method_of_a_message_is_seen_without_reading_it(message, method):
+    assert rpc._method_of(message) == method
 
 
 def test_listeners_do_not_wake_up_between_messages(transport):
