@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Callable
@@ -21,6 +22,10 @@ RETRY_S = 1.0
 #: A slot on its way to its client changes several times within milliseconds,
 #: and the conductor need not hear of each step.
 GATHER_S = 0.02
+
+#: Reports of slots that become free are at least so far apart: each has the
+#: whole table, and on a busy host slots become free all the time.
+PAUSE_S = 0.01
 
 KEY = "report"
 
@@ -54,6 +59,7 @@ class Reporter:
         self._pending = self._gathering = False
         # Slots in use at the last report, or more since.
         self._most_busy = 0
+        self._reported_s = -math.inf
         self._timer: agent_loop.Timer | None = None
 
     def start(self) -> None:
@@ -73,7 +79,7 @@ class Reporter:
         if busy < self._most_busy:
             # One report for all that changes in this turn of the loop.
             self._pending = True
-            self._loop.call(self._report)
+            self._schedule(self._reported_s + PAUSE_S - self._loop.now())
             return
         self._most_busy = busy
         if not self._gathering:
@@ -85,6 +91,7 @@ class Reporter:
         if not self._serving:
             return
         self._most_busy = len(self._table.holders())
+        self._reported_s = self._loop.now()
         self._schedule(self._interval_s)
         self._sequence += 1
         report = self._make(
@@ -109,7 +116,7 @@ class Reporter:
 
     def _again(self) -> None:
         # A report that is already being gathered is due earlier.
-        if not self._gathering:
+        if not (self._gathering or self._pending):
             self._schedule(min(RETRY_S, self._interval_s))
 
     def prepared(self, prepared: objects.Prepared) -> None:
