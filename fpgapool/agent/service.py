@@ -575,7 +575,7 @@ class Agent:
             nic_rx_bytes=reading.rx_bytes,
             nic_tx_bytes=reading.tx_bytes,
             devices=self.table.device_reports(
-                lambda key: self._meter.energy_j(key, now)
+                lambda key: self._meter.energy_j(key, now), now
             ),
             driver=settings.driver_name,
             link_message=self._link.state.message,

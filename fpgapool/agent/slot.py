@@ -20,6 +20,9 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import states
 
+#: A holder's energy grows all the time; it is read at such intervals.
+ENERGY_S = 1.0
+
 #: Returns the energy of a slot's holder in J; None if it is not measured.
 Energy: typing.TypeAlias = Callable[[orders.Key], float | None]
 
@@ -127,6 +130,10 @@ class Slot:
     release_deadline_s: float | None = None
     leave_asked_s: float = 0.0
     leave_deadline_s: float | None = None
+    # The last report, what it showed, and when its energy was read.
+    _reported: objects.SlotReport | None = None
+    _shown: tuple[object, ...] = ()
+    _read_s: float = 0.0
 
     def holder(self) -> Holder | None:
         """Return the holder of the slot, None if it is idle."""
@@ -398,8 +405,34 @@ class Slot:
 
     # Reports.
 
-    def report(self, energy_j: Energy) -> objects.SlotReport:
-        """Return the slot's part of a report."""
+    def report(self, energy_j: Energy, now: float) -> objects.SlotReport:
+        """Return the slot's part of a report.
+
+        It is the same object as long as nothing but the energy changes.
+        """
+        shown = (
+            self.status,
+            self.pending,
+            self.fault,
+            self.last_result,
+            self.previous_result,
+            self.seen_generation,
+        )
+        reported = self._reported
+        if (
+            reported is None
+            or shown != self._shown
+            or now >= self._read_s + ENERGY_S
+        ):
+            self._shown, self._read_s = shown, now
+            reported = self._reported = self.line(energy_j(self.key))
+        return reported
+
+    def line(self, energy_j: float | None = None) -> objects.SlotReport:
+        """Return how the slot stands.
+
+        :param energy_j: of its holder, None if it is not measured.
+        """
         holder, status = self.holder(), self.status
         running = holder is not None and self.pending is None and status
         faulty = self.fault is not None
@@ -418,7 +451,7 @@ class Slot:
             input_bytes=running.input_bytes if running else 0,
             output_bytes=running.output_bytes if running else 0,
             last_result=self.last_result,
-            energy_j=energy_j(self.key),
+            energy_j=energy_j,
             previous_result=self.previous_result,
         )
 

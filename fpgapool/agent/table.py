@@ -483,11 +483,13 @@ class SlotTable:
         return [orders.Changed()]
 
     def device_reports(
-        self, energy_j: slots.Energy = lambda _key: None
+        self, energy_j: slots.Energy | None = None, now: float = 0.0
     ) -> tuple[objects.DeviceReport, ...]:
         """Return the whole table for a report.
 
-        :param energy_j: returns the energy drawn by the holder of a slot.
+        :param energy_j: returns the energy drawn by the holder of a slot;
+            None: it is not told.
+        :param now: monotonic clock, seconds.
         """
         return tuple(
             objects.DeviceReport(
@@ -497,8 +499,9 @@ class SlotTable:
                 healthy=device.name not in self._device_faults,
                 message=self._device_faults.get(device.name, ""),
                 slots=tuple(
-                    self._slots[device.name, facts.number].report(energy_j)
+                    slot.report(energy_j, now) if energy_j else slot.line()
                     for facts in device.slots
+                    for slot in (self._slots[device.name, facts.number],)
                 ),
             )
             for device in self._devices.values()

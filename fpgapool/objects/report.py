@@ -3,6 +3,7 @@
 """Payloads of an agent's report: its whole slot table."""
 
 import dataclasses
+import functools
 import typing
 
 from fpgapool.objects import base
@@ -46,6 +47,14 @@ class SlotReport(base.Payload):
     bitstream_id: str | None = None
     resources: dict[str, typing.Any] | None = None
     previous_result: session.SessionResult | None = None
+
+    def to_primitive(self) -> dict[str, typing.Any]:
+        """Return its form, which is made once and must not be changed."""
+        return self._form
+
+    @functools.cached_property
+    def _form(self) -> dict[str, typing.Any]:
+        return super().to_primitive()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

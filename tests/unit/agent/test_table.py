@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fpgapool import objects
 from fpgapool.agent import orders
+from fpgapool.agent import slot as slots
 from fpgapool.agent import table
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.vocabulary import codes
@@ -51,6 +52,26 @@ def ready(generation: int = 7) -> table.SlotTable:
     tab.worker_prepared(KEY, generation, "ab" * 32, "cd" * 32)
     tab.worker_status(KEY, factories.status("ready", generation), 0.0)
     return tab
+
+
+def test_a_slots_line_is_the_same_object_until_it_changes():
+    tab = ready()
+    drawn_j = {KEY: 1.0, ("board0", 1): None}
+
+    def line(now: float) -> objects.SlotReport:
+        return tab.device_reports(drawn_j.__getitem__, now)[0].slots[0]
+
+    first = line(0.0)
+    assert first.to_primitive() is first.to_primitive()
+    drawn_j[KEY] = 2.0
+    assert line(0.5) is first
+    # A holder's energy alone can wait.
+    assert line(slots.ENERGY_S).energy_j == 2.0
+    drawn_j[KEY] = 3.0
+    tab.worker_status(KEY, factories.status("active", 7), 0.0)
+    changed = line(slots.ENERGY_S)
+    assert (changed.state, changed.energy_j) == ("active", 3.0)
+    assert report(tab) == dataclasses.replace(changed, energy_j=None)
 
 
 def test_a_slot_without_a_worker_is_starting():
