@@ -22,7 +22,7 @@ class _Board:
     read_s: float = 0.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class _Share:
     generation: int
     energy_j: float | None = None
@@ -102,6 +102,4 @@ class Meter:
             energy_j = board.power_w * max(known_s, 0.0) / len(held)
             for key in held:
                 share = self._shares[key]
-                self._shares[key] = dataclasses.replace(
-                    share, energy_j=(share.energy_j or 0.0) + energy_j
-                )
+                share.energy_j = (share.energy_j or 0.0) + energy_j

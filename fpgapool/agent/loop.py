@@ -10,6 +10,7 @@ netlink) runs elsewhere and comes back through :meth:`Loop.call`.
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import heapq
 import itertools
@@ -66,7 +67,9 @@ class Loop:
         self._wake_read, self._wake_write = socket.socketpair()
         for end in (self._wake_read, self._wake_write):
             end.setblocking(False)
-        self._selector.register(self._wake_read, READ, self._drain_wakeups)
+        # The events that are awaited, and their callback.
+        self._watched: dict[typing.Any, tuple[int, Callable[[int], None]]] = {}
+        self.watch(self._wake_read, READ, self._drain_wakeups)
         self._thread = threading.Thread(
             target=self._run, name=name, daemon=True
         )
@@ -164,20 +167,21 @@ class Loop:
         :param events: READ, WRITE or both; another call replaces them.
         :param callback: called with the events that came.
         """
-        try:
-            self._selector.modify(fileobj, events, callback)
-        except KeyError:
-            self._selector.register(fileobj, events, callback)
+        known = self._watched.get(fileobj)
+        self._watched[fileobj] = events, callback
+        if known is None:
+            self._selector.register(fileobj, events)
+        elif known[0] != events:
+            self._selector.modify(fileobj, events)
 
     def unwatch(self, fileobj: typing.Any) -> None:
         """Stop watching; harmless when it is not watched.
 
         :param fileobj: socket or descriptor.
         """
-        try:
-            self._selector.unregister(fileobj)
-        except (KeyError, ValueError):
-            return
+        if self._watched.pop(fileobj, None) is not None:
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(fileobj)
 
     def _request_stop(self) -> None:
         self._stopping = True
@@ -203,7 +207,9 @@ class Loop:
 
     def _turn(self) -> None:
         for key, events in self._selector.select(self._wait_s()):
-            self._guarded(functools.partial(key.data, events))
+            watched = self._watched.get(key.fileobj)
+            if watched is not None:
+                self._guarded(functools.partial(watched[1], events))
         self._run_timers()
         for _ in range(min(len(self._calls), MAX_CALLS_PER_TURN)):
             self._guarded(self._calls.popleft())

@@ -8,7 +8,6 @@ each with its own host identity and state directory.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import fcntl
 import os
@@ -391,12 +390,17 @@ class Agent:
     ) -> None:
 
         def execute() -> None:
-            before = collections.Counter(self.table.refusals)
+            refusals = self.table.refusals
+            before = dict(refusals)
             effects = change(self.table, self._clock.now())
-            for reason in self.table.refusals - before:
-                LOG.warning(
-                    "Refused: %s, epoch %d (%s)", what, leader_epoch, reason
-                )
+            for reason, count in refusals.items():
+                if count != before.get(reason):
+                    LOG.warning(
+                        "Refused: %s, epoch %d (%s)",
+                        what,
+                        leader_epoch,
+                        reason,
+                    )
             if leader_epoch == self.table.leader_epoch:
                 self._conductor.note_leader(leader_epoch)
             self._apply(effects)

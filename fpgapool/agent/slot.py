@@ -247,7 +247,12 @@ class Slot:
         ):
             return []
         self.pending_sent = True
-        members = dataclasses.asdict(request)
+        reference = request.bitstream_ref
+        members = {
+            **vars(request),
+            # As JSON will have it.
+            "bitstream_ref": reference and dataclasses.asdict(reference),
+        }
         members["bitstream_path"] = self.bitstream_path
         if request.bitstream_ref is not None:
             # A driver need not program a bitstream that the slot already has.
