@@ -381,10 +381,11 @@ class Desks:
             )
 
     def _members_on(self, host: registry.HostEntry) -> Iterator[holds.Member]:
-        for slot in host.slots():
-            hold = self._pool.holds.get(slot.id)
-            if isinstance(hold, holds.Member):
-                yield hold
+        for device in host.devices.values():
+            for slot in device.slots.values():
+                hold = self._pool.holds.get(slot.id)
+                if type(hold) is holds.Member:
+                    yield hold
 
     def _pay_owners(self, host: registry.HostEntry) -> None:
         """Charge the owners for the time in which no task ran."""

@@ -255,6 +255,8 @@ class Probation:
         now: float,
     ) -> None:
         """Take a slot out, or bring it back, on its agent's report."""
+        if not self.faults and report.state != states.SLOT_FAULTY:
+            return
         fault = self.faults.get(self_tests.of(slot))
         if report.state == states.SLOT_FAULTY:
             if fault is None:
@@ -520,7 +522,10 @@ class Probation:
             self._refresh(slot)
 
     def _fault_of(self, slot: registry.SlotEntry) -> health.Fault | None:
-        return self.faults.get(self_tests.of(slot)) or self.faults.get(
+        faults = self.faults
+        if not faults:
+            return None
+        return faults.get(self_tests.of(slot)) or faults.get(
             self_tests.of_device(slot)
         )
 

@@ -80,6 +80,8 @@ class SlotEntry:
     usable: bool = True
     #: The instance that it is reserved for.
     reserved_for: str | None = None
+    #: Its line in the last report.
+    reported: objects.SlotReport | None = None
     #: When its agent was last ordered to release an unknown holder.
     stray_told_at: float = -math.inf
 
@@ -416,6 +418,9 @@ class Registry:
                         device=device,
                     )
                 )
+            if slot.reported is slot_report:
+                continue
+            slot.reported = slot_report
             slot.resources = slot_report.resources
             if _assign(
                 slot,
