@@ -24,6 +24,7 @@ from fpgapool.agent import opens
 from fpgapool.agent import profiles
 from fpgapool.agent import requests
 from fpgapool.agent import sender
+from fpgapool.common import exception
 from fpgapool.common import ratelimit
 from fpgapool.protocol import messages
 from fpgapool.rpcapi import conductor as conductor_api
@@ -146,9 +147,10 @@ class FrontDoor:
             ("attach_group", groups.attaching),
             ("group", groups.showing),
             ("detach_group", groups.detaching),
+            ("dry_run", self._dry_running),
         ):
             self._operations[name] = functools.partial(
-                self._ask_about_group, calling
+                self._ask_conductor, calling
             )
 
     def start(self) -> None:
@@ -431,7 +433,29 @@ class FrontDoor:
         sock = self._slots.connect_group(client.project_id, group_id)
         self._doorway.send(client, messages.reply(number), [sock.detach()])
 
-    def _ask_about_group(
+    def _dry_running(
+        self, client: doorway.Client, members: requests.Members
+    ) -> Callable[[], groupdoor.Members]:
+        """Return what asks what would become of a session."""
+        request = requests.open_request(
+            {**members, "request_id": "dry-run"},
+            project_id=client.project_id,
+            user_id=client.user_id,
+            host_uuid=self._settings.host_uuid,
+        )
+
+        def ask() -> groupdoor.Members:
+            try:
+                return dataclasses.asdict(self._conductor.dry_run(request))
+            except (
+                exception.DryRunUnsupported,
+                exception.Overloaded,
+            ) as error:
+                raise rules.RequestError(error.code, error.message) from error
+
+        return ask
+
+    def _ask_conductor(
         self,
         calling: groupdoor.Calling,
         client: doorway.Client,

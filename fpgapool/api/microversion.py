@@ -19,7 +19,7 @@ HEADER = "OpenStack-API-Version"
 VERSIONS = (
     "1.0",  # Sessions, accelerators, hosts, devices, slots, pool, services.
     "1.1",  # Groups, goals, clients, their quotas; platforms; OpenCL.
-    "1.2",  # Deadlines of sessions.
+    "1.2",  # Deadlines and dry runs of sessions.
 )
 
 

@@ -84,6 +84,13 @@ def _operation(route: Any) -> dict[str, Any]:
         "parameters": [*_path_parameters(route), *_query_parameters(route)],
         "responses": {
             str(route.status): _response(route),
+            **{
+                str(status): {
+                    "description": route.summary,
+                    "content": {_JSON: {"schema": schema}},
+                }
+                for status, schema in route.other_responses.items()
+            },
             "default": {"$ref": "#/components/responses/Error"},
         },
     }
@@ -165,6 +172,10 @@ def _section(route: Any) -> Iterator[str]:
         ("Query", route.query),
         ("Request", route.body),
         ("Response", route.response),
+        *(
+            (f"Response {status}", schema)
+            for status, schema in route.other_responses.items()
+        ),
     ):
         rows = list(_rows(schema or {}))
         if rows:

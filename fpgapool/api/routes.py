@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 from fpgapool.api import call as calls
@@ -74,6 +75,7 @@ class Route:
     :ivar download: the answer is a file.
     :ivar bodyless: the request has no body.
     :ivar status: of a successful answer.
+    :ivar other_responses: schemas of successful answers with other statuses.
     :ivar since: the first microversion that has it.
     """
 
@@ -93,6 +95,9 @@ class Route:
     download: bool = False
     bodyless: bool = False
     status: int = 200
+    other_responses: Mapping[int, common.Schema] = dataclasses.field(
+        default_factory=dict
+    )
     since: str = str(microversion.OLDEST)
 
     def __post_init__(self) -> None:
@@ -340,9 +345,11 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/sessions",
         handler=sessions.create,
         policy=session_policies.CREATE,
+        query=session_schemas.CREATE_QUERY,
         body=session_schemas.CREATE,
         response=session_schemas.SHOW,
         status=202,
+        other_responses={200: session_schemas.DRY_RUN},
         summary="Open a session",
     ),
     Route(

@@ -11,6 +11,8 @@ loads the standard library only.
 
 from fpgapool.client.apidoor import PoolApi
 from fpgapool.client.cancel import CancelToken
+from fpgapool.client.dryrun import DryRun
+from fpgapool.client.dryrun import acc_dry_run
 from fpgapool.client.errors import Cancelled
 from fpgapool.client.errors import ChecksumMismatch
 from fpgapool.client.errors import FpgapoolError
@@ -42,6 +44,7 @@ __all__ = [
     "CancelToken",
     "Cancelled",
     "ChecksumMismatch",
+    "DryRun",
     "FpgapoolError",
     "FrontDoorUnavailable",
     "Group",
@@ -60,6 +63,7 @@ __all__ = [
     "TaskFailed",
     "WaitTimeout",
     "acc_close",
+    "acc_dry_run",
     "acc_open",
     "acc_run",
     "group_open",

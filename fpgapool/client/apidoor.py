@@ -196,6 +196,21 @@ class PoolApi:
         return other._admitted(enter)
 
 
+def _wanted(members: _Document) -> tuple[_Document, tuple[int, int]]:
+    """Return the API's form of a request, and the version that has it all."""
+    wanted = {
+        "accelerator": members["accelerator"],
+        "claimed_bytes": members["size_bytes"],
+    }
+    given = [
+        option
+        for option in description.FIELDS.options
+        if members.get(option.name) is not None
+    ]
+    wanted |= {option.name: members[option.name] for option in given}
+    return wanted, max((option.since for option in given), default=(1, 0))
+
+
 def _not_installed(exc: ImportError) -> errors.InvalidRequest:
     return errors.InvalidRequest(
         codes.INVALID_REQUEST,
@@ -366,21 +381,10 @@ class ApiDoor:
     def _open(
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
-        wanted = {
-            "request_id": members["request_id"],
-            "accelerator": members["accelerator"],
-            "claimed_bytes": members["size_bytes"],
-        }
-        given = [
-            option
-            for option in description.FIELDS.options
-            if members.get(option.name) is not None
-        ]
-        wanted |= {option.name: members[option.name] for option in given}
+        wanted, since = _wanted(members)
+        wanted["request_id"] = members["request_id"]
         # An older API can serve all other sessions.
-        self._requests.use_version(
-            max((option.since for option in given), default=(1, 0))
-        )
+        self._requests.use_version(since)
         try:
             answer = self._submit(wanted, deadline_s)
         except errors.RequestRejected as exc:
@@ -392,6 +396,22 @@ class ApiDoor:
         self._session_id = answer["session"]["id"]
         self._note(answer["session"])
         return {}
+
+    def _dry_run(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        wanted, since = _wanted(members)
+        self._requests.use_version(max(since, description.DRY_RUN_SINCE))
+        answer = self._requests.ask(
+            "POST", "/sessions?dry_run=true", deadline_s, session=wanted
+        )
+        found: messages.Message = answer["dry_run"]
+        reasons = found["reasons"]
+        return {
+            **found,
+            "reasons": [one["code"] for one in reasons],
+            "message": " ".join(one["message"] for one in reasons),
+        }
 
     def _submit(
         self, wanted: _Document, deadline_s: float | None
@@ -461,6 +481,7 @@ class ApiDoor:
         ]
     ] = {
         "accelerator": _accelerator,
+        "dry_run": _dry_run,
         "get": _get,
         "hello": _hello,
         "open": _open,

@@ -46,6 +46,7 @@ _SESSION_OPTIONS = (
     "meanwhile",
     "checksum",
     "request_id",
+    "dry_run",
 )
 _SIZE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
@@ -74,8 +75,8 @@ def _parser() -> argparse.ArgumentParser:
         "--out",
         dest="destination",
         metavar="OUT",
-        required=True,
-        help="file to write; it appears when it is complete",
+        help="file to write; it appears when it is complete; --dry-run needs "
+        "none",
     )
     parser.add_argument(
         "--param",
@@ -190,6 +191,12 @@ def _parser() -> argparse.ArgumentParser:
         "or requests to an API, without TLS (Env: FPGAPOOL_REQUIRE_TLS=1)",
     )
     pool.add_argument("--request-id", metavar="ID", help="name of the request")
+    pool.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only print whether there would be a slot now, when about, and "
+        "why not; the exit status is 1 if the pool would refuse the request",
+    )
     parser.add_argument(
         "--json", action="store_true", help="print the report as JSON"
     )
@@ -405,6 +412,10 @@ def _place_text(report: client.RunReport) -> str:
 def _run(
     arguments: argparse.Namespace, token: client.CancelToken
 ) -> dict[str, typing.Any]:
+    if arguments.dry_run and arguments.group is None:
+        return _dry_run(arguments, token)
+    if arguments.destination is None:
+        raise _UsageError("--out is needed")
     params = _params(arguments)
     new_iv = _add_aes_params(arguments, params)
     with contextlib.ExitStack() as stack:
@@ -422,6 +433,36 @@ def _run(
         result["iv"] = new_iv.hex()
         result["iv_file"] = arguments.destination + ".iv"
     return result
+
+
+def _dry_run(
+    arguments: argparse.Namespace, token: client.CancelToken
+) -> dict[str, typing.Any]:
+    found = client.acc_dry_run(
+        arguments.accelerator,
+        os.stat(arguments.source).st_size,
+        timeout_s=arguments.timeout,
+        cancel=token,
+        wait_timeout_s=arguments.wait_timeout,
+        priority=arguments.priority,
+        deadline_s=arguments.deadline,
+        deadline_action=arguments.deadline_action,
+        front_door=_front_door(arguments),
+        require_tls=arguments.require_tls or None,
+    )
+    return {"summary": _dry_run_text(found), **dataclasses.asdict(found)}
+
+
+def _dry_run_text(found: client.DryRun) -> str:
+    reasons = ", ".join(found.reasons)
+    if found.fits:
+        return "there would be a slot now"
+    if found.state == states.REJECTED:
+        return f"the pool would refuse it: {reasons}: {found.message}"
+    wait = "an unknown time"
+    if found.expected_wait_s is not None:
+        wait = f"about {found.expected_wait_s:.0f} s"
+    return f"it would wait for {wait} ({reasons})"
 
 
 def _run_session(
@@ -601,7 +642,7 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
         with _Interruptible() as token:
             result = _run(arguments, token)
         _print_result(result, arguments.json)
-        return SUCCESS
+        return FAILURE if result.get("state") == states.REJECTED else SUCCESS
     except _UsageError as exc:
         return _complain(f"INVALID_USAGE: {exc}", USAGE)
     except (KeyboardInterrupt, client.Cancelled):

@@ -187,3 +187,6 @@ SORT_KEYS = (
     "priority",
     "updated_at",
 )
+
+#: The first version of the API that has dry runs.
+DRY_RUN_SINCE = (1, 2)

@@ -43,6 +43,7 @@ _REQUESTS = [
     {"op": "accelerator", "id": 4, "name": "aes"},
     {"op": "accelerators", "id": 5},
     {"op": "pool", "id": "six"},
+    {"op": "dry_run", "id": 7, "accelerator": "aes", "size_bytes": 1},
     *({"op": name, **_NAMED} for name in ("get", "cancel", "connect")),
     {"op": "reopen", **_NAMED},
 ]

@@ -18,6 +18,7 @@ from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import instances
 from fpgapool.api import leader as leaders
+from fpgapool.api import microversion
 from fpgapool.api import paging
 from fpgapool.api import reasons
 from fpgapool.api import shown
@@ -44,6 +45,10 @@ _LEADER_KNOWS_MORE = frozenset({states.QUEUED, states.ACTIVE, states.DETACHED})
 
 def create(call: calls.Call) -> calls.Answer:
     """Open a session; the answer comes when it is recorded."""
+    if "dry_run" in call.query:
+        _check_has_dry_runs(call.version)
+        if call.query["dry_run"]:
+            return _dry_run(call)
     (view,) = call.backends.conductor.submit_sessions([_request(call)])
     if not view.session_id:
         raise errors.ApiError(view.reason, view.message)
@@ -164,6 +169,42 @@ def renew_secret(call: calls.Call) -> calls.Answer:
         # The old secret may become useless at any moment.
         now = _Now(now.view)
     return _answer(call, now, status=202)
+
+
+def _check_has_dry_runs(version: microversion.Version) -> None:
+    needed = microversion.Version(*description.DRY_RUN_SINCE)
+    if version < needed:
+        raise errors.ApiError(
+            codes.INVALID_REQUEST, f"query.dry_run needs version {needed}"
+        )
+
+
+def _dry_run(call: calls.Call) -> calls.Answer:
+    """Say what would become of a session."""
+    request = _request(call)
+    found = call.backends.reader.dry_run(request)
+    if found.state == states.REJECTED:
+        told = [(code, found.message) for code in found.reasons]
+    else:
+        told = [
+            (
+                code,
+                _message(call, request.accelerator, request.project_id, code),
+            )
+            for code in found.reasons
+        ]
+    return calls.Answer(
+        document={
+            "dry_run": {
+                "state": found.state,
+                "reasons": [
+                    {"code": code, "message": message}
+                    for code, message in told
+                ],
+                "expected_wait_s": found.expected_wait_s,
+            }
+        }
+    )
 
 
 def _request(call: calls.Call) -> objects.OpenRequest:
@@ -349,7 +390,12 @@ def _answer(call: calls.Call, now: _Now, *, status: int = 200) -> calls.Answer:
             "session": {
                 **_members(call, view),
                 "pending_reasons": [
-                    {"code": code, "message": _message(call, view, code)}
+                    {
+                        "code": code,
+                        "message": _message(
+                            call, view.accelerator, view.project_id, code
+                        ),
+                    }
                     for code in view.pending_reasons
                 ],
                 "placement": _placement(view),
@@ -368,13 +414,15 @@ def _retry_after_s(call: calls.Call, view: objects.SessionView) -> int:
     return max(shortest_s, min(int(half_s), _LONGEST_RETRY_S))
 
 
-def _message(call: calls.Call, view: objects.SessionView, code: str) -> str:
+def _message(
+    call: calls.Call, accelerator: str, project_id: str, code: str
+) -> str:
     """Return the meaning of a reason, and what would end the wait."""
     message = reasons.sentence(code)
     if not reasons.lacks_slots(code):
         return message
     library = call.backends.library.get()
-    key = library.resolve(view.accelerator, view.project_id)
+    key = library.resolve(accelerator, project_id)
     if key is None:
         return message
     shapes = library.profiles[key].shapes

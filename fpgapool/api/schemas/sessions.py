@@ -75,6 +75,15 @@ SESSION = common.record(
     ),
 )
 
+CREATE_QUERY = common.record(
+    optional=["dry_run"],
+    dry_run=common.described(
+        common.FLAG,
+        "Only say what would become of the session, with the status 200; since"
+        f" {'.'.join(map(str, description.DRY_RUN_SINCE))}.",
+    ),
+)
+
 CREATE = common.record(
     session=common.record(
         optional=["request_id", *_OPTIONS],
@@ -132,6 +141,23 @@ SHOW_QUERY = common.record(
     ),
 )
 SHOW = common.record(session=SESSION)
+
+_DRY_RUN = common.record(
+    state=common.described(
+        common.one_of(states.PREPARING, states.QUEUED, states.REJECTED),
+        "That the session would have: `PREPARING` with a slot at once,"
+        " `QUEUED` if it would wait, `REJECTED` if it would be refused.",
+    ),
+    reasons=common.described(
+        {"type": "array", "items": _REASON},
+        "Why it would wait, or be refused.",
+    ),
+    expected_wait_s=common.described(
+        {"type": ["number", "null"]},
+        "Null: it is not known, or the session would be refused.",
+    ),
+)
+DRY_RUN = common.record(dry_run=_DRY_RUN)
 
 REOPEN = common.record(
     reopen=common.record(

@@ -12,6 +12,7 @@ from typing import Any
 from openstack import exceptions
 
 from fpgapool.osc.sdk import accelerator as _accelerator
+from fpgapool.osc.sdk import base as _base
 from fpgapool.osc.sdk import bitstream as _bitstream
 from fpgapool.osc.sdk import device as _device
 from fpgapool.osc.sdk import group as _group
@@ -330,6 +331,22 @@ class Proxy(_group.GroupProxy):
             :mod:`fpgapool.vocabulary.session`.
         """
         return self._create(_session.Session, **attributes)
+
+    def dry_run_session(self, **attributes: Any) -> dict[str, Any]:
+        """Return what would become of a session, without opening it.
+
+        :param attributes: as for :meth:`create_session`.
+        :returns: the ``state`` that it would have, ``reasons`` with ``code``
+            and ``message``, and ``expected_wait_s``.
+        """
+        response = self.post(
+            _session.Session.base_path,
+            params={"dry_run": "true"},
+            json={"session": attributes},
+            microversion=_base.MICROVERSION,
+        )
+        found: dict[str, Any] = response.json()["dry_run"]
+        return found
 
     def get_session(
         self,

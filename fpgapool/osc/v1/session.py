@@ -102,11 +102,21 @@ class CreateSession(base.ShowCommand):
             help="wait until the session is READY; show the progress on"
             " standard error",
         )
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="only show whether the session would get a slot now, when"
+            " about, and why not",
+        )
         _add_secret_option(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Open it."""
+        if parsed_args.dry_run:
+            found = self.client.dry_run_session(**_wanted(parsed_args))
+            found["reasons"] = format_columns.ListDictColumn(found["reasons"])
+            return tuple(found), tuple(found.values())
         session = self._create(parsed_args)
         if parsed_args.wait:
             session = self._wait(session)
@@ -121,15 +131,7 @@ class CreateSession(base.ShowCommand):
         )
         try:
             return self.client.create_session(
-                accelerator=parsed_args.accelerator,
-                claimed_bytes=parsed_args.claimed_bytes,
-                request_id=request_id,
-                **base.given(
-                    **{
-                        option.name: getattr(parsed_args, option.name, None)
-                        for option in description.FIELDS.options
-                    }
-                ),
+                request_id=request_id, **_wanted(parsed_args)
             )
         except sdk_exceptions.HttpException as error:
             if (error.status_code or 500) < 500:
@@ -155,6 +157,20 @@ class CreateSession(base.ShowCommand):
     def _say(self, text: str) -> None:
         self.app.stderr.write(f"{text}\n")
         self.app.stderr.flush()
+
+
+def _wanted(parsed_args: argparse.Namespace) -> dict[str, Any]:
+    """Return the attributes of the session that a command asks for."""
+    return {
+        "accelerator": parsed_args.accelerator,
+        "claimed_bytes": parsed_args.claimed_bytes,
+        **base.given(
+            **{
+                option.name: getattr(parsed_args, option.name, None)
+                for option in description.FIELDS.options
+            }
+        ),
+    }
 
 
 def _what_goes_on(session: sessions.Session) -> str:

@@ -78,6 +78,12 @@ class FakeConductor:
             self._record("submit_sessions", request)
         raise messaging_rpc.MessagingTimeout("no answer")
 
+    def dry_run(self, request: objects.OpenRequest) -> objects.DryRun:
+        self._record("dry_run", request)
+        if self.refusal:
+            raise exception.Overloaded(reason="too many dry runs")
+        return objects.DryRun(state="QUEUED", reasons=("NO_IDLE_SLOT",))
+
     def cancel_session(
         self,
         project_id: str,

@@ -141,6 +141,7 @@ def test_questions_fail_clearly_while_the_conductor_is_away(client, conductor):
         ("accelerator", {"name": "aes"}),
         ("accelerators", {}),
         ("pool", {}),
+        ("dry_run", {"accelerator": "aes", "size_bytes": 7}),
         ("get", {"session_id": "s"}),
     ):
         reply = client.request(operation, **members)
@@ -352,6 +353,25 @@ def test_work_of_a_waiting_client_is_passed_on(client, agent, conductor):
         7,
     )
     assert [name for name, _ in conductor.calls].count("report_progress") == 1
+
+
+def test_a_dry_run_is_asked_of_the_conductor(client, conductor):
+    wanted = {"accelerator": "aes", "size_bytes": 7, "deadline_s": 5.0}
+    reply = client.request("dry_run", **wanted)
+    assert (reply["state"], reply["reasons"]) == ("QUEUED", ["NO_IDLE_SLOT"])
+    assert (reply["message"], reply["expected_wait_s"]) == ("", None)
+    asked = conductor.wait_for("dry_run", lambda one: True)
+    assert (asked.project_id, asked.host_uuid) == (
+        harness.PROJECT,
+        harness.HOST,
+    )
+    assert (asked.accelerator, asked.claimed_bytes) == ("aes", 7)
+    assert asked.deadline_s == 5.0
+    bad = {"size_bytes": 0}, {"accelerator": 7}, {"deadline_s": "soon"}
+    for changes in bad:
+        assert not client.request("dry_run", **{**wanted, **changes})["ok"]
+    conductor.refusal = "RATE_LIMITED"
+    assert code_of(client.request("dry_run", **wanted)) == "RATE_LIMITED"
 
 
 def test_unknown_operations_are_answered(client):

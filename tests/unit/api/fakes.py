@@ -136,6 +136,7 @@ class FakeConductor:
         self.requests: list[objects.OpenRequest] = []
         self.refusal: tuple[str, str] | None = None
         self.failure: Exception | None = None
+        self.dry = objects.DryRun(state=states.PREPARING, expected_wait_s=0.0)
         self.renewed: list[str] = []
         self.deaf = False
         self.revoked: list[str] = []
@@ -159,6 +160,11 @@ class FakeConductor:
     ) -> list[objects.SessionView]:
         self._fail()
         return [self._submit(request) for request in requests]
+
+    def dry_run(self, request: objects.OpenRequest) -> objects.DryRun:
+        self._fail()
+        self.requests.append(request)
+        return self.dry
 
     def _submit(self, request: objects.OpenRequest) -> objects.SessionView:
         self.requests.append(request)

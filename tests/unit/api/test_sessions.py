@@ -9,7 +9,9 @@ import uuid
 import oslo_messaging as messaging
 import pytest
 
+from fpgapool import objects
 from fpgapool.api import errors
+from fpgapool.common import exception
 from fpgapool.db import api as db_api
 from fpgapool.policies import sessions as policies
 from fpgapool.vocabulary import codes
@@ -52,6 +54,119 @@ def test_a_request_goes_to_the_conductor_and_its_session_is_told(world):
     assert int(answer.headers["retry-after"]) > 0
     assert (session["state"], session["request_id"]) == ("QUEUED", "mine")
     assert session["queue_position"] == 4
+
+
+# Dry runs.
+
+
+DRY = f"{PATH}?dry_run=true"
+
+
+def _dry_run(world: fakes.World, token: str = fakes.MEMBER, **members: object):
+    body = {"session": {**WANTED, **members}}
+    return world.ask("POST", DRY, token, body=body)
+
+
+def test_a_dry_run_says_that_there_is_a_slot(world):
+    before = dict(world.conductor.views)
+    answer = _dry_run(world, priority=5)
+    assert answer.status_code == 200
+    assert "location" not in answer.headers
+    assert answer.json == {
+        "dry_run": {
+            "state": "PREPARING",
+            "reasons": [],
+            "expected_wait_s": 0.0,
+        }
+    }
+    assert world.conductor.views == before
+    (request,) = world.conductor.requests
+    assert (request.project_id, request.user_id) == ("p1", "eve")
+    assert (request.host_uuid, request.priority) == (None, 5)
+
+
+def test_a_dry_run_says_why_there_is_none_and_when(world):
+    world.conductor.dry = objects.DryRun(
+        state=states.QUEUED,
+        reasons=(codes.WAITING_FOR_LOCAL,),
+        expected_wait_s=4.5,
+    )
+    assert _dry_run(world).json["dry_run"] == {
+        "state": "QUEUED",
+        "reasons": [
+            {
+                "code": codes.WAITING_FOR_LOCAL,
+                "message": "The session waits for a slot on its own host.",
+            }
+        ],
+        "expected_wait_s": 4.5,
+    }
+
+
+def test_a_refusal_is_an_answer_of_a_dry_run(world):
+    world.conductor.dry = objects.DryRun(
+        state=states.REJECTED,
+        reasons=(codes.QUOTA_EXCEEDED,),
+        message="too many",
+    )
+    assert _dry_run(world).json["dry_run"] == {
+        "state": "REJECTED",
+        "reasons": [{"code": codes.QUOTA_EXCEEDED, "message": "too many"}],
+        "expected_wait_s": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "code"),
+    [
+        (exception.Overloaded(reason="x"), 429, codes.RATE_LIMITED),
+        (
+            exception.DryRunUnsupported(reason="x"),
+            501,
+            codes.DRY_RUN_UNSUPPORTED,
+        ),
+        (
+            messaging.MessagingTimeout("x"),
+            503,
+            codes.CONDUCTOR_UNAVAILABLE,
+        ),
+    ],
+)
+def test_a_dry_run_may_fail(world, failure, status, code):
+    world.conductor.failure = failure
+    body = {"session": WANTED}
+    assert world.error("POST", DRY, body=body) == (status, code)
+
+
+def test_who_may_not_create_may_make_no_dry_run(world):
+    body = {"session": WANTED}
+    assert world.error("POST", DRY, fakes.READER, body=body) == (
+        403,
+        codes.FORBIDDEN,
+    )
+    assert world.conductor.requests == []
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_older_versions_have_no_dry_runs(world, version):
+    answer = world.ask(
+        "POST",
+        DRY,
+        body={"session": WANTED},
+        headers={"OpenStack-API-Version": f"fpgapool {version}"},
+    )
+    assert answer.status_code == 400
+    assert "needs version 1.2" in answer.json["errors"][0]["detail"]
+    assert world.conductor.requests == []
+
+
+def test_dry_run_is_a_flag(world):
+    body = {"session": WANTED}
+    for value in ("perhaps", ""):
+        path = f"{PATH}?dry_run={value}"
+        assert world.error("POST", path, body=body)[0] == 400
+    path = f"{PATH}?dry_run=false"
+    assert world.ask("POST", path, body=body).status_code == 202
 
 
 def test_a_request_without_a_name_gets_one(world):

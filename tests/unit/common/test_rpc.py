@@ -111,6 +111,12 @@ class _Conductor:
         wanted = map(objects.OpenRequest.from_primitive, requests)
         return [_view(one.request_id).to_primitive() for one in wanted]
 
+    def dry_run(self, ctxt, request):
+        wanted = objects.OpenRequest.from_primitive(request)
+        return objects.DryRun(
+            state="QUEUED", reasons=(wanted.accelerator,)
+        ).to_primitive()
+
     def reopen_session(
         self, ctxt, project_id, session_id, generation, host_uuid
     ):
@@ -529,6 +535,8 @@ def test_calls_return_payloads(serve):
     )
     other = dataclasses.replace(request, request_id="r4")
     assert api.submit_sessions([request, other]) == [_view("r3"), _view("r4")]
+    found = objects.DryRun(state="QUEUED", reasons=("aes",))
+    assert api.dry_run(request) == found
     assert [one.name for one in api.list_accelerators()] == ["aes"]
 
 

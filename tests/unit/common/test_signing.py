@@ -201,6 +201,15 @@ def test_a_host_opens_nothing_in_the_name_of_an_instance(conductor):
     assert len(_last(own, pump)) == 1
 
 
+def test_a_host_asks_for_dry_runs_of_its_own_clients_only(conductor):
+    conductor(keys=POOL)
+    api = conductor_api.ConductorAPI(keys=keys_of("a"))
+    for changes in ({"host_uuid": "b"}, {"user_id": "instance:i"}):
+        request = world.request(**{"host_uuid": "a", **changes})
+        with pytest.raises(exception.MessageRefused):
+            api.dry_run(request)
+
+
 def test_a_host_attaches_nothing_in_the_name_of_an_instance(conductor):
     pump = conductor(keys=POOL)
     wanted = objects.AttachClient(

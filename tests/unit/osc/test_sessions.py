@@ -70,6 +70,24 @@ def test_create_with_options() -> None:
     )
 
 
+def test_create_dry_run() -> None:
+    app = _app(fakes.session())
+    app.client.dry_run_session.return_value = {
+        "state": "QUEUED",
+        "reasons": [{"code": "NO_IDLE_SLOT", "message": "All are in use."}],
+        "expected_wait_s": 7.5,
+    }
+    rows = app.rows(
+        session.CreateSession, "aes", "1k", "--dry-run", "--deadline", "9"
+    )
+    assert (rows["state"], rows["expected_wait_s"]) == ("QUEUED", 7.5)
+    assert rows["reasons"][0]["code"] == "NO_IDLE_SLOT"
+    app.client.dry_run_session.assert_called_once_with(
+        accelerator="aes", claimed_bytes=1000, deadline_s=9.0
+    )
+    app.client.create_session.assert_not_called()
+
+
 def test_what_is_created_is_what_the_api_takes() -> None:
     wanted = set(schemas.CREATE["properties"]["session"]["properties"])
     attributes = sdk.Session._body_mapping()

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Asking what would become of a session, without opening it."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+from fpgapool.client import apidoor
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import checks
+from fpgapool.client import discovery
+from fpgapool.client import door as doors
+from fpgapool.client import errors
+from fpgapool.client import frontdoor
+from fpgapool.common import channel
+from fpgapool.protocol import frames
+from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import session as description
+from fpgapool.vocabulary import states
+
+
+@dataclasses.dataclass(frozen=True)
+class DryRun:
+    """What would become of a session, if it were opened now.
+
+    :ivar state: ``PREPARING``: it would have a slot at once; ``QUEUED``: it
+        would wait; ``REJECTED``: the pool would refuse it.
+    :ivar reasons: the codes that say why it would wait, or be refused.
+    :ivar message: why it would be refused, for people.
+    :ivar expected_wait_s: None: not known, or it would be refused.
+    """
+
+    state: str
+    reasons: tuple[str, ...] = ()
+    message: str = ""
+    expected_wait_s: float | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Whether it would have a slot at once."""
+        return self.state == states.PREPARING
+
+
+def acc_dry_run(
+    accelerator: str,
+    size_bytes: int,
+    *,
+    timeout_s: float | None = None,
+    front_door: str | apidoor.PoolApi | None = None,
+    wait_timeout_s: float | None = None,
+    priority: int = 0,
+    deadline_s: float | None = None,
+    deadline_action: str | None = None,
+    cancel: threading.Event | cancelling.CancelToken | None = None,
+    require_tls: bool | None = None,
+) -> DryRun:
+    """Ask what :func:`acc_open` would find, and change nothing.
+
+    The answer holds for this moment only, and keeps no slot.
+
+    :param accelerator: as all others, see :func:`acc_open`.
+    :raises errors.RequestRejected: code ``RATE_LIMITED``, if there were too
+        many dry runs; ``DRY_RUN_UNSUPPORTED``, if the pool makes none.
+    :raises: otherwise as :func:`acc_open`.
+    """
+    if not isinstance(accelerator, str) or not accelerator:
+        raise errors.InvalidRequest(
+            codes.INVALID_REQUEST, "accelerator must be a name"
+        )
+    options = {
+        "wait_timeout_s": wait_timeout_s,
+        "priority": priority,
+        "deadline_s": deadline_s,
+        "deadline_action": deadline_action,
+    }
+    with checks.refusing():
+        members = {
+            "accelerator": accelerator,
+            "size_bytes": rules.check_size_bytes(size_bytes),
+            **description.FIELDS.checked(options),
+        }
+    deadline = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
+    token = cancelling.token_of(cancel)
+    try:
+        token.check()
+        found = front_door or discovery.find()
+        if isinstance(found, apidoor.PoolApi):
+            door: doors.Door = found.enter(
+                token, deadline, require_tls=checks.require_tls(require_tls)
+            )
+        else:
+            door = frontdoor.FrontDoor(found, token, deadline)
+        try:
+            hello = {"version": messages.FRONT_DOOR_VERSION}
+            _, reply = door.request_all(
+                [("hello", hello), ("dry_run", members)], deadline
+            )
+        except doors.ConnectionLost as exc:
+            raise errors.FrontDoorUnavailable(str(exc)) from exc
+        finally:
+            door.close()
+    finally:
+        cancelling.release(token)
+    return _read(reply)
+
+
+def _read(reply: messages.Message) -> DryRun:
+    try:
+        return DryRun(
+            frames.require(reply, "state", str),
+            tuple(map(str, frames.require(reply, "reasons", list))),
+            frames.require(reply, "message", str),
+            None
+            if reply.get("expected_wait_s") is None
+            else frames.require(reply, "expected_wait_s", (int, float)),
+        )
+    except frames.ProtocolError as exc:
+        raise errors.FrontDoorUnavailable(
+            f"the front door's answer is malformed: {exc}"
+        ) from exc
