@@ -33,6 +33,10 @@ _SENTENCES: Mapping[str, str] = {
     codes.WAITING_FOR_PASS: (
         "The session has just arrived or is next to be served."
     ),
+    codes.POWER_CAP: (
+        "Slots that fit are idle, but would exceed the operator's cap on"
+        " power."
+    ),
     codes.UNKNOWN_JOB: "The scheduler does not know the session yet.",
     codes.PROJECT_SESSION_LIMIT: (
         "The project has as many slots as it may have at a time."

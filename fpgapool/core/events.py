@@ -13,6 +13,7 @@ import typing
 
 from fpgapool.core import goals
 from fpgapool.core import model
+from fpgapool.core import power
 from fpgapool.core import values
 
 
@@ -190,6 +191,13 @@ class SessionLimitsChanged(_Event):
     of_projects: tuple[tuple[str, int | None], ...] = ()
     default_priority: int | None = 0
     priorities: tuple[tuple[str, int | None], ...] = ()
+
+
+@values.value
+class PowerCapsChanged(_Event):
+    """The caps on the power of slots. By default there are none."""
+
+    caps: power.Caps
 
 
 @values.value
@@ -468,6 +476,7 @@ Event: typing.TypeAlias = (
     | AcceleratorFaulty
     | AcceleratorRestored
     | SessionLimitsChanged
+    | PowerCapsChanged
     | JobSubmitted
     | JobCancelled
     | AssignmentRestored

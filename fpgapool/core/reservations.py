@@ -14,6 +14,7 @@ from collections import abc
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.core import ordered
+from fpgapool.core import power
 from fpgapool.core import preferences
 from fpgapool.core import queued
 from fpgapool.core import slot_table
@@ -35,6 +36,7 @@ class Pool(typing.Protocol):
 
     accelerators: dict[str, model.Accelerator]
     next_generation: int
+    power: power.Power
 
     def record(self, job_id: model.JobId) -> queued.JobRecord:
         """Return a job that waits or has a slot."""
@@ -380,6 +382,7 @@ class Reservations:
                 slot
                 for slot in idle.values()
                 if accelerator.fits(slot.spec.shape)
+                and self._view.power.allows(slot)
             ]
             key, slot = self._first_of(queue, name, fitting)
             if key is not None and (first is None or key < first):

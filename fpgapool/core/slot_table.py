@@ -343,10 +343,7 @@ class SlotTable:
         if not hold.local:
             host.remote_count += 1
         if slot.up:
-            host.idle.remove(slot)
-            if not host.idle:
-                del self.idle_hosts[host.id]
-            self._count_idle(slot, -1)
+            self._unset_idle(slot)
         elif slot.is_usable:
             self._forget_reserved_idle(slot)
         if host.is_listed:
@@ -401,6 +398,23 @@ class SlotTable:
         """All idle slots in ``index`` order."""
         for host_id in sorted(self.idle_hosts):
             yield from self.idle_hosts[host_id].idle
+
+    def hide(self, slot: slots.Slot) -> None:
+        """Have strategies not see an idle slot, until :meth:`show`."""
+        self._unset_idle(slot)
+        self._changed(slot.host)
+
+    def show(self, slot: slots.Slot) -> None:
+        """Undo :meth:`hide`; the slot is idle still."""
+        self._set_idle(slot)
+        self._changed(slot.host)
+
+    def _unset_idle(self, slot: slots.Slot) -> None:
+        host = slot.host
+        host.idle.remove(slot)
+        if not host.idle:
+            del self.idle_hosts[host.id]
+        self._count_idle(slot, -1)
 
     def _set_idle(self, slot: slots.Slot) -> None:
         host = slot.host

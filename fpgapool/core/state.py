@@ -177,8 +177,9 @@ class PoolState:
     def _reasons(
         self, job_id: model.JobId, group: queued.JobGroup
     ) -> tuple[str, ...]:
+        view = self._view
         job = self._jobs.records[job_id].job
-        accelerator = self._view.accelerators[job.accelerator]
+        accelerator = view.accelerators[job.accelerator]
         withholds = self._reservations.withholds
         if not any(host.up for host in self._slots.hosts.values()):
             return (codes.NO_HOST_UP,)
@@ -196,6 +197,12 @@ class PoolState:
             if withholds(job, idle=True):
                 return (codes.SLOTS_RESERVED,)
             return (codes.NO_IDLE_SLOT,)
+        if view.power.withholds(
+            slot
+            for slot in view.slots.idle_slots()
+            if group.fits(slot.id, slot.shape)
+        ):
+            return (codes.POWER_CAP,)
         return self._strategy.reasons(self._view, job_id)
 
     def goal_progress(
@@ -291,16 +298,20 @@ class PoolState:
         return outcome.output
 
     def _run_pass(self) -> None:
-        view = self._view
+        view, jobs = self._view, self._jobs
+        if view.power.is_set:
+            # A slot that was released elsewhere may have left power for these.
+            view.touch_idle()
         if self._reservations.stirred:
             self._program(self._reservations.serve())
         if self._preemption.promised:
             self._program(self._preemption.serve())
-        if self._jobs.count:
-            self._program(self._strategy.assign(view, view.now))
+        if jobs.count:
+            for _ in view.power.rounds(jobs.hosts):
+                self._program(self._strategy.assign(view, view.now))
         self._outcome.pass_due = False
         self._look_s = self._next_look_s()
-        self._jobs.forget_arrivals()
+        jobs.forget_arrivals()
         view.touched.clear()
 
     def _program(self, choices: abc.Iterable[strategy_api.Choice]) -> None:
@@ -400,6 +411,11 @@ class PoolState:
         self._view.touch_idle()
         self._outcome.pass_due = True
 
+    def _on_power_caps(self, event: events.PowerCapsChanged) -> None:
+        self._view.power.set_caps(event.caps)
+        self._view.touch_idle()
+        self._outcome.pass_due = True
+
     def _on_wake(self, event: events.Wake) -> None:
         # Every step finds what is due. After an early wake-up, _set_wake asks
         # again.
@@ -411,6 +427,7 @@ class PoolState:
         return {
             events.AcceleratorsChanged: self._on_accelerators,
             events.SessionLimitsChanged: self._on_session_limits,
+            events.PowerCapsChanged: self._on_power_caps,
             events.HostUp: self._hardware.on_host_up,
             events.HostLost: self._hardware.on_host_lost,
             events.DeviceFailed: self._hardware.on_device_failed,

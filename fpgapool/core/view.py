@@ -8,6 +8,7 @@ from collections import abc
 from fpgapool.core import columns
 from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
+from fpgapool.core import power as pool_power
 from fpgapool.core import preferences
 from fpgapool.core import queued
 from fpgapool.core import reservations
@@ -37,6 +38,7 @@ class PoolView:
         own host.
     :ivar loads: the loads of pipes; None: the strategy does not want rates.
     :ivar columns: the waiting jobs as vectors; None: as for ``loads``.
+    :ivar power: the caps on the power of slots.
     :ivar reservations: of slots, for instances. To strategies, a reserved slot
         is not up.
     """
@@ -56,6 +58,7 @@ class PoolView:
         self.jobs = waiting.WaitingJobs(
             strategy, self.is_home, self.columns, self.accounts
         )
+        self.power = pool_power.Power(self.slots)
         self.accelerators: dict[str, model.Accelerator] = {}
         self.reservations = reservations.Reservations(
             self, self.slots, self.jobs

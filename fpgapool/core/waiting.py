@@ -373,6 +373,12 @@ class WaitingJobs:
         if self._has_skips_enough(record):
             self._release(record)
 
+    def hosts(self) -> set[model.HostId]:
+        """The hosts with waiting jobs of their own, as far as it matters."""
+        return {
+            host_id for one in self.all_groups() for host_id in one.by_host
+        }
+
     # -- times -----------------------------------------------------------
 
     def release_due(self, now: float) -> bool:

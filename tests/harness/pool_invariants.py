@@ -332,7 +332,7 @@ def _check_queue(
         _equal("accelerator", job.accelerator, accelerator)
         if view.is_held(job.project):
             continue
-        for slot in idle.values():
+        for slot in filter(view.power.allows, idle.values()):
             avoiding = record.group.avoiding if record.group else ()
             if slot.id not in avoiding and view.accelerators[accelerator].fits(
                 slot.spec.shape
