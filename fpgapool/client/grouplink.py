@@ -14,6 +14,7 @@ from fpgapool.client import errors
 from fpgapool.client import groupdoor
 from fpgapool.client import view as views
 from fpgapool.common import channel
+from fpgapool.common import doorbells
 from fpgapool.common import rings
 from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
@@ -245,7 +246,7 @@ class LocalWire:
                 if taken or shared.get() is not None:
                     return taken
                 self._wait(deadline_s)
-        except (rings.RingDamaged, rings.PeerGone) as exc:
+        except (rings.RingDamaged, doorbells.PeerGone) as exc:
             raise channel.ChannelClosed(str(exc)) from exc
 
     def receive(self, deadline_s: float | None = None) -> memoryview:
@@ -253,7 +254,7 @@ class LocalWire:
             while (record := self._shared.get()) is None:
                 self._wait(deadline_s)
             return record
-        except (rings.RingDamaged, rings.PeerGone) as exc:
+        except (rings.RingDamaged, doorbells.PeerGone) as exc:
             raise channel.ChannelClosed(str(exc)) from exc
 
     def _wait(self, deadline_s: float | None) -> None:

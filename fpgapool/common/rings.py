@@ -23,10 +23,11 @@ import mmap
 import os
 import select
 import socket
-import stat
 import threading
 import time
 import typing
+
+from fpgapool.common import doorbells
 
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview | mmap.mmap
 
@@ -66,10 +67,6 @@ _ZEROS = bytes(64 * 1024)
 
 class RingDamaged(ValueError):
     """The peer wrote something into the ring that cannot be."""
-
-
-class PeerGone(ConnectionError):
-    """The peer has closed its doorbell."""
 
 
 class Ring:
@@ -447,8 +444,8 @@ class Channel:
     ) -> None:
         self._incoming = incoming
         self._outgoing = outgoing
-        self._bell = _Bell(bell)
-        self._peers_bell = _Bell(peers_bell)
+        self._bell = doorbells.Bell(bell)
+        self._peers_bell = doorbells.Bell(peers_bell)
         self.fds: list[int] = []
         self.max_record_bytes = outgoing.max_record_bytes
         #: The oldest record from the peer: :meth:`Ring.get`.
@@ -479,7 +476,7 @@ class Channel:
             undo.callback(outgoing.close)
             incoming = Ring.create(incoming_bytes or size_bytes)
             undo.callback(incoming.close)
-            bell = _eventfd()
+            bell = doorbells.make()
             undo.callback(os.close, bell)
             if stranger:
                 peers_bell, heard = (
@@ -487,7 +484,7 @@ class Channel:
                 )
                 undo.callback(os.close, peers_bell)
             else:
-                peers_bell = heard = _eventfd()
+                peers_bell = heard = doorbells.make()
             undo.callback(os.close, heard)
             channel = cls(incoming, outgoing, bell, peers_bell)
             undo.pop_all()
@@ -633,52 +630,6 @@ class Channel:
         self._outgoing.close()
         self._bell.close()
         self._peers_bell.close()
-
-
-class _Bell:
-    """A doorbell: an eventfd, or one end of a pair of sockets.
-
-    Neither ringing nor silencing blocks, whatever the peer does with a socket;
-    nor does silencing an eventfd.
-
-    :param fd: descriptor; owned.
-    """
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-        self._sock = (
-            socket.socket(fileno=fd)
-            if stat.S_ISSOCK(os.fstat(fd).st_mode)
-            else None
-        )
-        self._count = bytearray(_WORD_BYTES)
-
-    def ring(self) -> None:
-        # A full socket, or a counter at its end, has been rung before.
-        with contextlib.suppress(OSError):
-            if self._sock is None:
-                os.eventfd_write(self.fd, 1)
-            else:
-                self._sock.send(b"1", socket.MSG_DONTWAIT)
-
-    def silence(self) -> None:
-        # The peer could have made the descriptor a blocking one.
-        with contextlib.suppress(BlockingIOError):
-            if self._sock is None:
-                os.preadv(self.fd, [self._count], -1, os.RWF_NOWAIT)
-            elif not self._sock.recv(_PAGE_BYTES, socket.MSG_DONTWAIT):
-                raise PeerGone("the peer has closed its doorbell")
-
-    def close(self) -> None:
-        if self._sock is not None:
-            self._sock.close()
-        elif self.fd >= 0:
-            os.close(self.fd)
-        self.fd = -1
-
-
-def _eventfd() -> int:
-    return os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
 
 def _close(fd: int) -> None:

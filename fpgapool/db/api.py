@@ -6,38 +6,34 @@ One call is one transaction. Every method blocks and may raise
 DatabaseUnavailable, DatabaseSchemaMismatch or DatabaseError.
 """
 
-import contextlib
 import dataclasses
 import datetime
 import functools
-import math
-import threading
-import time
-from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Container
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
-from typing import Self
 from typing import TypeVar
 
 import sqlalchemy as sa
-from oslo_config import cfg
 from oslo_db import exception as oslo_exception
 from sqlalchemy import exc as sa_exc
-from sqlalchemy import pool as sa_pool
 
-from fpgapool.common import exception
-from fpgapool.db import engine as db_engine
+from fpgapool.db import connected
 from fpgapool.db import hardware
 from fpgapool.db import leadership
 from fpgapool.db import models
 from fpgapool.db import rows
 from fpgapool.db import sessions as sessions_sql
-from fpgapool.db import standing
 from fpgapool.db import usage as db_usage
+from fpgapool.db.answers import Holdings as Holdings
+from fpgapool.db.answers import Inventory as Inventory
+from fpgapool.db.answers import ProjectUse as ProjectUse
+from fpgapool.db.answers import SessionCount as SessionCount
+from fpgapool.db.answers import SessionFilter as SessionFilter
+from fpgapool.db.answers import SlotHolder as SlotHolder
+from fpgapool.db.answers import Standing as Standing
 from fpgapool.db.records import DELETED as DELETED
 from fpgapool.db.records import AcceleratorRecord as AcceleratorRecord
 from fpgapool.db.records import AssignmentRecord as AssignmentRecord
@@ -49,30 +45,20 @@ from fpgapool.db.records import FaultRecord as FaultRecord
 from fpgapool.db.records import GroupClientRecord as GroupClientRecord
 from fpgapool.db.records import GroupDeskRecord as GroupDeskRecord
 from fpgapool.db.records import GroupRecord as GroupRecord
-from fpgapool.db.records import Holdings as Holdings
 from fpgapool.db.records import HostRecord as HostRecord
 from fpgapool.db.records import InstanceRecord as InstanceRecord
-from fpgapool.db.records import Inventory as Inventory
 from fpgapool.db.records import Lease as Lease
 from fpgapool.db.records import MaxIds as MaxIds
-from fpgapool.db.records import ProjectUse as ProjectUse
 from fpgapool.db.records import QuotaRecord as QuotaRecord
 from fpgapool.db.records import Record as Record
 from fpgapool.db.records import ReservationRecord as ReservationRecord
-from fpgapool.db.records import SessionCount as SessionCount
-from fpgapool.db.records import SessionFilter as SessionFilter
 from fpgapool.db.records import SessionRecord as SessionRecord
-from fpgapool.db.records import SlotHolder as SlotHolder
 from fpgapool.db.records import SlotRecord as SlotRecord
 from fpgapool.db.records import Snapshot as Snapshot
-from fpgapool.db.records import Standing as Standing
 from fpgapool.db.records import UsageRecord as UsageRecord
 from fpgapool.db.records import UsageSum as UsageSum
 
 _R = TypeVar("_R")
-
-# A query of one row takes milliseconds, even during large commits.
-_SLOW_ANSWER_S = 2.0
 
 # Far more than the time to write one row.
 _SLOW_ROW_S = 0.01
@@ -80,71 +66,11 @@ _SLOW_ROW_S = 0.01
 _ANY_SESSION = SessionFilter()
 
 
-class Database:
+class Database(connected.Connected):
     """The database. Safe to use from several threads.
 
-    It connects at the first call, so it can be created while the server is
-    away.
-
-    :param url: a SQLAlchemy URL.
-    :param options: see :func:`fpgapool.db.engine.create`.
-    :raises: ConfigurationError for an unusable URL.
+    See :class:`fpgapool.db.connected.Connected` for its parameters.
     """
-
-    def __init__(self, url: str, **options: Any) -> None:
-        self._engine = db_engine.create(url, **options)
-        # All threads share the one connection of an in-memory database, and
-        # would share their transactions.
-        self._turn: contextlib.AbstractContextManager[Any] = (
-            threading.RLock()
-            if isinstance(self._engine.pool, sa_pool.StaticPool)
-            else contextlib.nullcontext()
-        )
-        # For commit(), which one thread calls again and again.
-        self._writer = standing.Standing(self._engine)
-        self._unavailable = False
-        self._answer_due_s: dict[object, float] = {}
-        self._asked_lock = threading.Lock()
-
-    @classmethod
-    def from_conf(cls, conf: cfg.ConfigOpts, **options: Any) -> Self:
-        """Return the database of the group ``[database]``.
-
-        :param options: see :func:`fpgapool.db.engine.create`.
-        """
-        return cls(**db_engine.options_from_conf(conf), **options)
-
-    @property
-    def engine(self) -> sa.Engine:
-        """The engine, for migrations."""
-        return self._engine
-
-    @property
-    def failing(self) -> bool:
-        """Whether the server seems to be away; sends no query.
-
-        That is so if the last transaction failed to reach it, or if a query
-        has been waiting for too long: a frozen server refuses nothing.
-        """
-        with self._asked_lock:
-            due_s = min(self._answer_due_s.values(), default=math.inf)
-        return self._unavailable or time.monotonic() > due_s
-
-    def close(self) -> None:
-        """Close all connections that are not in use."""
-        self._writer.close()
-        self._engine.dispose()
-
-    def now(self) -> float:
-        """Return the server's wall clock, which all services share.
-
-        :returns: seconds since the epoch; by our own clock with SQLite.
-        """
-        with self._transaction() as connection:
-            query = _NOW.get(connection.dialect.name)
-            if query is None:
-                return time.time()
-            return float(connection.exec_driver_sql(query).scalar_one())
 
     # Leadership.
 
@@ -277,7 +203,7 @@ class Database:
             _write(connection, changes, left_out.union(withdrawn))
             return holders
 
-        allowed_s = _SLOW_ANSWER_S + len(sessions) * _SLOW_ROW_S
+        allowed_s = connected.SLOW_ANSWER_S + len(sessions) * _SLOW_ROW_S
         with self._question(allowed_s), self._translated():
             try:
                 return self._writer.run(write)
@@ -614,66 +540,6 @@ class Database:
         )
         return self._purge(models.instances, query)
 
-    # Transactions.
-
-    def _read(
-        self, record_class: type[_R], *conditions: sa.ColumnElement[bool]
-    ) -> list[_R]:
-        with self._transaction() as connection:
-            return rows.read(connection, record_class, *conditions)
-
-    def _read_one(
-        self, record_class: type[_R], *conditions: sa.ColumnElement[bool]
-    ) -> _R | None:
-        with self._question():
-            found = self._read(record_class, *conditions)
-        return found[0] if found else None
-
-    def _fetch(
-        self, query: sa.Select[Any], record_class: Callable[..., _R]
-    ) -> list[_R]:
-        with self._transaction() as connection:
-            return rows.fetch(connection, query, record_class)
-
-    def _purge(self, table: sa.Table, query: sa.Select[Any]) -> int:
-        """Delete the rows whose ids a query finds; return how many."""
-        with self._transaction() as connection:
-            ids = connection.scalars(query).all()
-            rows.delete(connection, table.c.id, ids)
-        return len(ids)
-
-    @contextlib.contextmanager
-    def _question(self, allowed_s: float = _SLOW_ANSWER_S) -> Iterator[None]:
-        question = object()
-        with self._asked_lock:
-            self._answer_due_s[question] = time.monotonic() + allowed_s
-        try:
-            yield
-        finally:
-            with self._asked_lock:
-                del self._answer_due_s[question]
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[sa.Connection]:
-        with self._translated(), self._engine.begin() as connection:
-            yield connection
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            with self._turn:
-                yield
-        except (
-            oslo_exception.DBError,
-            sa_exc.SQLAlchemyError,
-        ) as error:
-            translated = db_engine.translate(error)
-            self._unavailable = isinstance(
-                translated, exception.DatabaseUnavailable
-            )
-            raise translated from error
-        self._unavailable = False
-
 
 def _write(
     connection: sa.Connection, changes: Changes, left_out: set[int]
@@ -698,14 +564,6 @@ def _is_about_uniqueness(error: oslo_exception.DBError) -> bool:
     return isinstance(error, oslo_exception.DBDuplicateEntry) or isinstance(
         error.inner_exception, sa_exc.IntegrityError
     )
-
-
-# In UTC: local times repeat when daylight saving time ends.
-_NOW = {
-    "mysql": "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01',"
-    " UTC_TIMESTAMP(6)) / 1e6",
-    "postgresql": "SELECT extract(epoch FROM clock_timestamp())",
-}
 
 
 def _max_ids(connection: sa.Connection) -> MaxIds:

@@ -7,20 +7,21 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from fpgapool.db import answers
 from fpgapool.db import models
 from fpgapool.db import records
 from fpgapool.db import rows
 from fpgapool.vocabulary import states
 
 
-def inventory(connection: sa.Connection) -> records.Inventory:
+def inventory(connection: sa.Connection) -> answers.Inventory:
     """Return all hosts, devices and slots, with the slots' holders."""
     read = functools.partial(rows.read, connection)
-    return records.Inventory(
+    return answers.Inventory(
         hosts=read(records.HostRecord),
         devices=read(records.DeviceRecord),
         slots=read(records.SlotRecord),
-        holders=rows.fetch(connection, _holders(), records.SlotHolder),
+        holders=rows.fetch(connection, _holders(), answers.SlotHolder),
         reservations=read(records.ReservationRecord),
         faults=read(records.FaultRecord, models.faults.c.active.is_(True)),
         projects={

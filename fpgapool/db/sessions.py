@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from fpgapool.common import exception
+from fpgapool.db import answers
 from fpgapool.db import models
 from fpgapool.db import records
 from fpgapool.db import rows
@@ -60,7 +61,7 @@ def _live(**members: Any) -> records.SessionRecord:
 
 def page(
     connection: sa.Connection,
-    filters: records.SessionFilter,
+    filters: answers.SessionFilter,
     marker: str | None,
     limit: int,
     order: Sequence[tuple[str, bool]],
@@ -82,7 +83,7 @@ def page(
 
 
 def _conditions(
-    filters: records.SessionFilter,
+    filters: answers.SessionFilter,
 ) -> list[sa.ColumnElement[bool]]:
     conditions = [
         _COLUMNS[name] == value

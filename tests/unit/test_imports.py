@@ -45,15 +45,16 @@ conductor: bitstreams core strategies objects db clients rpcapi conf common
     version vocabulary # runs the decisions
 agent.worker: drivers protocol common.channel common.rings common.tls_channel
     common.ratelimit common.strangers version vocabulary # starts fast
-agent.groupdesk: agent.worker protocol common.channel common.rings vocabulary
-    # starts as fast as a worker, with its sockets and threads
+agent.groupdesk: agent.worker protocol common.channel common.doorbells
+    common.rings vocabulary # starts as fast as a worker, with its sockets
+    # and threads
 agent: drivers objects protocol rpcapi conf common privsep bitstreams.files
     bitstreams.signatures version vocabulary # never the database
 api: bitstreams core objects db clients rpcapi conf common policies version
     vocabulary # reads the database, asks the conductor
 wsgi: api conf common version # what web servers load
-client: protocol accelerators common.channel common.rings
-    common.tls_channel version
+client: protocol accelerators common.channel common.doorbells
+    common.rings common.tls_channel version
     vocabulary # the standard library is enough for it
 osc: version vocabulary # speaks to the API only, as a user does
 sim: client common.descriptors core strategies version vocabulary # the

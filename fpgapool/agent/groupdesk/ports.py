@@ -19,6 +19,7 @@ from collections.abc import Callable
 from fpgapool.agent.groupdesk import model
 from fpgapool.agent.groupdesk import queues
 from fpgapool.common import channel as channels
+from fpgapool.common import doorbells
 from fpgapool.common import rings
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
@@ -134,7 +135,7 @@ class ClientPort:
     def disarm(self) -> None:
         try:
             self._channel.disarm()
-        except rings.PeerGone:
+        except doorbells.PeerGone:
             self.shutdown()
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ import struct
 
 import pytest
 
+from fpgapool.common import doorbells
 from fpgapool.common import rings
 
 # Places of the words in the first page, as bytes.
@@ -469,7 +470,7 @@ class TestHostileBell:
         near.close()
         assert is_rung(far)
         far._incoming.clear(rings._AT_READER_SLEEPS)
-        with pytest.raises(rings.PeerGone):
+        with pytest.raises(doorbells.PeerGone):
             far.disarm()
 
     def test_ringing_a_closed_socket(self, ends):

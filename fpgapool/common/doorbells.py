@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Doorbells, with which a process wakes another one.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+
+_COUNT_BYTES = 8
+# The most rings of a socket that are silenced at once.
+_MOST_BYTES = 4096
+
+
+class PeerGone(ConnectionError):
+    """The peer has closed its doorbell."""
+
+
+class Bell:
+    """A doorbell: an eventfd, or one end of a pair of sockets.
+
+    Neither ringing nor silencing blocks, whatever the peer does with a socket;
+    nor does silencing an eventfd.
+
+    :param fd: descriptor; owned.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._sock = (
+            socket.socket(fileno=fd)
+            if stat.S_ISSOCK(os.fstat(fd).st_mode)
+            else None
+        )
+        self._count = bytearray(_COUNT_BYTES)
+
+    def ring(self) -> None:
+        # A full socket, or a counter at its end, has been rung before.
+        with contextlib.suppress(OSError):
+            if self._sock is None:
+                os.eventfd_write(self.fd, 1)
+            else:
+                self._sock.send(b"1", socket.MSG_DONTWAIT)
+
+    def silence(self) -> None:
+        # The peer could have made the descriptor a blocking one.
+        with contextlib.suppress(BlockingIOError):
+            if self._sock is None:
+                os.preadv(self.fd, [self._count], -1, os.RWF_NOWAIT)
+            elif not self._sock.recv(_MOST_BYTES, socket.MSG_DONTWAIT):
+                raise PeerGone("the peer has closed its doorbell")
+
+    def close(self) -> None:
+        if self._sock is not None:
+            self._sock.close()
+        elif self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
+
+
+def make() -> int:
+    """Make the descriptor of a doorbell."""
+    return os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)

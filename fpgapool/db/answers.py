@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Answers of the database about several tables, and what they are about."""
+
+import dataclasses
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from fpgapool.db import records
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SlotHolder:
+    """The holder of a slot, as its owner knows it.
+
+    :param phase: as that of an :class:`.records.AssignmentRecord`.
+    :param session_id: None: a group has the slot.
+    :param user_id: of the session; empty for a group.
+    """
+
+    slot_id: int
+    accelerator: str
+    phase: str
+    session_id: str | None
+    project_id: str
+    user_id: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SessionCount:
+    """How many live sessions have all of these in common.
+
+    :param claimed_bytes: their total.
+    """
+
+    state: str
+    project_id: str
+    accelerator: str
+    host_id: int | None
+    sessions: int
+    claimed_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectUse:
+    """What a project uses.
+
+    :param slots: that its sessions have, also sessions that have ended.
+    :param sessions: the live ones.
+    :param group_clients: that it has attached.
+    :param quotas: the limits that were set for it.
+    """
+
+    slots: int
+    sessions: list[SessionCount]
+    bitstreams: list[records.BitstreamRecord]
+    groups: list[records.GroupRecord]
+    group_clients: list[records.GroupClientRecord]
+    quotas: list[records.QuotaRecord]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The state of a live session.
+
+    :param id: of its row.
+    """
+
+    id: int
+    session_id: str
+    state: str
+    slot_id: int | None
+    generation: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """Who waits for slots or has them. Rows are ordered by id.
+
+    :param groups: ids of the rows of all groups.
+    :param gone_instances: ids, in Nova, of some instances that it deleted.
+    """
+
+    lease: records.Lease | None
+    sessions: list[Standing]
+    assignments: list[records.AssignmentRecord]
+    gone_instances: frozenset[str] = frozenset()
+    groups: frozenset[int] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """All hardware and its holders. Rows are ordered by id.
+
+    :param projects: of the instances that have slots reserved, if known.
+    :param faults: those that are not over.
+    """
+
+    hosts: list[records.HostRecord]
+    devices: list[records.DeviceRecord]
+    slots: list[records.SlotRecord]
+    holders: list[SlotHolder]
+    reservations: list[records.ReservationRecord] = dataclasses.field(
+        default_factory=list
+    )
+    faults: list[records.FaultRecord] = dataclasses.field(default_factory=list)
+    projects: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFilter:
+    """Which sessions to list; None and empty mean any."""
+
+    project_id: str | None = None
+    request_id: str | None = None
+    user_id: str | None = None
+    accelerator: str | None = None
+    host_id: int | None = None
+    states: Sequence[str] = ()
+    #: Sessions that were changed at this time or later.
+    changed_since: float | None = None

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The connections to the database, and transactions."""
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
+from typing import Self
+from typing import TypeVar
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_db import exception as oslo_exception
+from sqlalchemy import exc as sa_exc
+from sqlalchemy import pool as sa_pool
+
+from fpgapool.common import exception
+from fpgapool.db import engine as db_engine
+from fpgapool.db import rows
+from fpgapool.db import standing
+
+_R = TypeVar("_R")
+
+#: A query of one row takes milliseconds, even during large commits.
+SLOW_ANSWER_S = 2.0
+
+# In UTC: local times repeat when daylight saving time ends.
+_NOW = {
+    "mysql": "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01',"
+    " UTC_TIMESTAMP(6)) / 1e6",
+    "postgresql": "SELECT extract(epoch FROM clock_timestamp())",
+}
+
+
+class Connected:
+    """Has the connections to a database.
+
+    It connects at the first call, so it can be created while the server is
+    away.
+
+    :param url: a SQLAlchemy URL.
+    :param options: see :func:`fpgapool.db.engine.create`.
+    :raises: ConfigurationError for an unusable URL.
+    """
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self._engine = db_engine.create(url, **options)
+        # All threads share the one connection of an in-memory database, and
+        # would share their transactions.
+        self._turn: contextlib.AbstractContextManager[Any] = (
+            threading.RLock()
+            if isinstance(self._engine.pool, sa_pool.StaticPool)
+            else contextlib.nullcontext()
+        )
+        # For commit(), which one thread calls again and again.
+        self._writer = standing.Standing(self._engine)
+        self._unavailable = False
+        self._answer_due_s: dict[object, float] = {}
+        self._asked_lock = threading.Lock()
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts, **options: Any) -> Self:
+        """Return the database of the group ``[database]``.
+
+        :param options: see :func:`fpgapool.db.engine.create`.
+        """
+        return cls(**db_engine.options_from_conf(conf), **options)
+
+    @property
+    def engine(self) -> sa.Engine:
+        """The engine, for migrations."""
+        return self._engine
+
+    @property
+    def failing(self) -> bool:
+        """Whether the server seems to be away; sends no query.
+
+        That is so if the last transaction failed to reach it, or if a query
+        has been waiting for too long: a frozen server refuses nothing.
+        """
+        with self._asked_lock:
+            due_s = min(self._answer_due_s.values(), default=math.inf)
+        return self._unavailable or time.monotonic() > due_s
+
+    def close(self) -> None:
+        """Close all connections that are not in use."""
+        self._writer.close()
+        self._engine.dispose()
+
+    def now(self) -> float:
+        """Return the server's wall clock, which all services share.
+
+        :returns: seconds since the epoch; by our own clock with SQLite.
+        """
+        with self._transaction() as connection:
+            query = _NOW.get(connection.dialect.name)
+            if query is None:
+                return time.time()
+            return float(connection.exec_driver_sql(query).scalar_one())
+
+    # Transactions.
+
+    def _read(
+        self, record_class: type[_R], *conditions: sa.ColumnElement[bool]
+    ) -> list[_R]:
+        with self._transaction() as connection:
+            return rows.read(connection, record_class, *conditions)
+
+    def _read_one(
+        self, record_class: type[_R], *conditions: sa.ColumnElement[bool]
+    ) -> _R | None:
+        with self._question():
+            found = self._read(record_class, *conditions)
+        return found[0] if found else None
+
+    def _fetch(
+        self, query: sa.Select[Any], record_class: Callable[..., _R]
+    ) -> list[_R]:
+        with self._transaction() as connection:
+            return rows.fetch(connection, query, record_class)
+
+    def _purge(self, table: sa.Table, query: sa.Select[Any]) -> int:
+        """Delete the rows whose ids a query finds; return how many."""
+        with self._transaction() as connection:
+            ids = connection.scalars(query).all()
+            rows.delete(connection, table.c.id, ids)
+        return len(ids)
+
+    @contextlib.contextmanager
+    def _question(self, allowed_s: float = SLOW_ANSWER_S) -> Iterator[None]:
+        question = object()
+        with self._asked_lock:
+            self._answer_due_s[question] = time.monotonic() + allowed_s
+        try:
+            yield
+        finally:
+            with self._asked_lock:
+                del self._answer_due_s[question]
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        with self._translated(), self._engine.begin() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            with self._turn:
+                yield
+        except (
+            oslo_exception.DBError,
+            sa_exc.SQLAlchemyError,
+        ) as error:
+            translated = db_engine.translate(error)
+            self._unavailable = isinstance(
+                translated, exception.DatabaseUnavailable
+            )
+            raise translated from error
+        self._unavailable = False
