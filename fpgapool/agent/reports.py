@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import time
 from collections.abc import Callable
@@ -22,10 +21,6 @@ RETRY_S = 1.0
 #: A slot on its way to its client changes several times within milliseconds,
 #: and the conductor need not hear of each step.
 GATHER_S = 0.02
-
-#: Reports of slots that become free are at least so far apart: each has the
-#: whole table, and on a busy host slots become free all the time.
-PAUSE_S = 0.01
 
 KEY = "report"
 
@@ -59,7 +54,6 @@ class Reporter:
         self._pending = self._gathering = False
         # Slots in use at the last report, or more since.
         self._most_busy = 0
-        self._reported_s = -math.inf
         self._timer: agent_loop.Timer | None = None
 
     def start(self) -> None:
@@ -79,7 +73,7 @@ class Reporter:
         if busy < self._most_busy:
             # One report for all that changes in this turn of the loop.
             self._pending = True
-            self._schedule(self._reported_s + PAUSE_S - self._loop.now())
+            self._loop.call(self._report)
             return
         self._most_busy = busy
         if not self._gathering:
@@ -91,7 +85,6 @@ class Reporter:
         if not self._serving:
             return
         self._most_busy = len(self._table.holders())
-        self._reported_s = self._loop.now()
         self._schedule(self._interval_s)
         self._sequence += 1
         report = self._make(
@@ -116,7 +109,7 @@ class Reporter:
 
     def _again(self) -> None:
         # A report that is already being gathered is due earlier.
-        if not (self._gathering or self._pending):
+        if not self._gathering:
             self._schedule(min(RETRY_S, self._interval_s))
 
     def prepared(self, prepared: objects.Prepared) -> None:
