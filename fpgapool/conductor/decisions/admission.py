@@ -281,19 +281,22 @@ def _check_size(request: objects.OpenRequest, limits: Limits) -> None:
 
 
 def check_deadline(
-    request: objects.OpenRequest, best_peak_bytes_per_s: float
+    request: objects.OpenRequest,
+    deadline_s: float,
+    best_peak_bytes_per_s: float,
 ) -> None:
     """Check that a slot could compute a request before its deadline.
 
+    :param deadline_s: of the request, from now.
     :param best_peak_bytes_per_s: the highest input rate of the pool's slots.
     :raises Rejected: if none could.
     """
     least_s = request.claimed_bytes / best_peak_bytes_per_s
-    if request.deadline_s is not None and request.deadline_s < least_s:
+    if deadline_s < least_s:
         raise Rejected(
             codes.DEADLINE_IMPOSSIBLE,
             f"{request.claimed_bytes} bytes take at least {least_s:.3g} s in"
-            f" the fastest slot, the deadline is {request.deadline_s:g} s",
+            f" the fastest slot, the deadline is {deadline_s:g} s",
         )
 
 

@@ -145,12 +145,13 @@ class Opening:
                 bytes_of_project=book.queued_bytes[project_id],
             ),
         )
-        admission.check_deadline(
-            request,
-            pool.core.view.best_peak_bytes_per_s(
-                pool.core.view.accelerators[accelerator]
-            ),
-        )
+        if request.deadline_s is not None:
+            view = pool.core.view
+            admission.check_deadline(
+                request,
+                request.deadline_s,
+                view.best_peak_bytes_per_s(view.accelerators[accelerator]),
+            )
         pool.instances.check(request, book.count_of_instance(request.user_id))
         return request
 
