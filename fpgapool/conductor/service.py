@@ -7,7 +7,9 @@ from __future__ import annotations
 import functools
 import threading
 import time
+import uuid
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,6 +46,7 @@ from fpgapool.conductor.runtime import threads
 from fpgapool.conf import quota as quota_conf
 from fpgapool.core import groups
 from fpgapool.core import health
+from fpgapool.core import power
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
@@ -518,6 +521,8 @@ def _settings(conf: cfg.ConfigOpts) -> admission.Limits:
             if conf.scheduler.preempt == "none"
             else conf.scheduler.preempt_quantum_bytes
         ),
+        power_cap_w=options.power_cap_w,
+        host_power_caps_w=_host_power_caps_w(options.host_power_caps_w),
         instances_are_local=conf.nova.instances_are_local,
         health=health.Options(
             accelerator_limit=options.accelerator_fault_limit,
@@ -527,6 +532,25 @@ def _settings(conf: cfg.ConfigOpts) -> admission.Limits:
             max_s=max(options.self_test_after_s, options.self_test_max_s),
         ),
     )
+
+
+def _host_power_caps_w(option: Mapping[str, str]) -> dict[str, float]:
+    """Return the caps of hosts, by UUID.
+
+    :raises ConfigurationError: if one is wrong.
+    """
+    caps_w = {}
+    for name, text in option.items():
+        try:
+            cap_w = float(text)
+            caps_w[str(uuid.UUID(name))] = cap_w
+            power.Caps(pool_w=cap_w)
+        except ValueError:
+            raise exception.ConfigurationError(
+                reason=f"[conductor] host_power_caps_w: {name}:{text} is not"
+                " the UUID of a host and a number of watts"
+            ) from None
+    return caps_w
 
 
 def _check_default_quota(

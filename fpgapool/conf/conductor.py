@@ -110,6 +110,27 @@ What happens to a session at its deadline, if its request does not say it.
 """,
     ),
     cfg.FloatOpt(
+        "power_cap_w",
+        min=0,
+        help="""
+Watts that all slots in use may take together, in addition to idle hosts and
+boards. The pool gives no session a slot above it; sessions then wait with the
+reason ``POWER_CAP``. A lower cap takes no slot away. Unset: no cap.
+
+A slot in use counts with the highest ``active_w`` of the pool's own
+accelerators in its shape (``platforms`` of their profiles), whatever its
+session runs. Slots of a shape for which no accelerator has ``active_w`` count
+with 0 W.
+""",
+    ),
+    cfg.DictOpt(
+        "host_power_caps_w",
+        default={},
+        help="""
+Such caps for the slots of some hosts, as ``UUID:watts``, separated by commas.
+""",
+    ),
+    cfg.FloatOpt(
         "connect_timeout_s",
         default=30,
         min=1,

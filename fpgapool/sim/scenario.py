@@ -93,12 +93,17 @@ class Power(_Record, frozen=True):
         while some have.
     :ivar host_w: of a host, with or without a device.
     :ivar core_active_w: of a core with a job, in addition to the host.
+    :ivar cap_w: the most that all slots with jobs take together, in addition
+        to idle hosts and devices; None: any power.
+    :ivar host_cap_w: as ``cap_w``, of the slots of each host.
     """
 
     device_idle_w: _NotNegative = 0.0
     device_active_w: _NotNegative = 0.0
     host_w: _NotNegative = 0.0
     core_active_w: _NotNegative = 0.0
+    cap_w: _NotNegative | None = None
+    host_cap_w: _NotNegative | None = None
 
 
 class Cluster(_Record, frozen=True):

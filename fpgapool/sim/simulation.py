@@ -19,11 +19,13 @@ import numpy as np
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core import power
 from fpgapool.core import sharing
 from fpgapool.core import state
 from fpgapool.core import strategy as strategy_api
 from fpgapool.sim import errors
 from fpgapool.sim import nodes
+from fpgapool.sim import power_caps
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import schedules
 from fpgapool.sim.engines import base
@@ -117,10 +119,11 @@ def run(
     :param fair_share: whether the jobs' tenants share the slots evenly.
     :returns: the result of each job, in the order of the scenario.
     :raises errors.InputError: if the strategy is unknown or refuses its
-        options, if jobs would wait for ever, or if hosts with cores know no
-        such engine, watcher or shares.
+        options, if jobs would wait for ever, if caps on power are wrong, or
+        if hosts with cores know no such engine, watcher or shares.
     """
     strategy = make_strategy(scenario.strategies, name, seed, source)
+    caps = power_caps.caps(scenario.cluster, source)
     if scenario.cluster.cores_per_host is not None:
         if engine != "fluid" or watcher is not None or fair_share:
             raise errors.InputError(
@@ -133,7 +136,9 @@ def run(
         return nodes.run(scenario, strategy, options)
     if fair_share:
         strategy = shared.SharedStrategy(strategy, sharing.Options())
-    simulation = _Simulation(scenario, strategy, ENGINES[engine], watcher)
+    simulation = _Simulation(
+        scenario, strategy, ENGINES[engine], watcher, caps
+    )
     simulation.run()
     if simulation.waiting:
         raise errors.InputError(
@@ -168,7 +173,9 @@ class _Simulation:
         strategy: strategy_api.Strategy,
         make_engine: Callable[[scenarios.Cluster], base.Engine],
         watcher: Watcher | None,
+        caps: power.Caps,
     ) -> None:
+        self._caps = events.PowerCapsChanged(caps)
         self.outcomes: dict[int, schedules.JobOutcome] = {}
         self.waiting: dict[int, scenarios.JobSpec] = {}
         self._cluster = scenario.cluster
@@ -197,7 +204,8 @@ class _Simulation:
 
     def run(self) -> None:
         """Run to the end of the last job that can end."""
-        self._pool.step(_topology(self._cluster, self._for_jobs), 0.0)
+        topology = _topology(self._cluster, self._for_jobs)
+        self._pool.step([*topology, self._caps], 0.0)
         while self._to_come or self._working or self._goes_on():
             now, done = self._engine.advance(self._next_s())
             batch: list[events.Event] = [

@@ -97,6 +97,7 @@ class Accelerators:
                 )
             )
         )
+        self._pool.tell_power_caps()
 
     def _note_outdated(self) -> None:
         """Update which slots hold outdated bitstreams; tell the core."""

@@ -47,6 +47,10 @@ class Limits:
     min_progress_bytes_per_s: float = 1000.0
     deadline_action: str = states.CONTINUE
     quantum_bytes: int = 0
+    power_cap_w: float | None = None
+    host_power_caps_w: Mapping[str, float] = dataclasses.field(
+        default_factory=dict
+    )
     instances_are_local: bool = False
     max_bitstreams_per_project: int | None = 200
     health: health.Options = dataclasses.field(default_factory=health.Options)

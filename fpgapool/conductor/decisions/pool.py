@@ -29,6 +29,7 @@ from fpgapool.conductor.decisions import expected_waits
 from fpgapool.conductor.decisions import group_book
 from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import instances
+from fpgapool.conductor.decisions import power_caps
 from fpgapool.conductor.decisions import probation
 from fpgapool.conductor.decisions import quotas
 from fpgapool.conductor.decisions import rates
@@ -37,6 +38,7 @@ from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.decisions import usage
 from fpgapool.core import events
 from fpgapool.core import model
+from fpgapool.core import power
 from fpgapool.core import slots
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
@@ -184,6 +186,7 @@ class Pool:
         )
         self.pace = expected_waits.Pace()
         self.traffic = rates.Traffic()
+        self._power_caps = power.Caps()
         self.wake_at: float | None = None
         self.database_failing = False
         self.deaf_until = self.failing_at = -math.inf
@@ -204,6 +207,18 @@ class Pool:
         Waiting sessions get slots later, see :meth:`decide`.
         """
         self._carry_out(self.core.apply(happened, self.now))
+
+    def tell_power_caps(self) -> None:
+        """Send the caps on the power of slots to the core, if they changed."""
+        caps = power_caps.caps(
+            self.settings, self.registry, self.profiles.values()
+        )
+        if caps != self._power_caps:
+            self._power_caps = caps
+            if caps.is_set:
+                for line in power_caps.doubts(caps, self.registry):
+                    LOG.warning("%s", line)
+            self.tell(events.PowerCapsChanged(caps))
 
     def decide(self) -> None:
         """Have the core give slots to waiting sessions."""

@@ -142,6 +142,7 @@ class Reports:
             *administration.core_events(host.devices.values()),
             events.HostUp(host.spec()),
         )
+        pool.tell_power_caps()
 
     def _check_slot(
         self,

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Caps on the power of slots in a scenario, for the core."""
+
+from fpgapool.core import power
+from fpgapool.sim import errors
+from fpgapool.sim import scenario as scenarios
+
+
+def caps(cluster: scenarios.Cluster, source: str) -> power.Caps:
+    """Return the caps, with the power of a slot of each shape.
+
+    :param source: the scenario's file, for messages.
+    :raises errors.InputError: if no job could ever have a slot, or jobs with
+        cores would ignore the caps.
+    """
+    wanted = cluster.power
+    if wanted is None or (wanted.cap_w, wanted.host_cap_w) == (None, None):
+        return power.Caps()
+    slots_w = {
+        cluster.shape_of(host): _slot_w(cluster, host)
+        for host in cluster.fpga_hosts
+    }
+    for name, cap_w in (
+        ("cap_w", wanted.cap_w),
+        ("host_cap_w", wanted.host_cap_w),
+    ):
+        place = f"cluster.power.{name}"
+        if cap_w is not None and cluster.cores_per_host is not None:
+            raise errors.InputError(source, place, "does not go with cores")
+        most_w = max(slots_w.values(), default=0.0)
+        if cap_w is not None and cap_w < most_w:
+            raise errors.InputError(
+                source,
+                place,
+                f"is below the {most_w:g} W of one slot with a job",
+            )
+    hosts_w: tuple[tuple[int, float], ...] = ()
+    if wanted.host_cap_w is not None:
+        hosts_w = tuple((h, wanted.host_cap_w) for h in cluster.fpga_hosts)
+    return power.Caps(wanted.cap_w, hosts_w, tuple(sorted(slots_w.items())))
+
+
+def _slot_w(cluster: scenarios.Cluster, host: int) -> float:
+    """Return the power of a slot with a job, in addition to the device.
+
+    It is the highest of the accelerators there; if none has one, the slot's
+    share of what an active device takes in addition.
+    """
+    shape = cluster.shape_of(host)
+    known = [
+        profile.platforms[shape].active_w
+        for profile in cluster.accelerators.values()
+        if shape in profile.platforms
+    ]
+    powers_w = [value for value in known if value is not None]
+    if powers_w or cluster.power is None:
+        return max(powers_w, default=0.0)
+    extra_w = cluster.power.device_active_w - cluster.power.device_idle_w
+    return max(extra_w, 0.0) / cluster.slot_count(host)
