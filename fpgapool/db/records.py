@@ -325,6 +325,13 @@ class UsageSum:
     output_bytes: int
     energy_j: float | None
 
+    @property
+    def energy_j_per_sla(self) -> float | None:
+        """The energy for each kept deadline; None: unknown, or none kept."""
+        if self.energy_j is None or not self.sessions_met:
+            return None
+        return self.energy_j / self.sessions_met
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaRecord:

@@ -40,7 +40,9 @@ LIST_QUERY = common.record(optional=list(_FILTERS), **_FILTERS)
 #: The microversions of members that are not as old as the API.
 SINCE = {
     **dict.fromkeys(("group_busy_s", "group_idle_s"), (1, 1)),
-    **dict.fromkeys(("sessions_met", "sessions_missed"), (1, 2)),
+    **dict.fromkeys(
+        ("sessions_met", "sessions_missed", "energy_j_per_sla"), (1, 2)
+    ),
 }
 
 _USAGE = common.record(
@@ -81,6 +83,11 @@ _USAGE = common.record(
     energy_j=common.described(
         common.nullable(common.NUMBER),
         "Shares of the power of boards, in joules; null: not measured.",
+    ),
+    energy_j_per_sla=common.described(
+        common.nullable(common.NUMBER),
+        "`energy_j` for each deadline that was kept; null: not measured, or"
+        " none was kept.",
     ),
 )
 

@@ -48,3 +48,5 @@ class Usage(base.Resource):
     output_bytes = resource.Body("output_bytes", type=int)
     #: Shares of the power of boards; None if no board measures its power.
     energy_j = resource.Body("energy_j", type=float)
+    #: The energy for each kept deadline; None: unknown, or none was kept.
+    energy_j_per_sla = resource.Body("energy_j_per_sla", type=float)

@@ -29,9 +29,12 @@ _COLUMNS = {
     "input_bytes": "Input Bytes",
     "output_bytes": "Output Bytes",
     "energy_j": "Energy (J)",
+    "energy_j_per_sla": "Energy per Deadline Met (J)",
 }
 _KEYS = ("day", "project_id", "accelerator")
-_SUMS = tuple(name for name in _COLUMNS if name not in _KEYS)
+_PER_SLA = "energy_j_per_sla"
+_FIGURES = tuple(name for name in _COLUMNS if name not in _KEYS)
+_SUMS = tuple(name for name in _FIGURES if name != _PER_SLA)
 #: Groups of rows, and the column that identifies each.
 _GROUPS = {"day": "day", "project": "project_id", "accelerator": "accelerator"}
 
@@ -112,6 +115,10 @@ class ShowUsage(base.ShowCommand):
         for name in _SUMS:
             total = _added(getattr(one, name) for one in found)
             shown[name] = shown[name] if total is None else total
+        energy_j, met = shown["energy_j"], shown["sessions_met"]
+        shown[_PER_SLA] = (
+            energy_j / met if energy_j is not None and met else None
+        )
         return tuple(shown), tuple(shown.values())
 
 
@@ -147,7 +154,7 @@ class ListUsage(base.Command, command.Lister):
                 group_by=parsed_args.group_by,
             ),
         )
-        names = [*keys, *_SUMS]
+        names = [*keys, *_FIGURES]
         return [_COLUMNS[name] for name in names], (
             utils.get_item_properties(one, names) for one in found
         )

@@ -235,10 +235,30 @@ def test_usage_is_ones_own(usage):
                 "input_bytes": 700,
                 "output_bytes": 700,
                 "energy_j": None,
+                "energy_j_per_sla": None,
             }
             for day in (1, 2, 3)
         ]
     }
+
+
+@pytest.mark.parametrize(
+    ("energy_j", "met", "per_sla"),
+    [(12.0, 4, 3.0), (12.0, 0, None), (None, 4, None), (0.0, 4, 0.0)],
+)
+def test_energy_is_told_for_each_kept_deadline(world, energy_j, met, per_sla):
+    world.database.usage = [
+        fakes.used(1, "p1", energy_j=energy_j, sessions_met=met)
+    ]
+    (found,) = world.ask("GET", "/v1/usage").json["usage"]
+    assert (found["energy_j"], found["energy_j_per_sla"]) == (
+        energy_j,
+        per_sla,
+    )
+    for version in ("1.0", "1.1"):
+        headers = {"OpenStack-API-Version": f"fpgapool {version}"}
+        answer = world.ask("GET", "/v1/usage", headers=headers)
+        assert "energy_j_per_sla" not in answer.json["usage"][0]
 
 
 def test_usage_of_groups_needs_a_version(usage):

@@ -142,6 +142,7 @@ def used(accelerator: str, energy_j: float | None) -> usage_sdk.Usage:
         input_bytes=100,
         output_bytes=50,
         energy_j=energy_j,
+        energy_j_per_sla=energy_j,
     )
 
 
@@ -165,6 +166,8 @@ def test_totals_are_shown() -> None:
         "input_bytes": 200,
         "output_bytes": 100,
         "energy_j": 20.0,
+        # Of both accelerators' sessions.
+        "energy_j_per_sla": 10.0,
     }
     app.client.usage.assert_called_once_with(
         group_by="accelerator", project_id=PROJECT_ID, start="2026-05-01"
@@ -176,6 +179,7 @@ def test_nothing_was_used() -> None:
     app.client.usage.side_effect = lambda **query: iter([])
     shown = app.rows(usage.ShowUsage)
     assert (shown["sessions"], shown["energy_j"]) == (0, None)
+    assert shown["energy_j_per_sla"] is None
 
 
 @pytest.mark.parametrize(
