@@ -98,6 +98,8 @@ class DataFlow:
     :ivar received_bytes: output that has arrived.
     :ivar ended: whether the last output has arrived.
     :ivar closed: members of CLOSED, once it has come.
+    :ivar cpu_energy_j: estimated energy of this machine's processor, if it
+        computes; None: unknown.
     :ivar reconnects: how often a broken connection was replaced …
     :ivar reopens: … and a lost slot.
     :ivar fallback_reason: why the CPU computes, and no slot ever will: the
@@ -106,6 +108,7 @@ class DataFlow:
 
     view: views.SessionView
     transport: str
+    cpu_energy_j: float | None = None
     received_bytes: int
     stateless = False
     checksum = False

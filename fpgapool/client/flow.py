@@ -140,6 +140,11 @@ class Flow(dataflow.DataFlow):
         """Output that has arrived, once or more often."""
         return self._output.delivered_bytes
 
+    @property
+    def cpu_energy_j(self) -> float | None:
+        """See :class:`dataflow.DataFlow`."""
+        return self._seeker.cpu_energy_j
+
     # Sending
 
     def send(

@@ -58,6 +58,11 @@ class Seeker(waiting.SlotSeeker):
         # It then sets this one, and ends.
         self._found: _Found | None = None
 
+    @property
+    def cpu_energy_j(self) -> float | None:
+        """See :class:`fpgapool.client.dataflow.DataFlow`."""
+        return self._software and self._software.cpu_energy_j
+
     def open(
         self,
         ask: waiting.Ask,

@@ -352,10 +352,11 @@ class _Opening:
 
     def _fall_back(self, cause: errors.FpgapoolError) -> sessions.Session:
         dialer = software.Dialer(software.view_of(cause), self._token)
-        connection = self._load(cause).connect(self._token)
+        loaded = self._load(cause)
+        connection = loaded.connect(self._token)
         if self._on_state is not None:
             self._on_state(dialer.view)
-        alone = software.Alone(self._token, cause)
+        alone = software.Alone(loaded, self._token, cause)
         return self._session(flows.Flow(dialer, connection, alone))
 
     def _load(self, cause: errors.FpgapoolError) -> software.Software:

@@ -134,6 +134,15 @@ class Session:
         return self.flow.stateless
 
     @property
+    def cpu_energy_j(self) -> float | None:
+        """The estimated energy of this machine's processor, if it computes.
+
+        It is shown only: the pool charges for slots. None: a slot computes, or
+        the accelerator's profile has no ``core_w``.
+        """
+        return self.flow.cpu_energy_j
+
+    @property
     def checksum(self) -> bool:
         """Whether the data is checked end to end."""
         return self.flow.checksum

@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import socket
 import threading
+import time
 import typing
 
 from fpgapool.client import cancel as cancelling
@@ -59,6 +60,7 @@ class Software:
         the core is not installed.
 
     :ivar movable: whether a slot may go on with the work.
+    :ivar busy_s: how long its workers have computed.
     """
 
     def __init__(
@@ -69,10 +71,12 @@ class Software:
         unavailable: errors.FpgapoolError,
     ) -> None:
         self._params = params
+        self.busy_s = 0.0
         self._core_class, profile = _load(
             accelerator, params, core_name, unavailable
         )
         core = self._make_core()
+        self._core_w = profile.core_w
         self._stateless = profile.stateless
         self.movable = profile.stateless or (
             profile.checkpoint and core.has_snapshots
@@ -85,6 +89,11 @@ class Software:
                 f"these parameters need pieces of {self._multiple_bytes} "
                 f"bytes; a piece has at most {_CHUNK_BYTES}"
             )
+
+    @property
+    def cpu_energy_j(self) -> float | None:
+        """The energy of this machine's processor so far; None: unknown."""
+        return None if self._core_w is None else self._core_w * self.busy_s
 
     def _make_core(self) -> base.Core:
         from fpgapool.accelerators import base
@@ -122,7 +131,7 @@ class Software:
             shared_buffers=0,
             features=frozenset(),
         )
-        worker = Worker(self._make_core(), opened)
+        worker = Worker(self, self._make_core(), opened)
         cancel.attach(worker)
         return Connection(worker, opened)
 
@@ -133,12 +142,16 @@ class Worker(channel.Channel):
     The receiving thread computes. Other threads may send, pause the worker
     between two pieces, and end it.
 
+    :param software: hears how long it computes.
     :param core: computes.
     :param opened: where it begins, and in which pieces.
     """
 
-    def __init__(self, core: base.Core, opened: connections.Opened) -> None:
+    def __init__(
+        self, software: Software, core: base.Core, opened: connections.Opened
+    ) -> None:
         # Without a socket.
+        self._software = software
         self._core = core
         self._chunk_bytes = opened.chunk_bytes
         self._input = stream.Inbound(
@@ -231,9 +244,11 @@ class Worker(channel.Channel):
         """
         while not self._replies:
             header, payload = self._next_request(deadline_s)
+            began_s = time.monotonic()
             try:
                 self._answer(header, payload)
             finally:
+                self._software.busy_s += time.monotonic() - began_s
                 with self._changed:
                     self._computing = False
                     self._changed.notify_all()
@@ -410,15 +425,25 @@ class Dialer(connections.Dialer):
 class Alone:
     """Stands for the seeker of a session that never gets a slot.
 
+    :param software: computes.
     :param token: cancels the session.
     :param cause: why there is no slot.
     """
 
     def __init__(
-        self, token: cancelling.CancelToken, cause: errors.FpgapoolError
+        self,
+        software: Software,
+        token: cancelling.CancelToken,
+        cause: errors.FpgapoolError,
     ) -> None:
+        self._software = software
         self.token = token
         self.fallback_reason = cause.code
+
+    @property
+    def cpu_energy_j(self) -> float | None:
+        """See :class:`fpgapool.client.dataflow.DataFlow`."""
+        return self._software.cpu_energy_j
 
     def stop(self) -> None:
         """See :meth:`fpgapool.client.waiting.SlotSeeker.stop`."""

@@ -56,6 +56,8 @@ class RunReport:
     :ivar fallback_reason: code of the pool's failure, because of which this
         machine's CPU computed; None if a slot did.
     :ivar checksum: whether input and output were checked end to end.
+    :ivar cpu_energy_j: see
+        :attr:`fpgapool.client.session.Session.cpu_energy_j`.
     """
 
     waited_s: float
@@ -73,6 +75,7 @@ class RunReport:
     restarts: int
     fallback_reason: str | None
     checksum: bool = False
+    cpu_energy_j: float | None = None
 
 
 class _Sink(typing.Protocol):
@@ -301,6 +304,7 @@ class _Job:
             restarts=self._restarts,
             fallback_reason=session.fallback_reason,
             checksum=session.checksum,
+            cpu_energy_j=session.cpu_energy_j,
         )
 
 

@@ -79,6 +79,7 @@ class SlotSeeker:
 
     #: See :class:`fpgapool.client.dataflow.DataFlow`.
     fallback_reason: str | None = None
+    cpu_energy_j: float | None = None
 
     def __init__(
         self,

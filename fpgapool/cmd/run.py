@@ -384,6 +384,8 @@ def _summary(report: client.RunReport) -> str:
     ):
         if times:
             text += f"; {did} {times} times"
+    if report.cpu_energy_j is not None:
+        text += f"; about {report.cpu_energy_j:.3g} J of the CPU"
     if report.checksum:
         text += "; checksums are right"
     return text

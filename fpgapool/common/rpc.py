@@ -606,7 +606,10 @@ def get_server(
         serializer=ContextSerializer(),
         access_policy=messaging.DefaultRPCAccessPolicy,
     )
-    hand_over = server._on_incoming
+    # Not a part of the library's interface: a release may lack it.
+    hand_over = getattr(server, "_on_incoming", None)
+    if hand_over is None:
+        return server
 
     def receive(incoming: Sequence[Any]) -> None:
         # A thread of the pool costs more than what most casts do.

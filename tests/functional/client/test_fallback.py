@@ -5,6 +5,7 @@
 import contextlib
 import hashlib
 import json
+import pathlib
 import random
 import socket
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 from fpgapool import client
 from fpgapool.accelerators import copy
+from fpgapool.accelerators import base
 from fpgapool.client import opening
 from fpgapool.cmd import run
 from tests.harness import listener as listeners
@@ -57,6 +59,25 @@ def test_no_front_door_at_all(nowhere):
     assert report.input_bytes == report.output_bytes == len(data)
     assert done == sorted(done)
     assert done[-1] == (len(data), len(data))
+
+
+def test_the_energy_of_the_cpu_is_estimated(nowhere, monkeypatch, tmp_path):
+    builtin = pathlib.Path(base.__file__).parent / "profiles" / "copy.yaml"
+    (tmp_path / "copy.yaml").write_text(builtin.read_text() + "core_w: 1000\n")
+    reports = []
+    for directory in (tmp_path / "none", tmp_path):
+        monkeypatch.setenv("FPGAPOOL_ACCELERATORS_DIR", str(directory))
+        _, report = client.run_buffer(
+            "copy",
+            bytes(5_000_000),
+            front_door=nowhere,
+            fallback="cpu",
+        )
+        reports.append(report)
+    without, measured = reports
+    assert without.cpu_energy_j is None
+    # One core at most, for as long as the run took.
+    assert 0 < measured.cpu_energy_j <= 1000 * measured.ran_s
 
 
 def test_session_is_like_any_other(nowhere):

@@ -54,7 +54,7 @@ class Core:
 @pytest.fixture(autouse=True)
 def _same_core(monkeypatch):
     profile = types.SimpleNamespace(
-        stateless=True, checkpoint=False, chunk_multiple_bytes=1
+        stateless=True, checkpoint=False, core_w=None, chunk_multiple_bytes=1
     )
     monkeypatch.setattr(software, "_load", lambda *_: (Core, profile))
     monkeypatch.setattr(software, "_CHUNK_BYTES", CHUNK)
@@ -311,7 +311,7 @@ def test_wrong_arguments(pools, options, words):
 
 def test_an_accelerator_with_state_cannot_move(pools, monkeypatch):
     profile = types.SimpleNamespace(
-        stateless=False, checkpoint=False, chunk_multiple_bytes=1
+        stateless=False, checkpoint=False, core_w=None, chunk_multiple_bytes=1
     )
     monkeypatch.setattr(software, "_load", lambda *_: (Core, profile))
     pool = _pool(pools)

@@ -155,6 +155,9 @@ def test_defaults_of_the_schema_are_those_of_the_core(name):
         ("core", "module:Class()"),
         ("chunk_multiple_bytes", 0),
         ("colour", "red"),
+        ("core_w", "15"),
+        ("core_w", -1),
+        ("core_w", float("nan")),
     ],
 )
 def test_profile_with_a_wrong_member(member, value):

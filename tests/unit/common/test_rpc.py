@@ -272,6 +272,7 @@ def _conductor_casts(api: conductor_api.ConductorAPI) -> dict:
             "p1", request_id="r1", reason="CLIENT_GONE"
         ),
         "renew_secret": lambda: api.renew_secret("s1"),
+        "report_progress": lambda: api.report_progress("p1", "s1", 7),
     }
 
 
