@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Fourier transforms of frames of complex numbers. A group of work items
-// transforms a frame, then another one. Devices are little-endian.
+// transforms a frame, then another one; each has one at least. Devices are
+// little-endian. Loops with barriers test at their end: PoCL compiles those in
+// half the time.
 
 static float2 product(const float2 a, const float2 b)
 {
@@ -25,7 +27,7 @@ static global float2 *transformed(global float2 *from, global float2 *to,
     const uint step = get_local_size(0);
     uint stride = 1;
 
-    while (stride < length) {
+    do {
         const uint left = length / stride;
 
         if (left >= 4) {
@@ -63,6 +65,8 @@ static global float2 *transformed(global float2 *from, global float2 *to,
                 to[t] = a + b;
                 to[t + middle] = a - b;
             }
+            if (length == 1 && first == 0)
+                to[0] = from[0];
             stride *= 2;
         }
         barrier(CLK_GLOBAL_MEM_FENCE);
@@ -71,7 +75,7 @@ static global float2 *transformed(global float2 *from, global float2 *to,
 
         to = from;
         from = done;
-    }
+    } while (stride < length);
     return from;
 }
 
@@ -89,9 +93,9 @@ kernel void fft(global const float2 *input, global float2 *output,
     const uint first = get_local_id(0);
     const uint step = get_local_size(0);
     const uint turns = length == samples ? 1 : 2;
+    ulong frame = get_group_id(0);
 
-    for (ulong frame = get_group_id(0); frame < frames;
-         frame += get_num_groups(0)) {
+    do {
         global const float2 *source = input + frame * samples;
         global float2 *target = output + frame * samples;
         global float2 *row = rows;
@@ -100,9 +104,11 @@ kernel void fft(global const float2 *input, global float2 *output,
             row[i] = i < samples ? product(source[i], before[i])
                                  : (float2)(0, 0);
         barrier(CLK_GLOBAL_MEM_FENCE);
+        uint turn = 0;
+
         // A convolution needs a second transform, which is turned back by
         // conjugating.
-        for (uint turn = 0; turn < turns; turn++) {
+        do {
             row = transformed(row, row == rows ? rows + length : rows, roots,
                               length);
             if (turns == 2)
@@ -110,9 +116,10 @@ kernel void fft(global const float2 *input, global float2 *output,
                     row[i] = conjugate(
                         turn ? row[i] : product(row[i], spectrum[i]));
             barrier(CLK_GLOBAL_MEM_FENCE);
-        }
+        } while (++turn < turns);
         for (uint i = first; i < samples; i += step)
             target[i] = product(row[i], after[i]);
         barrier(CLK_GLOBAL_MEM_FENCE);
-    }
+        frame += get_num_groups(0);
+    } while (frame < frames);
 }
