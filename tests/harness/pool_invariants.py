@@ -96,8 +96,11 @@ def _check_assignments(view: pool_view.PoolView) -> None:
     generations = [a.generation for a in assignments.values()]
     _equal("generations", len(set(generations)), len(generations))
     for slot_id, assignment in assignments.items():
-        _equal("slot id", assignment.slot_id, slot_id)
-        _equal("slot", assignment.slot, view.slots.slots.get(slot_id))
+        _equal(
+            "slot id, slot",
+            (assignment.slot_id, assignment.slot),
+            (slot_id, view.slots.slots.get(slot_id)),
+        )
         if assignment.generation >= view.next_generation:
             raise InvariantError("a generation may be used twice")
 
@@ -144,52 +147,70 @@ def _check_groups(all_members: members.Members) -> None:
 
 def _check_host(view: pool_view.PoolView, host: slots.Host) -> None:
     table = view.slots
-    held = [
-        table.assignments[slot.id]
-        for slot in host.slots
-        if slot.id in table.assignments
-    ]
-    _equal("busy", host.busy_count, len(held))
-    for assignment in held:
-        record = assignment.record
-        _equal(
-            "local",
-            assignment.local,
-            record is None or record.job.is_local_to(host.id),
-        )
-    remote_count = sum(not assignment.local for assignment in held)
-    _equal("remote", host.remote_count, remote_count)
-    up_shapes = _count(slot.shape for slot in host.slots if slot.up)
-    _equal("up shapes", _nonzero(host.up_shapes), up_shapes)
+    busy_count = remote_count = 0
+    idle = []
+    up_shapes: dict[str, int] = {}
     devices = {device.id: device for device in host.spec.devices}
     for slot in host.slots:
+        assignment = table.assignments.get(slot.id)
+        if assignment is not None:
+            busy_count += 1
+            remote_count += not assignment.local
+            record = assignment.record
+            is_local = record is None or record.job.is_local_to(host.id)
+            _equal("local", assignment.local, is_local)
+        if slot.up:
+            up_shapes[slot.shape] = up_shapes.get(slot.shape, 0) + 1
+        if table.is_idle(slot.id):
+            idle.append(slot)
         _check_slot(table, slot, devices[slot.spec.device_id])
-    idle = [slot for slot in host.slots if table.is_idle(slot.id)]
-    _equal("idle", host.idle, idle)
-    _equal("has idle slots", host.id in table.idle_hosts, bool(idle))
+    _equal(
+        "busy, remote, up shapes, idle, has idle slots",
+        (
+            host.busy_count,
+            host.remote_count,
+            _nonzero(host.up_shapes),
+            host.idle,
+            host.id in table.idle_hosts,
+        ),
+        (busy_count, remote_count, up_shapes, idle, bool(idle)),
+    )
 
 
 def _check_slot(
     table: slot_table.SlotTable, slot: slots.Slot, device: model.DeviceSpec
 ) -> None:
-    _equal("known slot", table.slots.get(slot.id), slot)
+    # Together: a call for each of them takes longer than the rest.
+    slot_id, owner = slot.id, slot.reserved_for
     up = (
         slot.host.up
         and device.healthy
         and device.id not in table.failed_devices
         and device.id not in table.barred_devices
-        and slot.id not in table.faulty_slots
+        and slot_id not in table.faulty_slots
     )
-    _equal("slot usable", slot.is_usable, up)
-    _equal("slot up", slot.up, up and slot.reserved_for is None)
-    _equal("reserved for", slot.reserved_for, table.reserved.get(slot.id))
     shape = slot.spec.shape
+    own = table.reserved_idle.get(owner or "", {})
+    waits = slot.is_usable and slot_id not in table.assignments
     _equal(
-        "shape", slot.shape, slots.kept_shape(shape) if slot.kept else shape
+        "known slot, usable, up, reserved for, shape, idle for its own",
+        (
+            table.slots.get(slot_id),
+            slot.is_usable,
+            slot.up,
+            owner,
+            slot.shape,
+            slot_id in own,
+        ),
+        (
+            slot,
+            up,
+            up and owner is None,
+            table.reserved.get(slot_id),
+            slots.kept_shape(shape) if slot.kept else shape,
+            waits and not slot.up,
+        ),
     )
-    waits = slot.is_usable and slot.id not in table.assignments
-    own = table.reserved_idle.get(slot.reserved_for or "", {})
-    _equal("idle for its own", slot.id in own, waits and not slot.up)
 
 
 def _check_table(table: slot_table.SlotTable) -> None:
@@ -206,22 +227,18 @@ def _check_table(table: slot_table.SlotTable) -> None:
     idle_total = sum(idle.values())
     _equal("idle slots", len(list(table.idle_slots())), idle_total)
     _equal("idle in total", table.idle_total, idle_total)
-    idle_shapes = {
-        host.id: {slot.shape for slot in host.idle}
+    hosts = [
+        (host.id, host.rank, host.is_open, {slot.shape for slot in host.idle})
         for host in table.hosts.values()
-    }
+    ]
     for shape in table.up_by_shape:
         for is_open in (False, True):
-            ranks = table.hosts_in((shape, is_open))
-            listed = [
-                host.id
-                for host in table.hosts.values()
-                if ranks is not None and host.rank in ranks
-            ]
+            ranks = table.hosts_in((shape, is_open)) or ()
+            listed = [host_id for host_id, rank, *_ in hosts if rank in ranks]
             expected = [
-                host.id
-                for host in table.hosts.values()
-                if host.is_open == is_open and shape in idle_shapes[host.id]
+                host_id
+                for host_id, _rank, open_, shapes in hosts
+                if open_ == is_open and shape in shapes
             ]
             _equal("hosts with an idle slot", listed, expected)
 
@@ -382,10 +399,12 @@ def _check_jobs(view: pool_view.PoolView) -> None:
 
 def _check_group(view: pool_view.PoolView, group: queued.JobGroup) -> None:
     keys = list(group.jobs)
-    _equal("count", group.count, len(keys))
-    _equal("length", len(group.jobs), len(keys))
     homed = [key for key in keys if view.record(key[-1]).homed]
-    _equal("homed", group.homed_count, len(homed))
+    _equal(
+        "count, length, homed",
+        (group.count, len(group.jobs), group.homed_count),
+        (len(keys), len(keys), len(homed)),
+    )
     if view.jobs.by_host:
         roaming = [key for key in keys if not view.record(key[-1]).homed]
         _equal("roaming", list(group.roaming), roaming)
@@ -406,10 +425,14 @@ def _check_place(
     group: queued.JobGroup,
     record: queued.JobRecord,
 ) -> None:
-    _equal("group", record.group, group)
     accelerator = view.accelerators[record.job.accelerator]
-    _equal("shapes", group.shapes, view.shapes_for(accelerator))
-    _equal("avoided", group.avoided, record.avoided)
+    _equal(
+        "group, shapes, avoided",
+        (record.group, group.shapes, group.avoided),
+        (group, view.shapes_for(accelerator), record.avoided),
+    )
+    if record.homed is False:
+        return
     host_id = record.job.host_id
     slot_table = view.slots.slots
     others_up = any(
