@@ -231,7 +231,8 @@ class Server:
         self.cut: set[int] = set()
         self.fails_before = 0.0
         self.fails_after = 0.0
-        #: Called when a transaction is durable, before its process knows.
+        #: Called when what a transaction has changed is durable, before its
+        #: process knows.
         self.on_commit: Callable[[int], None] = lambda _epoch: None
 
     @contextlib.contextmanager
@@ -242,6 +243,7 @@ class Server:
             what has become of it.
         """
         self._before()
+        changes = self._raw.total_changes
         # SQLAlchemy's own transaction would take as long as a statement.
         self._raw.execute("BEGIN")
         try:
@@ -250,8 +252,10 @@ class Server:
             self._raw.execute("ROLLBACK")
             raise
         self._raw.execute("COMMIT")
-        row = self._raw.execute("SELECT epoch FROM leader_lease").fetchone()
-        self.on_commit(row[0] if row else 0)
+        if self._raw.total_changes != changes:
+            query = "SELECT epoch FROM leader_lease"
+            row = self._raw.execute(query).fetchone()
+            self.on_commit(row[0] if row else 0)
         self._after()
 
     def _before(self) -> None:

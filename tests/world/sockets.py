@@ -615,10 +615,11 @@ class Socket:
             if end.broken:
                 raise ConnectionResetError(errno.ECONNRESET, "reset")
             count = min(wanted - filled, len(end.data))
+            was_full = len(end.data) >= _BUFFER_BYTES
             buffer[filled : filled + count] = end.data[:count]
             del end.data[:count]
             filled += count
-            if count and end.other is not None:
+            if was_full and count and end.other is not None:
                 end.other.changed()
             whole = filled == wanted or not int(flags) & _WAITALL
             if whole or (not end.data and end.ended):
