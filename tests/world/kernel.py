@@ -9,7 +9,6 @@ seed leads to the same run.
 
 from __future__ import annotations
 
-import gc
 import heapq
 import itertools
 import random
@@ -27,11 +26,6 @@ SLOW_STEP_S = 0.05
 _SLOW_STEP_SHARE = 0.01
 #: How often a task lets others run at a point where it need not.
 _YIELD_SHARE = 0.05
-
-
-#: Young garbage is collected so often: memory that is used again is in the
-#: processor's caches. At a fixed step, so that a run repeats exactly.
-_COLLECT_STEPS = 1000
 
 
 class Deadlock(Exception):
@@ -342,8 +336,6 @@ class Kernel:
                 continue
             wait.done = True
             self.steps += 1
-            if not self.steps % _COLLECT_STEPS:
-                gc.collect(0)
             self.current = task
             glet = task.glet
             if glet is None:

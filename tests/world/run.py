@@ -616,7 +616,7 @@ def _play_in_child(
         faulthandler.register(signal.SIGALRM, chain=True)
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        # Only the kernel says when: at fixed steps.
+        # It ends before there is much to collect.
         gc.disable()
         _take_huge_pages()
         result = play(schedule, database, change, directory)
