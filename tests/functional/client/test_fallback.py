@@ -13,8 +13,8 @@ import threading
 import pytest
 
 from fpgapool import client
-from fpgapool.accelerators import copy
 from fpgapool.accelerators import base
+from fpgapool.accelerators import copy
 from fpgapool.client import opening
 from fpgapool.cmd import run
 from tests.harness import listener as listeners
