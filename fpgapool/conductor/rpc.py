@@ -12,7 +12,6 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 from typing import TypeVar
@@ -24,6 +23,7 @@ from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.common import rpc
 from fpgapool.conductor import checks
+from fpgapool.conductor import waiting
 from fpgapool.conductor.decisions import administration
 from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import audit
@@ -56,7 +56,6 @@ _CHANGE_S = 5.0
 # Calls that wait for an answer occupy threads. The others are for the agents'
 # messages, while the database does not answer.
 _ASKING_SHARE = fractions.Fraction(3, 4)
-_PLACE_S = 0.05
 # Questions and the agents' messages do not wait for each other.
 _MIN_THREADS = 4
 
@@ -126,8 +125,7 @@ class ConductorManager(rpc.Endpoint):
         self._database = database
         self._epoch = epoch
         self._signer = signer
-        self._asking = threading.BoundedSemaphore(max_asking)
-        self._placed = _Placed()
+        self._places = waiting.Places(pumping, max_asking)
         self._dry_runs = dry_runs.DryRuns()
         # The form and value of each host's last report.
         self._reports: dict[str, tuple[Any, objects.AgentReport]] = {}
@@ -226,7 +224,10 @@ class ConductorManager(rpc.Endpoint):
     def dry_run(self, ctxt: Any, request: Any) -> dict[str, Any]:
         """Return what would become of a request, and change nothing."""
         (parsed,) = checks.requests(ctxt, [request], "dry_run")
-        with self._place(), self._dry_runs.turn(parsed.project_id) as count:
+        with (
+            self._places.take(),
+            self._dry_runs.turn(parsed.project_id) as count,
+        ):
 
             def prepared(asked: Any) -> Callable[[], objects.DryRun]:
                 with count():
@@ -268,12 +269,12 @@ class ConductorManager(rpc.Endpoint):
         :raises DatabaseUnavailable: if not all are recorded in time.
         """
         until_s = time.monotonic() + _ANSWER_S
-        with self._place():
+        with self._places.take():
             try:
                 for wish in wishes:
                     self._offer(wish, wish.project_id)
                 return [
-                    _durable(wish.future, until_s - time.monotonic())
+                    waiting.durable(wish.future, until_s - time.monotonic())
                     for wish in wishes
                 ]
             finally:
@@ -345,7 +346,7 @@ class ConductorManager(rpc.Endpoint):
         if known is not None and known.deleted_at is not None:
             # A second row of the same name would hold up all others.
             raise exception.InstanceNotFound(instance_id=known.instance_id)
-        with self._place():
+        with self._places.take():
             self._offer(inputs.AdmitInstance(parsed))
             if lost_hash:
                 self._offer(
@@ -362,7 +363,7 @@ class ConductorManager(rpc.Endpoint):
     def revoke_instance_token(self, ctxt: Any, instance_id: Any) -> None:
         """Revoke an instance's token for good."""
         checks.require(str, instance_id=instance_id)
-        with self._place():
+        with self._places.take():
             self._offer(inputs.RevokeInstance(instance_id))
             self._instance(instance_id)
 
@@ -386,7 +387,7 @@ class ConductorManager(rpc.Endpoint):
         """Change the library; answers when that is durable."""
         parsed = checks.checked(bitstream.change_from_primitive, change)
         try:
-            with self._place():
+            with self._places.take():
                 self._pump.change_bitstream(self._signed(parsed), _CHANGE_S)
         except admission.Rejected as error:
             raise exception.BitstreamRefused(
@@ -517,9 +518,9 @@ class ConductorManager(rpc.Endpoint):
         wish = administration.checked(
             host_uuid, device, state, reason, drain_within_s
         )
-        with self._place():
+        with self._places.take():
             self._offer(wish)
-            found = _durable(wish.future, _CHANGE_S)
+            found = waiting.durable(wish.future, _CHANGE_S)
         if found:
             return
         if device is None:
@@ -578,7 +579,7 @@ class ConductorManager(rpc.Endpoint):
             raise exception.InvalidRequest(reason=str(error)) from error
         if not self._ask(lambda asked: asked.pool.quotas.kept_here):
             raise exception.QuotasInKeystone()
-        with self._place():
+        with self._places.take():
             self._offer(inputs.SetQuota(project_id, checked))
             # The answer comes when its rows are on the disk.
             self._ask(lambda asked: None)
@@ -638,9 +639,9 @@ class ConductorManager(rpc.Endpoint):
 
         :raises: the reason of a refusal.
         """
-        with self._place():
+        with self._places.take():
             self._offer(wish)
-            refusal = _durable(wish.future, _CHANGE_S)
+            refusal = waiting.durable(wish.future, _CHANGE_S)
         if refusal is not None:
             raise refusal
 
@@ -658,56 +659,9 @@ class ConductorManager(rpc.Endpoint):
         self, question: Callable[[Any], Any], *, durable: bool = True
     ) -> Any:
         # A question that needs no database is answered at once.
-        place = self._place() if durable else contextlib.nullcontext()
+        place = self._places.take() if durable else contextlib.nullcontext()
         with place:
             try:
                 return self._pump.ask(question, _ANSWER_S, durable=durable)
             except TimeoutError:
-                raise _not_durable() from None
-
-    @contextlib.contextmanager
-    def _place(self) -> Iterator[None]:
-        """Be one of the threads that may wait; a nested use takes no place.
-
-        :raises DatabaseUnavailable: if all of them wait for the database.
-        :raises Overloaded: if all of them wait for something else.
-        """
-        if self._placed.is_here:
-            yield
-            return
-        failing = self._pump.database_failing
-        if not self._asking.acquire(timeout=0 if failing else _PLACE_S):
-            if failing:
-                raise _not_durable()
-            raise exception.Overloaded(reason="too many questions wait")
-        self._placed.is_here = True
-        try:
-            yield
-        finally:
-            self._placed.is_here = False
-            self._asking.release()
-
-
-class _Placed(threading.local):
-    """Whether this thread has a place."""
-
-    is_here = False
-
-
-def _durable(
-    future: concurrent.futures.Future[_Answer], limit_s: float
-) -> _Answer:
-    """Return an answer that waits for the database.
-
-    :raises DatabaseUnavailable: if there is none in time.
-    """
-    try:
-        return future.result(limit_s)
-    except TimeoutError:
-        raise _not_durable() from None
-
-
-def _not_durable() -> exception.DatabaseUnavailable:
-    return exception.DatabaseUnavailable(
-        reason="no durable answer at the moment"
-    )
+                raise waiting.not_durable() from None
