@@ -182,13 +182,20 @@ def _highest(
 
     :param first: the project's own lane.
     """
-    lanes = (lane for _, lane in first.ranked()) if first.ranks else (first,)
-    for lane in lanes:
-        if lane not in done and any(
-            group.count and view.has_idle(group) for group in lane.groups()
-        ):
+    if not first.ranks:
+        return first if _may_gain(view, first, done) else None
+    for _, lane in first.ranked():
+        if _may_gain(view, lane, done):
             return lane
     return None
+
+
+def _may_gain(
+    view: pool_view.PoolView, lane: queued.Lane, done: abc.Set[queued.Lane]
+) -> bool:
+    return lane not in done and any(
+        group.count and view.has_idle(group) for group in lane.groups()
+    )
 
 
 def _has_ranks(view: pool_view.PoolView, project: str) -> bool:
