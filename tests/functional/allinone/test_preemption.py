@@ -2,6 +2,7 @@
 
 """A session that leaves its slot to another one, by both ways in."""
 
+import itertools
 import json
 import typing
 import urllib.request
@@ -18,6 +19,8 @@ from tests.harness import waiting
 # A quantum is worth the programming of the emulated boards: 1 GB.
 pytestmark = pytest.mark.long
 
+# They also name the requests.
+_SEEDS = itertools.count(1)
 CONFIG = """\
 [conductor]
 fair_share = true
@@ -66,10 +69,10 @@ def shown(site: harness.Site, user: users.User) -> dict[str, typing.Any]:
 def test_the_owner_sees_why_and_loses_nothing(
     site: harness.Site, front_door: str | client.PoolApi
 ) -> None:
-    low = users.User(front_door, 1)
+    low = users.User(front_door, next(_SEEDS))
     low.start()
     assert low.begun.wait(harness.LIMIT_S)
-    high = users.User(front_door, 2, priority=5)
+    high = users.User(front_door, next(_SEEDS), priority=5)
     high.start()
     assert high.begun.wait(harness.LIMIT_S)
     waiting_one = shown(site, low)
