@@ -210,6 +210,10 @@ class Broker:
 class Server:
     """As what ``oslo_messaging.get_rpc_server`` returns."""
 
+    # What the product sets there chooses a thread. Here each message has a
+    # task of its own, so that they may overtake each other.
+    _on_incoming = None
+
     def __init__(
         self,
         broker: Broker,
