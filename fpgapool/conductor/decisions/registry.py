@@ -81,7 +81,9 @@ class SlotEntry:
     #: The instance that it is reserved for.
     reserved_for: str | None = None
     #: Its line in the last report.
-    reported: objects.SlotReport | None = None
+    reported: objects.SlotReport | None = dataclasses.field(
+        default=None, repr=False
+    )
     #: When its agent was last ordered to release an unknown holder.
     stray_told_at: float = -math.inf
 
