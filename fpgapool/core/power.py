@@ -92,9 +92,6 @@ class Power:
         :param near: returns the hosts with waiting jobs of their own, which
             come first.
         """
-        if not self.is_set:
-            yield
-            return
         table = self._table
         waiting = list(table.idle_slots())
         if self._choose(waiting)[1]:

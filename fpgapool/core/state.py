@@ -307,12 +307,19 @@ class PoolState:
         if self._preemption.promised:
             self._program(self._preemption.serve())
         if jobs.count:
-            for _ in view.power.rounds(jobs.hosts):
-                self._program(self._strategy.assign(view, view.now))
+            self._assign()
         self._outcome.pass_due = False
         self._look_s = self._next_look_s()
         jobs.forget_arrivals()
         view.touched.clear()
+
+    def _assign(self) -> None:
+        view, strategy = self._view, self._strategy
+        if not view.power.is_set:
+            self._program(strategy.assign(view, view.now))
+            return
+        for _ in view.power.rounds(self._jobs.hosts):
+            self._program(strategy.assign(view, view.now))
 
     def _program(self, choices: abc.Iterable[strategy_api.Choice]) -> None:
         for choice in choices:
