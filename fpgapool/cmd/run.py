@@ -46,7 +46,6 @@ _SESSION_OPTIONS = (
     "meanwhile",
     "checksum",
     "request_id",
-    "dry_run",
 )
 _SIZE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
@@ -414,7 +413,9 @@ def _place_text(report: client.RunReport) -> str:
 def _run(
     arguments: argparse.Namespace, token: client.CancelToken
 ) -> dict[str, typing.Any]:
-    if arguments.dry_run and arguments.group is None:
+    if arguments.dry_run:
+        if arguments.group is not None:
+            raise _UsageError("--dry-run is for sessions, not for --group")
         return _dry_run(arguments, token)
     if arguments.destination is None:
         raise _UsageError("--out is needed")
