@@ -294,6 +294,11 @@ def profile_from_document(document: object, source: str) -> Profile:
     for member in document:
         if member not in _MEMBERS:
             raise invalid(str(member), "unknown member")
+    document = {
+        member: value
+        for member, value in document.items()
+        if value is not None or member not in _OPTIONAL
+    }
     for member, kind in _MEMBERS.items():
         if member not in document:
             if member in _OPTIONAL:

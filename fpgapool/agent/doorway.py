@@ -85,6 +85,7 @@ class FrontDoorSettings:
     :param open_timeout_s: until CONDUCTOR_UNAVAILABLE.
     :param session_poll_interval_s: a session is polled after this much
         silence.
+    :param chunk_bytes: the longest piece that the workers take.
     """
 
     host_uuid: str
@@ -96,6 +97,7 @@ class FrontDoorSettings:
     max_project_sessions: int = 20000
     open_timeout_s: float = 10.0
     session_poll_interval_s: float = 5.0
+    chunk_bytes: int = 4 * 1024 * 1024
 
     @property
     def connections_per_project(self) -> int:

@@ -230,6 +230,7 @@ class FrontDoor:
             host_uuid=self._settings.host_uuid,
             host_name=self._settings.host_name,
             version=messages.FRONT_DOOR_VERSION,
+            chunk_bytes=self._settings.chunk_bytes,
         )
 
     def _accelerator(

@@ -174,4 +174,5 @@ def front_door_settings(
         max_project_sessions=settings.max_front_door_project_sessions,
         open_timeout_s=settings.open_timeout_s,
         session_poll_interval_s=settings.session_poll_interval_s,
+        chunk_bytes=settings.chunk_bytes,
     )

@@ -212,6 +212,8 @@ class _Opening:
         self._asked = False
         # The pool's name of the accelerator's software core, if known.
         self._core_name: str | None = None
+        # That of the workers of this host, if known.
+        self._chunk_bytes: object = None
         # Whether it is a bitstream that belongs to a project.
         self._is_own = False
 
@@ -341,10 +343,12 @@ class _Opening:
     ) -> None:
         hello = ("hello", {"version": messages.FRONT_DOOR_VERSION})
         if not verify:
-            door.request_all([hello], limit_s)
+            (welcome,) = door.request_all([hello], limit_s)
+            self._chunk_bytes = welcome.get("chunk_bytes")
             return
         question = ("accelerator", {"name": self._members["accelerator"]})
-        _, reply = door.request_all([hello, question], limit_s)
+        welcome, reply = door.request_all([hello, question], limit_s)
+        self._chunk_bytes = welcome.get("chunk_bytes")
         profile = reply.get("profile") or {}
         self._core_name = profile.get("core")
         self._is_own = names.owner_of(str(profile.get("name"))) is not None
@@ -369,7 +373,11 @@ class _Opening:
                 f"there is no slot: {cause}",
             ) from cause
         return software.Software(
-            self._members["accelerator"], self._params, self._core_name, cause
+            self._members["accelerator"],
+            self._params,
+            self._core_name,
+            cause,
+            self._chunk_bytes,
         )
 
     def _load_movable(self) -> software.Software:

@@ -45,7 +45,7 @@ FALLBACK_CODES = frozenset(
 # As in the pool. Reading the next piece overlaps with computing the present
 # one; more buffers would not help.
 _CHUNK_BYTES = 4 * 1024 * 1024
-_WINDOW_BYTES = 2 * _CHUNK_BYTES
+_BUFFERS = 2
 
 
 class Software:
@@ -55,6 +55,8 @@ class Software:
     :param params: its parameters.
     :param core_name: the pool's name of the software core; None if unknown.
     :param unavailable: raised if this machine does not have the core.
+    :param chunk_bytes: the longest piece that the pool's workers take, if it
+        is known.
     :raises errors.InvalidParams: if the parameters are wrong.
     :raises errors.InvalidRequest: code ``CORE_UNAVAILABLE``, if a library of
         the core is not installed.
@@ -69,8 +71,12 @@ class Software:
         params: dict[str, typing.Any],
         core_name: str | None,
         unavailable: errors.FpgapoolError,
+        chunk_bytes: object = None,
     ) -> None:
         self._params = params
+        self._chunk_bytes = _CHUNK_BYTES
+        if isinstance(chunk_bytes, int) and 0 < chunk_bytes < _CHUNK_BYTES:
+            self._chunk_bytes = chunk_bytes
         self.busy_s = 0.0
         self._core_class, profile = _load(
             accelerator, params, core_name, unavailable
@@ -84,10 +90,10 @@ class Software:
         self._multiple_bytes = (
             core.chunk_multiple_bytes or profile.chunk_multiple_bytes
         )
-        if self._multiple_bytes > _CHUNK_BYTES:
+        if self._multiple_bytes > self._chunk_bytes:
             raise errors.InvalidParams(
                 f"these parameters need pieces of {self._multiple_bytes} "
-                f"bytes; a piece has at most {_CHUNK_BYTES}"
+                f"bytes; a piece has at most {self._chunk_bytes}"
             )
 
     @property
@@ -121,8 +127,8 @@ class Software:
         """
         opened = connections.Opened(
             resume_secret="",
-            chunk_bytes=_CHUNK_BYTES,
-            window_bytes=_WINDOW_BYTES,
+            chunk_bytes=self._chunk_bytes,
+            window_bytes=_BUFFERS * self._chunk_bytes,
             input_offset_bytes=input_offset_bytes,
             output_offset_bytes=output_offset_bytes,
             stateless=self._stateless and moves,

@@ -23,6 +23,8 @@ class User(threading.Thread):
     :param options: of :func:`fpgapool.client.acc_open`.
     :ivar enough: tells it to stop.
     :ivar begun: the first piece is done, or the session has failed.
+    :ivar cpu_bytes: the part of ``sent_bytes`` that the CPU has computed.
+    :ivar moves: how often the work went from the CPU to a slot, or back.
     """
 
     def __init__(
@@ -41,7 +43,8 @@ class User(threading.Thread):
         self.begun = threading.Event()
         self.request_id = f"user{seed}"
         self.session_id = ""
-        self.sent_bytes = self.reopens = 0
+        self.sent_bytes = self.cpu_bytes = self.reopens = self.moves = 0
+        self._on_cpu: bool | None = None
         self._error: Exception | None = None
 
     def run(self) -> None:
@@ -73,6 +76,11 @@ class User(threading.Thread):
         output = client.acc_run(session, size_bytes)
         assert output == data, f"at {self.sent_bytes} of {self.session_id}"
         self.sent_bytes += size_bytes
+        on_cpu = session.transport == "cpu"
+        if on_cpu:
+            self.cpu_bytes += size_bytes
+        self.moves += self._on_cpu not in (None, on_cpu)
+        self._on_cpu = on_cpu
 
     def wait(self) -> None:
         """Wait for its end."""

@@ -404,6 +404,9 @@ class Seeker:
     def stop(self) -> None:
         pass
 
+    def close(self) -> None:
+        self.door.close()
+
 
 class Liar:
     """A worker that says what it is told to, whatever it hears."""

@@ -58,7 +58,6 @@ def _same_core(monkeypatch):
     )
     monkeypatch.setattr(software, "_load", lambda *_: (Core, profile))
     monkeypatch.setattr(software, "_CHUNK_BYTES", CHUNK)
-    monkeypatch.setattr(software, "_WINDOW_BYTES", 2 * CHUNK)
     Core.hold.set()
     Core.working.clear()
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from collections.abc import Sequence
 
 import pytest
@@ -21,6 +23,10 @@ OPTIONS = {
 }
 
 
+def _reached(count: Callable[[], int], least: int) -> bool:
+    return count() >= least
+
+
 def check_accounts(cloud: clouds.Cloud, used: Sequence[users.User]) -> None:
     """Claims, sessions and usage equal the bytes."""
     cloud.check_consistent()
@@ -31,10 +37,13 @@ def check_accounts(cloud: clouds.Cloud, used: Sequence[users.User]) -> None:
         assert (record.state, record.reason) in (
             (states.CLOSED, codes.OK),
             (states.CANCELLED, codes.CLIENT_GONE),
+            # The CPU has done the rest of its work.
+            (states.CANCELLED, codes.CANCELLED_BY_CLIENT),
         )
-        assert record.input_bytes == record.output_bytes == user.sent_bytes
+        here_bytes = user.sent_bytes - user.cpu_bytes
+        assert record.input_bytes == record.output_bytes == here_bytes
         assert record.claimed_bytes == users.CLAIM_BYTES
-        total_bytes += user.sent_bytes
+        total_bytes += here_bytes
     rows = cloud.usage()
     assert sum(row.input_bytes for row in rows) == total_bytes
     assert sum(row.output_bytes for row in rows) == total_bytes
@@ -100,3 +109,39 @@ def test_200_sessions_of_three_priorities_have_all_their_bytes(
     check_accounts(cloud, everyone)
     assert sum(user.reopens for user in everyone) >= 30
     assert not any(user.reopens for user in highest), "none is above them"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_work_goes_to_and_fro_between_the_cpu_and_slots(make_cloud) -> None:
+    cloud = make_cloud(clouds.HostPlan("board", slots=2), options=OPTIONS)
+    door = cloud.hosts["board"].socket_path()
+    workers = [
+        users.User(door, seed, meanwhile="cpu", priority=-1)
+        for seed in range(6)
+    ]
+    for user in workers:
+        user.start()
+    takers: list[users.User] = []
+
+    def moves() -> int:
+        return sum(user.moves for user in workers)
+
+    waiting.wait_until(
+        lambda: sum(user.begun.is_set() for user in workers) == len(workers),
+        "all have begun",
+        LIMIT_S,
+    )
+    while (before := moves()) < 50:
+        taker = users.User(door, 1000 + len(takers), 5, priority=5)
+        takers.append(taker)
+        taker.start()
+        taker.wait()
+        # The slot goes back to one of them.
+        least = before + 2
+        waiting.wait_until(functools.partial(_reached, moves, least), "moves")
+    for user in workers:
+        user.enough.set()
+    for user in workers:
+        user.wait()
+    check_accounts(cloud, [*workers, *takers])

@@ -10,6 +10,7 @@ SETS = (
     "REOPENABLE",
     "ROOM_IS_MADE",
     "SLOT_LOST",
+    "TAKEN_BACK",
 )
 
 
