@@ -102,6 +102,7 @@ class Preemption:
                 and record.group is not None
                 and slot is not None
                 and view.slots.is_idle(slot_id)
+                and view.power.allows(slot)
                 and record.group.fits(slot_id, slot.shape)
                 and not view.is_held(record.job.project)
             ):

@@ -80,10 +80,10 @@ class Door:
 
     def take_back(self, reason: str = "YIELDED") -> None:
         """Take the slot from the session that has it."""
-        self.slot.agent.request(
-            "release", generation=self._generation, reason=reason
-        )
-        self.slot.agent.wait_result(self._generation)
+        # The session may have another slot before this one is free.
+        agent, generation = self.slot.agent, self._generation
+        agent.request("release", generation=generation, reason=reason)
+        agent.wait_result(generation)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
