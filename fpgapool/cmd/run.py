@@ -175,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
         "--meanwhile",
         choices=["cpu"],
         help="compute on this machine's CPU until a slot can go on, for "
-        "stateless accelerators",
+        "accelerators that are stateless or have checkpoints",
     )
     pool.add_argument(
         "--checksum",
