@@ -303,6 +303,7 @@ class FrontDoor:
         self, client: doorway.Client, number: object, members: requests.Members
     ) -> None:
         lost = opens.Reopen(
+            self._settings.host_uuid,
             client.project_id,
             requests.session_id(members),
             requests.generation(members),
@@ -312,12 +313,7 @@ class FrontDoor:
         self._doorway.reply(client, number)
         if not client.closed:
             self._apply(
-                self._opens.reopen(
-                    client.number,
-                    self._settings.host_uuid,
-                    lost,
-                    self._loop.now(),
-                )
+                self._opens.reopen(client.number, lost, self._loop.now())
             )
 
     def _progress(
@@ -550,7 +546,7 @@ class FrontDoor:
             case opens.Submit(request):
                 self._unsent[request.project_id].append(effect)
                 self._submit(request.project_id)
-            case opens.Reopen(project_id, lost_id, generation):
+            case opens.Reopen(host_uuid, project_id, lost_id, generation):
                 self._call_for(
                     project_id,
                     [effect],
@@ -559,7 +555,7 @@ class FrontDoor:
                             project_id,
                             session_id=lost_id,
                             generation=generation,
-                            host_uuid=self._settings.host_uuid,
+                            host_uuid=host_uuid,
                         )
                     ],
                 )

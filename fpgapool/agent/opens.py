@@ -48,11 +48,21 @@ class Submit:
 
     request: objects.OpenRequest
 
+    @property
+    def project_id(self) -> str:
+        """The client's project."""
+        return self.request.project_id
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reopen:
-    """Ask the conductor for another slot for a session that lost its own."""
+    """Ask the conductor for another slot for a session that lost its own.
 
+    :ivar host_uuid: host of the front door.
+    :ivar generation: the lost one.
+    """
+
+    host_uuid: str
     project_id: str
     session_id: str
     generation: int
@@ -102,13 +112,8 @@ class _Open:
     """
 
     wish: Wish
-    project_id: str
-    host_uuid: str | None
     gives_up_at_s: float
     next_send_s: float = 0.0
-    #: Empty while the ids are unknown.
-    request_id: str = ""
-    session_id: str = ""
     client: int | None = None
     asking: bool = False
     answered: bool = False
@@ -117,6 +122,24 @@ class _Open:
     heard_at_s: float = 0.0
     cancel_reason: str | None = None
     reports_from_s: float = 0.0
+
+    @property
+    def project_id(self) -> str:
+        return self.wish.project_id
+
+    @property
+    def request_id(self) -> str:
+        """Empty while it is unknown."""
+        if isinstance(self.wish, Submit):
+            return self.wish.request.request_id
+        return "" if self.view is None else self.view.request_id
+
+    @property
+    def session_id(self) -> str:
+        """Empty while it is unknown."""
+        if isinstance(self.wish, Reopen):
+            return self.wish.session_id
+        return "" if self.view is None else self.view.session_id
 
     def lacks_secret(self) -> bool:
         view = self.view
@@ -211,11 +234,9 @@ class Opens:
         if entry is None:
             entry = _Open(
                 wish=Submit(request),
-                project_id=request.project_id,
-                host_uuid=request.host_uuid,
                 gives_up_at_s=now + self._open_timeout_s,
             )
-            self._add(entry, request.request_id, "")
+            self._add(entry)
         elif entry.cancel_reason in _TAKEN_BACK_BY_US:
             # The client has come back: keep the session if it still lives.
             entry.cancel_reason = None
@@ -226,30 +247,18 @@ class Opens:
         self._attach(entry, client)
         return self._ask(entry) if entry.view is None else _present(entry)
 
-    def reopen(
-        self,
-        client: int,
-        host_uuid: str,
-        lost: Reopen,
-        now: float,
-    ) -> list[Effect]:
+    def reopen(self, client: int, lost: Reopen, now: float) -> list[Effect]:
         """A client's session lost its slot and needs another one.
 
         :param client: number of its connection.
-        :param host_uuid: host of the front door.
         :param lost: the session and the lost generation.
         :param now: seconds.
         :returns: effects.
         """
         entry = self._by_session.get((lost.project_id, lost.session_id))
         if entry is None:
-            entry = _Open(
-                wish=lost,
-                project_id=lost.project_id,
-                host_uuid=host_uuid,
-                gives_up_at_s=now + self._open_timeout_s,
-            )
-            self._add(entry, "", lost.session_id)
+            entry = _Open(wish=lost, gives_up_at_s=now + self._open_timeout_s)
+            self._add(entry)
         self._attach(entry, client)
         if entry.view is not None and _answers(lost, entry.view):
             return _present(entry)
@@ -377,22 +386,28 @@ class Opens:
             return []
         entry.answered = entry.answered or _answers(entry.wish, view)
         entry.view = view
-        self._add(entry, view.request_id, view.session_id)
+        self._add(entry)
         if self._is_over(entry, view):
             return self._finish(entry, view)
         return _present(entry)
 
-    def _add(self, entry: _Open, request_id: str, session_id: str) -> None:
-        """Record an entry, or its ids."""
+    def _add(self, entry: _Open) -> None:
+        """Index an entry by its known ids."""
         if entry not in self._opens:
             self._opens[entry] = None
             self._by_project[entry.project_id] += 1
-        if request_id:
-            entry.request_id = request_id
-            self._by_request[entry.project_id, request_id] = entry
-        if session_id:
-            entry.session_id = session_id
-            self._by_session[entry.project_id, session_id] = entry
+        for index, name in self._names(entry):
+            if name:
+                index[entry.project_id, name] = entry
+
+    def _names(
+        self, entry: _Open
+    ) -> tuple[tuple[dict[OpenKey, _Open], str], ...]:
+        """Return the indexes, and the names of an entry in them."""
+        return (
+            (self._by_request, entry.request_id),
+            (self._by_session, entry.session_id),
+        )
 
     def polled(
         self,
@@ -528,10 +543,7 @@ class Opens:
         if entry in self._opens:
             del self._opens[entry]
             self._by_project[entry.project_id] -= 1
-        for index, name in (
-            (self._by_request, entry.request_id),
-            (self._by_session, entry.session_id),
-        ):
+        for index, name in self._names(entry):
             # The name may belong to another entry by now.
             if index.get((entry.project_id, name)) is entry:
                 del index[entry.project_id, name]
@@ -597,7 +609,7 @@ def _unanswered_view(entry: _Open) -> objects.SessionView:
         accelerator="",
         claimed_bytes=0,
         generation=entry.wish.generation,
-        host_uuid=entry.host_uuid,
+        host_uuid=entry.wish.host_uuid,
     )
     return _lost(known, reason, message)
 

@@ -21,7 +21,6 @@ class Program:
 
     slot_id: model.SlotId
     job_id: model.JobId
-    accelerator: str
     generation: int
 
 

@@ -409,9 +409,7 @@ class Members:
         known.holds[slot_id] = hold
         self._sizes.begin(move, view.now)
         self._outcome.output.append(
-            instructions.Program(
-                slot_id, record.job.id, hold.accelerator, hold.generation
-            )
+            instructions.Program(slot_id, record.job.id, hold.generation)
         )
         return True
 

@@ -328,10 +328,7 @@ class PoolState:
                 self._members.begun(hold, hold.group_id)
             self._outcome.output.append(
                 instructions.Program(
-                    hold.slot_id,
-                    choice.job_id,
-                    hold.accelerator,
-                    hold.generation,
+                    hold.slot_id, choice.job_id, hold.generation
                 )
             )
 

@@ -315,8 +315,9 @@ class _Simulation:
         held = _Holding(self.waiting.pop(order.job_id), order.generation, now)
         self._holdings[number] = held
         programming_s = self._cluster.reconfiguration_s
-        if programming_s and self._programmed[number] != order.accelerator:
-            self._programmed[number] = order.accelerator
+        accelerator = held.job.accelerator
+        if programming_s and self._programmed[number] != accelerator:
+            self._programmed[number] = accelerator
             heapq.heappush(self._programming, (now + programming_s, number))
         else:
             self._work(number, held, now)

@@ -584,7 +584,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
             if _is_of_group(order):
                 continue
             match order:
-                case instructions.Program(slot_id, job_id, _, generation):
+                case instructions.Program(slot_id, job_id, generation):
                     assert generation > self.last_generation
                     assert slot_id // SLOTS_PER_DEVICE not in self.barred
                     if job_id < 0:

@@ -311,11 +311,11 @@ def test_views_of_unknown_sessions_change_nothing():
     assert len(tracked) == 0
 
 
-LOST = opens.Reopen(factories.PROJECT, "session-of-r1", 5)
+LOST = opens.Reopen(factories.HOST, factories.PROJECT, "session-of-r1", 5)
 
 
 def reopened(tracked: opens.Opens, now: float = 1.0) -> list[opens.Effect]:
-    return tracked.reopen(CLIENT, factories.HOST, LOST, now)
+    return tracked.reopen(CLIENT, LOST, now)
 
 
 def active(**members: object) -> opens.Opens:
@@ -470,7 +470,7 @@ def test_a_waiting_session_without_a_view_can_be_cancelled():
 def test_another_connection_takes_a_reopened_session_over():
     tracked = active()
     reopened(tracked)
-    assert tracked.reopen(2, factories.HOST, LOST, 1.5) == []
+    assert tracked.reopen(2, LOST, 1.5) == []
     assert tracked.client_gone(CLIENT, 2.0) == []
     view = factories.view(state="PREPARING", revision=5, generation=6)
     assert tracked.heard(view, 3.0) == [opens.Push(2, view)]
@@ -480,7 +480,7 @@ def test_another_connection_takes_a_reopened_session_over():
 def test_sessions_of_one_name_in_two_projects_do_not_mix():
     tracked = active()
     lost = dataclasses.replace(LOST, project_id="project-b")
-    assert tracked.reopen(2, factories.HOST, lost, 1.0) == [lost]
+    assert tracked.reopen(2, lost, 1.0) == [lost]
     assert len(tracked) == 2
     view = factories.view(state="DETACHED", revision=5, generation=5)
     assert tracked.heard(view, 2.0) == [opens.Push(CLIENT, view)]
@@ -521,9 +521,14 @@ def test_clients_see_revisions_grow_and_nothing_is_kept_for_ever(steps):
             seen.pop((number, request.request_id), None)
             effects = tracked.open(number, request, now)
         elif kind == "reopen":
-            lost = opens.Reopen(factories.PROJECT, f"session-of-r{more}", more)
+            lost = opens.Reopen(
+                factories.HOST,
+                factories.PROJECT,
+                f"session-of-r{more}",
+                more,
+            )
             seen.pop((number, f"r{more}"), None)
-            effects = tracked.reopen(number, factories.HOST, lost, now)
+            effects = tracked.reopen(number, lost, now)
         elif kind == "view":
             revision, state, secret = more
             effects = tracked.heard(
@@ -563,8 +568,8 @@ def test_sessions_are_counted_by_project_until_they_are_forgotten():
         tracked.open(CLIENT, request, 0.0)
         # Repeated, it is none more.
         tracked.open(CLIENT, request, 0.1)
-    lost = opens.Reopen(factories.PROJECT, "another", 1)
-    tracked.reopen(CLIENT, "host", lost, 0.2)
+    lost = opens.Reopen("host", factories.PROJECT, "another", 1)
+    tracked.reopen(CLIENT, lost, 0.2)
     assert tracked.count_of_project(factories.PROJECT) == count + 1
     assert tracked.count_of_project("other") == 0
     # They are taken back, which has to be heard of first.

@@ -14,7 +14,7 @@ from tests.unit.core import pools
 def test_a_session_from_beginning_to_end() -> None:
     pool = pools.make_pool(pools.make_host(1), first_generation=7)
     assert pool.submit(pools.make_job(5, host_id=1)) == [
-        instructions.Program(10, 5, "aes", 7)
+        instructions.Program(10, 5, 7)
     ]
     assert pool.hear(events.SlotReady, 10) == [instructions.Grant(10, 5, 7)]
     assert pool.hear(events.HolderAttached, 10) == []
@@ -169,7 +169,7 @@ def test_a_failed_preparation_goes_to_another_slot() -> None:
     pool.submit(pools.make_job(1, host_id=1))
     assert pool.hear(events.PrepareFailed, 10, codes.PROGRAM_FAILED) == [
         instructions.Requeue(1, 1, codes.PROGRAM_FAILED),
-        instructions.Program(11, 1, "aes", 2),
+        instructions.Program(11, 1, 2),
     ]
 
 
@@ -447,7 +447,7 @@ def test_a_restored_assignment_holds_its_slot() -> None:
         events.HostUp(pools.make_host(1)),
         events.JobSubmitted(pools.make_job(2)),
     )
-    assert output == [instructions.Program(11, 2, "aes", 42)]
+    assert output == [instructions.Program(11, 2, 42)]
     assert pool.state.assignments()[10].local
     assert pool.step(restored()) == []
 
