@@ -12,9 +12,33 @@ import typing
 from fpgapool.client import errors
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import session as description
 
 #: Whether programs insist on TLS by default.
 REQUIRE_TLS = "FPGAPOOL_REQUIRE_TLS"
+
+
+def request(
+    accelerator: object, size_bytes: object, **options: object
+) -> dict[str, typing.Any]:
+    """Check what a session is asked with.
+
+    :param accelerator: its name.
+    :param size_bytes: size of the input.
+    :param options: see :data:`description.FIELDS`.
+    :returns: the members of the request.
+    :raises errors.InvalidRequest: with the code of the first that is wrong.
+    """
+    if not isinstance(accelerator, str) or not accelerator:
+        raise errors.InvalidRequest(
+            codes.INVALID_REQUEST, "accelerator must be a name"
+        )
+    with refusing():
+        return {
+            "accelerator": accelerator,
+            "size_bytes": rules.check_size_bytes(size_bytes),
+            **description.FIELDS.checked(options),
+        }
 
 
 def size(size_bytes: object) -> int:

@@ -245,7 +245,7 @@ class Connection:
 
     def __init__(
         self,
-        data: channel.Channel,
+        data: channel.Link,
         opened: Opened,
         shared: SharedBuffers | None,
     ) -> None:
@@ -404,7 +404,7 @@ class Dialer:
             self.hang_up(data)
             raise
 
-    def hang_up(self, data: channel.Channel) -> None:
+    def hang_up(self, data: channel.Link) -> None:
         """Close a connection that this dialer made.
 
         :param data: its channel; no thread may be using it.

@@ -17,9 +17,6 @@ from fpgapool.client import frontdoor
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
-from fpgapool.vocabulary import codes
-from fpgapool.vocabulary import rules
-from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 
@@ -67,22 +64,14 @@ def acc_dry_run(
         many dry runs; ``DRY_RUN_UNSUPPORTED``, if the pool makes none.
     :raises: otherwise as :func:`acc_open`.
     """
-    if not isinstance(accelerator, str) or not accelerator:
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST, "accelerator must be a name"
-        )
-    options = {
-        "wait_timeout_s": wait_timeout_s,
-        "priority": priority,
-        "deadline_s": deadline_s,
-        "deadline_action": deadline_action,
-    }
-    with checks.refusing():
-        members = {
-            "accelerator": accelerator,
-            "size_bytes": rules.check_size_bytes(size_bytes),
-            **description.FIELDS.checked(options),
-        }
+    members = checks.request(
+        accelerator,
+        size_bytes,
+        wait_timeout_s=wait_timeout_s,
+        priority=priority,
+        deadline_s=deadline_s,
+        deadline_action=deadline_action,
+    )
     deadline = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
     token = cancelling.token_of(cancel)
     try:

@@ -29,7 +29,6 @@ from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import rules
-from fpgapool.vocabulary import session as description
 
 CPU = "cpu"
 
@@ -136,10 +135,14 @@ def acc_open(
     :raises errors.Cancelled: if cancelled.
     :raises errors.SessionFailed: if the session ends before it is used.
     """
-    if not isinstance(accelerator, str) or not accelerator:
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST, "accelerator must be a name"
-        )
+    members = checks.request(
+        accelerator,
+        size_bytes,
+        wait_timeout_s=wait_timeout_s,
+        priority=priority,
+        deadline_s=deadline_s,
+        deadline_action=deadline_action,
+    )
     for name, where in (("fallback", fallback), ("meanwhile", meanwhile)):
         if where not in (None, CPU):
             raise errors.InvalidRequest(
@@ -155,21 +158,10 @@ def acc_open(
             "checksum needs a slot for all of the input, so it cannot be "
             "combined with meanwhile",
         )
-    options = {
-        "wait_timeout_s": wait_timeout_s,
-        "priority": priority,
-        "deadline_s": deadline_s,
-        "deadline_action": deadline_action,
-    }
     with checks.refusing():
-        members = {
-            "request_id": rules.check_request_id(
-                str(uuid.uuid4()) if request_id is None else request_id
-            ),
-            "accelerator": accelerator,
-            "size_bytes": rules.check_size_bytes(size_bytes),
-            **description.FIELDS.checked(options),
-        }
+        members["request_id"] = rules.check_request_id(
+            str(uuid.uuid4()) if request_id is None else request_id
+        )
     opening = _Opening(
         members,
         checks.params(params),

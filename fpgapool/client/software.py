@@ -142,7 +142,7 @@ class Software:
         return Connection(worker, opened)
 
 
-class Worker(channel.Channel):
+class Worker:
     """A worker behind the frames of a connection, in this process.
 
     The receiving thread computes. Other threads may send, pause the worker
@@ -156,7 +156,6 @@ class Worker(channel.Channel):
     def __init__(
         self, software: Software, core: base.Core, opened: connections.Opened
     ) -> None:
-        # Without a socket.
         self._software = software
         self._core = core
         self._chunk_bytes = opened.chunk_bytes
@@ -236,18 +235,26 @@ class Worker(channel.Channel):
                 self._requests.append((header, payload))
             self._changed.notify_all()
 
-    def _send_parts(
-        self, parts: tuple[frames.Buffer, ...], deadline_s: float | None
-    ) -> None:
-        raise NotImplementedError
-
-    def recv_some_into(
+    def recv_exact_into(
         self, buffer: memoryview, deadline_s: float | None = None
-    ) -> int:
-        """See :meth:`channel.Channel.recv_some_into`.
+    ) -> None:
+        """See :meth:`channel.Channel.recv_exact_into`.
 
         The deadline is checked between two pieces.
         """
+        while buffer:
+            self._compute_replies(deadline_s)
+            part = self._replies.popleft()
+            received_bytes = min(len(part), len(buffer))
+            buffer[:received_bytes] = part[:received_bytes]
+            buffer = buffer[received_bytes:]
+            if received_bytes < len(part):
+                self._replies.appendleft(part[received_bytes:])
+
+    recv_small_into = recv_exact_into
+
+    def _compute_replies(self, deadline_s: float | None) -> None:
+        """Handle requests until there is a reply to receive."""
         while not self._replies:
             header, payload = self._next_request(deadline_s)
             began_s = time.monotonic()
@@ -258,12 +265,6 @@ class Worker(channel.Channel):
                 with self._changed:
                     self._computing = False
                     self._changed.notify_all()
-        part = self._replies.popleft()
-        received_bytes = min(len(part), len(buffer))
-        buffer[:received_bytes] = part[:received_bytes]
-        if received_bytes < len(part):
-            self._replies.appendleft(part[received_bytes:])
-        return received_bytes
 
     def _next_request(
         self, deadline_s: float | None

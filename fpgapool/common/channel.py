@@ -21,6 +21,7 @@ import select
 import socket
 import threading
 import time
+import typing
 
 from fpgapool.protocol import frames
 
@@ -98,6 +99,34 @@ def wait_ready(fd: int, events: int, deadline_s: float | None = None) -> None:
             return
         if left_s is not None and left_s < _LONGEST_POLL_S:
             raise DeadlineExceeded("deadline passed")
+
+
+class Link(typing.Protocol):
+    """Carries frames to a worker and back, wherever it is.
+
+    Its methods are as those of :class:`Channel`.
+    """
+
+    def send(
+        self, *parts: frames.Buffer, deadline_s: float | None = None
+    ) -> None:
+        """Send buffers as one uninterrupted sequence of bytes."""
+
+    def recv_exact_into(
+        self, buffer: memoryview, deadline_s: float | None = None
+    ) -> None:
+        """Fill a buffer."""
+
+    def recv_small_into(
+        self, buffer: memoryview, deadline_s: float | None = None
+    ) -> None:
+        """Fill a small buffer."""
+
+    def shutdown(self) -> None:
+        """Wake every thread that waits here, for good."""
+
+    def close(self) -> None:
+        """Shut down and release what it holds."""
 
 
 class Channel(abc.ABC):
@@ -512,7 +541,7 @@ def _connect_at_once(
 
 
 def recv_header(
-    channel: Channel,
+    channel: Link,
     scratch: bytearray,
     *,
     max_data_bytes: int = frames.MAX_DATA_BYTES,
@@ -536,7 +565,7 @@ def recv_header(
 
 
 def recv_payload(
-    channel: Channel,
+    channel: Link,
     header: frames.FrameHeader,
     deadline_s: float | None = None,
 ) -> bytearray:

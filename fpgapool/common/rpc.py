@@ -606,7 +606,9 @@ def get_server(
         serializer=ContextSerializer(),
         access_policy=messaging.DefaultRPCAccessPolicy,
     )
-    # Not a part of the library's interface: a release may lack it.
+    # The library has no public way to choose the thread of a method: its
+    # executors are plug-ins that cannot know the endpoints, and dispatchers
+    # run in the pool's threads. A release may lack this one.
     hand_over = getattr(server, "_on_incoming", None)
     if hand_over is None:
         return server

@@ -25,6 +25,7 @@ from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import goodbye
 from fpgapool.agent.worker import hello as hellos
 from fpgapool.agent.worker import memory as memories
+from fpgapool.agent.worker import outgoing
 from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
@@ -38,17 +39,9 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
-#: Largest piece that its receiving thread may process itself.
-INLINE_BYTES = 64 * 1024
-#: Limit of bytes sent by such pieces since the client last showed that it
-#: reads. It fits any socket's buffer, so the receiving thread never blocks
-#: on sending while the client blocks on sending too.
-INLINE_SENT_BYTES = 128 * 1024
 # Bounds the memory that tiny pieces cost beyond their bytes: above it,
-# reading or processing waits.
+# reading waits.
 _MAX_TASKS = 4096
-_MAX_SEGMENTS = 65536
-_MAX_SENT_AT_ONCE = 16
 _NO_BYTES = memoryview(b"")
 
 Post: typing.TypeAlias = collections.abc.Callable[[state.Event], None]
@@ -127,21 +120,21 @@ class DataSession:
         )
         if shared:
             self._input.buffers = settings.window_chunks
-        self._output: stream.Outbound[stream.Piece] = stream.Outbound(
-            stream.WORKER,
+        self._outgoing = outgoing.Outgoing(
+            processor,
+            memory,
+            shared,
+            self._input,
             start_output_bytes,
             settings.window_bytes,
-            cuts=not shared,
         )
+        self._output = self._outgoing.output
         # The core first needs the state that another slot has left.
         self._awaits_state = bool(
             start_input_bytes and processor.has_checkpoints
         )
         # The client has closed and sends no more, not even an ACK.
         self._half_closed = False
-        self._room: memoryview | None = None
-        self._pongs: collections.deque[bytes] = collections.deque()
-        self._sent_unproven_bytes = 0
 
     @property
     def input_bytes(self) -> int:
@@ -212,20 +205,10 @@ class DataSession:
 
     def _rewind(self, acked_input_bytes: int, received_bytes: int) -> None:
         self._input.resume(acked_input_bytes)
-        self._release(self._output.resume(received_bytes))
-        if self._room is not None:
-            self.memory.keep_output(0)
-            self._room = None
+        self._outgoing.resume(received_bytes)
         self.memory.clear_input()
         self._half_closed = False
         self._confirmed = False
-        self._pongs.clear()
-        self._sent_unproven_bytes = 0
-
-    def _release(self, pieces: list[stream.Piece]) -> None:
-        for piece in pieces:
-            if piece.data:
-                self.memory.release_output(piece)
 
     def serve(self, channel: channels.Channel) -> None:
         """Receive on a connection until it ends, then close it.
@@ -316,20 +299,16 @@ class DataSession:
 
     def _take_ping(self, pong: bytes) -> None:
         with self._lock:
+            pongs = self._outgoing.pongs
             self._wait_for_run(
-                lambda: len(self._pongs) < _MAX_TASKS or self._channel is None
+                lambda: len(pongs) < _MAX_TASKS or self._channel is None
             )
-            self._pongs.append(pong)
+            pongs.append(pong)
             self._condition.notify_all()
 
     def _take_ack(self, offset_bytes: int) -> None:
-        output = self._output
         with self._lock:
-            # A client may repeat an ACK.
-            if offset_bytes > output.acknowledged_bytes:
-                self._release(output.acknowledge(offset_bytes))
-            if offset_bytes == output.sent_bytes:
-                self._sent_unproven_bytes = 0
+            self._outgoing.acknowledge(offset_bytes)
             if not self._busy and self._has_work():
                 self._condition.notify_all()
 
@@ -409,12 +388,8 @@ class DataSession:
     def _may_run_inline(self, length_bytes: int) -> bool:
         return (
             not (self._stopping or self._leaving)
-            and length_bytes <= INLINE_BYTES
             and len(self._tasks) == 1
-            and not self._output.unsent
-            and self._output.acknowledged_bytes == self._output.sent_bytes
-            and self._sent_unproven_bytes < INLINE_SENT_BYTES
-            and self.processor.needed_bytes(length_bytes, True) <= INLINE_BYTES
+            and self._outgoing.allows_inline(length_bytes)
         )
 
     def _lose(self, channel: channels.Channel, reason: str) -> None:
@@ -440,18 +415,9 @@ class DataSession:
                 return False
             self._half_closed = True
             if not self._busy:
-                self._forget_sent()
+                self._outgoing.forget_sent()
             self._condition.notify_all()
             return True
-
-    def _forget_sent(self) -> None:
-        """Release the output that the client will never acknowledge.
-
-        Nothing may be sending. Output in shared buffers stays there: the
-        client may not have read it yet.
-        """
-        if self._half_closed and not self.shared:
-            self._release(self._output.acknowledge(self._output.sent_bytes))
 
     # Processing and sending.
 
@@ -536,14 +502,15 @@ class DataSession:
     def _next(self) -> _Work | None:
         """Return the next work item, or give up _busy; with the lock."""
         channel = self._channel
-        self._forget_sent()
+        if self._half_closed:
+            self._outgoing.forget_sent()
         if self._stopping or channel is None or not self._has_work():
             if self.processor.started:
                 return self.processor.started[0]
             self._rest()
             return None
-        if self._may_send():
-            return _Message(channel, self._collect())
+        if self._outgoing.may_send():
+            return _Message(channel, self._outgoing.collect())
         if self._tasks:
             task = self._tasks.popleft()
             if len(self._tasks) == _MAX_TASKS - 1:
@@ -567,10 +534,7 @@ class DataSession:
             with self._lock:
                 return self._next()
         if isinstance(work, processing.Task):
-            room = self._room
-            assert room is not None
-            self._room = None
-            self.processor.start(work, room)
+            self.processor.start(work, self._outgoing.take_room())
             if self._max_started > 1 and self._tasks:
                 with self._lock:
                     return self._next()
@@ -587,7 +551,7 @@ class DataSession:
         """
         if self._channel is None or self._ended:
             return False
-        if self._may_send():
+        if self._outgoing.may_send():
             return True
         if self._output.unsent:
             return False
@@ -595,64 +559,18 @@ class DataSession:
             return (
                 not self._leaving
                 and self.processor.may_start(self._max_started)
-                and self._has_room(self._tasks[0])
+                and self._outgoing.has_room(self._tasks[0])
             )
         return self._input.closed and not self.processor.started
 
-    def _may_send(self) -> bool:
-        if self._output.unsent and not self._pongs:
-            return self._output.has_credit()
-        return bool(self._pongs) or self._input.ack_due
-
-    def _has_room(self, task: processing.Task) -> bool:
-        if self._room is None and len(self._output.kept) < _MAX_SEGMENTS:
-            self._room = self.memory.take_output(
-                self.processor.needed_bytes(len(task.view), task.end),
-                task.view,
-            )
-        return self._room is not None
-
-    def _collect(self) -> list[frames.Buffer]:
-        """Collect the frames that can be sent now, in the order of sending."""
-        parts: list[frames.Buffer] = []
-        while self._pongs and len(parts) < _MAX_SENT_AT_ONCE:
-            parts.append(self._pongs.popleft())
-        output, shared = self._output, self.shared
-        while (
-            output.unsent
-            and len(parts) < _MAX_SENT_AT_ONCE
-            and output.has_credit()
-        ):
-            piece = output.take()
-            data = piece.data
-            parts.append(piece.header(frames.OUTPUT, shared and bool(data)))
-            if data and not shared:
-                parts.append(data)
-        if self._input.ack_due and not output.unsent:
-            place = 0, 0, self._input.task_id, self._input.acknowledge()
-            checksums = self.processor.checksums
-            if checksums is not None:
-                announced = frames.pack_header(
-                    frames.CHECKSUM, *place, len(checksums)
-                )
-                parts.append(announced + checksums)
-            parts.append(frames.pack_header(frames.ACK, *place))
-        self._sent_unproven_bytes += sum(map(len, parts))
-        return parts
-
     def _keep(self, task: processing.Task, written_bytes: int) -> None:
         """Keep the output of a task; with the lock."""
-        pieces = self.memory.keep_output(written_bytes)
+        self._outgoing.add(task, written_bytes)
         if task.view:
             self.memory.return_input()
         self._input.consume(len(task.view), task.task_id, task.end)
         if self._borders.reached(self.input_bytes):
             self._post(state.QuantumDone(self._generation))
-        if task.end and not pieces:
-            pieces = [stream.Piece(_NO_BYTES, flags=frames.TASK_END)]
-        for piece in pieces:
-            last = bool(piece.flags & frames.TASK_END)
-            self._output.add(piece, task.task_id, task.end and last)
 
     # The end.
 
@@ -696,9 +614,7 @@ class DataSession:
         :param message: the same for people.
         """
         checkpoint = b""
-        if code == codes.PREEMPTED or (
-            self.processor.has_checkpoints and code in codes.TAKEN_BACK
-        ):
+        if code in codes.TAKEN_BACK:
             checkpoint = self._finish_begun()
         with self._lock:
             self._stopping = True
@@ -728,8 +644,7 @@ class DataSession:
             remains = memories.remains(code, bool(self._output.kept))
             # Threads that still read the connection keep the session.
             self._tasks.clear()
-            self._output.finish()
-            self._room = None
+            self._outgoing.finish()
         # An attaching connection may be handing over its descriptors.
         with self._attach_lock:
             self.memory.close(remains)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from fpgapool import client
 from tests.functional.allinone import harness
 
 
@@ -25,3 +26,13 @@ def site() -> Iterator[harness.Site]:
             yield harness.Site(pool, pool.wait_until_ready()["api_url"])
         finally:
             pool.close()
+
+
+@pytest.fixture(params=["socket", "api"])
+def front_door(
+    site: harness.Site, request: pytest.FixtureRequest
+) -> str | client.PoolApi:
+    """Give both ways into the pool."""
+    if request.param == "api":
+        return site.api
+    return site.pool.front_door()

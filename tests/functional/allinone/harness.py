@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import typing
+import urllib.request
 from collections.abc import Iterator
 from collections.abc import Sequence
 
@@ -93,6 +94,15 @@ class Site:
         self.pool = pool
         self.url = url
         self.api = client.PoolApi.at(url)
+
+    def shown(self, session_id: str) -> dict[str, typing.Any]:
+        """Return a session as the API shows it."""
+        request = urllib.request.Request(
+            f"{self.url}/v1/sessions/{session_id}",
+            headers={"OpenStack-API-Version": "fpgapool latest"},
+        )
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)["session"]
 
 
 def command(name: str, *options: str) -> list[str]:

@@ -6,8 +6,6 @@ import contextlib
 import json
 import pathlib
 import subprocess
-import typing
-import urllib.request
 
 import pytest
 
@@ -15,16 +13,6 @@ from fpgapool import client
 from fpgapool.vocabulary import codes
 from tests.functional.allinone import harness
 from tests.harness import waiting
-
-
-@pytest.fixture(params=["socket", "api"])
-def front_door(
-    site: harness.Site, request: pytest.FixtureRequest
-) -> str | client.PoolApi:
-    """Give both ways into the pool."""
-    if request.param == "api":
-        return site.api
-    return site.pool.front_door()
 
 
 def open_copy(
@@ -40,16 +28,6 @@ def open_copy(
     )
 
 
-def shown(api_url: str, session_id: str) -> dict[str, typing.Any]:
-    """Return a session as the API shows it."""
-    request = urllib.request.Request(
-        f"{api_url}/v1/sessions/{session_id}",
-        headers={"OpenStack-API-Version": "fpgapool latest"},
-    )
-    with urllib.request.urlopen(request) as answer:
-        return json.load(answer)["session"]
-
-
 def test_a_session_that_holds_its_slot_too_long_ends(
     site: harness.Site, front_door: str | client.PoolApi
 ) -> None:
@@ -63,11 +41,11 @@ def test_a_session_that_holds_its_slot_too_long_ends(
     assert caught.value.code == codes.DEADLINE_PASSED
     # The worker tells the client first, and then the conductor.
     waiting.wait_until(
-        lambda: shown(site.url, session.session_id)["state"] == "EXPIRED",
+        lambda: site.shown(session.session_id)["state"] == "EXPIRED",
         "the session has ended with its deadline",
         harness.LIMIT_S,
     )
-    assert shown(site.url, session.session_id)["deadline_met"] is False
+    assert site.shown(session.session_id)["deadline_met"] is False
 
 
 def use_for_ever(session: client.Session) -> None:
@@ -79,10 +57,10 @@ def test_a_session_that_ends_in_time_has_met_its_deadline(
     site: harness.Site,
 ) -> None:
     with open_copy(site.api, deadline_s=600.0) as session:
-        before = shown(site.url, session.session_id)
+        before = site.shown(session.session_id)
         assert before["deadline_met"] is None
     waiting.wait_until(
-        lambda: shown(site.url, session.session_id)["deadline_met"] is True,
+        lambda: site.shown(session.session_id)["deadline_met"] is True,
         "the deadline counts as met",
         harness.LIMIT_S,
     )

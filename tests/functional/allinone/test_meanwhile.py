@@ -3,14 +3,9 @@
 """Sessions that compute on the CPU while they wait, in a real pool."""
 
 import contextlib
-import json
 import random
 import subprocess
-import typing
-import urllib.request
 from collections.abc import Iterator
-
-import pytest
 
 from fpgapool import client
 from fpgapool.vocabulary import codes
@@ -21,16 +16,6 @@ from tests.harness import waiting
 
 PIECE_BYTES = 10_000
 AES = {"key": programs.KEY, "iv": programs.IV}
-
-
-@pytest.fixture(params=["socket", "api"])
-def front_door(
-    site: harness.Site, request: pytest.FixtureRequest
-) -> str | client.PoolApi:
-    """Give both ways into the pool."""
-    if request.param == "api":
-        return site.api
-    return site.pool.front_door()
 
 
 class Work:
@@ -81,23 +66,16 @@ def all_busy(site: harness.Site) -> Iterator[client.Session]:
         yield holder
 
 
-def shown(site: harness.Site, session_id: str) -> dict[str, typing.Any]:
-    """Return a session as the API shows it."""
-    url = f"{site.url}/v1/sessions/{session_id}"
-    with urllib.request.urlopen(url) as answer:
-        return json.load(answer)["session"]
-
-
 def wait_for_the_end(
     site: harness.Site, session: client.Session
 ) -> tuple[str, str]:
     """Return the final state and its reason."""
     waiting.wait_until(
-        lambda: shown(site, session.session_id)["state"] in states.TERMINAL,
+        lambda: site.shown(session.session_id)["state"] in states.TERMINAL,
         "the end of the session",
         harness.LIMIT_S,
     )
-    ended = shown(site, session.session_id)
+    ended = site.shown(session.session_id)
     return ended["state"], ended["reason"]
 
 

@@ -3,9 +3,6 @@
 """A session that leaves its slot to another one, by both ways in."""
 
 import itertools
-import json
-import typing
-import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -46,26 +43,6 @@ def site() -> Iterator[harness.Site]:
             pool.close()
 
 
-@pytest.fixture(params=["socket", "api"])
-def front_door(
-    site: harness.Site, request: pytest.FixtureRequest
-) -> str | client.PoolApi:
-    """Give both ways into the pool."""
-    if request.param == "api":
-        return site.api
-    return site.pool.front_door()
-
-
-def shown(site: harness.Site, user: users.User) -> dict[str, typing.Any]:
-    """Return a session as the API shows it."""
-    request = urllib.request.Request(
-        f"{site.url}/v1/sessions/{user.session_id}",
-        headers={"OpenStack-API-Version": "fpgapool latest"},
-    )
-    with urllib.request.urlopen(request) as answer:
-        return json.load(answer)["session"]
-
-
 def test_the_owner_sees_why_and_loses_nothing(
     site: harness.Site, front_door: str | client.PoolApi
 ) -> None:
@@ -75,7 +52,7 @@ def test_the_owner_sees_why_and_loses_nothing(
     high = users.User(front_door, next(_SEEDS), priority=5)
     high.start()
     assert high.begun.wait(harness.LIMIT_S)
-    waiting_one = shown(site, low)
+    waiting_one = site.shown(low.session_id)
     assert waiting_one["state"] == "QUEUED"
     assert waiting_one["reason"] == codes.PREEMPTED
     assert "priority" in waiting_one["message"]
@@ -86,11 +63,11 @@ def test_the_owner_sees_why_and_loses_nothing(
     assert (low.reopens, high.reopens) == (1, 0)
     for user in (high, low):
         waiting.wait_until(
-            lambda user=user: shown(site, user)["state"] == "CLOSED",
+            lambda user=user: site.shown(user.session_id)["state"] == "CLOSED",
             "the session has ended",
             harness.LIMIT_S,
         )
-        ended = shown(site, user)
+        ended = site.shown(user.session_id)
         assert ended["input_bytes"] == user.sent_bytes
         assert ended["claimed_bytes"] == users.CLAIM_BYTES
         assert (ended["reason"], ended["message"]) == (codes.OK, "")

@@ -13,6 +13,7 @@ import pytest
 from fpgapool.accelerators import base as accelerators
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import memory
+from fpgapool.agent.worker import outgoing
 from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import session as data_sessions
 from fpgapool.agent.worker import settings
@@ -31,7 +32,7 @@ from tests.unit.worker import test_state
 __all__ = ["own_memory", "runner", "start"]
 
 #: So long that the connection's own thread does not process it.
-SIZE = 2 * data_sessions.INLINE_BYTES
+SIZE = 2 * outgoing.INLINE_BYTES
 PIECES = 4
 
 

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""All that a session sends to its client: output, acknowledgements, PONGs.
+
+It has no threads and no lock; the session's lock guards it.
+"""
+
+from __future__ import annotations
+
+import collections
+
+from fpgapool.agent.worker import memory as memories
+from fpgapool.agent.worker import processing
+from fpgapool.protocol import frames
+from fpgapool.protocol import stream
+
+#: Largest piece that its receiving thread may process itself.
+INLINE_BYTES = 64 * 1024
+#: Limit of bytes sent by such pieces since the client last showed that it
+#: reads. It fits any socket's buffer, so the receiving thread never blocks
+#: on sending while the client blocks on sending too.
+INLINE_SENT_BYTES = 128 * 1024
+# Bounds the memory that tiny pieces cost beyond their bytes.
+_MAX_SEGMENTS = 65536
+_MAX_SENT_AT_ONCE = 16
+_NO_BYTES = memoryview(b"")
+
+
+class Outgoing:
+    """The frames for a session's client, in the order of sending.
+
+    :param processor: runs the core.
+    :param memory: holds the bytes.
+    :param shared: whether the client maps that memory.
+    :param incoming: the other direction, which is acknowledged.
+    :param start_bytes: offset of the first byte of output.
+    :param window_bytes: how much output may be unacknowledged.
+
+    :ivar output: the output that is still to send or to acknowledge.
+    :ivar pongs: answers to the client's PINGs.
+    """
+
+    def __init__(
+        self,
+        processor: processing.Processor,
+        memory: memories.Memory,
+        shared: bool,
+        incoming: stream.Inbound,
+        start_bytes: int,
+        window_bytes: int,
+    ) -> None:
+        self._processor = processor
+        self._memory = memory
+        self._shared = shared
+        self._incoming = incoming
+        self.output: stream.Outbound[stream.Piece] = stream.Outbound(
+            stream.WORKER, start_bytes, window_bytes, cuts=not shared
+        )
+        self.pongs: collections.deque[bytes] = collections.deque()
+        # For the output of the next task.
+        self._room: memoryview | None = None
+        self._unproven_bytes = 0
+
+    # The client's side.
+
+    def resume(self, received_bytes: int) -> None:
+        """Go on over another connection.
+
+        :param received_bytes: output that the client has.
+        :raises frames.ProtocolError: if that output is not kept any more.
+        """
+        self._release(self.output.resume(received_bytes))
+        if self._room is not None:
+            self._memory.keep_output(0)
+            self._room = None
+        self.pongs.clear()
+        self._unproven_bytes = 0
+
+    def acknowledge(self, offset_bytes: int) -> None:
+        """Take an ACK; a client may repeat it."""
+        if offset_bytes > self.output.acknowledged_bytes:
+            self._release(self.output.acknowledge(offset_bytes))
+        if offset_bytes == self.output.sent_bytes:
+            self._unproven_bytes = 0
+
+    def forget_sent(self) -> None:
+        """Release the output that the client will never acknowledge.
+
+        Nothing may be sending. Output in shared buffers stays there: the
+        client may not have read it yet.
+        """
+        if not self._shared:
+            self._release(self.output.acknowledge(self.output.sent_bytes))
+
+    def _release(self, pieces: list[stream.Piece]) -> None:
+        for piece in pieces:
+            if piece.data:
+                self._memory.release_output(piece)
+
+    # The core's side.
+
+    def allows_inline(self, length_bytes: int) -> bool:
+        """Whether the receiving thread may process a piece, and answer it."""
+        output = self.output
+        return (
+            length_bytes <= INLINE_BYTES
+            and not output.unsent
+            and output.acknowledged_bytes == output.sent_bytes
+            and self._unproven_bytes < INLINE_SENT_BYTES
+            and self._processor.needed_bytes(length_bytes, True)
+            <= INLINE_BYTES
+        )
+
+    def has_room(self, task: processing.Task) -> bool:
+        """Whether there is room for the output of a task; keeps it."""
+        if self._room is None and len(self.output.kept) < _MAX_SEGMENTS:
+            self._room = self._memory.take_output(
+                self._processor.needed_bytes(len(task.view), task.end),
+                task.view,
+            )
+        return self._room is not None
+
+    def take_room(self) -> memoryview:
+        """Take the room that :meth:`has_room` keeps."""
+        room = self._room
+        assert room is not None
+        self._room = None
+        return room
+
+    def add(self, task: processing.Task, written_bytes: int) -> None:
+        """Add the output of a task."""
+        pieces = self._memory.keep_output(written_bytes)
+        if task.end and not pieces:
+            pieces = [stream.Piece(_NO_BYTES, flags=frames.TASK_END)]
+        for piece in pieces:
+            last = bool(piece.flags & frames.TASK_END)
+            self.output.add(piece, task.task_id, task.end and last)
+
+    def finish(self) -> None:
+        """Forget all of it; the memory is cleared elsewhere."""
+        self.output.finish()
+        self._room = None
+
+    # Sending.
+
+    def may_send(self) -> bool:
+        """Whether frames can be sent now."""
+        if self.output.unsent and not self.pongs:
+            return self.output.has_credit()
+        return bool(self.pongs) or self._incoming.ack_due
+
+    def collect(self) -> list[frames.Buffer]:
+        """Collect the frames that can be sent now, in the order of sending."""
+        parts: list[frames.Buffer] = []
+        while self.pongs and len(parts) < _MAX_SENT_AT_ONCE:
+            parts.append(self.pongs.popleft())
+        output, shared = self.output, self._shared
+        while (
+            output.unsent
+            and len(parts) < _MAX_SENT_AT_ONCE
+            and output.has_credit()
+        ):
+            piece = output.take()
+            data = piece.data
+            parts.append(piece.header(frames.OUTPUT, shared and bool(data)))
+            if data and not shared:
+                parts.append(data)
+        incoming = self._incoming
+        if incoming.ack_due and not output.unsent:
+            place = 0, 0, incoming.task_id, incoming.acknowledge()
+            checksums = self._processor.checksums
+            if checksums is not None:
+                announced = frames.pack_header(
+                    frames.CHECKSUM, *place, len(checksums)
+                )
+                parts.append(announced + checksums)
+            parts.append(frames.pack_header(frames.ACK, *place))
+        self._unproven_bytes += sum(map(len, parts))
+        return parts
