@@ -258,6 +258,23 @@ class Connection:
         """``shm`` or ``stream``."""
         return STREAM if self.shared is None else SHM
 
+    def recv_header(
+        self, scratch: bytearray, deadline_s: float | None
+    ) -> frames.FrameHeader:
+        """Receive the header of a frame of at most the agreed length.
+
+        Otherwise a worker could make us allocate room for an announced length.
+
+        :param scratch: see :func:`channel.recv_header`.
+        :param deadline_s: absolute deadline.
+        """
+        return channel.recv_header(
+            self.channel,
+            scratch,
+            max_data_bytes=self.opened.chunk_bytes,
+            deadline_s=deadline_s,
+        )
+
 
 class Dialer:
     """Connects to the worker of a session.

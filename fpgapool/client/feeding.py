@@ -9,8 +9,10 @@ import threading
 import time
 import typing
 
-from fpgapool.client import dataflow as flows
 from fpgapool.client import errors
+from fpgapool.client import flow as flows
+from fpgapool.client import pieces
+from fpgapool.client import waiting
 from fpgapool.vocabulary import codes
 
 # A thread that reads from a pipe cannot be interrupted; it is a daemon.
@@ -23,7 +25,7 @@ class Source(typing.Protocol):
     """The input of a transfer."""
 
     def feeder(
-        self, flow: flows.DataFlow, size_bytes: int, deadline_s: float | None
+        self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
     ) -> Feeder:
         """Make the thread that sends it.
 
@@ -49,7 +51,7 @@ class StreamSource:
         )
 
     def feeder(
-        self, flow: flows.DataFlow, size_bytes: int, deadline_s: float | None
+        self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
     ) -> Feeder:
         """See :meth:`Source.feeder`."""
         return _StreamFeeder(self, flow, size_bytes, deadline_s)
@@ -93,7 +95,7 @@ class BufferSource:
         self._data = data
 
     def feeder(
-        self, flow: flows.DataFlow, size_bytes: int, deadline_s: float | None
+        self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
     ) -> Feeder:
         """See :meth:`Source.feeder`."""
         return _BufferFeeder(self._data, flow, size_bytes, deadline_s)
@@ -132,7 +134,7 @@ class Feeder(threading.Thread):
     """
 
     def __init__(
-        self, flow: flows.DataFlow, size_bytes: int, deadline_s: float | None
+        self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
     ) -> None:
         super().__init__(name="fpgapool-feeder", daemon=True)
         self._flow = flow
@@ -149,7 +151,7 @@ class Feeder(threading.Thread):
         try:
             while self._left_bytes:
                 self._feed(min(self._left_bytes, self._piece_bytes))
-        except flows.Stopped:
+        except waiting.Stopped:
             return
         except BaseException as exc:
             self._fail(exc)
@@ -158,7 +160,7 @@ class Feeder(threading.Thread):
         """Send the next piece, or a part of it."""
         raise NotImplementedError
 
-    def _send(self, piece: flows.Piece) -> None:
+    def _send(self, piece: pieces.Piece) -> None:
         self._left_bytes -= len(piece.data)
         self._flow.send(
             piece, end=not self._left_bytes, deadline_s=self._deadline_s
@@ -207,7 +209,7 @@ class _StreamFeeder(Feeder):
         self._ended = threading.Event()
         self._lock = threading.Lock()
         # The piece that is being filled; None: its front was sent.
-        self._piece: flows.Piece | None = None
+        self._piece: pieces.Piece | None = None
         self._filled_bytes = 0
         # When it got its first data.
         self._filled_since_s = 0.0
@@ -256,7 +258,7 @@ class _StreamFeeder(Feeder):
                 self._filled_bytes = filled_bytes
             filled_bytes += self._source.read_into(buffer[filled_bytes:])
 
-    def _send_front(self, piece: flows.Piece, length_bytes: int) -> None:
+    def _send_front(self, piece: pieces.Piece, length_bytes: int) -> None:
         piece.data = piece.data[:length_bytes]
         self._piece = None
         self._send(piece)

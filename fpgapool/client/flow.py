@@ -19,13 +19,12 @@ import contextlib
 import threading
 import time
 import typing
-from collections.abc import Callable
 from collections.abc import Iterable
 
 from fpgapool.client import checksum as checksums
 from fpgapool.client import connection as connections
-from fpgapool.client import dataflow
 from fpgapool.client import errors
+from fpgapool.client import pieces
 from fpgapool.client import view as views
 from fpgapool.client import waiting
 from fpgapool.common import channel
@@ -51,13 +50,23 @@ class _SlotLost(exceptions.CodedError):
     """The worker refuses to continue the session."""
 
 
-class Flow(dataflow.DataFlow):
-    """The flow of data through a slot; see the module.
+class Flow:
+    """Takes input and gives output; see the module.
 
     :param dialer: connects again.
     :param connection: the first connection.
     :param seeker: finds another slot, or the CPU; the flow checks its token
         whenever the connection breaks.
+
+    :ivar chunk_bytes: longest piece.
+    :ivar chunk_multiple_bytes: all pieces but the last are multiples of it.
+    :ivar window: the input that is not acknowledged.
+    :ivar stateless: whether the offset alone determines a piece's processing.
+    :ivar checksum: whether the data is checked end to end.
+    :ivar ended: whether the last output has arrived.
+    :ivar closed: members of CLOSED, once it has come.
+    :ivar reconnects: how often a broken connection was replaced …
+    :ivar reopens: … and a lost slot.
     """
 
     def __init__(
@@ -67,15 +76,20 @@ class Flow(dataflow.DataFlow):
         seeker: waiting.SlotSeeker,
     ) -> None:
         opened, shared = connection.opened, connection.shared
-        super().__init__(
-            opened.chunk_bytes,
-            opened.window_bytes,
-            opened.chunk_multiple_bytes,
+        self.chunk_bytes = opened.chunk_bytes
+        self.window_bytes = opened.window_bytes
+        self.chunk_multiple_bytes = opened.chunk_multiple_bytes
+        self.window = pieces.Window(
+            opened,
             opened.window_bytes // opened.chunk_bytes
             if shared is None
             else shared.buffers,
-            opened.input_offset_bytes,
         )
+        self._input = self.window.input
+        self.ended = False
+        self.closed: dict[str, typing.Any] | None = None
+        self.reconnects = 0
+        self.reopens = 0
         self._dialer = dialer
         self._connection = connection
         self._seeker = seeker
@@ -89,10 +103,8 @@ class Flow(dataflow.DataFlow):
         )
         self._count_buffers()
         self._last_task_id = 0
-        self._idle_resumes = 0
-        self._progress_mark = (-1, -1)
-        self._idle_reopens = 0
-        self._reopened_at_bytes = -1
+        self._resumes = waiting.Attempts(_MAX_IDLE_RESUMES)
+        self._reopens = waiting.Attempts(_MAX_IDLE_REOPENS)
         self._spare = memoryview(b"")
         # Held while input is sent and while a connection is replaced, so
         # that no new input overtakes the input to resend.
@@ -127,7 +139,10 @@ class Flow(dataflow.DataFlow):
 
     @property
     def fallback_reason(self) -> str | None:
-        """See :class:`dataflow.DataFlow`."""
+        """Why the CPU computes, and no slot ever will: code of the failure.
+
+        None if a slot computes, or may.
+        """
         return self._seeker.fallback_reason
 
     @property
@@ -142,20 +157,66 @@ class Flow(dataflow.DataFlow):
 
     @property
     def cpu_energy_j(self) -> float | None:
-        """See :class:`dataflow.DataFlow`."""
+        """The estimated energy of this machine's processor, if it computes."""
         return self._seeker.cpu_energy_j
+
+    @property
+    def acknowledged_bytes(self) -> int:
+        """Input whose output has arrived completely."""
+        return self._input.acknowledged_bytes
 
     # Sending
 
+    def piece(self, number: int) -> pieces.Piece:
+        """Make a piece of a buffer.
+
+        :param number: of the buffer, which must not be in use.
+        :returns: a piece with the whole buffer, ``chunk_bytes`` long.
+        """
+        shared = self.shared
+        buffer = (
+            self.window.own(number)
+            if shared is None
+            else shared.input(number)[: self.chunk_bytes]
+        )
+        return pieces.Piece(number, buffer, shared)
+
+    def reserve(
+        self, length_bytes: int, *, filled: bool, deadline_s: float | None
+    ) -> pieces.Piece:
+        """Wait until the window has room, and take a free buffer.
+
+        :param length_bytes: how much will be sent.
+        :param filled: False if the caller brings the data in its own memory
+            when there are no shared buffers; none is allocated then.
+        :param deadline_s: absolute deadline.
+        :returns: a piece to fill and to pass to :meth:`send`.
+        :raises waiting.Stopped: if the flow was stopped.
+        :raises channel.DeadlineExceeded: if the deadline passes.
+        """
+        number = self.window.reserve(length_bytes, deadline_s)
+        if not filled and self.shared is None:
+            return pieces.Piece(number, memoryview(b""), None)
+        return self.piece(number)
+
     def send(
         self,
-        piece: dataflow.Piece,
+        piece: pieces.Piece,
         *,
         end: bool,
         deadline_s: float | None,
         release_output: bool = False,
     ) -> None:
-        """See :meth:`dataflow.DataFlow.send`."""
+        """Send one piece; the receiver handles a broken connection.
+
+        :param piece: the input; its data must not change until it is
+            acknowledged.
+        :param end: whether it is the last one.
+        :param deadline_s: absolute deadline.
+        :param release_output: also give the output received so far back to
+            the worker.
+        :raises channel.DeadlineExceeded: if the deadline passes.
+        """
         if not self._sending.acquire(blocking=False):
             # Finding another slot may take longer than its buffer is kept.
             if piece.shared is not None and piece.origin is None:
@@ -172,7 +233,7 @@ class Flow(dataflow.DataFlow):
             if self._verifier is not None:
                 # Before a worker can reach it.
                 self._verifier.add_input(piece)
-            with self._lock:
+            with self.window.lock:
                 self._input.add(piece, self._last_task_id, end)
             connection = self._connection
             prefix = self._release() if release_output else b""
@@ -211,10 +272,10 @@ class Flow(dataflow.DataFlow):
     def _keep(
         self,
         shared: connections.SharedBuffers,
-        pieces: Iterable[dataflow.Piece],
+        kept: Iterable[pieces.Piece],
     ) -> None:
         """Copy pieces of input, so that they outlive a slot's buffers."""
-        for piece in pieces:
+        for piece in kept:
             if piece.shared is shared:
                 piece.keep()
         self._check_held(shared)
@@ -228,8 +289,20 @@ class Flow(dataflow.DataFlow):
 
     def receive(
         self, place: memoryview, deadline_s: float | None
-    ) -> dataflow.Output | None:
-        """See :meth:`dataflow.DataFlow.receive`."""
+    ) -> pieces.Output | None:
+        """Receive the next frame; gives back the output received before.
+
+        :param place: where to put output that comes in the stream; at least
+            ``chunk_bytes`` long.
+        :param deadline_s: absolute deadline.
+        :returns: output, or None if the frame brought none.
+        :raises errors.SessionFailed: if the session has ended or cannot be
+            resumed; :class:`errors.ChecksumMismatch` if data was changed on
+            its way.
+        :raises errors.Cancelled: if cancelled.
+        :raises channel.DeadlineExceeded: if the deadline passes.
+        :raises frames.ProtocolError: if the worker breaks the protocol.
+        """
         while True:
             connection = self._connection
             try:
@@ -237,7 +310,7 @@ class Flow(dataflow.DataFlow):
                     connection.channel.send(
                         self._release(), deadline_s=deadline_s
                     )
-                header = _recv_header(connection, self._scratch, deadline_s)
+                header = connection.recv_header(self._scratch, deadline_s)
                 return self._handle(connection, header, place, deadline_s)
             except (channel.ChannelClosed, _SlotLost) as exc:
                 self._recover(deadline_s, exc)
@@ -256,7 +329,7 @@ class Flow(dataflow.DataFlow):
         header: frames.FrameHeader,
         place: memoryview,
         deadline_s: float | None,
-    ) -> dataflow.Output | None:
+    ) -> pieces.Output | None:
         kind = header.type
         if kind == frames.OUTPUT:
             return self._take_output(connection, header, place, deadline_s)
@@ -293,7 +366,7 @@ class Flow(dataflow.DataFlow):
         header: frames.FrameHeader,
         place: memoryview,
         deadline_s: float | None,
-    ) -> dataflow.Output | None:
+    ) -> pieces.Output | None:
         if not self._output.accept(header):
             return None
         length_bytes = header.payload_length_bytes
@@ -311,19 +384,19 @@ class Flow(dataflow.DataFlow):
             self._finish()
         last = bool(header.flags & (frames.TASK_END | frames.END))
         if not known_bytes:
-            return dataflow.Output(data, last)
+            return pieces.Output(data, last)
         fresh = data[known_bytes:]
         if fresh and shared is None:
             # Callers expect output at the front of their place.
             data[: len(fresh)] = bytes(fresh)
             fresh = data[: len(fresh)]
-        return dataflow.Output(fresh, last)
+        return pieces.Output(fresh, last)
 
     def _place(self, place: memoryview, length_bytes: int) -> memoryview:
         if length_bytes > len(place):
             # The first slot had shared memory or shorter chunks.
             if length_bytes > len(self._spare):
-                self._spare = dataflow.blank(length_bytes)
+                self._spare = pieces.blank(length_bytes)
             place = self._spare
         return place[:length_bytes]
 
@@ -331,35 +404,32 @@ class Flow(dataflow.DataFlow):
         # The last output implies that all input was processed, should the
         # acknowledgement behind it get lost.
         self.ended = True
-        with self._lock:
-            self._input.finish()
-            self._changed.notify_all()
+        self.window.finish()
 
     def _acknowledged(self, header: frames.FrameHeader) -> None:
         verifier = self._verifier
-        with self._lock:
-            pieces = self._input.acknowledge(
-                header.offset_bytes,
-                header.task_id,
-                None if verifier is None else self._verify(header, verifier),
+
+        def verify(acknowledged: list[pieces.Piece]) -> None:
+            assert verifier is not None
+            verifier.check(
+                header,
+                acknowledged[-1] if acknowledged else None,
+                len(acknowledged) == len(self._input.kept),
             )
-            for piece in pieces:
-                self._free.append(piece.number)
+
+        with self.window.lock:
+            self.window.free(
+                self._input.acknowledge(
+                    header.offset_bytes,
+                    header.task_id,
+                    None if verifier is None else verify,
+                )
+            )
             self._output.settle()
-            self._changed.notify_all()
-            ended = self._output.finished and self.idle and not self.ended
-        if ended:
+            finished = self._output.finished and self.window.idle
+        if finished and not self.ended:
             # With checksums an END counts only now.
             self._finish()
-
-    def _verify(
-        self, header: frames.FrameHeader, verifier: checksums.Verifier
-    ) -> Callable[[list[dataflow.Piece]], None]:
-        def check(pieces: list[dataflow.Piece]) -> None:
-            idle = len(pieces) == len(self._input.kept)
-            verifier.check(header, pieces[-1] if pieces else None, idle)
-
-        return check
 
     def _complain(
         self,
@@ -385,7 +455,7 @@ class Flow(dataflow.DataFlow):
                 deadline_s=deadline_s,
             )
             while not self._ended_by_worker:
-                header = _recv_header(connection, self._scratch, deadline_s)
+                header = connection.recv_header(self._scratch, deadline_s)
                 channel.recv_payload(data, header, deadline_s)
                 self._ended_by_worker = header.type == frames.ERROR
 
@@ -415,17 +485,17 @@ class Flow(dataflow.DataFlow):
         with self._sending:
             while True:
                 self._cancel.check()
-                if self._stopped:
-                    raise dataflow.Stopped
+                if self.window.stopped:
+                    raise waiting.Stopped
                 try:
                     if isinstance(trouble, _SlotLost):
                         self._reopen(deadline_s, trouble)
                     else:
                         self._resume(deadline_s, trouble)
                     self._send_again(deadline_s)
-                    if self._stopped:
+                    if self.window.stopped:
                         # stop() may only have seen the connection before.
-                        raise dataflow.Stopped
+                        raise waiting.Stopped
                     return
                 except (channel.ChannelClosed, _SlotLost) as exc:
                     trouble = exc
@@ -433,12 +503,9 @@ class Flow(dataflow.DataFlow):
     def _resume(
         self, deadline_s: float | None, reason: channel.ChannelClosed
     ) -> None:
-        mark = (self.acknowledged_bytes, self._output.consumed_bytes)
-        if mark != self._progress_mark:
-            self._progress_mark = mark
-            self._idle_resumes = 0
-        self._idle_resumes += 1
-        if self._idle_resumes > _MAX_IDLE_RESUMES:
+        if not self._resumes.begin(
+            self.acknowledged_bytes, self._output.consumed_bytes
+        ):
             raise _lost(str(reason))
         self._dialer.hang_up(self._connection.channel)
         self._connection = self._dial_again(deadline_s)
@@ -463,8 +530,8 @@ class Flow(dataflow.DataFlow):
                 if deadline_s is not None and time.monotonic() >= deadline_s:
                     raise channel.DeadlineExceeded("deadline passed") from exc
                 self._fail_if_over(deadline_s)
-                if self._stopped:
-                    raise dataflow.Stopped from None
+                if self.window.stopped:
+                    raise waiting.Stopped from None
                 if time.monotonic() >= gives_up_s:
                     raise _lost(str(exc)) from exc
             self._cancel.wait(backoff_s)
@@ -501,7 +568,10 @@ class Flow(dataflow.DataFlow):
             raise failure
         by_slot = self.transport != connections.CPU
         self._keep_all()
-        self._count_reopen(failure)
+        if not self._reopens.begin(self.acknowledged_bytes):
+            raise failure
+        if self._reopens.count > 1:
+            self._cancel.wait(_FIRST_BACKOFF_S * 2**self._reopens.count)
         self._dialer.hang_up(self._connection.channel)
         try:
             dialer, connection = self._seeker.reopen(
@@ -544,16 +614,6 @@ class Flow(dataflow.DataFlow):
                 f"the contents of its buffers: {exc.strerror}",
             ) from exc
 
-    def _count_reopen(self, failure: errors.SessionFailed) -> None:
-        if self.acknowledged_bytes > self._reopened_at_bytes:
-            self._reopened_at_bytes = self.acknowledged_bytes
-            self._idle_reopens = 0
-        self._idle_reopens += 1
-        if self._idle_reopens > _MAX_IDLE_REOPENS:
-            raise failure
-        if self._idle_reopens > 1:
-            self._cancel.wait(_FIRST_BACKOFF_S * 2**self._idle_reopens)
-
     def _move(
         self, dialer: connections.Dialer, connection: connections.Connection
     ) -> None:
@@ -562,14 +622,13 @@ class Flow(dataflow.DataFlow):
         self._output.move()
         if self._verifier is not None:
             self._verifier.move(self.received_bytes, self._input.kept)
-        self._idle_resumes = 0
-        self._progress_mark = (-1, -1)
+        self._resumes.forget()
         opened, shared = connection.opened, connection.shared
         if (
             opened.chunk_bytes < self.chunk_bytes
             or opened.window_bytes < self.window_bytes
             or self.chunk_multiple_bytes % opened.chunk_multiple_bytes
-            or (shared is not None and shared.buffers < len(self._own))
+            or (shared is not None and shared.buffers < len(self.window))
         ):
             raise self._failure(
                 codes.INCOMPATIBLE_SLOT,
@@ -595,7 +654,11 @@ class Flow(dataflow.DataFlow):
     # Ending
 
     def close(self, place: memoryview, deadline_s: float | None) -> None:
-        """See :meth:`dataflow.DataFlow.close`."""
+        """Tell the worker that the session is over, and wait for its reply.
+
+        A connection that breaks meanwhile is no error: all requested output
+        has arrived. Parameters and errors are those of :meth:`receive`.
+        """
         connection = self._connection
         close = frames.FrameHeader(frames.CLOSE).pack()
         try:
@@ -603,44 +666,27 @@ class Flow(dataflow.DataFlow):
                 self._release() + close, deadline_s=deadline_s
             )
             while self.closed is None:
-                header = _recv_header(connection, self._scratch, deadline_s)
+                header = connection.recv_header(self._scratch, deadline_s)
                 self._handle(connection, header, place, deadline_s)
         except (channel.ChannelClosed, _SlotLost):
             self._cancel.check()
 
     def stop(self) -> None:
-        """See :meth:`dataflow.DataFlow.stop`."""
-        super().stop()
+        """Make every thread in the flow return soon, now and later."""
+        self.window.stop()
         self._connection.channel.shutdown()
         self._seeker.stop()
 
     def abandon(self) -> None:
-        """See :meth:`dataflow.DataFlow.abandon`."""
+        """Ask the pool to revoke the slot, if there is one; never raises."""
         if self._ended_by_worker:
             return
         self._seeker.give_up(self.view.session_id)
 
     def hang_up(self) -> None:
-        """See :meth:`dataflow.DataFlow.hang_up`."""
+        """Close the connections; no other thread may be in the flow."""
         self._dialer.hang_up(self._connection.channel)
         self._seeker.close()
-
-
-def _recv_header(
-    connection: connections.Connection,
-    scratch: bytearray,
-    deadline_s: float | None,
-) -> frames.FrameHeader:
-    """Receive the header of a frame of at most the agreed length.
-
-    Otherwise a worker could make us allocate room for an announced length.
-    """
-    return channel.recv_header(
-        connection.channel,
-        scratch,
-        max_data_bytes=connection.opened.chunk_bytes,
-        deadline_s=deadline_s,
-    )
 
 
 def _lost(reason: str) -> _SlotLost:

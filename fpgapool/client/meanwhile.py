@@ -60,7 +60,7 @@ class Seeker(waiting.SlotSeeker):
 
     @property
     def cpu_energy_j(self) -> float | None:
-        """See :class:`fpgapool.client.dataflow.DataFlow`."""
+        """See :attr:`fpgapool.client.flow.Flow.cpu_energy_j`."""
         return self._software and self._software.cpu_energy_j
 
     def open(

@@ -16,9 +16,11 @@ import typing
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import connection as connections
-from fpgapool.client import dataflow as flows
 from fpgapool.client import errors
+from fpgapool.client import flow as flows
+from fpgapool.client import pieces
 from fpgapool.client import view as views
+from fpgapool.client import waiting
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
@@ -61,7 +63,7 @@ class Session:
 
     def __init__(
         self,
-        flow: flows.DataFlow,
+        flow: flows.Flow,
         cancel: cancelling.CancelToken,
         waited_s: float,
     ) -> None:
@@ -78,7 +80,7 @@ class Session:
         self._input = flow.piece(0)
         self._pin = self._input.data
         if flow.shared is None:
-            self._place = flows.blank(flow.chunk_bytes)
+            self._place = pieces.blank(flow.chunk_bytes)
             self._pout = self._place
         else:
             self._place = memoryview(b"")
@@ -259,13 +261,13 @@ class Session:
             return output
 
     def _run(
-        self, piece: flows.Piece, *, end: bool, deadline_s: float | None
+        self, piece: pieces.Piece, *, end: bool, deadline_s: float | None
     ) -> memoryview:
         flow = self.flow
-        flow.take(piece.number)
+        flow.window.take(piece.number)
         flow.send(piece, end=end, deadline_s=deadline_s, release_output=True)
         output = _Collected(self._place)
-        while not flow.idle:
+        while not flow.window.idle:
             received = flow.receive(output.place(flow), deadline_s)
             if received is not None:
                 output.add(received)
@@ -281,7 +283,7 @@ class Session:
             shared is None or shared.identity != former.identity
         ):
             connections.detach(self._pin)
-            self._input = flows.Piece(0, self._pin, None)
+            self._input = pieces.Piece(0, self._pin, None)
 
     def using(self) -> contextlib.AbstractContextManager[None]:
         """Use the flow of the session for a while, for transfers.
@@ -364,7 +366,7 @@ class Session:
             self.abort()
             return
         self._keep_output()
-        place = flows.blank(self.flow.chunk_bytes)
+        place = pieces.blank(self.flow.chunk_bytes)
         try:
             self.flow.close(place, deadline_s)
         except BaseException as exc:
@@ -413,7 +415,7 @@ class Session:
             self.close()
 
 
-class _Pinned(flows.Piece):
+class _Pinned(pieces.Piece):
     """The front of the input buffer, which the caller fills."""
 
     __slots__ = ("_pin",)
@@ -428,7 +430,7 @@ class _Pinned(flows.Piece):
         self._pin = pin
 
     def keep(self) -> None:
-        """See :meth:`flows.Piece.keep`; the caller keeps filling it."""
+        """See :meth:`pieces.Piece.keep`; the caller keeps filling it."""
         connections.detach(self._pin)
         self.shared = None
 
@@ -466,12 +468,12 @@ class _Collected:
         self._filled_bytes = 0
         self._view: memoryview | None = None
 
-    def place(self, flow: flows.DataFlow) -> memoryview:
+    def place(self, flow: flows.Flow) -> memoryview:
         if flow.shared is None:
             self._make_room(flow.chunk_bytes)
         return self.buffer[self._filled_bytes :]
 
-    def add(self, output: flows.Output) -> None:
+    def add(self, output: pieces.Output) -> None:
         if not output.data:
             return
         start, end = (
@@ -503,7 +505,7 @@ class _Collected:
 
 
 def _translated(
-    flow: flows.DataFlow, exc: BaseException
+    flow: flows.Flow, exc: BaseException
 ) -> errors.FpgapoolError | None:
     """Translate a flow's error into one of this library.
 
@@ -518,7 +520,7 @@ def _translated(
         )
     if isinstance(exc, frames.ProtocolError):
         return errors.SessionFailed(exc.code, exc.message, offset_bytes)
-    if isinstance(exc, flows.Stopped):
+    if isinstance(exc, waiting.Stopped):
         return errors.SessionClosed("the session was aborted")
     if isinstance(exc, channel.ChannelClosed):
         return errors.SessionFailed(codes.SESSION_LOST, str(exc), offset_bytes)

@@ -449,7 +449,7 @@ class Alone:
 
     @property
     def cpu_energy_j(self) -> float | None:
-        """See :class:`fpgapool.client.dataflow.DataFlow`."""
+        """See :attr:`fpgapool.client.flow.Flow.cpu_energy_j`."""
         return self._software.cpu_energy_j
 
     def stop(self) -> None:

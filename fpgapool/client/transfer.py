@@ -17,12 +17,14 @@ import time
 import typing
 
 from fpgapool.client import checks
-from fpgapool.client import dataflow as flows
 from fpgapool.client import errors
 from fpgapool.client import feeding
 from fpgapool.client import files
+from fpgapool.client import flow as flows
 from fpgapool.client import opening
+from fpgapool.client import pieces
 from fpgapool.client import session as sessions
+from fpgapool.client import waiting
 from fpgapool.common import channel
 from fpgapool.vocabulary import codes
 
@@ -245,7 +247,7 @@ class _Job:
 
     def _transfer(self, session: sessions.Session) -> None:
         flow = session.flow
-        place = flows.blank(0 if flow.shared else flow.chunk_bytes)
+        place = pieces.blank(0 if flow.shared else flow.chunk_bytes)
         feeder = self._source.feeder(flow, self._size_bytes, self._deadline_s)
         self._feeder = feeder
         with session.using():
@@ -259,7 +261,7 @@ class _Job:
                     self._progress,
                     self._deadline_s,
                 )
-            except flows.Stopped:
+            except waiting.Stopped:
                 if feeder.failure is None:
                     # The pool has ended the session.
                     raise
@@ -309,7 +311,7 @@ class _Job:
 
 
 def _receive_all(
-    flow: flows.DataFlow,
+    flow: flows.Flow,
     place: memoryview,
     sink: _Sink,
     size_bytes: int,

@@ -55,6 +55,33 @@ class Stopped(Exception):
     """Another thread has cancelled the wait."""
 
 
+class Attempts:
+    """Counts attempts in a row between which nothing has moved.
+
+    :param most: so many are worth it.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._reached: tuple[int, ...] = ()
+        self.count = 0
+
+    def begin(self, *reached: int) -> bool:
+        """Whether another attempt is worth it.
+
+        :param reached: positions of the data; they only grow.
+        """
+        if reached != self._reached:
+            self._reached = reached
+            self.count = 0
+        self.count += 1
+        return self.count <= self._most
+
+    def forget(self) -> None:
+        """Count anew."""
+        self._reached = ()
+
+
 class Ended(exceptions.PicklableError):
     """The session ended instead of getting a slot.
 
@@ -77,7 +104,7 @@ class SlotSeeker:
     :param require_tls: connect to other hosts by TLS only.
     """
 
-    #: See :class:`fpgapool.client.dataflow.DataFlow`.
+    #: See :attr:`fpgapool.client.flow.Flow.cpu_energy_j`.
     fallback_reason: str | None = None
     cpu_energy_j: float | None = None
 

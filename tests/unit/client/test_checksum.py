@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpgapool.client import checksum
-from fpgapool.client import dataflow
 from fpgapool.client import errors
+from fpgapool.client import pieces
 from fpgapool.protocol import frames
 
 
@@ -23,7 +23,7 @@ class Exchange:
     def __init__(self, output_of=lambda data: data) -> None:
         self.verifier = checksum.Verifier(0, 0)
         self._output_of = output_of
-        self.pending: list[dataflow.Piece] = []
+        self.pending: list[pieces.Piece] = []
         self.sent_bytes = self.acknowledged_bytes = 0
         self.received_bytes = self.settled_bytes = 0
         self.enter_slot()
@@ -32,8 +32,8 @@ class Exchange:
         self.position_bytes = self.settled_bytes
         self.sums = frames.Checksums()
 
-    def send(self, data: bytes) -> dataflow.Piece:
-        piece = dataflow.Piece(0, memoryview(data), None)
+    def send(self, data: bytes) -> pieces.Piece:
+        piece = pieces.Piece(0, memoryview(data), None)
         piece.offset_bytes = self.sent_bytes
         self.sent_bytes += len(data)
         self.verifier.add_input(piece)
@@ -41,7 +41,7 @@ class Exchange:
         return piece
 
     def compute(
-        self, piece: dataflow.Piece, spoiled: bytes | None = None
+        self, piece: pieces.Piece, spoiled: bytes | None = None
     ) -> None:
         """Let the slot process a piece, and its output arrive."""
         output = self._output_of(bytes(piece.data))
@@ -65,7 +65,7 @@ class Exchange:
         offset_bytes = self._covered().end_offset_bytes
         return frames.FrameHeader(frames.ACK, 0, 0, 1, offset_bytes)
 
-    def _covered(self) -> dataflow.Piece:
+    def _covered(self) -> pieces.Piece:
         return self.pending[self.count - 1]
 
     def acknowledge(self, count: int) -> None:

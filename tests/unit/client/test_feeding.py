@@ -11,8 +11,8 @@ import types
 
 import pytest
 
-from fpgapool.client import dataflow as flows
 from fpgapool.client import feeding
+from fpgapool.client import pieces
 
 TIMEOUT_S = 30.0
 CHUNK_BYTES = 64 * 1024
@@ -96,10 +96,10 @@ class Flow:
         self._clock = clock
         self._buffer = memoryview(bytearray(CHUNK_BYTES))
 
-    def reserve(self, length_bytes: int, **_: object) -> flows.Piece:
-        return flows.Piece(0, self._buffer, None)
+    def reserve(self, length_bytes: int, **_: object) -> pieces.Piece:
+        return pieces.Piece(0, self._buffer, None)
 
-    def send(self, piece: flows.Piece, *, end: bool, **_: object) -> None:
+    def send(self, piece: pieces.Piece, *, end: bool, **_: object) -> None:
         self.sent.append((self._clock.now_s, len(piece.data)))
         self.data += piece.data
         self.ends.append(end)

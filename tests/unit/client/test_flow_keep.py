@@ -14,9 +14,9 @@ import pytest
 from fpgapool.agent.worker import memory
 from fpgapool.client import cancel
 from fpgapool.client import connection as connections
-from fpgapool.client import dataflow
 from fpgapool.client import errors
 from fpgapool.client import flow as flows
+from fpgapool.client import pieces
 from fpgapool.client import waiting
 from fpgapool.common import channel
 from fpgapool.protocol import frames
@@ -90,10 +90,10 @@ def flow(slots):
     return flows.Flow(Dialer(), slots[0].connection, seeker)
 
 
-def _piece(slot: Slot) -> dataflow.Piece:
+def _piece(slot: Slot) -> pieces.Piece:
     shared = slot.connection.shared
     assert shared is not None
-    piece = dataflow.Piece(0, shared.input(0)[:3], shared)
+    piece = pieces.Piece(0, shared.input(0)[:3], shared)
     piece.data[:] = b"abc"
     return piece
 

@@ -12,7 +12,6 @@ import pytest
 
 from fpgapool.client import cancel
 from fpgapool.client import connection as connections
-from fpgapool.client import dataflow
 from fpgapool.client import flow as flows
 from fpgapool.client import waiting
 from fpgapool.common import channel
@@ -72,7 +71,7 @@ def test_a_stopped_flow_does_not_wait_on_its_new_connection(breaks) -> None:
     def receive() -> None:
         try:
             flow.receive(memoryview(bytearray(CHUNK_BYTES)), None)
-        except dataflow.Stopped as error:
+        except waiting.Stopped as error:
             outcome.set_result(error)
 
     threading.Thread(target=receive, daemon=True).start()
