@@ -159,7 +159,7 @@ class Cache:
             try:
                 if _looks(path) != entry.proved:
                     return None
-                self._note_hit(entry, path)
+                self._mark_used(entry, path)
             except OSError:
                 return None
         return str(path)
@@ -251,10 +251,10 @@ class Cache:
             self._discard(checksum, "it is gone")
             return False
         with self._lock:
-            self._note_hit(entry, path)
+            self._mark_used(entry, path)
         return True
 
-    def _note_hit(self, entry: _Entry, path: pathlib.Path) -> None:
+    def _mark_used(self, entry: _Entry, path: pathlib.Path) -> None:
         """Count the use of a right file; the lock is held."""
         os.utime(path)
         entry.proved = _looks(path)

@@ -47,7 +47,7 @@ class Meter:
         self._shares: dict[orders.Key, _Share] = {}
         self._now_s: float | None = None
 
-    def note_power(
+    def set_power(
         self, device: str, power_w: float | None, now: float
     ) -> None:
         """Take a reading.
@@ -59,7 +59,7 @@ class Meter:
         self._advance(now)
         self._boards[device] = _Board(power_w, now)
 
-    def note_holders(
+    def set_holders(
         self, generations: Mapping[orders.Key, int], now: float
     ) -> None:
         """Record the holder of each held slot from now on.

@@ -277,7 +277,9 @@ class Counts:
         self.prepare_s = tallies.Histogram(tallies.LONG_S)
         self.rpc = tallies.Timings()
 
-    def note_status(self, key: orders.Key, status: slots.WorkerStatus) -> None:
+    def count_status(
+        self, key: orders.Key, status: slots.WorkerStatus
+    ) -> None:
         """A worker has reported its status.
 
         :param key: its slot.
@@ -329,7 +331,7 @@ class Counts:
             self.output_bytes[device] += more_output
             slot.output_bytes = moved.output_bytes
 
-    def note_assign(
+    def count_assign(
         self,
         key: orders.Key,
         generation: int,
@@ -350,10 +352,10 @@ class Counts:
         slot.reuses = slot.programmed == (accelerator, bitstream_id)
         slot.asked_at_s = now
 
-    def note_prepared(
+    def count_prepared(
         self, key: orders.Key, generation: int, now: float
     ) -> None:
-        """A slot is ready; see :meth:`note_assign`."""
+        """A slot is ready; see :meth:`count_assign`."""
         slot = self._slots[key]
         if slot.preparing != generation:
             # It was ready before and has only got a new secret.
@@ -363,7 +365,7 @@ class Counts:
         counter = self.reuses if slot.reuses else self.programmings
         counter[key[0]] += 1
 
-    def note_result(
+    def count_result(
         self, key: orders.Key, result: objects.SessionResult | None
     ) -> None:
         """Count the result of a slot's last holder, once.

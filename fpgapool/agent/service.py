@@ -402,7 +402,7 @@ class Agent:
                         reason,
                     )
             if leader_epoch == self.table.leader_epoch:
-                self._conductor.note_leader(leader_epoch)
+                self._conductor.address_leader(leader_epoch)
             self._apply(effects)
 
         self.loop.call(execute)
@@ -411,7 +411,7 @@ class Agent:
 
     def _happened(self, key: orders.Key, change: table.Change) -> None:
         effects = change(self.table, self._clock.now())
-        self._counts.note_result(key, self.table.last_result(key))
+        self._counts.count_result(key, self.table.last_result(key))
         self._apply(effects)
 
     # Requests of the front door; the loop's thread.
@@ -463,7 +463,7 @@ class Agent:
     def _apply(self, effects: Iterable[orders.Effect]) -> None:
         # Every change of the table ends here.
         holders = self.table.holders()
-        self._meter.note_holders(
+        self._meter.set_holders(
             {key: one.generation for key, one in holders.items()},
             self.loop.now(),
         )
@@ -491,7 +491,7 @@ class Agent:
             if objection is not None:
                 self._refuse(order, objection)
                 return
-            self._counts.note_assign(
+            self._counts.count_assign(
                 order.key,
                 order.generation,
                 str(order.members["accelerator"]),
@@ -600,7 +600,7 @@ class Agent:
     def _take_health(
         self, device: str, fault: str | None, power_w: float | None
     ) -> None:
-        self._meter.note_power(device, power_w, self.loop.now())
+        self._meter.set_power(device, power_w, self.loop.now())
         self._apply(self.table.device_health(device, fault))
 
 

@@ -293,12 +293,12 @@ class LinkProtection:
         try:
             self._put(self._wish)
         except _NoCap as error:
-            self._note(_failed(error.device, error.code, str(error)))
+            self._set_state(_failed(error.device, error.code, str(error)))
         except Exception as error:
             # A missing right, a missing program or a kernel without traffic
             # control must not stop the agent.
             device = self._given_device or self._state.device
-            self._note(_failed(device, PRIVSEP_FAILED, repr(error)))
+            self._set_state(_failed(device, PRIVSEP_FAILED, repr(error)))
             return FAILURE_INTERVAL_S
         return CHECK_INTERVAL_S
 
@@ -314,7 +314,7 @@ class LinkProtection:
             )
         outcome = self._kernel.cap(device, bytes_per_s, network, wish.ports)
         state = LinkState(device, bytes_per_s, _problems(outcome))
-        self._note(state, made=outcome["made"])
+        self._set_state(state, made=outcome["made"])
 
     def _link(self) -> tuple[str, str]:
         """Return the network device and the data plane's network on it."""
@@ -348,7 +348,7 @@ class LinkProtection:
             )
         return int(link_bytes_per_s * wish.percent / 100)
 
-    def _note(self, state: LinkState, made: bool = False) -> None:
+    def _set_state(self, state: LinkState, made: bool = False) -> None:
         before, self._state = self._state, state
         if state == before and not made:
             return

@@ -206,7 +206,7 @@ class Supervisor(children.Keeper[_Worker]):
             return
         child.heard = child.proved = True
         key, status = child.key, slot.WorkerStatus.from_members(members)
-        self._counts.note_status(key, status)
+        self._counts.count_status(key, status)
         self._tell(
             key, lambda slots, now: slots.worker_status(key, status, now)
         )
@@ -215,7 +215,7 @@ class Supervisor(children.Keeper[_Worker]):
         generation = int(message["generation"])
         secret = str(message["secret"])
         certificate_sha256 = message.get("certificate_sha256")
-        self._counts.note_prepared(key, generation, self._loop.now())
+        self._counts.count_prepared(key, generation, self._loop.now())
         self._tell(
             key,
             lambda slots, _now: slots.worker_prepared(

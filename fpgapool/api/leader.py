@@ -75,7 +75,7 @@ class Leader:
             exception.NotLeader,
         ) as error:
             LOG.warning("No conductor answers: %s", error)
-            self._note_silence()
+            self._record_silence()
             return None, False
         with self._lock:
             self._silence = None
@@ -115,7 +115,7 @@ class Leader:
             return None
         return lease
 
-    def _note_silence(self) -> None:
+    def _record_silence(self) -> None:
         silence = _Silence(self._database.read_lease())
         with self._lock:
             self._silence = silence

@@ -316,7 +316,7 @@ class ApiDoor:
             finally:
                 if poll.done():
                     self._poll = None
-            self._note(session)
+            self._add_event(session)
         return self._events.popleft()
 
     def discard_events(self) -> None:
@@ -394,7 +394,7 @@ class ApiDoor:
                 raise
             answer = self._submit(wanted, deadline_s)
         self._session_id = answer["session"]["id"]
-        self._note(answer["session"])
+        self._add_event(answer["session"])
         return {}
 
     def _dry_run(
@@ -509,7 +509,7 @@ class ApiDoor:
             time.sleep(_pause_s(session))
         return session
 
-    def _note(self, session: _Document) -> None:
+    def _add_event(self, session: _Document) -> None:
         """Make a notification of a session's description."""
         self._revision = session["revision"]
         view = _view(session)

@@ -147,7 +147,7 @@ class SlotSeeker:
         self._away_since_s: float | None = None
         self._turned_away_since_s: float | None = None
         self._asked_s = asked_s
-        self._note_well()
+        self._end_outage()
 
     def open(
         self,
@@ -461,13 +461,13 @@ class SlotSeeker:
         if view.state in states.TERMINAL:
             raise Ended(view)
         if not self._is_of_the_lost_slot(view):
-            self._note_well()
+            self._end_outage()
             if self._on_state is not None:
                 self._on_state(view)
         return view
 
-    def _note_well(self) -> None:
-        """Note that the session's state is known: an outage is over."""
+    def _end_outage(self) -> None:
+        """The session's state is known: an outage is over."""
         self._away_since_s = self._turned_away_since_s = None
         self._backoff_s = _FIRST_BACKOFF_S
 

@@ -160,7 +160,7 @@ class Admission:
     def see_shapes(self) -> None:
         """Regroup the waiting jobs after shapes or kept slots changed."""
         view = self._view
-        if view.note_shapes():
+        if view.update_shapes():
             self.move(
                 lambda record: (
                     record.group is not None

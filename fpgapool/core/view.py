@@ -252,7 +252,7 @@ class PoolView:
             return slots.shown_shapes(accelerator)
         return shapes or self._known_shapes or _NO_SHAPE
 
-    def note_shapes(self) -> bool:
+    def update_shapes(self) -> bool:
         """Update whether slots are kept, and the known shapes.
 
         :returns: whether that changed, so that jobs may need other groups.

@@ -270,7 +270,7 @@ class WaitingJobs:
         jobs = group.by_host.get(host_id)
         if jobs is None:
             jobs = group.by_host[host_id] = ordered.KeyQueue()
-            self._note_home(group, host_id)
+            self._update_home(group, host_id)
         jobs.add(key)
 
     def _add_of_instance(
@@ -347,7 +347,7 @@ class WaitingJobs:
         if jobs is None:
             return
         was_home = host_id in group.homes
-        self._note_home(group, host_id)
+        self._update_home(group, host_id)
         if (host_id in group.homes) == was_home:
             return
         if self._columns is not None:
@@ -357,7 +357,7 @@ class WaitingJobs:
             self._displace(record, group)
             self._place(record, group, now)
 
-    def _note_home(
+    def _update_home(
         self, group: queued.JobGroup, host_id: model.HostId
     ) -> None:
         if self._is_home(group, host_id):

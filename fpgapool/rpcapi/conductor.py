@@ -101,7 +101,7 @@ class ConductorAPI:
         self._leader_epoch = 0
         self._leader_heard_s = -math.inf
 
-    def note_leader(self, leader_epoch: int) -> None:
+    def address_leader(self, leader_epoch: int) -> None:
         """Address the leader that has just been heard.
 
         :param leader_epoch: its epoch; one lower than before is ignored.

@@ -236,7 +236,7 @@ class Desk:
             self._queues.close(port.client, now)
         else:
             self._queues.detach(port.client, now)
-        self._note_orphan(now)
+        self._start_orphan_time(now)
 
     def _client_failed(self, port: ports.ClientPort, reason: str) -> None:
         if self._clients.get(port.client_id) is port:
@@ -334,10 +334,10 @@ class Desk:
     def _member_left(self, port: ports.MemberPort) -> None:
         """The member has left as it was told to, or without that."""
         if port.number is None and port.place is not None:
-            self._note_left(port)
+            self._report_left(port)
         self._forget_member(port)
 
-    def _note_left(self, port: ports.MemberPort) -> None:
+    def _report_left(self, port: ports.MemberPort) -> None:
         assert port.place is not None
         self._left[port.place[:2]] = port.place[2]
         self._tell_agent_of(port, "left")
@@ -401,7 +401,7 @@ class Desk:
             for port in late:
                 port.send_late()
         if self._queues.is_locked or self._locked_since_s is not None:
-            self._note_locks(now)
+            self._update_locked(now)
 
     def _decide(self, now: float) -> None:
         """Carry out what the queues decide; again if a member fails."""
@@ -475,9 +475,9 @@ class Desk:
         self._agent = None
         if self._settings.exit_with_agent:
             self._loop.stop()
-        self._note_orphan(time.monotonic())
+        self._start_orphan_time(time.monotonic())
 
-    def _note_orphan(self, now: float) -> None:
+    def _start_orphan_time(self, now: float) -> None:
         if self._agent is None and not self._clients:
             self._orphan_since_s = now
 
@@ -567,7 +567,7 @@ class Desk:
             document["locked"] = self._is_locked_told
             port.tell(groups.MEMBERS, 0, document)
 
-    def _note_locks(self, now: float) -> None:
+    def _update_locked(self, now: float) -> None:
         """Tell clients if locks have all members here, or not any more.
 
         They send their tasks to another host then, if there is one.

@@ -81,7 +81,7 @@ class Accelerators:
 
     def tell(self) -> None:
         """Send the core the accelerators of the library."""
-        self._note_outdated()
+        self._update_outdated()
         self._pool.tell(
             events.AcceleratorsChanged(
                 tuple(
@@ -99,7 +99,7 @@ class Accelerators:
         )
         self._pool.tell_power_caps()
 
-    def _note_outdated(self) -> None:
+    def _update_outdated(self) -> None:
         """Update which slots hold outdated bitstreams; tell the core."""
         pool = self._pool
         changed: dict[str, registry.HostEntry] = {}

@@ -156,7 +156,7 @@ class Accounts:
         found = self._accounts[host_id].get(group_id)
         return found.record.charged_at if found else 0.0
 
-    def note_report(
+    def expire_missing(
         self, host_id: int, group_ids: Collection[str], now: float
     ) -> None:
         """Forget desks that have been in no report of their host for long.

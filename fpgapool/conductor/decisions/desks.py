@@ -190,7 +190,7 @@ class Desks:
             self._follow_up(
                 host, group_id, reported.get(group_id), is_new_agent
             )
-        self._pool.desk_accounts.note_report(
+        self._pool.desk_accounts.expire_missing(
             host.id, desks.keys(), self._pool.now
         )
 
@@ -339,7 +339,7 @@ class Desks:
                     group_busy_s=one.busy_s,
                 )
                 if (client := clients.get(one.client)) is not None:
-                    self._note_use(client, one)
+                    self._record_use(client, one)
         pool.tell(
             events.TaskStats(
                 group_id=group.id,
@@ -350,7 +350,7 @@ class Desks:
             )
         )
 
-    def _note_use(
+    def _record_use(
         self, client: db_api.GroupClientRecord, more: events.ClientStats
     ) -> None:
         """Record what a client has used."""

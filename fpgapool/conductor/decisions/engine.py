@@ -125,8 +125,8 @@ class Engine:
     def _wake_at(self, order: instructions.WakeAt) -> None:
         self.pool.wake_at = order.time_s
 
-    def note_database(self, recorded_id: int, *, failing: bool) -> None:
-        """Note the state of the database, before the next batch.
+    def set_database_state(self, recorded_id: int, *, failing: bool) -> None:
+        """Set the state of the database, before the next batch.
 
         :param recorded_id: the row id of the last new session in the database.
         :param failing: whether the database is away or does not answer.
@@ -175,7 +175,7 @@ class Engine:
         """
         pool = self.pool
         pool.now = now
-        self._opening.note_recorded()
+        self._opening.settle_unrecorded()
         queries = []
         for item in batch:
             if isinstance(item, inputs.Query):
@@ -183,7 +183,7 @@ class Engine:
             else:
                 pool.attempt(self.handled, item)
         pool.decide()
-        self._groups.note_progress()
+        self._groups.record_progress()
         self._desks.tell_changes()
         for query in queries:
             pool.outbox.send(self._answer(query))

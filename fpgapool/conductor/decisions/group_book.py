@@ -95,19 +95,19 @@ class Book:
             if isinstance(row, db_api.GroupRecord):
                 self.groups[row.group_id] = self.by_row[row.id] = row
                 if row.state == states.GROUP_DELETED:
-                    self._note_end(row.group_id)
+                    self._remember_end(row.group_id)
                     del self.groups[row.group_id]
                     del self.by_row[row.id]
             else:
                 clients = self._clients.setdefault(row.group_id, {})
                 clients[row.client_id] = row
                 if row.state != states.CLIENT_ATTACHED:
-                    self._note_end(row.client_id)
+                    self._remember_end(row.client_id)
                     del clients[row.client_id]
                 if not clients:
                     del self._clients[row.group_id]
 
-    def _note_end(self, public_id: str) -> None:
+    def _remember_end(self, public_id: str) -> None:
         self._ended[public_id] = None
         if len(self._ended) > _REMEMBERED:
             del self._ended[next(iter(self._ended))]

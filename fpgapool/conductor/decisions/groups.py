@@ -216,7 +216,7 @@ class Groups:
             )
             self._keep([group_book.ended(client)])
 
-    def note_progress(self) -> None:
+    def record_progress(self) -> None:
         """Record the tasks that have ended for goals, after reports."""
         pool = self._pool
         for old in list(pool.groups.groups.values()):

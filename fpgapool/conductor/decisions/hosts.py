@@ -59,7 +59,7 @@ class Hosts:
             and pool.now - self._ticked_at > timeout_s / 2
         ):
             # This conductor stood still, and reports wait in its queue.
-            pool.deaf_until = pool.now
+            pool.unreachable_until = pool.now
         self._ticked_at = pool.now
         self._find_silent()
         for host in pool.registry.hosts.values():
@@ -91,12 +91,12 @@ class Hosts:
                     len(present),
                 )
             self._bus_is_suspected = True
-            pool.deaf_until = pool.now
+            pool.unreachable_until = pool.now
             return
         self._bus_is_suspected = False
         for host in silent:
             # Agents reconnect to the bus at different times.
-            since = max(host.heard_at, pool.deaf_until)
+            since = max(host.heard_at, pool.unreachable_until)
             if pool.now - since > timeout_s:
                 self._ask_or_lose(host, since)
 
@@ -141,7 +141,7 @@ class Hosts:
             ):
                 # Its worker will not say soon how far it was.
                 self._serving.move(hold.session)
-            missed_s = pool.now - max(lost_at, pool.deaf_until)
+            missed_s = pool.now - max(lost_at, pool.unreachable_until)
             if missed_s > limits.lost_session_timeout_s:
                 self._give_up(hold)
         elif (
@@ -196,13 +196,11 @@ class Hosts:
 
     def _computes_seen(self, item: inputs.ComputesSeen) -> None:
         for host_uuid in sorted(item.host_uuids):
-            self._note_compute(host_uuid, db_api.ComputeState.KNOWN)
+            self._set_compute(host_uuid, db_api.ComputeState.KNOWN)
 
-    def _note_compute(
-        self, host_uuid: str, state: db_api.ComputeState
-    ) -> None:
+    def _set_compute(self, host_uuid: str, state: db_api.ComputeState) -> None:
         pool = self._pool
-        pool.outbox.write(*pool.registry.note_compute(host_uuid, state))
+        pool.outbox.write(*pool.registry.set_compute(host_uuid, state))
 
     def _compute_deleted(self, item: inputs.ComputeDeleted) -> None:
         """Handle a compute node that Nova has deleted.
@@ -219,7 +217,7 @@ class Hosts:
                 host.name,
                 "is up" if host.up else "has boards here",
             )
-        self._note_compute(host.uuid, db_api.ComputeState.DELETED)
+        self._set_compute(host.uuid, db_api.ComputeState.DELETED)
         self._remove_if_gone(host)
 
     def _remove_if_gone(self, host: registry.HostEntry) -> None:

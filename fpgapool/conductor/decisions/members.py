@@ -13,7 +13,7 @@ from fpgapool.conductor.decisions import agent_orders
 from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import serving as servings
-from fpgapool.conductor.decisions import unknown_words
+from fpgapool.conductor.decisions import stored_enums
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
@@ -139,7 +139,7 @@ class Members:
     ) -> None:
         """Take over a slot of a group that has been restored."""
         pool = self._pool
-        phase = unknown_words.read(model.Phase, row, "phase")
+        phase = stored_enums.read(model.Phase, row, "phase")
         slot = pool.registry.slots[row.slot_id]
         pool.tell(
             events.AssignmentRestored(

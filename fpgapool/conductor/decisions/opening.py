@@ -111,7 +111,7 @@ class Opening:
         session = self._session(request, pool.next_job_id(), str(uuid.uuid4()))
         pool.counts.opened += 1
         book.add(session)
-        book.note_queued(session)
+        book.count_queued(session)
         pool.tell(events.JobSubmitted(pool.job(session)))
         pool.touch(session)
         pool.answer(session, request.host_uuid, wish.future)
@@ -236,8 +236,8 @@ class Opening:
 
     # -- sessions that are not in the database -----------------------------
 
-    def note_recorded(self) -> None:
-        """Note which sessions the database holds, and whether it answers."""
+    def settle_unrecorded(self) -> None:
+        """Withdraw sessions that the database cannot record; see the engine."""
         pool, unrecorded = self._pool, self._unrecorded
         while unrecorded and unrecorded[0].row_id <= self.recorded_id:
             unrecorded.popleft()
@@ -281,7 +281,7 @@ class Opening:
         pool = self._pool
         if session.live:
             if session.hold is None:
-                pool.sessions.note_unqueued(session)
+                pool.sessions.uncount_queued(session)
             pool.tell(
                 events.JobCancelled(session.job_id, codes.DATABASE_UNAVAILABLE)
             )

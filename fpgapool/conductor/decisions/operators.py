@@ -59,7 +59,7 @@ class Operators:
         """The handlers of the core's instructions."""
         return {
             instructions.Drained: self._drained,
-            instructions.Reserve: self._note_reserved,
+            instructions.Reserve: self._set_reserved,
         }
 
     # -- devices and hosts -------------------------------------------------
@@ -90,13 +90,13 @@ class Operators:
         wish: registry.Administration,
     ) -> None:
         pool = self._pool
-        self._note_admin(entry, wish)
+        self._apply_admin(entry, wish)
         if wish.state is model.AdminState.ENABLED:
             for device in administration.devices_of(entry):
                 pool.probation.repair(device, pool.now)
         self._finish_drain(entry)
 
-    def _note_admin(
+    def _apply_admin(
         self,
         entry: administration.Administered,
         wish: registry.Administration,
@@ -128,7 +128,7 @@ class Operators:
             entry.admin.state is model.AdminState.DRAINING
             and administration.is_empty(entry, self.taken())
         ):
-            self._note_admin(
+            self._apply_admin(
                 entry,
                 registry.Administration(
                     state=model.AdminState.DISABLED, reason=entry.admin.reason
@@ -184,7 +184,7 @@ class Operators:
             pool.tell(events.ReservableSlotsChanged(device.id, item.slots))
         pool.outbox.send(effects.Answer(item.future, refusal))
 
-    def _note_reserved(self, order: instructions.Reserve) -> None:
+    def _set_reserved(self, order: instructions.Reserve) -> None:
         slot = self._pool.registry.slots[order.slot_id]
         if slot.reserved_for != order.instance_id:
             LOG.info("Slot %s is reserved for %s", slot, order.instance_id)

@@ -111,8 +111,8 @@ class Pool:
     :ivar desk_accounts: what desks have counted that is in the usage.
     :ivar holds: the slots of sessions and groups, by id.
     :ivar stirred_groups: the groups about which desks may have to be told.
-    :ivar deaf_until: up to then the conductor could not receive reports, so
-        that silence of a host proves nothing.
+    :ivar unreachable_until: up to then the conductor could not receive
+        reports, so that silence of a host proves nothing.
     :ivar failing_at: when the database last failed, so that messages waited.
     :ivar instructed: the handlers of the core's instructions.
     :param core: empty.
@@ -189,7 +189,7 @@ class Pool:
         self._power_caps = power.Caps()
         self.wake_at: float | None = None
         self.database_failing = False
-        self.deaf_until = self.failing_at = -math.inf
+        self.unreachable_until = self.failing_at = -math.inf
         self.instructed: dict[type, Handler] = {}
         self._last_job_id = snapshot.max_ids.session
         self._touched: dict[int, sessions.Session] = {}
@@ -379,7 +379,7 @@ class Pool:
         was_queued = session.hold is None and session.live
         session.finish(state, code, message, self.now, self.pool_time)
         if was_queued:
-            self.sessions.note_unqueued(session)
+            self.sessions.uncount_queued(session)
         self.counts.ended[state, tallies.known(code)] += 1
         met = None if session.judged else session.deadline_met
         session.judged = session.judged or met is not None

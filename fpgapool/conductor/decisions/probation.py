@@ -31,7 +31,7 @@ from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import reconcile
 from fpgapool.conductor.decisions import registry
 from fpgapool.conductor.decisions import self_tests
-from fpgapool.conductor.decisions import unknown_words
+from fpgapool.conductor.decisions import stored_enums
 from fpgapool.core import events
 from fpgapool.core import health
 from fpgapool.core import instructions
@@ -590,7 +590,7 @@ class Probation:
 
 
 def _unit(row: db_api.FaultRecord) -> health.Unit | None:
-    level = unknown_words.read(health.Level, row, "level")
+    level = stored_enums.read(health.Level, row, "level")
     return level and health.Unit(level, row.target_id, row.accelerator)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import limits
-from fpgapool.conductor.decisions import unknown_words
+from fpgapool.conductor.decisions import stored_enums
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import identity
@@ -53,7 +53,7 @@ class Administration:
         return cls(
             # A row with an unknown state stays, disabled: its agent reports
             # the hardware anyway.
-            state=unknown_words.read(model.AdminState, row, "admin_state")
+            state=stored_enums.read(model.AdminState, row, "admin_state")
             or model.AdminState.DISABLED,
             reason=row.admin_reason,
             deadline_at=row.drain_deadline_at,
@@ -203,7 +203,7 @@ class HostEntry:
         self.sequence = sequence
         self.heard_at = now
 
-    def note_clock(
+    def check_clock(
         self, boot_id: str, sent_at: float | None, now: float
     ) -> None:
         """Compare the host's clock with ours; before :meth:`note_report`.
@@ -321,7 +321,7 @@ class Registry:
                     nic_bytes_per_s=host.nic_bytes_per_s,
                     heard_at=now,
                     admin=Administration.of_row(host),
-                    compute=unknown_words.read(
+                    compute=stored_enums.read(
                         db_api.ComputeState, host, "compute_state"
                     )
                     or db_api.ComputeState.NONE,
@@ -456,7 +456,7 @@ class Registry:
         """The state of each host's compute node in Nova, by UUID."""
         return {uuid: host.compute for uuid, host in self.hosts.items()}
 
-    def note_compute(
+    def set_compute(
         self, host_uuid: str, state: db_api.ComputeState
     ) -> list[db_api.Record]:
         """Set the state of a host's compute node in Nova.

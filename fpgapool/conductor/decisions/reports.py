@@ -117,7 +117,7 @@ class Reports:
             _log_ignored(known, report)
             return
         host, changed, rows = pool.registry.update(report)
-        host.note_clock(report.agent_boot_id, report.sent_at, pool.now)
+        host.check_clock(report.agent_boot_id, report.sent_at, pool.now)
         host.note_report(report.agent_boot_id, report.sequence, pool.now)
         pool.outbox.write(*rows)
         if changed or not host.up:
@@ -151,7 +151,7 @@ class Reports:
         report: objects.AgentReport,
     ) -> None:
         pool = self._pool
-        self._note_unrecorded_end(slot, line)
+        self._end_unrecorded(slot, line)
         hold = pool.holds.get(slot.id)
         if hold is None or not hold.outdates(report):
             finding = reconcile.compare(hold, line)
@@ -161,16 +161,16 @@ class Reports:
                 finding = reconcile.Finding.AS_IT_SHOULD
             if finding is reconcile.Finding.STRAY:
                 self._release_stray(slot, line)
-            self._note_programmed(slot, line)
-            self._note_usable(slot, line, finding)
+            self._update_programmed(slot, line)
+            self._update_usable(slot, line, finding)
             if hold is not None:
                 hold.note_energy(report.agent_boot_id, line)
                 self._handle_finding(hold, finding, line)
-        self._note_late_end(slot.host, line.last_result)
+        self._end_late(slot.host, line.last_result)
 
     # -- ends that were missed ---------------------------------------------
 
-    def _note_unrecorded_end(
+    def _end_unrecorded(
         self, slot: registry.SlotEntry, line: objects.SlotReport
     ) -> None:
         """End an assignment that the agent reports as its previous one.
@@ -188,7 +188,7 @@ class Reports:
             self._pool.counts.reconciled["end_not_recorded"] += 1
             self._finished(hold, result)
 
-    def _note_late_end(
+    def _end_late(
         self, host: registry.HostEntry, result: objects.SessionResult | None
     ) -> None:
         """End a session whose client used and closed its former slot.
@@ -204,7 +204,7 @@ class Reports:
             return
         if session.hold and session.hold.generation <= result.generation:
             return
-        self._note_result(session, result, host)
+        self._apply_result(session, result, host)
         pool.end(session, result.state, result.code, result.message)
         pool.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
         # The result of the other slot's worker is not that of the session.
@@ -219,7 +219,7 @@ class Reports:
         line: objects.SlotReport,
     ) -> None:
         if isinstance(hold, sessions.Hold):
-            self._note_session(hold, finding, line)
+            self._update_session(hold, finding, line)
         elif isinstance(hold, holds.Member) and finding in _PROGRAMMED:
             joined = finding is not reconcile.Finding.READY
             self._members.ready(hold, joined=joined)
@@ -235,7 +235,7 @@ class Reports:
             case reconcile.Finding.VANISHED:
                 self._vanished(hold)
 
-    def _note_session(
+    def _update_session(
         self,
         hold: sessions.Hold,
         finding: reconcile.Finding,
@@ -252,14 +252,14 @@ class Reports:
             case reconcile.Finding.ATTACHED:
                 serving.attached(hold)
                 self._check_claim(hold)
-                self._note_progress(hold, line)
+                self._measure_progress(hold, line)
                 if hold.quantum_bytes:
-                    self._note_border(hold, line)
+                    self._report_border(hold, line)
             case reconcile.Finding.DETACHED:
                 serving.detached(hold)
-                self._note_progress(hold, line)
+                self._measure_progress(hold, line)
 
-    def _note_progress(
+    def _measure_progress(
         self, hold: sessions.Hold, line: objects.SlotReport
     ) -> None:
         """Measure a holder's rate, for the core and for placement."""
@@ -283,7 +283,7 @@ class Reports:
                 )
             )
 
-    def _note_border(
+    def _report_border(
         self, hold: sessions.Hold, line: objects.SlotReport
     ) -> None:
         """Tell the core of a border, where others may get the slot."""
@@ -375,7 +375,7 @@ class Reports:
             self._serving.free(hold, pool.now, result)
             return
         session = hold.session
-        self._note_result(session, result, hold.slot.host)
+        self._apply_result(session, result, hold.slot.host)
         if not session.live:
             if (session.state, result.state) == _CLOSED_BEFORE_CANCEL:
                 session.finish(
@@ -464,11 +464,13 @@ class Reports:
         """
         pool = self._pool
         enough_s = _TIME_TO_CONNECT * hold.session.connect_timeout_s
-        told_at = max(hold.announced_at, pool.failing_at, pool.deaf_until)
+        told_at = max(
+            hold.announced_at, pool.failing_at, pool.unreachable_until
+        )
         # announced_at is infinite if the client was never told.
         return pool.now - told_at < enough_s
 
-    def _note_result(
+    def _apply_result(
         self,
         session: sessions.Session,
         result: objects.SessionResult,
@@ -504,7 +506,7 @@ class Reports:
         )
         pool.outbox.send(agent_orders.release_stray(slot, line))
 
-    def _note_programmed(
+    def _update_programmed(
         self, slot: registry.SlotEntry, line: objects.SlotReport
     ) -> None:
         if slot.programmed != line.programmed:
@@ -515,7 +517,7 @@ class Reports:
             slot.programmed, slot.bitstream_id, slot.shape
         )
 
-    def _note_usable(
+    def _update_usable(
         self,
         slot: registry.SlotEntry,
         line: objects.SlotReport,

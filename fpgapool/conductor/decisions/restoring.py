@@ -9,7 +9,7 @@ from oslo_log import log as logging
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import serving as servings
 from fpgapool.conductor.decisions import sessions
-from fpgapool.conductor.decisions import unknown_words
+from fpgapool.conductor.decisions import stored_enums
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.db import api as db_api
@@ -33,10 +33,10 @@ def restore_sessions(
         if row.holder_kind != states.HELD_BY_GROUP
     }
     for record in snapshot.unknown_sessions:
-        unknown_words.log_unknown(record, "state")
+        stored_enums.log_unknown(record, "state")
     for record in snapshot.live_sessions:
         row = held.get((record.id, record.generation))
-        phase = row and unknown_words.read(model.Phase, row, "phase")
+        phase = row and stored_enums.read(model.Phase, row, "phase")
         if record.state == states.QUEUED or row is None or phase is None:
             adopt(pool, record)
         else:
@@ -46,7 +46,7 @@ def restore_sessions(
             _restore_assignment(pool, serving, session, row, phase)
     for record in snapshot.ending_sessions:
         row = held.get((record.id, record.generation))
-        phase = row and unknown_words.read(model.Phase, row, "phase")
+        phase = row and stored_enums.read(model.Phase, row, "phase")
         if (
             row is not None
             and phase is not None
@@ -77,7 +77,7 @@ def adopt(pool: pools.Pool, record: db_api.SessionRecord) -> None:
         )
         pool.counts.reconciled["session_without_slot"] += 1
         pool.touch(session)
-    pool.sessions.note_queued(session)
+    pool.sessions.count_queued(session)
     if record.state in states.UNCONNECTED:
         session.wait_again()
         pool.tell(events.JobSubmitted(pool.job(session)))

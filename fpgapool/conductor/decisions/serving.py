@@ -54,7 +54,7 @@ class Serving:
         pool = self._pool
         session = pool.sessions.by_job[order.job_id]
         session.check_move("assign")
-        pool.sessions.note_unqueued(session)
+        pool.sessions.uncount_queued(session)
         waited_s = pool.pool_time - session.arrival_s
         pool.pace.note(waited_s, pool.now)
         if not session.generation:
@@ -136,7 +136,7 @@ class Serving:
                 pool.outbox.send(agent_orders.release(hold, order.reason))
             self.forget(hold)
         session.skips = pool.core.skips(order.job_id)
-        pool.sessions.note_queued(session)
+        pool.sessions.count_queued(session)
         pool.touch(session)
 
     def revoke(self, order: instructions.Revoke | instructions.Yield) -> None:
@@ -263,7 +263,7 @@ class Serving:
         # The wait timeout starts anew: the session has had a slot.
         waited_s = pool.pool_time - session.arrival_s
         session.wait_timeout_s = waited_s + pool.settings.wait_timeout_s
-        pool.sessions.note_queued(session)
+        pool.sessions.count_queued(session)
         pool.tell(
             events.JobSubmitted(
                 pool.job(session),

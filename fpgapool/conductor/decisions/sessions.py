@@ -434,11 +434,11 @@ class Book:
             if not own:
                 del self._of_instance[session.user_id]
 
-    def note_queued(self, session: Session) -> None:
+    def count_queued(self, session: Session) -> None:
         """Count a session that begins to wait."""
         self._count(session, 1)
 
-    def note_unqueued(self, session: Session) -> None:
+    def uncount_queued(self, session: Session) -> None:
         """Count a session that has stopped waiting."""
         self._count(session, -1)
 

@@ -91,7 +91,7 @@ class Election:
         """
         return self._pool_clock.now() if self._pool_clock else None
 
-    def _note_pool_time(self, lease: db_api.Lease | None) -> None:
+    def _update_pool_time(self, lease: db_api.Lease | None) -> None:
         stored_s = lease.pool_time_s if lease else None
         if stored_s is not None and stored_s != self._stored_s:
             self._stored_s = stored_s
@@ -118,7 +118,7 @@ class Election:
         while not stopping.is_set():
             try:
                 lease = self._database.read_lease()
-                self._note_pool_time(lease)
+                self._update_pool_time(lease)
                 self.now()
                 silent_s = silence.note(
                     lease, time.monotonic(), self._lease_s / 3

@@ -217,7 +217,7 @@ class Pump:
         next_tick_s = time.monotonic() + _TICK_S
         while True:
             batch, ended = self._next_batch(next_tick_s)
-            self._note_recorded()
+            self._update_database_state()
             self._pass_on(self._decide(batch))
             if ended:
                 return
@@ -234,10 +234,10 @@ class Pump:
             counts.batch_inputs.observe(len(batch))
         return wanted
 
-    def _note_recorded(self) -> None:
+    def _update_database_state(self) -> None:
         engine_, committer = self._engine, self._committer
         failing = committer.failing
-        engine_.note_database(
+        engine_.set_database_state(
             committer.give_up(engine_.pool.last_row_id)
             if failing
             else committer.recorded_id,

@@ -119,7 +119,7 @@ def compile_source(
         raise _failed(f"the compiler took more than {timeout_s:g} s")
     header, _, body = answer.partition(b"\n")
     if status == 0 and body:
-        _note(header)
+        _warn_if_unconfined(header)
         return body
     if status == _REFUSED:
         code, text = json.loads(body)
@@ -209,7 +209,7 @@ def _sweep() -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _note(header: bytes) -> None:
+def _warn_if_unconfined(header: bytes) -> None:
     missing = json.loads(header[:_MAX_HEADER_BYTES])
     if missing:
         LOG.warning(

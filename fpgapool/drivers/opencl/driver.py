@@ -229,7 +229,7 @@ class OpenCLDriver(base.Driver):
                 there.wiper.wipe()
         except exceptions.CodedError as exc:
             if exc.code in codes.DEVICE_FAULTS:
-                self._note_failure(device)
+                self._mark_failure(device)
             raise base.DriverError(exc.code, exc.message) from exc
         taken_s = time.monotonic() - began_s
         LOG.info(
@@ -292,7 +292,7 @@ class OpenCLDriver(base.Driver):
             if there.wiper is not None:
                 there.wiper.wipe()
         except base.DriverError as exc:
-            self._note_failure(device)
+            self._mark_failure(device)
             if exc.code == base.SCRUB_FAILED:
                 raise
             # With the process its runtime frees all memory of the device.
@@ -325,10 +325,10 @@ class OpenCLDriver(base.Driver):
             yield
         except exceptions.CodedError as exc:
             if exc.code in codes.DEVICE_FAULTS:
-                self._note_failure(device)
+                self._mark_failure(device)
             raise
 
-    def _note_failure(self, device: str) -> None:
+    def _mark_failure(self, device: str) -> None:
         """Let the agent look after a device."""
         self._write(self._mark_path(device), "")
 

@@ -102,7 +102,7 @@ class FakeConductor:
     ) -> None:
         self._record("report_progress", (project_id, session_id, input_bytes))
 
-    def note_leader(self, leader_epoch: int) -> None:
+    def address_leader(self, leader_epoch: int) -> None:
         # Nothing is sent, so the broker may be away.
         self.leader_epoch = leader_epoch
 

@@ -121,7 +121,7 @@ def test_an_agent_may_do_what_it_must(pool, urls):
         api = conductor_api.ConductorAPI(keys=test_signing.keys_of(OTHER))
         for leads in (False, True):
             if leads:
-                api.note_leader(1)
+                api.address_leader(1)
             api.report(_report(OTHER))
             assert pump.next().host_uuid == OTHER
             assert api.changed_sessions({"s": 1}) == ([], [])

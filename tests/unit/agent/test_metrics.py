@@ -48,7 +48,7 @@ def _status(
 
 def _counts() -> metrics.Counts:
     counts = metrics.Counts()
-    counts.note_status(KEY, _status())
+    counts.count_status(KEY, _status())
     return counts
 
 
@@ -59,52 +59,52 @@ def _bytes(counts: metrics.Counts) -> tuple[int, int]:
 def test_every_byte_is_counted_once() -> None:
     counts = _counts()
     for moved in ((10, 0), (10, 0), (40, 5)):
-        counts.note_status(KEY, _status(1, moved))
+        counts.count_status(KEY, _status(1, moved))
     assert _bytes(counts) == (40, 5)
     ended = _result(1, input_bytes=50, output_bytes=50)
     for _ in range(2):
-        counts.note_status(KEY, _status(last_result=ended))
+        counts.count_status(KEY, _status(last_result=ended))
     assert _bytes(counts) == (50, 50)
     # The next session begins at 0, and the result is still told.
-    counts.note_status(KEY, _status(2, (7, 7), last_result=ended))
+    counts.count_status(KEY, _status(2, (7, 7), last_result=ended))
     assert _bytes(counts) == (57, 57)
     # Of a session that no status told of.
     late = _result(3, input_bytes=100, output_bytes=1)
-    counts.note_status(KEY, _status(last_result=late))
+    counts.count_status(KEY, _status(last_result=late))
     assert _bytes(counts) == (157, 58)
 
 
 def test_slots_of_a_device_add_up() -> None:
     counts = _counts()
     other = ("board0", 1)
-    counts.note_status(other, _status())
-    counts.note_status(KEY, _status(1, (10, 1)))
-    counts.note_status(other, _status(2, (20, 2)))
+    counts.count_status(other, _status())
+    counts.count_status(KEY, _status(1, (10, 1)))
+    counts.count_status(other, _status(2, (20, 2)))
     assert _bytes(counts) == (30, 3)
 
 
 def test_what_an_earlier_agent_saw_is_not_counted() -> None:
     counts = metrics.Counts()
     before = _result(3, input_bytes=5)
-    counts.note_status(KEY, _status(4, (100, 100), last_result=before))
-    counts.note_result(KEY, before)
+    counts.count_status(KEY, _status(4, (100, 100), last_result=before))
+    counts.count_result(KEY, before)
     assert _bytes(counts) == (0, 0)
     assert not counts.results
-    counts.note_status(KEY, _status(4, (120, 110), last_result=before))
+    counts.count_status(KEY, _status(4, (120, 110), last_result=before))
     assert _bytes(counts) == (20, 10)
     idle = metrics.Counts()
     ended = _result(4, input_bytes=9, output_bytes=9)
     for _ in range(2):
-        idle.note_status(KEY, _status(last_result=ended))
+        idle.count_status(KEY, _status(last_result=ended))
     assert _bytes(idle) == (0, 0)
 
 
 def test_results_are_counted_once() -> None:
     counts = _counts()
-    counts.note_result(KEY, None)
+    counts.count_result(KEY, None)
     for _ in range(2):
-        counts.note_result(KEY, _result(1))
-    counts.note_result(
+        counts.count_result(KEY, _result(1))
+    counts.count_result(
         KEY, _result(2, state=states.FAILED, code="MADE UP BY A WORKER")
     )
     assert counts.results == {("CLOSED", "OK"): 1, ("FAILED", "other"): 1}
@@ -113,15 +113,15 @@ def test_results_are_counted_once() -> None:
 
 def test_programmings_and_reuses() -> None:
     counts = _counts()
-    counts.note_assign(KEY, 1, "aes", 10.0)
-    counts.note_prepared(KEY, 1, 10.5)
+    counts.count_assign(KEY, 1, "aes", 10.0)
+    counts.count_prepared(KEY, 1, 10.5)
     # A new secret for the same session.
-    counts.note_prepared(KEY, 1, 11.0)
-    counts.note_status(KEY, _status(1, programmed="aes"))
-    counts.note_assign(KEY, 2, "aes", 20.0)
-    counts.note_prepared(KEY, 2, 20.25)
-    counts.note_assign(KEY, 3, "fft", 30.0)
-    counts.note_prepared(KEY, 3, 30.25)
+    counts.count_prepared(KEY, 1, 11.0)
+    counts.count_status(KEY, _status(1, programmed="aes"))
+    counts.count_assign(KEY, 2, "aes", 20.0)
+    counts.count_prepared(KEY, 2, 20.25)
+    counts.count_assign(KEY, 3, "fft", 30.0)
+    counts.count_prepared(KEY, 3, 30.25)
     assert counts.programmings == {"board0": 2}
     assert counts.reuses == {"board0": 1}
     buckets, total = counts.prepare_s.read()
@@ -133,8 +133,8 @@ def test_failures_of_programming_by_code() -> None:
     for generation, code in enumerate(
         (codes.PROGRAM_FAILED, codes.PROGRAM_FAILED, codes.WORKER_DIED), 1
     ):
-        counts.note_assign(KEY, generation, "aes", 1.0)
-        counts.note_result(
+        counts.count_assign(KEY, generation, "aes", 1.0)
+        counts.count_result(
             KEY, _result(generation, state=states.PREPARE_FAILED, code=code)
         )
     assert counts.failures == {

@@ -410,7 +410,7 @@ def test_conductor_casts_arrive(serve):
     calls = _public_methods(_Conductor)
     assert set(casts) | calls | {
         "get_sessions",
-        "note_leader",
+        "address_leader",
         "forget_leader",
         "together",
     } == _public_methods(conductor_api.ConductorAPI)
@@ -471,8 +471,8 @@ def test_the_leader_is_addressed_by_name(serve):
     serve(conductor_api.TOPIC, conductor_api.server_name(3), former)
     serve(conductor_api.TOPIC, conductor_api.server_name(4), leader)
     api = conductor_api.ConductorAPI()
-    api.note_leader(4)
-    api.note_leader(3)
+    api.address_leader(4)
+    api.address_leader(3)
     for number in range(10):
         api.renew_secret(f"s{number}")
     for _ in range(10):
@@ -484,7 +484,7 @@ def test_a_leader_that_is_silent_is_not_addressed(serve):
     """Any conductor gets what the leader that is known does not answer."""
     serve(conductor_api.TOPIC, conductor_api.server_name(4), _Conductor())
     api = conductor_api.ConductorAPI(call_timeout_s=2)
-    api.note_leader(3)
+    api.address_leader(3)
     with pytest.raises(messaging.MessagingTimeout):
         api.get_sessions(["a"])
     assert api.get_sessions(["a"]) == [_view("a")]

@@ -122,7 +122,7 @@ def test_the_core_hears_which_slots_are_out_of_date(single):
         bitstream_id="new", checksum_sha256="ab" * 32, size_bytes=1
     )
     single.memory.catalogue.library.choose = lambda key, shape: chosen
-    single.engine._accelerators._note_outdated()
+    single.engine._accelerators._update_outdated()
     single.feed()
     assert slot.outdated
     assert core._slots.slots[slot.id].programmed is None

@@ -708,9 +708,7 @@ def test_an_end_that_was_told_is_no_other_by_what_its_slot_says(single):
         finished_at=single.now,
         input_bytes=77,
     )
-    single.engine._reports._note_late_end(
-        single.memory.registry.hosts["a"], closed
-    )
+    single.engine._reports._end_late(single.memory.registry.hosts["a"], closed)
     single.feed()
     assert single.view(request_id).input_bytes == 77
     single.boot_conductor()

@@ -440,7 +440,7 @@ def test_a_lower_limit_takes_nothing_away(pool):
 def test_no_change_while_the_database_is_away(pool):
     wanted = new()
     change(pool, wanted)
-    pool.engine.note_database(0, failing=True)
+    pool.engine.set_database_state(0, failing=True)
     future: concurrent.futures.Future[Any] = concurrent.futures.Future()
     found = pool.engine.process([inputs.ChangeGroup(new(), future)], pool.now)
     (answer,) = found.at_once

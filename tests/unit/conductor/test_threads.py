@@ -587,19 +587,19 @@ def test_pool_time_is_measured_from_what_the_leader_told_last():
     told = {"holder": "it", "epoch": 4}
     candidate = election.Election(FakeLeases(None), "me", 0.3)
     assert candidate.pool_time_s() is None
-    candidate._note_pool_time(None)
+    candidate._update_pool_time(None)
     assert candidate.pool_time_s() is None
-    candidate._note_pool_time(
+    candidate._update_pool_time(
         db_api.Lease(renewals=9, pool_time_s=500.0, **told)
     )
-    candidate._note_pool_time(
+    candidate._update_pool_time(
         db_api.Lease(renewals=10, pool_time_s=900.0, **told)
     )
     first = candidate.pool_time_s()
     while candidate.pool_time_s() == first:
         pass
     later = candidate.pool_time_s()
-    candidate._note_pool_time(
+    candidate._update_pool_time(
         db_api.Lease(holder="you", epoch=5, renewals=0, pool_time_s=900.0)
     )
     assert 900.0 <= first < later <= candidate.pool_time_s() < 900.0 + WAIT_S
