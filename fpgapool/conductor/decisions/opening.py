@@ -237,7 +237,7 @@ class Opening:
     # -- sessions that are not in the database -----------------------------
 
     def settle_unrecorded(self) -> None:
-        """Withdraw sessions that the database cannot record; see the engine."""
+        """Withdraw sessions that a failing database cannot record."""
         pool, unrecorded = self._pool, self._unrecorded
         while unrecorded and unrecorded[0].row_id <= self.recorded_id:
             unrecorded.popleft()
