@@ -438,20 +438,30 @@ def _run(
     return result
 
 
+def _options(
+    arguments: argparse.Namespace, token: client.CancelToken
+) -> dict[str, typing.Any]:
+    """Return the options of a session and of its dry run."""
+    return {
+        "timeout_s": arguments.timeout,
+        "cancel": token,
+        "wait_timeout_s": arguments.wait_timeout,
+        "priority": arguments.priority,
+        "deadline_s": arguments.deadline,
+        "deadline_action": arguments.deadline_action,
+        "front_door": _front_door(arguments),
+        # None: the environment may require it.
+        "require_tls": arguments.require_tls or None,
+    }
+
+
 def _dry_run(
     arguments: argparse.Namespace, token: client.CancelToken
 ) -> dict[str, typing.Any]:
     found = client.acc_dry_run(
         arguments.accelerator,
         os.stat(arguments.source).st_size,
-        timeout_s=arguments.timeout,
-        cancel=token,
-        wait_timeout_s=arguments.wait_timeout,
-        priority=arguments.priority,
-        deadline_s=arguments.deadline,
-        deadline_action=arguments.deadline_action,
-        front_door=_front_door(arguments),
-        require_tls=arguments.require_tls or None,
+        **_options(arguments, token),
     )
     return {"summary": _dry_run_text(found), **dataclasses.asdict(found)}
 
@@ -481,19 +491,11 @@ def _run_session(
         params=params,
         progress=display.progress,
         on_state=display.on_state,
-        timeout_s=arguments.timeout,
-        cancel=token,
-        wait_timeout_s=arguments.wait_timeout,
-        priority=arguments.priority,
-        deadline_s=arguments.deadline,
-        deadline_action=arguments.deadline_action,
         request_id=arguments.request_id,
-        front_door=_front_door(arguments),
         fallback=arguments.fallback,
         meanwhile=arguments.meanwhile,
         checksum=arguments.checksum,
-        # None: the environment may require it.
-        require_tls=arguments.require_tls or None,
+        **_options(arguments, token),
     )
     return {"summary": _summary(report), **dataclasses.asdict(report)}
 

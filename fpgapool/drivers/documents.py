@@ -11,6 +11,15 @@ import typing
 from fpgapool.drivers import base
 
 
+class _Named(typing.Protocol):
+    @property
+    def name(self) -> str:
+        """Name of the board."""
+
+
+_Board = typing.TypeVar("_Board", bound=_Named)
+
+
 def file_version(path: str | os.PathLike[str]) -> str:
     """Return the version of a file.
 
@@ -78,6 +87,29 @@ class Checker:
                     f"unknown member; known are: {', '.join(known)}",
                 )
         return document
+
+    def boards(
+        self,
+        entries: typing.Sequence[object],
+        read: typing.Callable[[Checker, object, str], _Board],
+    ) -> tuple[_Board, ...]:
+        """Read the entries of boards, whose names must differ.
+
+        :param entries: the list ``boards``.
+        :param read: reads an entry, given its place.
+        :returns: the boards.
+        """
+        boards = tuple(
+            read(self, entry, f"boards[{index}]")
+            for index, entry in enumerate(entries)
+        )
+        names = [board.name for board in boards]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                raise self.error(
+                    f"boards[{index}].name", f"{name!r} is not unique"
+                )
+        return boards
 
     def name(
         self,

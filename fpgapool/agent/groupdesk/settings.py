@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 import typing
 
 from fpgapool.agent.groupdesk import queues
@@ -96,42 +94,9 @@ def parse(text: str | bytes) -> Settings:
     :returns: the settings.
     :raises worker_settings.InvalidSettings: with the member and the fault.
     """
-    invalid = worker_settings.InvalidSettings
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as exc:
-        raise invalid(f"not JSON: {exc}") from exc
-    if not isinstance(document, dict):
-        raise invalid("not a JSON object")
-    known = {field.name for field in dataclasses.fields(Settings)}
-    members = {
-        name: value for name, value in document.items() if name in known
-    }
-    for name in _TEXTS:
-        if not isinstance(members.get(name), str) or not members[name]:
-            raise invalid(f"{name}: must be a text")
-    for name, check in _CHECKS.items():
-        if name in members and not check(members[name]):
-            raise invalid(f"{name}: is not a valid value")
-    for name, (lowest, highest) in _INTEGERS.items():
-        value = members.get(name, lowest)
-        if (
-            not worker_settings.is_integer(value)
-            or not lowest <= value <= highest
-        ):
-            raise invalid(
-                f"{name}: must be an integer from {lowest} to {highest}"
-            )
-    for name in _SECONDS:
-        value = members.get(name, 1.0)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, (int, float))
-            or not (math.isfinite(value) and value > 0)
-        ):
-            raise invalid(f"{name}: must be a number above 0")
-    if "data_ports" in members:
-        members["data_ports"] = worker_settings.ports(members["data_ports"])
+    members = worker_settings.checked(
+        text, Settings, _TEXTS, _CHECKS, integers=_INTEGERS, seconds=_SECONDS
+    )
     members["slots"] = _slots(members.get("slots"))
     return Settings(**members)
 

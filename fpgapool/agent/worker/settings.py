@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
-import collections.abc
 import dataclasses
 import json
 import math
 import typing
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
 
 from fpgapool.common import channel
 from fpgapool.protocol import frames
@@ -111,6 +113,14 @@ _SECONDS = (
     "orphan_s",
 )
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_CHECKS: dict[str, Callable[[typing.Any], bool]] = {
+    "driver_settings": lambda value: isinstance(value, dict),
+    "data_address": lambda value: isinstance(value, str | None),
+    "log_file": lambda value: isinstance(value, str | None),
+    "tls": lambda value: isinstance(value, bool),
+    "exit_with_agent": lambda value: isinstance(value, bool),
+    "log_level": lambda value: value in LEVELS,
+}
 
 
 def parse(text: str | bytes) -> Settings:
@@ -123,44 +133,62 @@ def parse(text: str | bytes) -> Settings:
     :returns: the settings.
     :raises InvalidSettings: with the member and the fault.
     """
+    members = checked(
+        text, Settings, _TEXTS, _CHECKS, integers=_INTEGERS, seconds=_SECONDS
+    )
+    if "slot" not in members:
+        raise InvalidSettings("slot: missing")
+    for name in ("control_socket", "data_socket"):
+        if len(members[name].encode()) > channel.MAX_UNIX_PATH_BYTES:
+            raise InvalidSettings(
+                f"{name}: longer than {channel.MAX_UNIX_PATH_BYTES} bytes"
+            )
+    return Settings(**members)
+
+
+def checked(
+    text: str | bytes,
+    cls: type,
+    texts: Iterable[str],
+    checks: Mapping[str, Callable[[typing.Any], bool]],
+    *,
+    integers: Mapping[str, tuple[int, int]],
+    seconds: Iterable[str],
+) -> dict[str, typing.Any]:
+    """Parse a settings document, and check its members.
+
+    :param text: JSON.
+    :param cls: a dataclass, whose other members are left out.
+    :param texts: the members that must be there, and are texts.
+    :param checks: whether a value is right, for members that may be missing.
+    :param integers: lowest and highest value of such members …
+    :param seconds: … and those that are times above 0.
+    :returns: the members; ``data_ports`` is read.
+    :raises InvalidSettings: with the member and the fault.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as exc:
         raise InvalidSettings(f"not JSON: {exc}") from exc
     if not isinstance(document, dict):
         raise InvalidSettings("not a JSON object")
-    known = {field.name for field in dataclasses.fields(Settings)}
+    known = {field.name for field in dataclasses.fields(cls)}
     members = {
         name: value for name, value in document.items() if name in known
     }
-    for name in _TEXTS:
+    for name in texts:
         if not isinstance(members.get(name), str) or not members[name]:
             raise InvalidSettings(f"{name}: must be a text")
-    if "slot" not in members:
-        raise InvalidSettings("slot: missing")
-    _check_members(members)
-    return Settings(**members)
-
-
-def _check_members(members: dict[str, typing.Any]) -> None:
-    checks: dict[str, collections.abc.Callable[[typing.Any], bool]] = {
-        "driver_settings": lambda value: isinstance(value, dict),
-        "data_address": lambda value: isinstance(value, str | None),
-        "log_file": lambda value: isinstance(value, str | None),
-        "tls": lambda value: isinstance(value, bool),
-        "exit_with_agent": lambda value: isinstance(value, bool),
-        "log_level": lambda value: value in LEVELS,
-    }
     for name, check in checks.items():
         if name in members and not check(members[name]):
             raise InvalidSettings(f"{name}: is not a valid value")
-    for name, (lowest, highest) in _INTEGERS.items():
+    for name, (lowest, highest) in integers.items():
         value = members.get(name, lowest)
         if not is_integer(value) or not lowest <= value <= highest:
             raise InvalidSettings(
                 f"{name}: must be an integer from {lowest} to {highest}"
             )
-    for name in _SECONDS:
+    for name in seconds:
         value = members.get(name, 1.0)
         if (
             isinstance(value, bool)
@@ -168,13 +196,9 @@ def _check_members(members: dict[str, typing.Any]) -> None:
             or not (math.isfinite(value) and value > 0)
         ):
             raise InvalidSettings(f"{name}: must be a number above 0")
-    for name in ("control_socket", "data_socket"):
-        if len(members[name].encode()) > channel.MAX_UNIX_PATH_BYTES:
-            raise InvalidSettings(
-                f"{name}: longer than {channel.MAX_UNIX_PATH_BYTES} bytes"
-            )
     if "data_ports" in members:
         members["data_ports"] = ports(members["data_ports"])
+    return members
 
 
 def is_integer(value: object) -> typing.TypeGuard[int]:

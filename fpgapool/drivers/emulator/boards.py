@@ -104,16 +104,7 @@ def read_boards(path: str | os.PathLike[str]) -> Boards:
         raise checker.error("boards", "must be a list")
     if len(entries) > MAX_BOARDS:
         raise checker.error("boards", f"must not be more than {MAX_BOARDS}")
-    boards = tuple(
-        _board(checker, entry, f"boards[{index}]")
-        for index, entry in enumerate(entries)
-    )
-    names = [board.name for board in boards]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise checker.error(
-                f"boards[{index}].name", f"{name!r} is not unique"
-            )
+    boards = checker.boards(entries, _board)
     return Boards(
         _rate_scale(checker, members),
         checker.number(

@@ -263,17 +263,7 @@ def read_boards(path: str | os.PathLike[str]) -> tuple[Board, ...]:
     entries = members.get("boards")
     if not isinstance(entries, list) or not 0 < len(entries) <= MAX_BOARDS:
         raise checker.error("boards", f"must be a list of 1 to {MAX_BOARDS}")
-    boards = tuple(
-        _board(checker, entry, f"boards[{index}]")
-        for index, entry in enumerate(entries)
-    )
-    names = [board.name for board in boards]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise checker.error(
-                f"boards[{index}].name", f"{name!r} is not unique"
-            )
-    return boards
+    return checker.boards(entries, _board)
 
 
 def _board(checker: documents.Checker, entry: object, where: str) -> Board:
