@@ -80,10 +80,14 @@ class Door:
 
     def take_back(self, reason: str = "YIELDED") -> None:
         """Take the slot from the session that has it."""
+        self.begin_to_take_back(reason)()
+
+    def begin_to_take_back(self, reason: str) -> Callable[[], object]:
+        """Tell the worker only; return a function that waits for the end."""
         # The session may have another slot before this one is free.
         agent, generation = self.slot.agent, self._generation
         agent.request("release", generation=generation, reason=reason)
-        agent.wait_result(generation)
+        return lambda: agent.wait_result(generation)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):

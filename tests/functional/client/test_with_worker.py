@@ -185,16 +185,12 @@ def test_state_moves_from_slot_to_slot(directory):
     data = chooser.randbytes(40 * harness.CHUNK_BYTES + 4711)
     door = _moving_door(directory, chooser)
     losses = [(5, "PREEMPTED"), (25, "YIELDED")]
-    takers = []
+    waits = []
 
     def progress(done_bytes, _total_bytes):
         if losses and done_bytes >= losses[0][0] * harness.CHUNK_BYTES:
             # The client reads meanwhile.
-            reason = losses.pop(0)[1]
-            takers.append(
-                threading.Thread(target=door.take_back, args=(reason,))
-            )
-            takers[-1].start()
+            waits.append(door.begin_to_take_back(losses.pop(0)[1]))
 
     try:
         output, report = client.run_buffer(
@@ -206,8 +202,8 @@ def test_state_moves_from_slot_to_slot(directory):
             timeout_s=TIMEOUT_S,
         )
     finally:
-        for taker in takers:
-            taker.join()
+        for wait in waits:
+            wait()
         door.stop()
     assert bytes(output) == _cbc(data)
     assert report.reopens == 2
