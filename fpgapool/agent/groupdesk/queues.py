@@ -625,18 +625,9 @@ class Queues:
             due
             for client in self.clients.values()
             if client.locks
-            for due in self._dues(client)
+            for due in _dues(client, self._lock_idle_s)
         ]
         return min(dues, default=None)
-
-    def _dues(self, client: model.Client) -> list[float]:
-        if not client.attached:
-            return [client.grace_due_s]
-        return [
-            lock.idle_since_s + self._lock_idle_s
-            for lock in client.locks.values()
-            if lock.member is not None and lock.member.task is None
-        ]
 
     def expire(self, now: float) -> None:
         """End the locks of lost clients, and those without tasks."""
@@ -688,3 +679,14 @@ class Queues:
                 waiting=counts.waiting, running=counts.running
             )
         return taken
+
+
+def _dues(client: model.Client, lock_idle_s: float) -> list[float]:
+    """Return when the locks of a client end."""
+    if not client.attached:
+        return [client.grace_due_s]
+    return [
+        lock.idle_since_s + lock_idle_s
+        for lock in client.locks.values()
+        if lock.member is not None and lock.member.task is None
+    ]
