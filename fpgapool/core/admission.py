@@ -103,8 +103,9 @@ class Admission:
 
     def forget(self, job_id: model.JobId) -> None:
         """Forget a job that has ended."""
-        self._jobs.records.pop(job_id, None)
-        self.deadlines.forget(job_id)
+        record = self._jobs.records.pop(job_id, None)
+        if record is not None and record.job.deadline_s is not None:
+            self.deadlines.forget(job_id)
 
     def reject_lost(self, record: queued.JobRecord) -> None:
         """End a job without a slot because of its deadline."""

@@ -15,17 +15,16 @@ TOLERANCE_S = 1e-6
 
 
 class Deadlines:
-    """Finds the jobs that have to end now."""
+    """Finds the jobs that have to end now.
+
+    :ivar next_s: when to look next; infinite if no job ends with its deadline.
+    """
 
     def __init__(self, view: pool_view.PoolView) -> None:
         self._view = view
         self._timers = ordered.Timers()
         self._due_s: dict[model.JobId, float] = {}
-
-    @property
-    def next_s(self) -> float:
-        """When to look next; infinite if no job ends with its deadline."""
-        return self._timers.first_s()
+        self.next_s = math.inf
 
     def watch(self, record: queued.JobRecord) -> None:
         """Watch a job that is new, has lost its slot or has progressed."""
@@ -35,11 +34,13 @@ class Deadlines:
         self.forget(job.id)
         due_s = self._due_s[job.id] = self._last_chance_s(record)
         self._timers.add(due_s, job.id)
+        self.next_s = self._timers.first_s()
 
     def forget(self, job_id: model.JobId) -> None:
         """Forget a job that has ended."""
         if job_id in self._due_s:
             self._timers.remove(self._due_s.pop(job_id), job_id)
+            self.next_s = self._timers.first_s()
 
     def take_lost(self, now: float) -> list[queued.JobRecord]:
         """Return the jobs that have to end now, the earliest first."""
@@ -52,6 +53,7 @@ class Deadlines:
                 self.watch(record)
             else:
                 lost.append(record)
+        self.next_s = self._timers.first_s()
         return lost
 
     def _last_chance_s(self, record: queued.JobRecord) -> float:

@@ -276,14 +276,18 @@ class HolderDetached(_Event):
 
 #: The next phase of an assignment. SlotReady and HolderAttached may come late
 #: or never.
-PHASE_MOVES: typing.Final[dict[tuple[model.Phase, type], model.Phase]] = {
-    (model.Phase.PREPARING, SlotReady): model.Phase.READY,
-    (model.Phase.PREPARING, HolderAttached): model.Phase.ACTIVE,
-    (model.Phase.READY, HolderAttached): model.Phase.ACTIVE,
-    (model.Phase.DETACHED, HolderAttached): model.Phase.ACTIVE,
-    (model.Phase.PREPARING, HolderDetached): model.Phase.DETACHED,
-    (model.Phase.READY, HolderDetached): model.Phase.DETACHED,
-    (model.Phase.ACTIVE, HolderDetached): model.Phase.DETACHED,
+PHASE_MOVES: typing.Final[dict[type, dict[model.Phase, model.Phase]]] = {
+    SlotReady: {model.Phase.PREPARING: model.Phase.READY},
+    HolderAttached: {
+        model.Phase.PREPARING: model.Phase.ACTIVE,
+        model.Phase.READY: model.Phase.ACTIVE,
+        model.Phase.DETACHED: model.Phase.ACTIVE,
+    },
+    HolderDetached: {
+        model.Phase.PREPARING: model.Phase.DETACHED,
+        model.Phase.READY: model.Phase.DETACHED,
+        model.Phase.ACTIVE: model.Phase.DETACHED,
+    },
 }
 
 

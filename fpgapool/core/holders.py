@@ -16,6 +16,7 @@ from fpgapool.vocabulary import codes
 _PREPARING = model.Phase.PREPARING
 _READY = model.Phase.READY
 _ACTIVE = model.Phase.ACTIVE
+_PHASE_MOVES = events.PHASE_MOVES
 
 
 class Holders:
@@ -133,23 +134,23 @@ class Holders:
         hold = self.current(event.slot_id, event.generation)
         if hold is None:
             return
-        phase = events.PHASE_MOVES.get((hold.phase, type(event)))
+        before = hold.phase
+        phase = _PHASE_MOVES[type(event)].get(before)
         if phase is None:
             return
-        group_id, record = hold.group_id, hold.record
+        hold.phase = phase
         # The SlotReady event may be late or lost.
-        if hold.phase is _PREPARING:
-            if hold.slot is not None:
-                hold.slot.programmed = hold.accelerator
-            if group_id is not None:
-                self._members.ready(hold, group_id)
-        is_ready = phase is _READY
-        # The desk of a group uses a slot as soon as it is ready.
-        hold.phase = phase if group_id is None else _ACTIVE
-        if is_ready and record is not None and not hold.revoked:
+        if before is _PREPARING and hold.slot is not None:
+            hold.slot.programmed = hold.accelerator
+        if hold.group_id is not None:
+            # The desk of a group uses a slot as soon as it is ready.
+            hold.phase = _ACTIVE
+            if before is _PREPARING:
+                self._members.ready(hold, hold.group_id)
+        if phase is _READY and not hold.revoked and hold.record is not None:
             self._outcome.output.append(
                 instructions.Grant(
-                    hold.slot_id, record.job.id, hold.generation
+                    hold.slot_id, hold.record.job.id, hold.generation
                 )
             )
 

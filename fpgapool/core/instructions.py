@@ -185,10 +185,13 @@ class Outcome:
     :ivar output: its instructions.
     :ivar pass_due: whether a scheduling pass is due, as a waiting job may get
         a slot.
+    :ivar is_quiet: whether all events since the last step have only moved
+        phases, so that nothing follows from them.
     """
 
-    __slots__ = ("output", "pass_due")
+    __slots__ = ("is_quiet", "output", "pass_due")
 
     def __init__(self) -> None:
         self.output: list[Instruction] = []
         self.pass_due = False
+        self.is_quiet = True

@@ -315,6 +315,7 @@ class Members:
         if hold.slot_id not in self._orphans:
             self._sizes.joined(group_id, self._view.now)
             self._changed = True
+            self._outcome.is_quiet = False
 
     def ended(self, hold: slots.Hold, group_id: model.GroupId) -> None:
         """Note that a group has lost a slot."""

@@ -68,6 +68,7 @@ class Reservations:
         better one.
     :ivar stirred: instances that have a new reserved slot or a new job since
         the last pass.
+    :ivar unsettled: devices for which :meth:`settle` has something to do.
     :ivar since: by reserved slot, the first generation that was assigned after
         it was reserved.
     """
@@ -87,7 +88,7 @@ class Reservations:
         self.short: set[model.DeviceId] = set()
         self.stirred: set[str] = set()
         self.since: dict[model.SlotId, int] = {}
-        self._unsettled: set[model.DeviceId] = set()
+        self.unsettled: set[model.DeviceId] = set()
         self.withheld: dict[tuple[str, str | None, bool], bool] = {}
         # The slots reserved before a restart, until their hosts are up.
         self._former: dict[model.SlotId, str] = {}
@@ -102,7 +103,7 @@ class Reservations:
         }
         for device_id in wanted.keys() | self.wanted.keys():
             if wanted.get(device_id, {}) != self.wanted.get(device_id, {}):
-                self._unsettled.add(device_id)
+                self.unsettled.add(device_id)
         self.wanted = {id_: counts for id_, counts in wanted.items() if counts}
         self._former.update(event.former_slots)
 
@@ -112,7 +113,7 @@ class Reservations:
             self.reservable[device_id] = count
         else:
             self.reservable.pop(device_id, None)
-        self._unsettled.add(device_id)
+        self.unsettled.add(device_id)
 
     def touch_host(self, host_id: model.HostId) -> None:
         """Settle the devices of a changed host again."""
@@ -121,16 +122,16 @@ class Reservations:
             self.wanted or self.reservable or self.bound or self._former
         ):
             return
-        self._unsettled.update(device.id for device in host.spec.devices)
+        self.unsettled.update(device.id for device in host.spec.devices)
 
     def touch_short(self, device_id: model.DeviceId) -> None:
         """Settle a device again if a reservation waits for a better slot."""
         if device_id in self.short:
-            self._unsettled.add(device_id)
+            self.unsettled.add(device_id)
 
     def library_changed(self) -> None:
         """Settle all again: the library decides who can move, and where."""
-        self._unsettled.update(self.wanted, self.reservable)
+        self.unsettled.update(self.wanted, self.reservable)
 
     def stir_all(self) -> None:
         """Have the next pass look at the jobs of all instances."""
@@ -146,11 +147,6 @@ class Reservations:
 
     # -- choosing slots --------------------------------------------------
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether :meth:`settle` has nothing to do."""
-        return not self._unsettled
-
     def settle(self) -> tuple[list[Change], list[slots.Hold]]:
         """Bind reservations to slots.
 
@@ -159,9 +155,9 @@ class Reservations:
         """
         changes: list[Change] = []
         leaving: list[slots.Hold] = []
-        while self._unsettled:
-            device_id = min(self._unsettled)
-            self._unsettled.remove(device_id)
+        while self.unsettled:
+            device_id = min(self.unsettled)
+            self.unsettled.remove(device_id)
             known = self._table.slots_of(device_id)
             if known:
                 changes += self._settle(device_id, known)

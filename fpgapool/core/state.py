@@ -29,6 +29,7 @@ from fpgapool.vocabulary import codes
 
 # The order of events within an instant.
 _BATCH_ORDER = operator.attrgetter("batch_order")
+_PHASE_MOVES = events.PHASE_MOVES
 
 
 class PoolState:
@@ -222,19 +223,22 @@ class PoolState:
         :returns: the instructions that follow from these events alone.
         :raises ValueError: as :meth:`step`.
         """
-        view = self._view
+        view, outcome, handlers = self._view, self._outcome, self._handlers
         if not now >= view.now:
             raise ValueError(f"time went back from {view.now} to {now}")
         view.now = now
         if view.accounts is not None:
             view.accounts.now_s = now
-        self._outcome.output = []
+        outcome.output = []
         self._reservations.withheld.clear()
         if len(batch) > 1:
             batch = sorted(batch, key=_BATCH_ORDER)
         for event in batch:
-            self._handlers[type(event)](event)
-        return self._outcome.output
+            kind = type(event)
+            if kind not in _PHASE_MOVES:
+                outcome.is_quiet = False
+            handlers[kind](event)
+        return outcome.output
 
     def step(
         self, batch: abc.Sequence[events.Event], now: float
@@ -252,11 +256,14 @@ class PoolState:
         """
         self.apply(batch, now)
         jobs, outcome = self._jobs, self._outcome
+        if outcome.is_quiet and now < self._wake_s:
+            return outcome.output
+        outcome.is_quiet = True
         if self._drains:
             self._hardware.drain(now)
         if self._deadlines.next_s <= now:
             self._holders.end_lost()
-        if not self._reservations.is_settled:
+        if self._reservations.unsettled:
             self._settle_reservations()
         # Most pools have no groups: their steps must not pay for them.
         members = None if self._members.is_idle else self._members
@@ -307,19 +314,19 @@ class PoolState:
         if self._preemption.promised:
             self._program(self._preemption.serve())
         if jobs.count:
-            self._assign()
+            if view.power.is_set:
+                self._assign_within_caps()
+            else:
+                self._program(self._strategy.assign(view, view.now))
         self._outcome.pass_due = False
         self._look_s = self._next_look_s()
         jobs.forget_arrivals()
         view.touched.clear()
 
-    def _assign(self) -> None:
-        view, strategy = self._view, self._strategy
-        if not view.power.is_set:
-            self._program(strategy.assign(view, view.now))
-            return
+    def _assign_within_caps(self) -> None:
+        view = self._view
         for _ in view.power.rounds(self._jobs.hosts):
-            self._program(strategy.assign(view, view.now))
+            self._program(self._strategy.assign(view, view.now))
 
     def _program(self, choices: abc.Iterable[strategy_api.Choice]) -> None:
         for choice in choices:
@@ -363,7 +370,7 @@ class PoolState:
         self._admission.see_shapes()
 
     def _settle_reservations(self) -> None:
-        while not self._reservations.is_settled:
+        while self._reservations.unsettled:
             changes, leaving = self._reservations.settle()
             for slot_id, instance_id in changes:
                 self._outcome.output.append(

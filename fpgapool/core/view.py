@@ -111,11 +111,13 @@ class PoolView:
         :param in_turn: False: the slot is given outside the projects' rounds.
         """
         job, slot_id = record.job, slot.id
+        generation = self.next_generation
+        self.next_generation = generation + 1
         hold = slots.Hold(
             slot_id,
             record,
             job.accelerator,
-            self.take_generation(),
+            generation,
             _PREPARING,
             job.is_local_to(slot.host.id),
             self.now,

@@ -396,6 +396,8 @@ class WaitingJobs:
 
     def take_urgent(self, now: float) -> list[queued.JobRecord]:
         """Remove from the timers, and return, the jobs that became urgent."""
+        if self.ageing.first_s() > now:
+            return []
         urgent = [self.records[i] for i in self.ageing.take_due(now)]
         for record in urgent:
             record.urgent_s = None
@@ -403,6 +405,8 @@ class WaitingJobs:
 
     def take_overdue(self, now: float) -> list[queued.JobRecord]:
         """Remove from the timers, and return, the overdue jobs."""
+        if self.limits.first_s() > now:
+            return []
         overdue = [self.records[i] for i in self.limits.take_due(now)]
         for record in overdue:
             record.limit_s = None

@@ -260,7 +260,7 @@ def _is_only_barred(table: slot_table.SlotTable, slot: slots.Slot) -> bool:
 
 def _check_reservations(view: pool_view.PoolView) -> None:
     book, table = view.reservations, view.slots
-    _equal("settled", book.is_settled, True)
+    _equal("unsettled", book.unsettled, set())
     flat = {
         slot_id: instance_id
         for bound in book.bound.values()

@@ -80,7 +80,7 @@ def test_the_life_of_an_assignment_and_of_its_session_agree(phase, event):
         events.HolderAttached: "attach",
         events.HolderDetached: "detach",
     }[event]
-    after = events.PHASE_MOVES.get((phase, event))
+    after = events.PHASE_MOVES[event].get(phase)
     assert states.SESSION_MOVES[phase.value].get(word, set()) == (
         {after.value} if after else set()
     )
