@@ -185,7 +185,6 @@ class Desks:
         reported = {one.group_id: one for one in report.groups}
         for group_id, line in reported.items():
             self._take(host, desks.setdefault(group_id, _Desk()), line)
-        self._pay_owners(host)
         for group_id in list(desks):
             self._follow_up(
                 host, group_id, reported.get(group_id), is_new_agent
@@ -193,6 +192,8 @@ class Desks:
         self._pool.desk_accounts.expire_missing(
             host.id, desks.keys(), self._pool.now
         )
+        # What ran at desks that are gone was idle time.
+        self._pay_owners(host)
 
     def _take(
         self,

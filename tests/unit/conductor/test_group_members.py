@@ -748,6 +748,31 @@ def test_a_member_with_a_long_task_is_not_idle(pool):
     )
 
 
+def test_the_owner_pays_for_a_task_whose_desk_is_gone(pool):
+    group_id = create(pool, size=1)
+    client_id = attach(pool, group_id)
+    pool.settle()
+    began_at = pool.rows["assignments"][1].assigned_at
+    agent = pool.agents["a"]
+    desk = agent.desks[group_id]
+    desk.count(client_id, arrived=1, waiting=0, running=1)
+    for _ in range(2):
+        pool.tick(10.0)
+        pool.feed(agent.report())
+    _, idle_s = usage(pool)["p"]
+    assert idle_s <= pool.now - began_at - 10.0
+    # The task dies with its member and its desk, and nothing counts it.
+    delete(pool, group_id)
+    pool.deliver_all()
+    pool.tick(1.0)
+    agent.desks.clear()
+    pool.feed(agent.report())
+    ended_at = pool.now
+    pool.settle()
+    assert state(pool, group_id) == "gone"
+    assert usage(pool)["p"] == (0.0, pytest.approx(ended_at - began_at))
+
+
 def test_figures_of_groups(pool):
     first, second = create(pool, size=2), create(pool, size=1)
     client_id = attach(pool, first)
