@@ -9,9 +9,11 @@ import dataclasses
 import functools
 import inspect
 import pathlib
+import types
 import typing
 import uuid
 from collections.abc import Callable
+from collections.abc import Mapping
 
 import oslo_messaging as messaging
 from oslo_config import cfg
@@ -70,6 +72,17 @@ OPTIONS: dict[str, dict[str, object]] = {
     "api": {"auth_strategy": "noauth"},
     "scheduler": {"elasticity_period_s": 3.0},
 }
+#: The highest priority that counts against other projects.
+MAX_PRIORITY = 2
+#: Where sessions take slots from others, in addition.
+PREEMPTION: dict[str, dict[str, object]] = {
+    "scheduler": {"preempt": "fine"},
+    "quota": {"max_priority": MAX_PRIORITY},
+}
+#: The strategy there depends on the seed.
+_STRATEGIES = ("wra", "edf", "hjf")
+#: As short as the time to program a slot allows.
+_QUANTUM_BYTES = 1
 #: Which of them sizes elastic groups depends on the seed.
 POLICIES = ("ahead", "nnls", "hybrid", "throughput", "edf")
 #: Of desks, as above.
@@ -92,11 +105,29 @@ def policy_for(seed: object) -> str:
     return POLICIES[seed % len(POLICIES) if isinstance(seed, int) else 0]
 
 
+def strategy_for(seed: int) -> str:
+    """Return the strategy where sessions take slots from others."""
+    return _STRATEGIES[seed % len(_STRATEGIES)]
+
+
+def _with_short_quanta() -> None:
+    """Have quanta that are too short for a real pool."""
+    settings = conductor_service._settings
+
+    def short(conf: cfg.ConfigOpts) -> typing.Any:
+        return dataclasses.replace(
+            settings(conf), quantum_bytes=_QUANTUM_BYTES
+        )
+
+    conductor_service._settings = short
+
+
 def configuration(
     name: str,
     directory: pathlib.Path,
     keys: signing.Keys | None,
     policy: str = POLICIES[0],
+    more: Mapping[str, Mapping[str, object]] = types.MappingProxyType({}),
 ) -> cfg.ConfigOpts:
     """Return the configuration of a conductor.
 
@@ -104,9 +135,10 @@ def configuration(
     :param directory: for its file: overrides would hold for all of them.
     :param keys: that messages are signed with.
     :param policy: that sizes elastic groups.
+    :param more: options, which replace those of all pools.
     """
     lines = []
-    for group, options in OPTIONS.items():
+    for group, options in (*OPTIONS.items(), *more.items()):
         lines.append(f"[{group}]")
         lines += [f"{option} = {value}" for option, value in options.items()]
     path = directory / f"{name}.conf"
@@ -294,6 +326,7 @@ class Pool:
     :param kernel: of its world.
     :param database: an empty one, see :func:`databases.empty`.
     :param directory: for files of agents.
+    :param preempts: sessions take slots from others.
     """
 
     def __init__(
@@ -301,6 +334,8 @@ class Pool:
         kernel: kernels.Kernel,
         database: bytes,
         directory: pathlib.Path,
+        *,
+        preempts: bool = False,
     ) -> None:
         self.kernel = kernel
         self.keys = keys_for(kernel.seed)
@@ -314,8 +349,13 @@ class Pool:
         _detach_from_this_machine()
         names = [f"conductor{n + 1}" for n in range(schedules.CONDUCTORS)]
         policy = policy_for(kernel.seed)
+        more = {}
+        if preempts:
+            strategy = strategy_for(kernel.seed)
+            more = {**PREEMPTION, "conductor": {"strategy": strategy}}
+            _with_short_quanta()
         self.configurations = {
-            name: configuration(name, directory, self.keys, policy)
+            name: configuration(name, directory, self.keys, policy, more)
             for name in names
         }
         self.conductors = [Conductor(self, name, name) for name in names]

@@ -38,6 +38,7 @@ from tests.world import groups
 from tests.world import invariants
 from tests.world import kernel as kernels
 from tests.world import pool as pools
+from tests.world import preemption
 from tests.world import schedule as schedules
 from tests.world import system
 from tests.world import visits
@@ -69,6 +70,7 @@ class Result:
     :ivar trace: a digest of all that happened.
     :ivar virtual_s: how long it took there …
     :ivar real_s: … and here.
+    :ivar taken: how often sessions have lost their slots to others.
     """
 
     seed: int
@@ -77,6 +79,7 @@ class Result:
     virtual_s: float = 0.0
     real_s: float = 0.0
     steps: int = 0
+    taken: int = 0
     ends: dict[str, int] = dataclasses.field(default_factory=dict)
     tasks: int = 0
     task_ends: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -114,7 +117,9 @@ class World:
     ) -> None:
         self.schedule = schedule
         self.kernel = kernels.Kernel(schedule.seed)
-        self.pool = pools.Pool(self.kernel, database, directory)
+        self.pool = pools.Pool(
+            self.kernel, database, directory, preempts=schedule.preempts
+        )
         self.pool.apis += [
             api.Api(
                 self.pool,
@@ -131,6 +136,9 @@ class World:
             group_invariants.Watcher(
                 self.kernel, self.pool, self.watcher
             ).install()
+        self.preemption = preemption.Watcher(self.watcher, schedule.seed)
+        if schedule.preempts:
+            self.preemption.install()
         self.owners: list[groups.Owner] = []
         self.guests: list[groups.Guest] = []
         self.outcomes: list[clients.Outcome] = []
@@ -159,7 +167,12 @@ class World:
         rest = _Rest(self)
         if not kernel.run(rest, REST_S):
             return kernel.failures or list(rest.differences())
-        return kernel.failures + self._judge() + self._scrape()
+        return [
+            *kernel.failures,
+            *self._judge(),
+            *self.preemption.wrong(),
+            *self._scrape(),
+        ]
 
     def _is_up(self) -> bool:
         leader = self.pool.leader()
@@ -229,6 +242,9 @@ class World:
                 job, "", "", outcome, functools.partial(self._think, visit)
             )
             called._options["front_door"] = door
+            if self.schedule.preempts:
+                called._options["priority"] = visit.priority
+                called._options["deadline_s"] = visit.deadline_s
             called._door = agent.front_door(project)
             called.run()
         except clients.client.FpgapoolError as error:
@@ -239,6 +255,7 @@ class World:
         current.clear()
         outcome.ended_s = self.kernel.now_s
         self.outcomes.append(outcome)
+        self.preemption.visited(visit, outcome)
         for problem in judge.wrong([outcome]):
             self.kernel.fail(problem)
         self._digest.update(
@@ -503,6 +520,7 @@ def play(
     result.trace = world.trace
     result.virtual_s = world.kernel.now_s
     result.steps = world.kernel.steps
+    result.taken = world.preemption.taken.total()
     result.ends = dict(collections.Counter(one.code for one in world.outcomes))
     for guest in world.guests:
         result.tasks += guest.outcome.results

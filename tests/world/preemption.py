@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What holds of sessions that take slots from others.
+
+As in :mod:`tests.world.invariants`, the product's own classes are watched from
+outside.
+"""
+
+from __future__ import annotations
+
+import collections
+import typing
+
+from fpgapool import objects
+from fpgapool.conductor.decisions import holds
+from fpgapool.conductor.decisions import pool as conductor_pool
+from fpgapool.conductor.decisions import reports
+from fpgapool.conductor.decisions import serving
+from fpgapool.conductor.decisions import sessions
+from fpgapool.core import model
+from fpgapool.core import preemption
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
+from tests.chaos import clients
+from tests.world import driver
+from tests.world import invariants
+from tests.world import pool as pools
+from tests.world import schedule as schedules
+
+#: No session leaves its slot before it has computed as much as the slot does
+#: in ten times the time that programming it takes.
+_LEAST_BYTES = 10 * driver.Board.programming_s * driver.BYTES_PER_S
+#: A client that does so, and hears of no error, has sent all its data.
+_SEND_ALL = ("stream", "pieces", "slow")
+
+check = invariants.check
+
+
+class Watcher:
+    """Watches sessions and the slots that they take from each other.
+
+    :param watcher: of everything else.
+    :param seed: of the world.
+    :ivar taken: how often each session has lost its slot so, by its id.
+    """
+
+    def __init__(self, watcher: invariants.Watcher, seed: int) -> None:
+        self._watcher = watcher
+        self._by_deadline = pools.strategy_for(seed) != "wra"
+        self.taken: collections.Counter[str] = collections.Counter()
+        #: The generations of holders that had to leave.
+        self._left: set[int] = set()
+        #: Each session's job as its core knows it, and as it was before.
+        self._jobs: dict[
+            tuple[object, str], tuple[model.Job, model.Job | None]
+        ] = {}
+        #: The input of sessions that were closed, by their ids.
+        self._input_bytes: dict[str, int] = {}
+        self._visits: list[tuple[schedules.Visit, clients.Outcome]] = []
+
+    def install(self) -> None:
+        """Watch from now on, for good."""
+        for owner, name, watch in (
+            (preemption.Preemption, "decide", self._decided),
+            (conductor_pool.Pool, "job", self._described),
+            (conductor_pool.Pool, "end", self._ended),
+            (serving.Serving, "resubmit", self._waits_again),
+            (reports.Reports, "_finished", self._finished),
+        ):
+            self._watcher.wrap(owner, name, watch)
+
+    # The choice.
+
+    def _decided(self, _none: None, room: preemption.Preemption) -> None:
+        for slot_id, job_id in room.promised.items():
+            hold = room._view.slots.assignments[slot_id]
+            if hold.generation not in self._left:
+                self._left.add(hold.generation)
+                self._check_choice(room, hold, job_id)
+
+    def _check_choice(
+        self, room: preemption.Preemption, hold: typing.Any, job_id: int
+    ) -> None:
+        view, holder = room._view, hold.record.job
+        record = view.jobs.records[job_id]
+        others = [
+            slot_id
+            for slot_id, other in room.promised.items()
+            if other == job_id
+            and slot_id != hold.slot_id
+            and view.slots.slots[slot_id].host.up
+        ]
+        check(
+            record.group is not None and not others,
+            "a slot is taken for a session that needs none",
+            hold,
+            record.job,
+            others,
+        )
+        check(
+            record.group.fits(hold.slot_id, hold.slot.shape)
+            and hold.revoked == codes.PREEMPTED
+            and view.is_stateless(hold.accelerator),
+            "a slot is taken that must not be",
+            hold,
+            record.job,
+        )
+        accounts, job = view.accounts, record.job
+        before, after = holder.priority, job.priority
+        if job.project != holder.project:
+            before = accounts.priority_of(holder)
+            after = accounts.priority_of(job)
+            check(
+                max(before, after) <= pools.MAX_PRIORITY
+                and accounts.has_to_wait(holder.project)
+                and not accounts.has_to_wait(job.project),
+                "a project takes what another one has a right to",
+                holder,
+                job,
+            )
+        check(
+            after > before
+            or (
+                after == before
+                and self._by_deadline
+                and job.deadline_s is not None
+            ),
+            "a slot is taken without need",
+            holder,
+            job,
+        )
+
+    # Who had to leave.
+
+    def _finished(
+        self,
+        _none: None,
+        _room: reports.Reports,
+        _hold: holds.Hold,
+        result: objects.SessionResult | None,
+    ) -> None:
+        check(
+            result is None
+            or result.code != codes.PREEMPTED
+            or result.input_bytes >= _LEAST_BYTES,
+            "a session leaves its slot before a border",
+            result,
+        )
+
+    def _described(
+        self,
+        job: model.Job,
+        pool: conductor_pool.Pool,
+        session: sessions.Session,
+    ) -> None:
+        key = pool.core, session.session_id
+        before, _ = self._jobs.get(key, (None, None))
+        self._jobs[key] = job, before
+
+    def _waits_again(
+        self,
+        _none: None,
+        room: serving.Serving,
+        session: sessions.Session,
+        *,
+        yields: bool = False,
+        preempted: bool = False,
+    ) -> None:
+        if not preempted:
+            return
+        self.taken[session.session_id] += 1
+        core = room._pool.core
+        job, before = self._jobs[core, session.session_id]
+        # It waits as soon as the others had their turn.
+        event = core._admission.yielding[job.id]
+        check(
+            before is None
+            or (
+                event.job.arrival_s == before.arrival_s
+                and event.job.claimed_bytes == before.claimed_bytes
+            ),
+            "a session that had to leave has lost its place",
+            before,
+            event,
+        )
+        check(
+            event.paid_bytes
+            == max(session.claimed_bytes - session.input_bytes, 0),
+            "a claim is paid for again",
+            session,
+            event,
+        )
+
+    # Bytes.
+
+    def _ended(
+        self,
+        _none: None,
+        _pool: conductor_pool.Pool,
+        session: sessions.Session,
+        state: str,
+        *_args: object,
+    ) -> None:
+        if state == states.CLOSED:
+            self._input_bytes[session.session_id] = session.input_bytes
+
+    def visited(
+        self, visit: schedules.Visit, outcome: clients.Outcome
+    ) -> None:
+        """Note what became of a client's session."""
+        self._visits.append((visit, outcome))
+
+    def wrong(self) -> list[str]:
+        """Find sessions whose input is not what their clients have sent."""
+        return [
+            f"{self._input_bytes[outcome.session_id]} bytes in {outcome} of"
+            f" {visit}"
+            for visit, outcome in self._visits
+            if visit.conduct in _SEND_ALL
+            and not outcome.code
+            and not outcome.restarts
+            and outcome.reopens == self.taken[outcome.session_id]
+            and self._input_bytes.get(outcome.session_id, visit.size_bytes)
+            != visit.size_bytes
+        ]
