@@ -18,7 +18,8 @@ class Preemption:
     A slot that is taken is promised to one waiting job, which gets it when it
     is released.
 
-    :ivar borders: the slots whose holders came to a border in this step.
+    :ivar borders: the slots whose holders came to a border in this step, with
+        the generations of these holders.
     :ivar promised: the jobs that wait for slots that are being taken.
     """
 
@@ -31,7 +32,7 @@ class Preemption:
         self._strategy = strategy
         self._view = view
         self._holders = slot_holders
-        self.borders: set[model.SlotId] = set()
+        self.borders: dict[model.SlotId, int] = {}
         self.promised: dict[model.SlotId, model.JobId] = {}
 
     def on_quantum_done(self, event: events.QuantumDone) -> None:
@@ -41,7 +42,7 @@ class Preemption:
             return
         hold.record.done_bytes = event.bytes
         hold.record.seen_s = self._view.now
-        self.borders.add(event.slot_id)
+        self.borders[event.slot_id] = event.generation
 
     def on_job_progress(self, event: events.JobProgress) -> None:
         """Note the work of a waiting job's client; it never shrinks."""
@@ -55,7 +56,7 @@ class Preemption:
         A holder whose job cannot go on elsewhere stays.
         """
         view = self._view
-        borders, self.borders = self.borders, set()
+        borders, self.borders = self.borders, {}
         if not view.jobs.count:
             return
         at_border = [
@@ -64,7 +65,8 @@ class Preemption:
             if slot_id in view.slots.slots
         ]
         for slot in sorted(at_border, key=lambda each: each.position):
-            hold = view.slots.assignments.get(slot.id)
+            # It may have left meanwhile, and the slot have another holder.
+            hold = self._holders.current(slot.id, borders[slot.id])
             if hold is None or hold.record is None or hold.revoked:
                 continue
             if not slot.up or not view.is_stateless(hold.accelerator):

@@ -97,6 +97,24 @@ def test_a_higher_priority_gets_the_slot_at_the_next_border() -> None:
     assert border(pool) == [], "the lower one never takes it back"
 
 
+def test_a_border_is_that_of_its_holder_only() -> None:
+    pool = make_pool(priorities=(("q", None),))
+    pool.submit(pools.make_job(1, project="p"))
+    activate(pool)
+    # It uses up the share of its project.
+    pool.submit(pools.make_job(2, project="r", claimed_bytes=90 * MB))
+    pool.submit(pools.make_job(3, project="q", priority=5))
+    generation = pool.generation(10)
+    output = pool.step(
+        events.QuantumDone(10, generation, 1 * MB),
+        events.SlotReleased(10, generation),
+    )
+    assert pools.taken(output) == [(2, 10)]
+    assert not pool.state.assignments()[10].revoked
+    activate(pool)
+    assert border(pool) == [(10, 2, codes.PREEMPTED)]
+
+
 @pytest.mark.parametrize("options", [SMALL_SHARE, LIMITED])
 def test_priorities_order_the_jobs_of_a_project(
     options: sharing.Options,
