@@ -141,7 +141,11 @@ def _play_seeds(content: bytes, options: argparse.Namespace) -> int:
 
 
 def _drawn(
-    seed: int, options: argparse.Namespace, *, groups: bool | None = None
+    seed: int,
+    options: argparse.Namespace,
+    *,
+    groups: bool | None = None,
+    preempts: bool | None = None,
 ) -> typing.Any:
     from tests.world import faults
     from tests.world import schedule as schedules
@@ -154,6 +158,7 @@ def _drawn(
         sessions=options.sessions,
         group_kinds=list(faults.GROUP_FAULTS),
         groups=groups,
+        preempts=preempts,
     )
 
 
@@ -225,7 +230,12 @@ def _find_bugs(content: bytes, options: argparse.Namespace) -> int:
         started_s = time.monotonic()
         results = _results(
             (
-                _drawn(seed, options, groups=bug.groups or None)
+                _drawn(
+                    seed,
+                    options,
+                    groups=bug.groups or None,
+                    preempts=bug.preempts or None,
+                )
                 for seed in _until(
                     itertools.chain([bug.seed], itertools.count(1)),
                     started_s,

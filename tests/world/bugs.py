@@ -21,9 +21,11 @@ from fpgapool.conductor.decisions import desks
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import operators
 from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions import reports
 from fpgapool.conductor.decisions import serving
 from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.runtime import sender
+from fpgapool.core import admission
 from fpgapool.core import events
 from fpgapool.core import holders
 from fpgapool.core import members as core_members
@@ -44,25 +46,31 @@ class Bug:
     :ivar seed: of a schedule that is known to show it; if it does not any
         more, others will.
     :ivar groups: it is in groups: all schedules have some.
+    :ivar preempts: sessions take slots from others in all schedules.
     """
 
     plant: _Plant
     seed: int
     groups: bool
+    preempts: bool
 
 
 BUGS: dict[str, Bug] = {}
 
 
-def _bug(seed: int, *, groups: bool = False) -> Callable[[_Plant], _Plant]:
+def _bug(
+    seed: int, *, groups: bool = False, preempts: bool = False
+) -> Callable[[_Plant], _Plant]:
     def note(plant: _Plant) -> _Plant:
-        BUGS[plant.__name__.replace("_", "-")] = Bug(plant, seed, groups)
+        name = plant.__name__.replace("_", "-")
+        BUGS[name] = Bug(plant, seed, groups, preempts)
         return plant
 
     return note
 
 
 _group_bug = functools.partial(_bug, groups=True)
+_preemption_bug = functools.partial(_bug, preempts=True)
 
 
 @_bug(seed=45)
@@ -243,6 +251,68 @@ def credit_given_twice() -> None:
         return 2 * acknowledge(out, *args)
 
     stream.Outbound.acknowledge = twice  # type: ignore[method-assign]
+
+
+# Of sessions that take slots from others.
+
+
+@_preemption_bug(seed=5)
+def place_lost_with_the_slot() -> None:
+    resubmit = serving.Serving.resubmit
+
+    def forgetful(
+        room: serving.Serving,
+        session: sessions.Session,
+        *,
+        yields: bool = False,
+        preempted: bool = False,
+    ) -> None:
+        if preempted:
+            session.arrival_s = room._pool.pool_time
+        resubmit(room, session, yields=yields, preempted=preempted)
+
+    serving.Serving.resubmit = forgetful  # type: ignore[method-assign]
+
+
+@_preemption_bug(seed=5)
+def claim_charged_again_with_the_next_slot() -> None:
+    wait = admission.Admission.let_yielding_wait
+
+    def forgetful(queue: admission.Admission) -> None:
+        for job_id, event in queue.yielding.items():
+            queue.yielding[job_id] = dataclasses.replace(
+                event, paid_bytes=None
+            )
+        wait(queue)
+
+    admission.Admission.let_yielding_wait = forgetful  # type: ignore
+
+
+@_preemption_bug(seed=5)
+def slot_taken_before_its_quantum() -> None:
+    note = reports.Reports._note_border
+
+    def hasty(
+        room: reports.Reports, hold: sessions.Hold, line: typing.Any
+    ) -> None:
+        hold.quantum_bytes = 1
+        note(room, hold, line)
+
+    reports.Reports._note_border = hasty  # type: ignore[method-assign]
+
+
+@_preemption_bug(seed=5)
+def bytes_of_the_former_slot_forgotten() -> None:
+    sessions.Session.give_way = (  # type: ignore[method-assign]
+        lambda _session: None
+    )
+
+
+@_preemption_bug(seed=5)
+def slot_taken_by_another_project() -> None:
+    sharing.Accounts.is_above_share = (  # type: ignore[method-assign]
+        lambda _accounts, _project: True
+    )
 
 
 # Of groups.

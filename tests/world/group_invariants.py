@@ -433,6 +433,7 @@ class Watcher:
         self._check_paid(changes)
         for slot_id in changes.released_slots:
             self._slots.pop(slot_id, None)
+        grown = set()
         for row in changes.rows(db_api.AssignmentRecord):
             if row.holder_kind != states.HELD_BY_GROUP:
                 self._slots.pop(row.slot_id, None)
@@ -440,7 +441,10 @@ class Watcher:
             self._slots[row.slot_id] = row.holder_id
             if row.generation not in self._known:
                 self._known.add(row.generation)
-                self._check_slots(row.holder_id)
+                grown.add(row.holder_id)
+        # One commit may take a slot from a group and give it another one.
+        for row_id in grown:
+            self._check_slots(row_id)
 
     def _check_paid(self, changes: db_api.Changes) -> None:
         """See that all leaders together charge no task twice."""

@@ -54,6 +54,9 @@ class Watcher:
         self._jobs: dict[
             tuple[object, str], tuple[model.Job, model.Job | None]
         ] = {}
+        #: Those that have lost a slot without a word of its worker: what that
+        #: has computed is not known.
+        self._moved: set[str] = set()
         #: The input of sessions that were closed, by their ids.
         self._input_bytes: dict[str, int] = {}
         self._visits: list[tuple[schedules.Visit, clients.Outcome]] = []
@@ -66,6 +69,7 @@ class Watcher:
             (conductor_pool.Pool, "end", self._ended),
             (serving.Serving, "resubmit", self._waits_again),
             (reports.Reports, "_finished", self._finished),
+            (reports.Reports, "_note_border", self._at_border),
         ):
             self._watcher.wrap(owner, name, watch)
 
@@ -147,6 +151,21 @@ class Watcher:
             result,
         )
 
+    def _at_border(
+        self,
+        _none: None,
+        _room: reports.Reports,
+        hold: sessions.Hold,
+        line: objects.SlotReport,
+    ) -> None:
+        worth_s = 10 * hold.slot.programming_time_s
+        check(
+            hold.quanta * worth_s * driver.BYTES_PER_S <= line.input_bytes,
+            "a session has more borders than it has computed",
+            hold,
+            line,
+        )
+
     def _described(
         self,
         job: model.Job,
@@ -167,6 +186,8 @@ class Watcher:
         preempted: bool = False,
     ) -> None:
         if not preempted:
+            if not yields:
+                self._moved.add(session.session_id)
             return
         self.taken[session.session_id] += 1
         core = room._pool.core
@@ -219,7 +240,7 @@ class Watcher:
             if visit.conduct in _SEND_ALL
             and not outcome.code
             and not outcome.restarts
-            and outcome.reopens == self.taken[outcome.session_id]
+            and outcome.session_id not in self._moved
             and self._input_bytes.get(outcome.session_id, visit.size_bytes)
             != visit.size_bytes
         ]

@@ -30,6 +30,8 @@ from tests.world import kernel as kernels
 
 #: Descriptors of the world; lower ones are of the real system.
 _FIRST_FD = 1_000_000
+#: After so long a host sends the first packet of a connection again.
+_FIRST_SYN_S = 1.0
 _BUFFER_BYTES = 1 << 20
 _CREDENTIALS = struct.Struct("3i")
 _READ, _WRITE, _HANG_UP = select.POLLIN, select.POLLOUT, select.POLLHUP
@@ -723,13 +725,22 @@ def _create_connection(
     address: object, timeout: float | None = None
 ) -> Socket:
     sock = Socket(socket.AF_INET)
-    try:
-        sock.connect(address)
-    except TimeoutError:
-        _system.kernel.sleep(10.0 if timeout is None else timeout)
-        raise
-    sock.settimeout(timeout)
-    return sock
+    left_s = 10.0 if timeout is None else timeout
+    pause_s = _FIRST_SYN_S
+    while True:
+        try:
+            sock.connect(address)
+        except TimeoutError:
+            if left_s <= 0.0:
+                raise
+            # The kernel tries again, after twice the time.
+            pause_s = min(pause_s, left_s)
+            _system.kernel.sleep(pause_s)
+            left_s -= pause_s
+            pause_s *= 2
+        else:
+            sock.settimeout(timeout)
+            return sock
 
 
 def _number(file: object) -> int:
