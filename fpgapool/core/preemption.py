@@ -2,6 +2,7 @@
 
 """Slots that go from one job to another at a chunk border."""
 
+import math
 from collections import abc
 
 from fpgapool.core import events
@@ -10,6 +11,22 @@ from fpgapool.core import model
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import view as pool_view
 from fpgapool.vocabulary import codes
+
+# A slot computes at least so many times as long as it is programmed.
+_LEAST_QUANTUM = 10
+
+
+def quantum_bytes(
+    least_bytes: int, peak_bytes_per_s: float, programming_time_s: float
+) -> int:
+    """Return the input of a slot between two borders.
+
+    :param least_bytes: the configured quantum.
+    :param peak_bytes_per_s: the highest input rate of the slot.
+    :param programming_time_s: the time to program the slot.
+    """
+    worth_s = _LEAST_QUANTUM * programming_time_s
+    return max(least_bytes, math.ceil(worth_s * peak_bytes_per_s))
 
 
 class Preemption:

@@ -60,13 +60,17 @@ class JobResult:
 
 
 class Columns(typing.NamedTuple):
-    """Finished jobs, a vector per property, all in the same order."""
+    """Finished jobs, a vector per property, all in the same order.
+
+    :ivar worked_s: time with a slot.
+    :ivar local_bytes: input that stayed on its host.
+    """
 
     arrivals_s: Floats
-    starts_s: Floats
+    worked_s: Floats
     finishes_s: Floats
     sizes_bytes: Floats
-    is_local: npt.NDArray[np.bool_]
+    local_bytes: Floats
 
     def of(self, jobs: npt.NDArray[typing.Any]) -> Columns:
         """Return some of the jobs.
@@ -114,10 +118,10 @@ def measure(results: Sequence[JobResult]) -> Metrics:
     return measure_columns(
         Columns(
             arrivals_s=column(job.arrival_s for job in results),
-            starts_s=column(job.start_s for job in results),
+            worked_s=column(job.finish_s - job.start_s for job in results),
             finishes_s=column(job.finish_s for job in results),
             sizes_bytes=column(job.size_bytes for job in results),
-            is_local=np.array([job.local for job in results], dtype=np.bool_),
+            local_bytes=column(job.size_bytes * job.local for job in results),
         )
     )
 
@@ -132,17 +136,15 @@ def measure_columns(jobs: Columns) -> Metrics:
     if not jobs.sizes_bytes.size:
         raise ValueError("there are no jobs to measure")
     completions_s = jobs.finishes_s - jobs.arrivals_s
-    worked_s = jobs.finishes_s - jobs.starts_s
     # The times of a tiny job may be equal as floats.
     shares = np.divide(
-        worked_s,
+        jobs.worked_s,
         completions_s,
-        out=np.ones_like(worked_s),
+        out=np.ones_like(completions_s),
         where=completions_s > 0,
     )
     # numpy interpolates percentiles linearly by default.
     p50_s, p95_s, p99_s = np.percentile(completions_s, (50, 95, 99))
-    local_bytes = jobs.sizes_bytes[jobs.is_local].sum()
     return Metrics(
         jobs=completions_s.size,
         act_s=float(completions_s.mean()),
@@ -150,7 +152,7 @@ def measure_columns(jobs: Columns) -> Metrics:
         p50_s=float(p50_s),
         p99_s=float(p99_s),
         sar=float(shares.mean()),
-        dlr=float(local_bytes / jobs.sizes_bytes.sum()),
+        dlr=float(jobs.local_bytes.sum() / jobs.sizes_bytes.sum()),
         makespan_s=float(jobs.finishes_s.max()),
     )
 

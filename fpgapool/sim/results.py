@@ -77,6 +77,9 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True):
         the jobs without one.
     :ivar outside: metrics of the jobs from outside of the cluster.
     :ivar energy: None: the scenario has no powers.
+    :ivar tenants_j: by name, the energy that a tenant's jobs added to that of
+        idle devices and hosts, if any job has a tenant.
+    :ivar preemptions: how often jobs had to leave slots to others.
     """
 
     p50_s: float
@@ -86,6 +89,8 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True):
     energy: Energy | None = None
     tenants: dict[str, metrics.Metrics] = {}
     outside: metrics.Metrics | None = None
+    tenants_j: dict[str, float] = {}
+    preemptions: int = 0
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -111,10 +116,13 @@ def columns(
     """
     return metrics.Columns(
         arrivals_s=metrics.column(job.arrival_s for job in scenario.jobs),
-        starts_s=metrics.column(job.start_s for job in outcomes),
+        worked_s=metrics.column(job.worked_s for job in outcomes),
         finishes_s=metrics.column(job.finish_s for job in outcomes),
         sizes_bytes=metrics.column(job.size_bytes for job in scenario.jobs),
-        is_local=np.array([job.local for job in outcomes], dtype=np.bool_),
+        local_bytes=metrics.column(
+            outcome.local_bytes(job.host, job.size_bytes)
+            for job, outcome in zip(scenario.jobs, outcomes, strict=True)
+        ),
     )
 
 
@@ -127,7 +135,15 @@ def evaluate(
     """
     jobs = columns(scenario, outcomes)
     measured = metrics.measure_columns(jobs)
-    details = _details(scenario, outcomes, jobs, measured)
+    used = usage.measure(scenario, outcomes)
+    details = _details(scenario, outcomes, used, jobs, measured)
+    if scenario.cluster.power is not None:
+        outcomes = [
+            msgspec.structs.replace(outcome, energy_j=energy_j)
+            for outcome, energy_j in zip(
+                outcomes, used.jobs_j.tolist(), strict=True
+            )
+        ]
     found: dict[str, float | None] = {
         name: getattr(measured, name) for name in METRICS
     }
@@ -207,24 +223,33 @@ def write(
 def _details(
     scenario: scenarios.Scenario,
     outcomes: Sequence[schedules.JobOutcome],
+    used: usage.Usage,
     jobs: metrics.Columns,
     measured: metrics.Metrics,
 ) -> Details:
     by_host = _groups(jobs, [job.host for job in scenario.jobs])
     by_tenant = _groups(jobs, [job.tenant for job in scenario.jobs])
     hosts, utilisation, energy = _hosts(
-        scenario, outcomes, measured.makespan_s, by_host
+        scenario, used, measured.makespan_s, by_host
     )
+    has_tenants = set(by_tenant) != {""}
+    tenants_j: dict[str, float] = {}
+    if has_tenants and energy is not None:
+        tenants_j = dict.fromkeys(sorted(by_tenant), 0.0)
+        for job, energy_j in zip(
+            scenario.jobs, used.jobs_j.tolist(), strict=True
+        ):
+            tenants_j[job.tenant] += energy_j
     return Details(
         p50_s=measured.p50_s,
         p99_s=measured.p99_s,
         utilisation=utilisation,
         hosts=hosts,
         energy=energy,
-        tenants={}
-        if set(by_tenant) == {""}
-        else dict(sorted(by_tenant.items())),
+        tenants=dict(sorted(by_tenant.items())) if has_tenants else {},
         outside=by_host.get(None),
+        tenants_j=tenants_j,
+        preemptions=sum(outcome.preemptions for outcome in outcomes),
     )
 
 
@@ -245,14 +270,13 @@ def _groups(
 
 def _hosts(
     scenario: scenarios.Scenario,
-    outcomes: Sequence[schedules.JobOutcome],
+    used: usage.Usage,
     makespan_s: float,
     by_host: Mapping[int | None, metrics.Metrics],
 ) -> tuple[list[HostDetails], Utilisation, Energy | None]:
     """Return the figures of each host, and of all of them together."""
     cluster = scenario.cluster
     hosts = range(cluster.hosts)
-    used = usage.measure(scenario, outcomes)
     dma = metrics.column(cluster.dma_of(host) for host in hosts)
     nic = metrics.column(cluster.nic_of(host) for host in hosts)
     dma *= used.slots > 0

@@ -36,17 +36,36 @@ class OnCore(msgspec.Struct, frozen=True):
     done_bytes: float
 
 
+class Stay(msgspec.Struct, frozen=True):
+    """A time with a slot that the job had to leave to another one.
+
+    :ivar start_s: when the slot began to work for it.
+    :ivar finish_s: when it left.
+    :ivar done_bytes: input that was computed there.
+    """
+
+    host: int
+    slot: int
+    start_s: float
+    finish_s: float
+    done_bytes: int
+
+
 class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of a job.
 
-    :ivar start_s: when its slot or core began to work for it; if none did,
-        when it ended.
+    :ivar start_s: when its last slot, or its core, began to work for it; if
+        none did, when it ended.
     :ivar host: the host of its last slot; None: it had no slot.
     :ivar slot: number of the slot on this host.
-    :ivar local: whether it ran on its own host.
+    :ivar local: whether it ended on its own host.
     :ivar state: ``late``: it ended after its deadline; None: it has no
         deadline, and there are no cores.
     :ivar core: None: there are no cores.
+    :ivar preemptions: how often it had to leave its slot to another job.
+    :ivar stays: the slots that it had to leave, if there are no cores.
+    :ivar energy_j: energy that it added to that of idle devices and hosts;
+        None: the scenario has no powers, or it is not computed yet.
     """
 
     id: int
@@ -57,6 +76,27 @@ class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     local: bool
     state: State | None = None
     core: OnCore | None = None
+    preemptions: int = 0
+    stays: tuple[Stay, ...] = ()
+    energy_j: float | None = None
+
+    @property
+    def worked_s(self) -> float:
+        """Return how long a slot, or a core, worked for it."""
+        before_s = sum(one.finish_s - one.start_s for one in self.stays)
+        return self.finish_s - self.start_s + before_s
+
+    def local_bytes(self, host: int | None, size_bytes: float) -> float:
+        """Return the input that it computed on its own host.
+
+        :param host: its own one.
+        :param size_bytes: all its input.
+        """
+        if self.local:
+            return size_bytes - sum(
+                one.done_bytes for one in self.stays if one.host != host
+            )
+        return sum(one.done_bytes for one in self.stays if one.host == host)
 
 
 class Outcome(msgspec.Struct, frozen=True):

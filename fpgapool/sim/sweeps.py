@@ -33,6 +33,7 @@ from fpgapool.sim import files
 from fpgapool.sim import journals
 from fpgapool.sim import results
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import scenario_files
 from fpgapool.sim import simulation
 from fpgapool.sim.commands import generate
 
@@ -132,7 +133,7 @@ def read(path: pathlib.Path) -> Specification:
     """
     source = str(path)
     try:
-        document = scenarios.accept_old_name(
+        document = scenario_files.accept_old_name(
             yaml.safe_load(files.read_text(path))
         )
         specification = msgspec.convert(document, Specification)
@@ -143,7 +144,7 @@ def read(path: pathlib.Path) -> Specification:
         raise errors.InputError(source, place, reason) from error
     except msgspec.ValidationError as error:
         raise errors.InputError(
-            source, *scenarios.place_and_reason(str(error))
+            source, *scenario_files.place_and_reason(str(error))
         ) from error
     _check(specification, source)
     return specification

@@ -8,9 +8,9 @@ Shares and energy are those from time 0 to the makespan.
 
 from __future__ import annotations
 
-import math
 import typing
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,28 +22,47 @@ from fpgapool.sim import schedules
 from fpgapool.sim.engines import base
 
 
+_Places: typing.TypeAlias = npt.NDArray[np.int64]
+
+
+class _Visits(typing.NamedTuple):
+    """Times of jobs with slots, the last ones too; vectors of the same order.
+
+    :ivar jobs: places of the jobs in the scenario.
+    :ivar hosts: −1: the job had no slot.
+    :ivar taken_s: programming included.
+    :ivar sizes: input that was computed.
+    """
+
+    jobs: _Places
+    hosts: _Places
+    taken_s: metrics.Floats
+    sizes: metrics.Floats
+
+
 class Usage(typing.NamedTuple):
-    """Use of each host; each member is a vector over the hosts.
+    """Use of each host; each member but one is a vector over the hosts.
 
     :ivar slots: number of its slots for jobs.
     :ivar core_s: core-seconds with jobs.
     :ivar taken_s: slot-seconds with jobs, programming included.
-    :ivar platform_s: those of jobs on platforms whose power is known.
-    :ivar platform_j: the energy that these jobs took, in addition to that of
-        the idle device.
+    :ivar slots_j: the energy of its slots with jobs, in addition to that of
+        the idle device; 0 without powers.
     :ivar dma_bytes: bytes that went to its device.
     :ivar egress_bytes: bytes that its NIC sent.
     :ivar ingress_bytes: bytes that its NIC received.
+    :ivar jobs_j: over the jobs: the energy of each one's slots and core, in
+        addition to idle devices and hosts; 0 without powers.
     """
 
     slots: metrics.Floats
     core_s: metrics.Floats
     taken_s: metrics.Floats
-    platform_s: metrics.Floats
-    platform_j: metrics.Floats
+    slots_j: metrics.Floats
     dma_bytes: metrics.Floats
     egress_bytes: metrics.Floats
     ingress_bytes: metrics.Floats
+    jobs_j: metrics.Floats
 
 
 class Energy(typing.NamedTuple):
@@ -69,88 +88,134 @@ def measure(
         name: profile.return_ratio
         for name, profile in cluster.accelerators.items()
     }
-    sizes = metrics.column(job.size_bytes for job in scenario.jobs)
-    back = sizes * metrics.column(
-        ratios[job.accelerator] for job in scenario.jobs
-    )
-    at = _places(outcome.host for outcome in outcomes)
-    origin = _places(job.host for job in scenario.jobs)
+    visits = _visits(scenario, outcomes)
+    at, sizes = visits.hosts, visits.sizes
+    of_jobs = metrics.column(ratios[job.accelerator] for job in scenario.jobs)
+    back = sizes * of_jobs[visits.jobs]
+    origin = _places(job.host for job in scenario.jobs)[visits.jobs]
     remote = at != origin
-    if cluster.cores_per_host is not None:
-        # Their jobs use no pipes.
-        sizes, back = 0 * sizes, 0 * back
-    cores = [outcome.core for outcome in outcomes]
 
-    def added(
-        hosts: np.ndarray[typing.Any, typing.Any], values: metrics.Floats
-    ) -> metrics.Floats:
+    def added(hosts: _Places, values: metrics.Floats) -> metrics.Floats:
         sums = np.bincount(hosts + 1, values, cluster.hosts + 1)
         return sums[1:].astype(np.float64)
 
-    taken_s = _taken_s(scenario, outcomes)
-    active_w = _active_w(scenario, outcomes)
-    is_known = np.isfinite(active_w)
+    cores = [outcome.core for outcome in outcomes]
+    core_hosts = _places(None if core is None else core.host for core in cores)
+    core_s = metrics.column(job.finish_s - job.start_s for job in outcomes)
+    core_s *= core_hosts >= 0
+    slots_j = visits.taken_s * _added_w(scenario, visits, slots)
+    core_active_w = cluster.power.core_active_w if cluster.power else 0.0
     return Usage(
         slots=slots,
-        core_s=added(
-            _places(None if core is None else core.host for core in cores),
-            metrics.column(job.finish_s - job.start_s for job in outcomes),
-        ),
-        taken_s=added(at, taken_s),
-        platform_s=added(at, taken_s * is_known),
-        platform_j=added(at, taken_s * np.where(is_known, active_w, 0.0)),
+        core_s=added(core_hosts, core_s),
+        taken_s=added(at, visits.taken_s),
+        slots_j=added(at, slots_j),
         dma_bytes=added(at, sizes),
         egress_bytes=added(origin, sizes * remote) + added(at, back * remote),
         ingress_bytes=added(at, sizes * remote) + added(origin, back * remote),
+        jobs_j=core_active_w * core_s
+        + np.bincount(visits.jobs, slots_j, len(outcomes)),
     )
 
 
-def _places(hosts: Iterable[int | None]) -> npt.NDArray[np.int64]:
+def _places(hosts: Iterable[int | None]) -> _Places:
     """Return numbers of hosts; −1: outside of the cluster, or none."""
     return np.array([-1 if host is None else host for host in hosts])
 
 
-def _active_w(
-    scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
+def _added_w(
+    scenario: scenarios.Scenario, visits: _Visits, slots: metrics.Floats
 ) -> metrics.Floats:
-    """Return the power of each job on its platform; not a number: unknown."""
-    cluster = scenario.cluster
+    """Return the power of each visit in addition to that of the idle device.
 
-    def of(job: scenarios.JobSpec, host: int | None) -> float:
-        if host is None:
-            return math.nan
-        platforms = cluster.accelerators[job.accelerator].platforms
-        platform = platforms.get(cluster.shape_of(host))
+    It is that of the accelerator on the platform; if that is unknown, the
+    slot's share of the difference between active and idle power.
+
+    :param slots: of each host.
+    """
+    cluster, power = scenario.cluster, scenario.cluster.power
+    if power is None:
+        return np.zeros(visits.jobs.size)
+    extra_w = power.device_active_w - power.device_idle_w
+
+    def of(job: int, host: int) -> float:
+        if host < 0:
+            return 0.0
+        profile = cluster.accelerators[scenario.jobs[job].accelerator]
+        platform = profile.platforms.get(cluster.shape_of(host))
         if platform is None or platform.active_w is None:
-            return math.nan
+            return extra_w / float(slots[host])
         return platform.active_w
 
     return metrics.column(
-        of(job, outcome.host)
-        for job, outcome in zip(scenario.jobs, outcomes, strict=True)
+        of(job, host)
+        for job, host in zip(
+            visits.jobs.tolist(), visits.hosts.tolist(), strict=True
+        )
     )
 
 
-def _taken_s(
+class _Visit(typing.NamedTuple):
+    job: int
+    host: int
+    slot: int | None
+    start_s: float
+    taken_s: float
+    size: float
+
+
+def _all_visits(
     scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
-) -> metrics.Floats:
-    """Return how long each job had its slot, programming included."""
-    taken_s = metrics.column(
-        job.finish_s - job.start_s if job.core is None else job.core.slot_s
-        for job in outcomes
-    )
+) -> Iterator[_Visit]:
+    """Yield the visits, each without its programming."""
+    for job, outcome in enumerate(outcomes):
+        left = scenario.jobs[job].size_bytes
+        for stay in outcome.stays:
+            yield _Visit(
+                job,
+                stay.host,
+                stay.slot,
+                stay.start_s,
+                stay.finish_s - stay.start_s,
+                stay.done_bytes,
+            )
+            left -= stay.done_bytes
+        core = outcome.core
+        yield _Visit(
+            job,
+            -1 if outcome.host is None else outcome.host,
+            outcome.slot,
+            outcome.start_s,
+            outcome.finish_s - outcome.start_s
+            if core is None
+            else core.slot_s,
+            # With cores, jobs use no pipes.
+            left if core is None else 0.0,
+        )
+
+
+def _visits(
+    scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
+) -> _Visits:
+    visits = list(_all_visits(scenario, outcomes))
+    taken_s = metrics.column(visit.taken_s for visit in visits)
     programming_s = scenario.cluster.reconfiguration_s
     if programming_s:
-        programmed: dict[tuple[int | None, int | None], str] = {}
+        programmed: dict[tuple[int, int | None], str] = {}
         for place in sorted(
-            range(len(outcomes)), key=lambda at: outcomes[at].start_s
+            range(len(visits)), key=lambda at: visits[at].start_s
         ):
-            slot = (outcomes[place].host, outcomes[place].slot)
-            wanted = scenario.jobs[place].accelerator
+            slot = (visits[place].host, visits[place].slot)
+            wanted = scenario.jobs[visits[place].job].accelerator
             if programmed.get(slot) != wanted:
                 programmed[slot] = wanted
                 taken_s[place] += programming_s
-    return taken_s
+    return _Visits(
+        np.array([visit.job for visit in visits]),
+        np.array([visit.host for visit in visits]),
+        taken_s,
+        metrics.column(visit.size for visit in visits),
+    )
 
 
 def energy(
@@ -168,18 +233,9 @@ def energy(
     power = cluster.power
     if power is None:
         return None
-    has_device = used.slots > 0
-    taken_s = np.divide(
-        used.taken_s - used.platform_s,
-        used.slots,
-        out=np.zeros(cluster.hosts),
-        where=has_device,
-    )
-    extra_w = power.device_active_w - power.device_idle_w
     return Energy(
-        devices_j=has_device * power.device_idle_w * makespan_s
-        + extra_w * taken_s
-        + used.platform_j,
+        devices_j=(used.slots > 0) * power.device_idle_w * makespan_s
+        + used.slots_j,
         cores_j=power.core_active_w * used.core_s,
         hosts_j=np.full(cluster.hosts, power.host_w * makespan_s),
     )

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import scenario_files
 from fpgapool.sim import schedules
 from fpgapool.sim import simulation
 from tests.benchmarks import sim_clusters
@@ -159,7 +160,7 @@ def test_jobs_end_at_the_same_time(name: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["fifo", "sjf", "wa", "ra", "wra"])
 def test_the_case(strategy: str) -> None:
-    scenario = scenarios.read(_CASE)
+    scenario = scenario_files.read(_CASE)
     _compare(scenario, simulation.run(scenario, strategy))
 
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from oslo_log import log as logging
@@ -17,14 +16,13 @@ from fpgapool.conductor.decisions import sessions
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core import preemption
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import platforms
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
-# A slot computes at least so many times as long as it is programmed.
-_LEAST_QUANTUM = 10
 # Why a session waits again, for its owner.
 _PREEMPTED = "a session with a higher priority or less time left has its slot"
 _IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
@@ -98,10 +96,10 @@ class Serving:
         accelerator = view.accelerators.get(hold.accelerator)
         if accelerator is None or not accelerator.stateless:
             return 0
-        worth_s = _LEAST_QUANTUM * slot.programming_time_s
-        return max(
+        return preemption.quantum_bytes(
             self._pool.settings.quantum_bytes,
-            math.ceil(worth_s * accelerator.peak_in(slot.shape)),
+            accelerator.peak_in(slot.shape),
+            slot.programming_time_s,
         )
 
     def _grant(self, order: instructions.Grant) -> None:

@@ -16,6 +16,7 @@ from fpgapool.core import distributions
 from fpgapool.sim import errors
 from fpgapool.sim import files
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import scenario_files
 from fpgapool.sim import screen
 from fpgapool.sim import simulation
 from fpgapool.sim import traces
@@ -53,7 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
     """
     files.check_writable(arguments.output)
     scenario, expected = _make(arguments, str(arguments.output))
-    scenarios.write(scenario, arguments.output)
+    scenario_files.write(scenario, arguments.output)
     _show(arguments.output, scenario, expected)
 
 
@@ -108,7 +109,7 @@ def _make(
         strategies=strategies,
         jobs=jobs,
     )
-    scenarios.check(scenario, source)
+    scenario_files.check(scenario, source)
     return scenario, expected
 
 

@@ -21,6 +21,7 @@ from fpgapool.sim import observation
 from fpgapool.sim import pictures
 from fpgapool.sim import results
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import scenario_files
 from fpgapool.sim import screen
 from fpgapool.sim import simulation
 
@@ -102,7 +103,7 @@ def run(arguments: argparse.Namespace) -> None:
     :raises errors.InputError: for invalid input.
     """
     source = str(arguments.scenario)
-    scenario = scenarios.read(arguments.scenario)
+    scenario = scenario_files.read(arguments.scenario)
     names = list(dict.fromkeys(arguments.strategy or scenario.strategies))
     for name in names:
         if scenario.jobs:

@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 import msgspec
 
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import scenario_files
 from fpgapool.sim import schedules
 
 positive = st.floats(1e-3, 1e15)
@@ -153,10 +154,10 @@ def whole_scenarios(draw: st.DrawFn) -> scenarios.Scenario:
 def test_round_trip(scenario: scenarios.Scenario) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / "s.json"
-        scenarios.write(scenario, path)
-        again = scenarios.read(path)
+        scenario_files.write(scenario, path)
+        again = scenario_files.read(path)
         content = path.read_bytes()
-        scenarios.write(again, path)
+        scenario_files.write(again, path)
         assert path.read_bytes() == content
     assert again == scenario
     # Equality does not tell 1 from 1.0 or from True.

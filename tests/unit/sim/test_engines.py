@@ -10,6 +10,7 @@ import textwrap
 import pytest
 
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import scenario_files
 from fpgapool.sim import simulation
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
@@ -118,7 +119,7 @@ def test_no_chunk_or_no_window(members: dict[str, int]) -> None:
 
 
 def test_engines_agree_on_average() -> None:
-    scenario = scenarios.read(commands.LARGEST_CASE)
+    scenario = scenario_files.read(commands.LARGEST_CASE)
     for strategy in scenario.strategies:
         fluid_jobs = simulation.run(scenario, strategy)
         chunk_jobs = simulation.run(scenario, strategy, engine="chunk")
@@ -134,10 +135,10 @@ def test_without_numba_the_results_are_the_same() -> None:
         import json, pathlib, sys
         if sys.argv[1] == "without":
             sys.modules["numba"] = None
-        from fpgapool.sim import scenario, simulation
+        from fpgapool.sim import scenario_files, simulation
         from fpgapool.sim.engines import compiling
         assert compiling.IS_COMPILED == (sys.argv[1] == "with")
-        read = scenario.read(pathlib.Path(sys.argv[2]))
+        read = scenario_files.read(pathlib.Path(sys.argv[2]))
         print(json.dumps([
             [job.id, job.start_s.hex(), job.finish_s.hex(), job.slot]
             for engine in ("fluid", "chunk")

@@ -8,6 +8,7 @@ import pytest
 
 from fpgapool.cmd import sim
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import scenario_files
 from tests.unit.sim import commands
 
 TRACE = (
@@ -18,7 +19,7 @@ TRACE = (
 
 def generate(path: pathlib.Path, *options: str) -> scenarios.Scenario:
     assert sim.main(["generate", "--output", str(path), *options]) == 0
-    return scenarios.read(path)
+    return scenario_files.read(path)
 
 
 def test_defaults_are_the_papers_first_setting(

@@ -17,6 +17,7 @@ from fpgapool.sim import elastic
 from fpgapool.sim import errors
 from fpgapool.sim import group_results
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import scenario_files
 from tests.unit.sim import commands
 
 
@@ -69,7 +70,7 @@ def simulate(
     scenario: dict[str, typing.Any], tmp_path: pathlib.Path, name: str
 ) -> group_results.GroupsResult:
     path = commands.write(tmp_path / "s.json", scenario)
-    return elastic.run(scenarios.read(path), name)[0]
+    return elastic.run(scenario_files.read(path), name)[0]
 
 
 def test_groups_without_jobs(
@@ -150,9 +151,9 @@ def test_files_without_groups_have_no_results_of_groups(
     run(path, "--output", tmp_path / "o.json")
     found = json.loads((tmp_path / "o.json").read_text())
     assert found.keys() == {"results", "details"}
-    read = scenarios.read(path)
+    read = scenario_files.read(path)
     assert read.groups == ()
-    scenarios.write(read, tmp_path / "again.json")
+    scenario_files.write(read, tmp_path / "again.json")
     assert "groups" not in json.loads((tmp_path / "again.json").read_text())
 
 

@@ -20,6 +20,7 @@ from fpgapool.core import strategy as strategy_api
 from fpgapool.sim import nodes
 from fpgapool.sim import results
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import scenario_files
 from fpgapool.sim import schedules
 from tests.unit.sim import commands
 
@@ -102,7 +103,7 @@ def simulate(
 ) -> tuple[results.Result, list[tuple[float, int]]]:
     """Run a strategy, and return what it chose, too."""
     path = commands.write(tmp_path / "s.json", document)
-    scenario = scenarios.read(path)
+    scenario = scenario_files.read(path)
     given = {"rule": rule} if name == "hjf" else {}
     recorder = Recorder(getattr(strategies, name)(given, 0))
     outcomes = nodes.run(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fpgapool.sim import observation
-from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import scenario_files
 from fpgapool.sim import simulation
 from tests.unit.sim import commands
 
@@ -20,7 +20,7 @@ def test_bytes_and_times_add_up(
     engine: str, bins: int, rates_hold: bool
 ) -> None:
     """Whatever the bins are, and however often an engine changes rates."""
-    scenario = scenarios.read(commands.LARGEST_CASE)
+    scenario = scenario_files.read(commands.LARGEST_CASE)
     observer = observation.Observer(scenario, rates_hold=rates_hold, bins=bins)
     outcomes = simulation.run(scenario, "wra", engine=engine, watcher=observer)
     course = observer.course()
@@ -48,7 +48,9 @@ def test_by_hand(tmp_path: pathlib.Path) -> None:
         jobs=[commands.make_job(0, size_bytes=2e9, arrival_s=1.0)]
     )
     content["cluster"]["accelerators"]["aes"]["peak_bytes_per_s"] = 1e9
-    scenario = scenarios.read(commands.write(tmp_path / "s.json", content))
+    scenario = scenario_files.read(
+        commands.write(tmp_path / "s.json", content)
+    )
     observer = observation.Observer(scenario, bins=4)
     simulation.run(scenario, "fifo", watcher=observer)
     course = observer.course()
@@ -60,7 +62,7 @@ def test_by_hand(tmp_path: pathlib.Path) -> None:
 
 def test_mean_rates_where_they_change_between_calls() -> None:
     """Whatever was said at a call; a rate is never below 0."""
-    scenario = scenarios.read(commands.LARGEST_CASE)
+    scenario = scenario_files.read(commands.LARGEST_CASE)
     observer = observation.Observer(scenario, rates_hold=False)
     outcomes = simulation.run(
         scenario, "wra", engine="chunk", watcher=observer

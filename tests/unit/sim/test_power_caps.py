@@ -9,7 +9,7 @@ import typing
 import pytest
 
 from fpgapool.sim import errors
-from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import scenario_files
 from fpgapool.sim import simulation
 from tests.unit.sim import commands
 
@@ -33,7 +33,7 @@ def _most_at_once(
     document["cluster"] |= {"power": power, **cluster}
     document["cluster"]["accelerators"]["aes"]["platforms"] = platforms or {}
     path = commands.write(directory / "s.json", document)
-    scenario = scenarios.read(path)
+    scenario = scenario_files.read(path)
     outcomes = simulation.run(scenario, "fifo", source="s.json")
     moments = [
         [

@@ -19,6 +19,7 @@ from fpgapool.cmd import sim
 from fpgapool.sim import allinone
 from fpgapool.sim import errors
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import scenario_files
 from fpgapool.sim import simulation
 from fpgapool.sim.validation import differences
 from fpgapool.sim.validation import experiments
@@ -79,7 +80,7 @@ def test_cores_take_the_parameters_and_whole_units(name: str) -> None:
 @pytest.mark.parametrize("mode", experiments.MODES.values())
 def test_jobs_of_a_mode(mode: experiments.Mode) -> None:
     scenario = experiments.make_scenario(mode, 2000, 3, SCALE)
-    scenarios.check(scenario, "test")
+    scenario_files.check(scenario, "test")
     jobs = scenario.jobs
     assert {job.host for job in jobs} == set(mode.hosts)
     assert {job.accelerator for job in jobs} == set(tenant.KINDS)
