@@ -58,6 +58,7 @@ class _Job:
     :ivar slot_since_s: when it got this slot.
     :ivar slot_s: time with slots before.
     :ivar last_slot: the slot that it had last.
+    :ivar preemptions: how often it had to leave its slot to another job.
     :ivar chunks: its work that was left at ``since_s``.
     :ivar since_s: from then on it makes progress.
     :ivar chunk_s: time for a chunk where it is; infinite: it waits.
@@ -77,6 +78,7 @@ class _Job:
     slot_since_s: float = 0.0
     slot_s: float = 0.0
     last_slot: int | None = None
+    preemptions: int = 0
     since_s: float = 0.0
     chunk_s: float = math.inf
     border_s: float = math.inf
@@ -304,6 +306,7 @@ class _Simulation:
                 done_bytes=spec.size_bytes
                 - left * self._quanta_bytes[spec.accelerator],
             ),
+            preemptions=job.preemptions,
         )
         self._cancel_timer(job)
         del self._jobs[spec.id], self._changed[spec.id]
@@ -413,6 +416,7 @@ class _Simulation:
                 job = holder
             if holder is not None and job is not holder:
                 self._detach(holder, now)
+                holder.preemptions += 1
                 holder.go_on(now, holder.cpu_chunk_s)
                 self._changed[holder.spec.id] = holder
             if job is not holder:

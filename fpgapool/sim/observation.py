@@ -96,7 +96,7 @@ class Observer:
             # The whole job, if rates do not hold.
             missed = before.size_bytes - float(self._carried[slot])
             took_s = now - self._since_s[slot]
-            if took_s > 0 and abs(missed) > 1e-9 * before.size_bytes:
+            if not self._rates_hold and took_s > 0 and missed:
                 row = _LOCAL if self._is_local[slot] else _REMOTE
                 values = [0.0, 0.0, 0.0]
                 values[row] = missed / took_s

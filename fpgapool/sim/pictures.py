@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 import pathlib
 import re
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -18,6 +19,7 @@ from fpgapool.sim import observation
 from fpgapool.sim import plots
 from fpgapool.sim import results
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import schedules
 from fpgapool.sim.engines import base
 
 # With more than these, a reader cannot make out a bar for each job.
@@ -151,6 +153,9 @@ def _draw_slots(
         and len({job.origin for job in jobs}) <= _MOST_ORIGINS
     )
     drawing = plots.draw_timeline if few else plots.draw_overview
+    count = found.details.preemptions
+    if count:
+        subtitle += f", {count} preemptions"
     drawing(jobs, path, slots=names, title=title, subtitle=subtitle)
 
 
@@ -161,21 +166,38 @@ def _slot_name(host: int, place: int) -> plots.SlotName:
 def _job_results(
     scenario: scenarios.Scenario, found: results.Result
 ) -> list[metrics.JobResult]:
-    """Return the jobs for the pictures, without those of no length."""
+    """Return the jobs for the pictures, without those of no length.
+
+    A job is there once for each slot, and waits before.
+    """
     return [
-        metrics.JobResult(
-            job_id=str(job.id),
-            origin=None if job.host is None else f"host{job.host}",
-            size_bytes=job.size_bytes,
-            arrival_s=job.arrival_s,
-            start_s=outcome.start_s,
-            finish_s=outcome.finish_s,
-            host=f"host{outcome.host}",
-            device="board0",
-            slot=outcome.slot,
-            local=outcome.local,
-            kind=job.accelerator,
-        )
+        each
         for job, outcome in zip(scenario.jobs, found.outcome.jobs, strict=True)
-        if outcome.start_s < outcome.finish_s and outcome.slot is not None
+        for each in _results_of(job, outcome)
     ]
+
+
+def _results_of(
+    job: scenarios.JobSpec, outcome: schedules.JobOutcome
+) -> Iterator[metrics.JobResult]:
+    visits: list[schedules.Stay | schedules.JobOutcome] = [
+        *outcome.stays,
+        outcome,
+    ]
+    waits_from_s = job.arrival_s
+    for visit in visits:
+        if visit.start_s < visit.finish_s and visit.slot is not None:
+            yield metrics.JobResult(
+                job_id=str(job.id),
+                origin=None if job.host is None else f"host{job.host}",
+                size_bytes=job.size_bytes,
+                arrival_s=waits_from_s,
+                start_s=visit.start_s,
+                finish_s=visit.finish_s,
+                host=f"host{visit.host}",
+                device="board0",
+                slot=visit.slot,
+                local=visit.host == job.host,
+                kind=job.accelerator,
+            )
+        waits_from_s = visit.finish_s

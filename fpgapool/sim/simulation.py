@@ -11,6 +11,7 @@ import importlib.metadata
 import math
 import typing
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 
@@ -20,6 +21,7 @@ from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import power
+from fpgapool.core import preemption
 from fpgapool.core import sharing
 from fpgapool.core import state
 from fpgapool.core import strategy as strategy_api
@@ -33,7 +35,8 @@ from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import fluid
 from fpgapool.strategies import shared
 
-#: Simulated bitstreams fit all slots.
+#: The least input of a chunk by default, as that of the conductor.
+QUANTUM_BYTES = 64 * 2**20
 
 ENGINES: dict[str, Callable[[scenarios.Cluster], base.Engine]] = {
     "fluid": fluid.FluidEngine,
@@ -119,10 +122,12 @@ def run(
     :param fair_share: whether the jobs' tenants share the slots evenly.
     :returns: the result of each job, in the order of the scenario.
     :raises errors.InputError: if the strategy is unknown or refuses its
-        options, if jobs would wait for ever, if caps on power are wrong, or
-        if hosts with cores know no such engine, watcher or shares.
+        options, if jobs would wait for ever, if caps on power are wrong, if
+        hosts with cores know no such engine, watcher or shares, or if jobs
+        cannot leave their slots with this engine.
     """
     strategy = make_strategy(scenario.strategies, name, seed, source)
+    options = scenario.strategies.get(name, scenarios.StrategyOptions())
     caps = power_caps.caps(scenario.cluster, source)
     if scenario.cluster.cores_per_host is not None:
         if engine != "fluid" or watcher is not None or fair_share:
@@ -132,12 +137,23 @@ def run(
                 "with cores there are no chunk engine, no pictures and no "
                 "fair shares",
             )
-        options = scenario.strategies.get(name, scenarios.StrategyOptions())
         return nodes.run(scenario, strategy, options)
-    if fair_share:
-        strategy = shared.SharedStrategy(strategy, sharing.Options())
+    preempts = options.preempt == "fine"
+    if preempts and engine != "fluid":
+        raise errors.InputError(
+            source, f"strategies.{name}.preempt", "needs the fluid engine"
+        )
+    if fair_share or preempts or any(job.priority for job in scenario.jobs):
+        strategy = shared.SharedStrategy(
+            strategy,
+            sharing.Options(fair_share),
+            preempt_gain=options.preempt_gain if preempts else None,
+        )
+    quantum_bytes = None
+    if preempts:
+        quantum_bytes = options.preempt_quantum_bytes or QUANTUM_BYTES
     simulation = _Simulation(
-        scenario, strategy, ENGINES[engine], watcher, caps
+        scenario, strategy, ENGINES[engine], watcher, caps, quantum_bytes
     )
     simulation.run()
     if simulation.waiting:
@@ -153,16 +169,25 @@ def run(
 
 @dataclasses.dataclass(slots=True)
 class _Holding:
-    """A job in its slot."""
+    """A job in its slot.
+
+    :ivar done_bytes: the part of its input that was computed, in other slots,
+        too, at its last border.
+    :ivar piece_bytes: what it computes from then on, without interruption.
+    """
 
     job: scenarios.JobSpec
     generation: int
     start_s: float
+    done_bytes: int
+    piece_bytes: float = 0.0
 
 
 class _Simulation:
     """One run.
 
+    :param quantum_bytes: the least input from one border to the next; None:
+        jobs keep their slots to their ends.
     :ivar outcomes: by job id.
     :ivar waiting: by id, the jobs that have no slot yet.
     """
@@ -174,6 +199,7 @@ class _Simulation:
         make_engine: Callable[[scenarios.Cluster], base.Engine],
         watcher: Watcher | None,
         caps: power.Caps,
+        quantum_bytes: int | None,
     ) -> None:
         self._caps = events.PowerCapsChanged(caps)
         self.outcomes: dict[int, schedules.JobOutcome] = {}
@@ -185,6 +211,16 @@ class _Simulation:
         self._slots = base.slots_of(scenario.cluster)
         # Groups have the first ones.
         self._for_jobs = self._slots[scenario.group_slots :]
+        self._quantum_bytes = quantum_bytes
+        # Without a limit, or shares, tenants have no lanes with priorities.
+        self._limits = events.SessionLimitsChanged(
+            len(self._slots) + 1,
+            priorities=tuple(scenario.max_priorities.items()),
+        )
+        # The slots that jobs had to leave, by job.
+        self._stays: dict[int, tuple[schedules.Stay, ...]] = {}
+        # The jobs that are at borders now, by slot.
+        self._at_border: dict[int, _Holding] = {}
         self._pool = state.PoolState(strategy, wakeups=scenario.wakeups)
         self._wants_rates = strategy.wants_rates
         # The rates that the strategy got last.
@@ -205,11 +241,11 @@ class _Simulation:
     def run(self) -> None:
         """Run to the end of the last job that can end."""
         topology = _topology(self._cluster, self._for_jobs)
-        self._pool.step([*topology, self._caps], 0.0)
+        self._pool.step([*topology, self._caps, self._limits], 0.0)
         while self._to_come or self._working or self._goes_on():
             now, done = self._engine.advance(self._next_s())
             batch: list[events.Event] = [
-                self._complete(slot, now) for slot in done
+                self._end_piece(slot, now) for slot in done
             ]
             if self._wants_rates:
                 batch += self._progress()
@@ -218,8 +254,11 @@ class _Simulation:
             if self._wake_s <= now:
                 self._wake_s = math.inf
                 batch.append(events.Wake())
-            for order in self._pool.step(batch, now):
-                self._execute(order, now)
+            # What the pool orders is done at once, unless it takes time.
+            orders = self._pool.step(batch, now)
+            while batch := list(self._execute_all(orders, now)):
+                orders = self._pool.step(batch, now)
+            self._go_on_from_borders(now)
             self._engine.settle(now)
             if self._watcher is not None:
                 self._watcher(
@@ -245,11 +284,30 @@ class _Simulation:
             next_s = min(next_s, self._programming[0][0])
         return next_s
 
-    def _complete(self, number: int, now: float) -> events.Event:
-        slot, held = self._slots[number], self._holdings[number]
+    def _end_piece(self, number: int, now: float) -> events.Event:
+        """End what a slot computes without interruption."""
+        held = self._holdings[number]
         assert held is not None
+        if held.piece_bytes >= held.job.size_bytes - held.done_bytes:
+            return self._complete(number, held, now)
+        held.done_bytes += int(held.piece_bytes)
+        self._at_border[number] = held
+        return events.QuantumDone(number, held.generation, held.done_bytes)
+
+    def _go_on_from_borders(self, now: float) -> None:
+        """Let the jobs compute that have kept their slots."""
+        for number, held in self._at_border.items():
+            if self._holdings[number] is held:
+                self._start_piece(number, held, now)
+        self._at_border.clear()
+
+    def _complete(
+        self, number: int, held: _Holding, now: float
+    ) -> events.Event:
+        slot = self._slots[number]
         self._holdings[number] = None
         self._working -= 1
+        stays = self._stays.pop(held.job.id, ())
         deadline_s = held.job.deadline_at_s
         self.outcomes[held.job.id] = schedules.JobOutcome(
             id=held.job.id,
@@ -261,12 +319,17 @@ class _Simulation:
             state=None
             if deadline_s is None
             else schedules.state_at_end(now, deadline_s),
+            preemptions=len(stays),
+            stays=stays,
         )
         return events.SlotReleased(number, held.generation)
 
     def _progress(self) -> Iterator[events.Event]:
         """Yield the rates that changed at the last sharing."""
         rates = np.array(self._engine.rates())
+        # Those that are at borders are about to go on.
+        for number in self._at_border:
+            rates[number] = self._rates[number]
         changed = np.flatnonzero(rates != self._rates)
         for number in changed.tolist():
             held = self._holdings[number]
@@ -274,8 +337,7 @@ class _Simulation:
                 yield events.Progress(
                     number,
                     held.generation,
-                    # No strategy asks how many bytes are done.
-                    0,
+                    held.done_bytes,
                     float(rates[number]),
                 )
         self._rates = rates
@@ -292,27 +354,56 @@ class _Simulation:
         while self._to_come and self._to_come[-1].arrival_s <= now:
             job = self._to_come.pop()
             self.waiting[job.id] = job
-            yield events.JobSubmitted(
-                model.Job(
-                    id=job.id,
-                    host_id=job.host,
-                    accelerator=job.accelerator,
-                    claimed_bytes=job.size_bytes,
-                    arrival_s=job.arrival_s,
-                    project=job.tenant,
-                    deadline_s=job.deadline_at_s,
-                )
-            )
+            yield events.JobSubmitted(_model_job(job, 0))
 
-    def _execute(self, order: instructions.Instruction, now: float) -> None:
-        if isinstance(order, instructions.Program):
-            self._assign(order, now)
-        elif isinstance(order, instructions.WakeAt):
-            self._wake_s = order.time_s
+    def _execute_all(
+        self, orders: Iterable[instructions.Instruction], now: float
+    ) -> Iterator[events.Event]:
+        """Do what the pool orders; yield what follows from it at once."""
+        for order in orders:
+            if isinstance(order, instructions.Program):
+                yield from self._assign(order, now)
+            elif isinstance(order, instructions.Yield):
+                yield from self._leave(order.slot_id, now)
+            elif isinstance(order, instructions.WakeAt):
+                self._wake_s = order.time_s
 
-    def _assign(self, order: instructions.Program, now: float) -> None:
+    def _leave(self, number: int, now: float) -> Iterator[events.Event]:
+        """Let a job leave its slot, and wait at its old place."""
+        slot, held = self._slots[number], self._holdings[number]
+        assert held is not None
+        job, before = held.job, self._stays.get(held.job.id, ())
+        self._stays[job.id] = (
+            *before,
+            schedules.Stay(
+                slot.host,
+                slot.place,
+                held.start_s,
+                now,
+                held.done_bytes - sum(stay.done_bytes for stay in before),
+            ),
+        )
+        self._holdings[number] = None
+        self._working -= 1
+        self.waiting[job.id] = job
+        yield events.SlotReleased(number, held.generation)
+        yield events.JobSubmitted(
+            _model_job(job, held.done_bytes),
+            job.size_bytes - held.done_bytes,
+            yields=True,
+        )
+
+    def _assign(
+        self, order: instructions.Program, now: float
+    ) -> Iterator[events.Event]:
         number = order.slot_id
-        held = _Holding(self.waiting.pop(order.job_id), order.generation, now)
+        stays = self._stays.get(order.job_id, ())
+        held = _Holding(
+            self.waiting.pop(order.job_id),
+            order.generation,
+            now,
+            sum(stay.done_bytes for stay in stays),
+        )
         self._holdings[number] = held
         programming_s = self._cluster.reconfiguration_s
         accelerator = held.job.accelerator
@@ -321,24 +412,56 @@ class _Simulation:
             heapq.heappush(self._programming, (now + programming_s, number))
         else:
             self._work(number, held, now)
+            if self._quantum_bytes:
+                # The core decides by what slots are programmed with.
+                yield events.SlotReady(number, held.generation)
 
     def _work(self, number: int, held: _Holding, now: float) -> None:
-        job = held.job
-        profile = self._profiles[job.accelerator]
         held.start_s = now
         self._working += 1
+        self._start_piece(number, held, now)
+
+    def _start_piece(self, number: int, held: _Holding, now: float) -> None:
+        """Let a slot compute up to the next border, or to the end."""
+        job, slot = held.job, self._slots[number]
+        profile = self._profiles[job.accelerator]
+        peak_bytes_per_s = profile.peak_in(self._cluster.shape_of(slot.host))
+        held.piece_bytes = job.size_bytes - held.done_bytes
+        if self._quantum_bytes:
+            quantum_bytes = preemption.quantum_bytes(
+                self._quantum_bytes,
+                peak_bytes_per_s,
+                self._cluster.reconfiguration_s,
+            )
+            held.piece_bytes = min(held.piece_bytes, quantum_bytes)
         self._engine.start(
-            self._slots[number],
+            slot,
             base.Transfer(
                 job.host,
-                job.size_bytes,
-                profile.peak_in(
-                    self._cluster.shape_of(self._slots[number].host)
-                ),
+                held.piece_bytes,
+                peak_bytes_per_s,
                 profile.return_ratio,
             ),
             now,
         )
+
+
+def _model_job(job: scenarios.JobSpec, done_bytes: int) -> model.Job:
+    """Return a job as the core sees it.
+
+    :param done_bytes: the part of its input that was computed.
+    """
+    return model.Job(
+        id=job.id,
+        host_id=job.host,
+        accelerator=job.accelerator,
+        claimed_bytes=job.size_bytes,
+        arrival_s=job.arrival_s,
+        priority=job.priority,
+        project=job.tenant,
+        done_bytes=done_bytes,
+        deadline_s=job.deadline_at_s,
+    )
 
 
 def _topology(
@@ -353,6 +476,7 @@ def _topology(
             name,
             profile.peak_bytes_per_s,
             profile.return_ratio,
+            stateless=True,
             peaks_bytes_per_s={
                 shape: platform.peak_bytes_per_s
                 for shape, platform in profile.platforms.items()

@@ -3,7 +3,8 @@
 """Recorded jobs in a CSV file.
 
 The first line names the columns: ``arrival_s``, ``host``, ``size_bytes``,
-``accelerator`` and, if wanted, ``id`` and ``tenant``, in any order.
+``accelerator`` and, if wanted, ``id``, ``tenant``, ``priority`` and
+``deadline_s``, in any order. Empty values of these four are their defaults.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from collections.abc import Collection
 from fpgapool.sim import errors
 from fpgapool.sim import files
 from fpgapool.sim import scenario as scenarios
+from fpgapool.vocabulary import rules
 
 _NEEDED = ("arrival_s", "host", "size_bytes", "accelerator")
-_KNOWN = (*_NEEDED, "id", "tenant")
+_KNOWN = (*_NEEDED, "id", "tenant", "priority", "deadline_s")
 
 
 def read(
@@ -140,6 +142,17 @@ class _Row:
         return value
 
 
+def _priority(row: _Row) -> int:
+    highest = rules.MAX_PRIORITY
+    return int(
+        row.number(
+            "priority",
+            lambda value: value.is_integer() and abs(value) <= highest,
+            f"from {-highest} to {highest}, without a fraction",
+        )
+    )
+
+
 def _job(
     row: _Row, number: int, hosts: int, accelerators: Collection[str]
 ) -> scenarios.JobSpec:
@@ -164,4 +177,8 @@ def _job(
         ),
         accelerator=accelerator,
         tenant=row.text("tenant"),
+        deadline_s=row.number("deadline_s", lambda s: s > 0, "above 0")
+        if row.text("deadline_s")
+        else None,
+        priority=_priority(row) if row.text("priority") else 0,
     )

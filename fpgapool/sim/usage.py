@@ -21,7 +21,6 @@ from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import schedules
 from fpgapool.sim.engines import base
 
-
 _Places: typing.TypeAlias = npt.NDArray[np.int64]
 
 

@@ -283,9 +283,14 @@ def _show_usage(
     if has_cores:
         # Their jobs use no pipes.
         names = ["slots", "cores"]
+    has_preempted = any(each.details.preemptions for each in found.values())
     table = screen.make_table(
         ("strategy",),
-        [*names, "energy"] if has_energy else names,
+        [
+            *names,
+            *(["energy"] if has_energy else []),
+            *(["preemptions"] if has_preempted else []),
+        ],
         "Share of the capacity used until the last job ended",
     )
     for name, each in found.items():
@@ -297,6 +302,7 @@ def _show_usage(
             rich.markup.escape(name),
             *("" if share is None else f"{share:.1%}" for share in shares),
             *([f"{energy.total_j / 1e3:.1f} kJ"] if energy else []),
+            *([str(each.details.preemptions)] if has_preempted else []),
         )
     console.print(table)
 

@@ -170,7 +170,8 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         type=pathlib.Path,
         metavar="FILE.csv",
         help="read the jobs from this file, with columns arrival_s, host, "
-        "size_bytes, accelerator and, if wanted, id and tenant",
+        "size_bytes, accelerator and, if wanted, id, tenant, priority and "
+        "deadline_s",
     )
     group.add_argument(
         "--sizes",

@@ -604,11 +604,6 @@ BAD: dict[str, tuple[Change, str, str]] = {
         "strategies[...].preempt",
         "often",
     ),
-    "preempt without cores": (
-        _without_cores(_policy(preempt="fine")),
-        "strategies.hjf.preempt",
-        "needs cluster.cores_per_host",
-    ),
     "gain": (
         _policy(preempt="none", preempt_gain=0.5),
         "strategies.hjf.preempt_gain",

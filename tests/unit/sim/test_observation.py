@@ -13,8 +13,10 @@ from fpgapool.sim import simulation
 from tests.unit.sim import commands
 
 
-@pytest.mark.parametrize("rates_hold", [True, False])
-@pytest.mark.parametrize("engine", sorted(simulation.ENGINES))
+@pytest.mark.parametrize(
+    ("engine", "rates_hold"),
+    [("fluid", True), ("fluid", False), ("chunk", False)],
+)
 @pytest.mark.parametrize("bins", [2, 10, 400])
 def test_bytes_and_times_add_up(
     engine: str, bins: int, rates_hold: bool
