@@ -2,12 +2,17 @@
 
 """The conductor's engine and the simulator serve a trace alike."""
 
+import dataclasses
 import random
+import typing
+from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from fpgapool import strategies
 from fpgapool.sim import scenario as scenarios
+from fpgapool.sim import schedules
 from fpgapool.sim import simulation
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
@@ -16,19 +21,29 @@ from tests.unit.conductor import world
 HOSTS = ("a", "b")
 SLOTS = 2
 STRATEGIES = ("fifo", "sjf", "edf", "hjf", "ra")
-BYTES_PER_S = world.PROFILE.peak_bytes_per_s
+BYTES_PER_S = int(world.PROFILE.peak_bytes_per_s)
 #: Links that are never the bottleneck.
 FAST_BYTES_PER_S = 1e15
+#: In the trace: host, slot, and when.
+Visit: typing.TypeAlias = tuple[int, int, float]
+#: The number of a job to its tenant and priority.
+Owners: typing.TypeAlias = Callable[[int], tuple[str, int]]
 
 
-def make_trace(seed: int) -> scenarios.Scenario:
+def make_trace(
+    seed: int,
+    owners: Owners = lambda _number: ("", 0),
+    count: int = 60,
+    **options: typing.Any,
+) -> scenarios.Scenario:
     """Return jobs that overload four slots, most with deadlines."""
     chooser = random.Random(seed)
     jobs = []
     arrival_s = 0.0
-    for number in range(1, 61):
+    for number in range(1, count + 1):
         arrival_s += round(chooser.expovariate(0.6), 3)
         work_s = chooser.randrange(1, 15)
+        tenant, priority = owners(number)
         jobs.append(
             scenarios.JobSpec(
                 id=number,
@@ -36,15 +51,18 @@ def make_trace(seed: int) -> scenarios.Scenario:
                 size_bytes=work_s * BYTES_PER_S,
                 arrival_s=arrival_s,
                 accelerator="copy",
+                tenant=tenant,
                 deadline_s=chooser.choice(
                     [None, 1.5 * work_s, 4.0 * work_s, 9.0 * work_s]
                 ),
+                priority=priority,
             )
         )
     return scenarios.Scenario(
         format=scenarios.FORMAT,
         strategies=dict.fromkeys(
-            STRATEGIES, scenarios.StrategyOptions(slot_choice="index")
+            STRATEGIES,
+            scenarios.StrategyOptions(slot_choice="index", **options),
         ),
         cluster=scenarios.Cluster(
             hosts=len(HOSTS),
@@ -53,11 +71,27 @@ def make_trace(seed: int) -> scenarios.Scenario:
                 "copy": scenarios.AcceleratorProfile(BYTES_PER_S, 1.0)
             },
             slots_per_device=SLOTS,
-            dma_bytes_per_s=FAST_BYTES_PER_S,
+            # As much as the slots need, and as the agents report.
+            dma_bytes_per_s=SLOTS * BYTES_PER_S,
             nic_bytes_per_s=FAST_BYTES_PER_S,
         ),
         jobs=jobs,
     )
+
+
+@dataclasses.dataclass
+class Running:
+    """A session in its slot.
+
+    :ivar due_s: its next border, or its end.
+    :ivar due_bytes: what its slot has computed then.
+    :ivar left_bytes: what is left then.
+    """
+
+    job: scenarios.JobSpec
+    due_s: float
+    due_bytes: int
+    left_bytes: int
 
 
 class Replay:
@@ -65,54 +99,132 @@ class Replay:
 
     :param trace: the jobs.
     :param name: of the strategy.
-    :ivar grants: by job, the host and slot that it got, and when.
+    :param fair: whether projects share the slots evenly.
+    :ivar grants: by job, the host and slot of each grant, and when.
+    :ivar preempted: the same for each slot that it had to leave.
     """
 
-    def __init__(self, trace: scenarios.Scenario, name: str) -> None:
+    def __init__(
+        self, trace: scenarios.Scenario, name: str, *, fair: bool = False
+    ) -> None:
         self._jobs = {f"r{job.id}": job for job in trace.jobs}
-        self.grants: dict[int, tuple[int, int, float]] = {}
+        self.grants: dict[int, list[Visit]] = {
+            one.id: [] for one in trace.jobs
+        }
+        self.preempted: dict[int, list[Visit]] = {
+            one.id: [] for one in trace.jobs
+        }
+        options = trace.strategies[name]
+        preempts = options.preempt == "fine"
+        self._quantum_bytes = (options.preempt_quantum_bytes or 0) * preempts
         self._pool = world.World(
             [world.FakeAgent(host, SLOTS) for host in HOSTS],
+            fair=fair,
+            preempt_gain=options.preempt_gain if preempts else None,
+            quantum_bytes=self._quantum_bytes,
             make_strategy=lambda: getattr(strategies, name)(
                 {"slot_choice": "index"}, 0
             ),
         )
+        self._set_limits(trace, 2 * len(HOSTS) * SLOTS)
         self._began_s = self._pool.now
         # By host and slot.
-        self._ends: dict[tuple[str, int], float] = {}
+        self._running: dict[tuple[str, int], Running] = {}
+
+    def _set_limits(self, trace: scenarios.Scenario, sessions: int) -> None:
+        """Set limits of sessions, which nobody reaches, and of priorities."""
+        quotas = self._pool.memory.quotas
+        for tenant in {job.tenant or "p" for job in trace.jobs}:
+            highest = trace.max_priorities.get(tenant, 0)
+            quotas.set(tenant, {"sessions": sessions, "max_priority": highest})
+        self._pool.memory.tell(quotas.session_limits())
+        self._pool.feed()
 
     def run(self) -> None:
         """Play it to the end."""
         to_come = list(self._jobs.values())
-        while to_come or self._ends:
+        while to_come or self._running:
             now = min(
-                [*self._ends.values(), *(job.arrival_s for job in to_come[:1])]
+                [
+                    *(one.due_s for one in self._running.values()),
+                    *(job.arrival_s for job in to_come[:1]),
+                ]
             )
             self._pool.now = self._began_s + now
-            due = [one for one, end in self._ends.items() if end <= now]
-            for host, number in due:
-                del self._ends[host, number]
-                self._pool.agents[host].end(
-                    number, states.CLOSED, codes.OK, self._pool.now
-                )
-            batch = [
-                self._pool.agents[host].report()
-                for host in sorted({host for host, _ in due})
-            ]
+            batch = self._reports_of(self._go_on(now))
             while to_come and to_come[0].arrival_s <= now:
                 batch.append(self._opening(to_come.pop(0)))
-            self._pool.feed(*batch)
-            self._pool.deliver_all()
+            while batch:
+                self._pool.feed(*batch)
+                self._pool.deliver_all()
+                batch = self._reports_of(self._leave(now))
             self._begin(now)
+
+    def _reports_of(self, hosts: set[str]) -> list[object]:
+        return [self._pool.agents[host].report() for host in sorted(hosts)]
+
+    def _go_on(self, now: float) -> set[str]:
+        """End the sessions that are done, and bring others to their borders.
+
+        :returns: the hosts of both.
+        """
+        hosts = set()
+        for (host, number), running in list(self._running.items()):
+            if running.due_s > now:
+                continue
+            hosts.add(host)
+            agent = self._pool.agents[host]
+            agent.slots[number].input_bytes = running.due_bytes
+            if running.left_bytes:
+                self._go_to_border(running)
+            else:
+                del self._running[host, number]
+                agent.end(number, states.CLOSED, codes.OK, self._pool.now)
+        return hosts
+
+    def _go_to_border(self, running: Running) -> None:
+        piece_bytes = min(
+            running.left_bytes, self._quantum_bytes or running.left_bytes
+        )
+        running.due_s += piece_bytes / BYTES_PER_S
+        running.due_bytes += piece_bytes
+        running.left_bytes -= piece_bytes
+
+    def _leave(self, now: float) -> set[str]:
+        """Take over which sessions have left their slots by order.
+
+        :returns: their hosts.
+        """
+        left = [
+            key
+            for key in self._running
+            if self._pool.agents[key[0]].slots[key[1]].state
+            == states.SLOT_IDLE
+        ]
+        for host, number in left:
+            slot = self._pool.agents[host].slots[number]
+            assert slot.last_result is not None
+            assert slot.last_result.code == codes.PREEMPTED
+            slot.last_result = dataclasses.replace(
+                slot.last_result,
+                input_bytes=slot.input_bytes,
+                output_bytes=slot.input_bytes,
+                started_at=self._pool.now,
+            )
+            job = self._running.pop((host, number)).job
+            self.preempted[job.id].append((HOSTS.index(host), number, now))
+        return {host for host, _ in left}
 
     @staticmethod
     def _opening(job: scenarios.JobSpec) -> object:
         return world.opening(
             world.request(
                 request_id=f"r{job.id}",
+                project_id=job.tenant or "p",
                 host_uuid=HOSTS[job.host or 0],
                 claimed_bytes=int(job.size_bytes),
                 deadline_s=job.deadline_s,
+                priority=job.priority,
             )
         )
 
@@ -129,11 +241,39 @@ class Replay:
                     if one.session_id == slot.session_id
                 )
                 job = self._jobs[session.request_id]
-                self.grants[job.id] = index, number, now
+                self.grants[job.id].append((index, number, now))
                 self._pool.feed(agent.prepared(number))
                 slot.state = states.SLOT_ACTIVE
-                self._ends[host, number] = now + job.size_bytes / BYTES_PER_S
+                slot.input_bytes = 0
+                left_bytes = int(job.size_bytes) - session.input_bytes
+                running = Running(job, now, 0, left_bytes)
+                self._go_to_border(running)
+                self._running[host, number] = running
             self._pool.feed(agent.report())
+
+
+def near(visits: list[Visit]) -> list[Visit]:
+    """Return visits that are equal to others but for rounding errors."""
+    return [(host, slot, pytest.approx(at)) for host, slot, at in visits]
+
+
+def check_same(replay: Replay, outcomes: list[schedules.JobOutcome]) -> None:
+    """Check that both gave the same slots, and took the same ones away."""
+    assert replay.grants == {
+        one.id: near(
+            [
+                *((stay.host, stay.slot, stay.start_s) for stay in one.stays),
+                (one.host, one.slot, one.start_s),  # type: ignore[list-item]
+            ]
+        )
+        for one in outcomes
+    }
+    assert replay.preempted == {
+        one.id: near(
+            [(stay.host, stay.slot, stay.finish_s) for stay in one.stays]
+        )
+        for one in outcomes
+    }
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -142,9 +282,63 @@ def test_grants_are_the_same(name: str) -> None:
     replay = Replay(trace, name)
     replay.run()
     outcomes = simulation.run(trace, name)
-    assert replay.grants == {
-        one.id: (one.host, one.slot, pytest.approx(one.start_s))
-        for one in outcomes
-    }
+    check_same(replay, outcomes)
     starts_s = [one.start_s for one in outcomes]
     assert starts_s != sorted(starts_s) or name == "fifo"
+    assert not any(one.preemptions for one in outcomes)
+
+
+PREEMPTS = {
+    "preempt": "fine",
+    "preempt_gain": 0.25,
+    "preempt_quantum_bytes": 2 * BYTES_PER_S,
+}
+
+
+@pytest.mark.parametrize("fair", [False, True])
+@pytest.mark.parametrize("name", ["fifo", "edf", "hjf"])
+def test_preemptions_within_a_project_are_the_same(
+    name: str, fair: bool
+) -> None:
+    """By priorities, and with ``edf`` and ``hjf`` by deadlines."""
+    trace = make_trace(1, lambda number: ("p", number % 3 - 1), 30, **PREEMPTS)
+    replay = Replay(trace, name, fair=fair)
+    replay.run()
+    outcomes = simulation.run(trace, name, fair_share=fair)
+    check_same(replay, outcomes)
+    priorities = {
+        job.priority
+        for job, one in zip(trace.jobs, outcomes, strict=True)
+        if one.preemptions
+    }
+    # Only deadlines take slots from the highest priority.
+    assert priorities == ({-1, 0} if name == "fifo" else {-1, 0, 1})
+
+
+@pytest.mark.parametrize("name", ["fifo", "edf", "hjf"])
+def test_preemptions_across_projects_are_the_same(name: str) -> None:
+    """One project has most jobs; of two others, one may use priorities."""
+
+    def owner(number: int) -> tuple[str, int]:
+        if number % 4:
+            return "greedy", 0
+        return ("urgent" if number % 8 else "modest"), 5
+
+    trace = make_trace(1, owner, 30, **PREEMPTS)
+    preempted = {}
+    for highest in (0, 5):
+        allowed = msgspec.structs.replace(
+            trace, max_priorities={"urgent": highest}
+        )
+        replay = Replay(allowed, name, fair=True)
+        replay.run()
+        outcomes = simulation.run(allowed, name, fair_share=True)
+        check_same(replay, outcomes)
+        preempted[highest] = {
+            job.tenant
+            for job, one in zip(allowed.jobs, outcomes, strict=True)
+            if one.preemptions
+        }
+    # With deadlines, projects also lose slots to others of no higher priority.
+    by_deadline = set() if name == "fifo" else {"greedy", "urgent"}
+    assert preempted == {0: by_deadline, 5: {"greedy"}}
