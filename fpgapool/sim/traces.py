@@ -4,7 +4,7 @@
 
 The first line names the columns: ``arrival_s``, ``host``, ``size_bytes``,
 ``accelerator`` and, if wanted, ``id``, ``tenant``, ``priority`` and
-``deadline_s``, in any order. Empty values of these four are their defaults.
+``deadline_s``, in any order. The last three may be empty.
 """
 
 from __future__ import annotations

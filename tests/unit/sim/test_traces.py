@@ -32,6 +32,17 @@ def test_columns_in_any_order(tmp_path: pathlib.Path) -> None:
     ]
 
 
+def test_priorities_and_deadlines(tmp_path: pathlib.Path) -> None:
+    jobs = read(
+        tmp_path,
+        f"{HEADER},priority,deadline_s\n0,0,1,aes,-3,2.5\n1,1,1,aes,,\n",
+    )
+    assert [(job.priority, job.deadline_s) for job in jobs] == [
+        (-3, 2.5),
+        (0, None),
+    ]
+
+
 def test_ids_count_where_there_are_none(tmp_path: pathlib.Path) -> None:
     jobs = read(tmp_path, f"{HEADER}\n0,0,1,aes\n1,1,1,aes\n")
     assert [job.id for job in jobs] == [0, 1]
@@ -55,6 +66,18 @@ BAD = {
     "unsorted": (
         f"{HEADER}\n2,0,1,aes\n1,0,1,aes\n",
         "line 3, column arrival_s: 1 is before 2",
+    ),
+    "half a priority": (
+        f"{HEADER},priority\n0,0,1,aes,1.5\n",
+        "line 2, column priority: 1.5 is not a finite number from -1000 to",
+    ),
+    "a high priority": (
+        f"{HEADER},priority\n0,0,1,aes,1001\n",
+        "line 2, column priority: 1001 is not",
+    ),
+    "no time": (
+        f"{HEADER},deadline_s\n0,0,1,aes,0\n",
+        "line 2, column deadline_s: 0 is not a finite number above 0",
     ),
     "early": (f"{HEADER}\n-1,0,1,aes\n", "line 2, column arrival_s: -1"),
     "never": (f"{HEADER}\ninf,0,1,aes\n", "line 2, column arrival_s: inf"),
