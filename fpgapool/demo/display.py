@@ -227,12 +227,15 @@ _METRICS = {
 
 
 def show_metrics(
-    console: rich.console.Console, measured: metrics.Metrics
+    console: rich.console.Console,
+    measured: metrics.Metrics,
+    energy_j: float | None,
 ) -> None:
     """Write the metrics of the whole schedule.
 
     :param console: where to write.
     :param measured: its metrics.
+    :param energy_j: of a session; None: not measured.
     """
     table = rich.table.Table(title="Together", title_justify="left", box=None)
     table.add_column("metric")
@@ -240,6 +243,12 @@ def show_metrics(
     table.add_column("meaning")
     for field, (name, meaning, pattern) in _METRICS.items():
         table.add_row(name, pattern.format(getattr(measured, field)), meaning)
+    if energy_j is not None:
+        table.add_row(
+            "energy",
+            f"{energy_j:.3g} J",
+            "a session's share of the boards' energy, on average",
+        )
     console.print(table)
 
 

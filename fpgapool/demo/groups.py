@@ -4,24 +4,11 @@
 
 from __future__ import annotations
 
-import json
-import time
 import typing
-import urllib.error
-import urllib.request
-from collections.abc import Callable
 from collections.abc import Hashable
 
-from fpgapool.demo import errors
+from fpgapool.demo import rest
 from fpgapool.vocabulary import states
-
-#: For each request; a working pool takes less.
-_TIMEOUT_S = 30.0
-_POLL_INTERVAL_S = 0.05
-_HEADERS = {
-    "Content-Type": "application/json",
-    "OpenStack-API-Version": "fpgapool 1.1",
-}
 
 
 class Groups:
@@ -58,7 +45,7 @@ class Groups:
             wanted |= {"min_size": 1, "max_size": most}
         made = self._ask("POST", "", {"group": wanted})["group"]
         group_id: str = made["id"]
-        _wait(
+        rest.wait(
             lambda: len(self.members(group_id)) == size,
             f"group {name} has no members",
         )
@@ -82,7 +69,7 @@ class Groups:
         :raises DemoError: if the pool refuses it.
         """
         self._ask("DELETE", f"/{group_id}")
-        _wait(
+        rest.wait(
             lambda: all(
                 group["id"] != group_id
                 for group in self._ask("GET", "")["groups"]
@@ -93,31 +80,4 @@ class Groups:
     def _ask(
         self, method: str, path: str, body: object = None
     ) -> dict[str, typing.Any]:
-        request = urllib.request.Request(
-            self._url + path,
-            None if body is None else json.dumps(body).encode(),
-            _HEADERS,
-            method=method,
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
-                text = answer.read()
-        except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace")
-            raise errors.DemoError(
-                errors.POOL_FAILED, f"the API refused a request: {said}"
-            ) from error
-        except OSError as error:
-            raise errors.DemoError(
-                errors.POOL_FAILED, f"the API did not answer: {error}"
-            ) from error
-        found: dict[str, typing.Any] = json.loads(text) if text else {}
-        return found
-
-
-def _wait(is_true: Callable[[], bool], complaint: str) -> None:
-    deadline_s = time.monotonic() + _TIMEOUT_S
-    while not is_true():
-        if time.monotonic() > deadline_s:
-            raise errors.DemoError(errors.POOL_FAILED, complaint)
-        time.sleep(_POLL_INTERVAL_S)
+        return rest.ask(self._url + path, method, body)

@@ -122,7 +122,7 @@ def for_jobs(
         SLOTS if driver == EMULATOR else DEVICE_SLOTS,
         driver,
         rate_scale,
-        [f"--strategy={strategy}"],
+        [f"--strategy={strategy}", "--api-port=0"],
         f"[scheduler]\nfirst_threshold_bytes = {threshold_bytes}\n",
     )
 
@@ -182,14 +182,15 @@ def running(directory: pathlib.Path, plan: Plan) -> Iterator[Pool]:
         yield Pool(**msgspec.structs.asdict(made))
 
 
-def warm_up(testbed: Pool, works: Sequence[warming.Work]) -> None:
+def warm_up(testbed: Pool, works: Sequence[warming.Work]) -> int:
     """Use each accelerator once in every slot, before times are measured.
 
+    :returns: the number of sessions.
     :raises DemoError: if one fails.
     """
     front_door = next(iter(testbed.front_doors.values()))
     try:
-        warming.warm_up(
+        return warming.warm_up(
             works, len(testbed.slots()), front_door, _WARM_UP_TIMEOUT_S
         )
     except client.FpgapoolError as error:

@@ -36,7 +36,7 @@ class Work:
 
 def warm_up(
     works: Sequence[Work], slots: int, front_door: str, timeout_s: float
-) -> None:
+) -> int:
     """Let slots do each work once.
 
     At the end they have an accelerator that no job asks for.
@@ -45,10 +45,13 @@ def warm_up(
     :param slots: number of all slots, or of some if there is no work.
     :param front_door: socket of the front door of any host.
     :param timeout_s: for each session.
+    :returns: the number of sessions.
     :raises fpgapool.client.FpgapoolError: if one fails.
     """
-    for work in (*works, Work(_NEUTRAL)):
+    all_works = (*works, Work(_NEUTRAL))
+    for work in all_works:
         _use_slots(work, slots, front_door, timeout_s)
+    return len(all_works) * slots
 
 
 def _use_slots(

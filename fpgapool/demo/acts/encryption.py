@@ -14,6 +14,7 @@ import numpy as np
 import rich.console
 
 from fpgapool.demo import display
+from fpgapool.demo import energy
 from fpgapool.demo import execution
 from fpgapool.demo import pool
 from fpgapool.demo import verification
@@ -100,10 +101,17 @@ class _Encryption:
             with pool.running(directory, plan) as testbed:
                 self._say("trying the accelerator in every slot")
                 params = workload.aes_params(self._rng)
-                pool.warm_up(testbed, [warming.Work(workload.AES, params)])
+                tried = pool.warm_up(
+                    testbed, [warming.Work(workload.AES, params)]
+                )
+                assert testbed.api_url is not None
+                before = energy.usage(testbed.api_url, tried)
                 outcomes = self._encrypt(directory, testbed)
+                after = energy.usage(
+                    testbed.api_url, before.sessions + len(outcomes)
+                )
             self._verify([outcome.job for outcome in outcomes])
-        self._show(outcomes, testbed)
+        self._show(outcomes, testbed, energy.per_session_j(before, after))
 
     @property
     def _is_emulated(self) -> bool:
@@ -143,13 +151,16 @@ class _Encryption:
         )
 
     def _show(
-        self, outcomes: Sequence[execution.Outcome], testbed: pool.Pool
+        self,
+        outcomes: Sequence[execution.Outcome],
+        testbed: pool.Pool,
+        energy_j: float | None,
     ) -> None:
         results = [outcome.result() for outcome in outcomes]
         self._console.print()
         display.show_jobs(self._console, outcomes)
         self._console.print()
-        display.show_metrics(self._console, metrics.measure(results))
+        display.show_metrics(self._console, metrics.measure(results), energy_j)
         self._console.print()
         path = self._settings.out / PICTURE_NAME
         self._draw(path, results, testbed)

@@ -71,6 +71,8 @@ def test_short_run(temporary: pathlib.Path, tmp_path: pathlib.Path) -> None:
     assert "own [file]" in output
     for metric in ("ACT", "TCT(95)", "SAR", "DLR", "makespan"):
         assert metric in output
+    [energy_j] = re.findall(r"^ energy +(\d\S*) J ", output, re.M)
+    assert float(energy_j) > 0
     assert "scaled by 0.02" in output
     picture = tmp_path / "out" / "timeline.png"
     assert str(picture) in output

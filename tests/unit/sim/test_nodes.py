@@ -136,12 +136,21 @@ def test_hjf_changes_its_mind_at_180_s(tmp_path: pathlib.Path) -> None:
     )
     assert finishes(found) == pytest.approx({0: 369.6, 1: 276.0})
     assert [job.state for job in found.outcome.jobs] == ["done", "done"]
+    # B left at 180 s, A at 240 s.
+    assert [job.preemptions for job in found.outcome.jobs] == [1, 1]
+    assert found.details.preemptions == 2
     energy = found.details.energy
     assert energy is not None
     assert energy.total_j == pytest.approx(33_708)
     assert energy.hosts_j == pytest.approx(40 * 369.6)
     assert energy.devices_j == pytest.approx(25 * 369.6)
     assert energy.cores_j == pytest.approx(15 * (369.6 + 276))
+    assert [job.energy_j for job in found.outcome.jobs] == pytest.approx(
+        [
+            15 * 369.6 + 5 * (60 + 369.6 - 276),
+            15 * 276 + 5 * (180 + 276 - 240),
+        ]
+    )
     assert found.outcome.metrics["sla"] == 1.0
     assert found.outcome.metrics["energy_j_per_sla"] == pytest.approx(16_854)
     assert found.outcome.metrics["frames_per_s"] == pytest.approx(
