@@ -20,6 +20,7 @@ VERSIONS = (
     "1.0",  # Sessions, accelerators, hosts, devices, slots, pool, services.
     "1.1",  # Groups, goals, clients, their quotas; platforms; OpenCL.
     "1.2",  # Deadlines and dry runs of sessions.
+    "1.3",  # Energy of sessions.
 )
 
 

@@ -24,6 +24,7 @@ class Counts:
     :ivar refused: refused requests, by code.
     :ivar ended: sessions, by state and code.
     :ivar deadlines: of ended sessions, by project and ``met`` or ``missed``.
+    :ivar taken_back: slots that sessions had to leave, by project and code.
     :ivar waits_s: from a session's arrival to its first slot.
     :ivar service_s: the time that sessions held slots.
     :ivar decisions_s: the time to decide on each batch of inputs.
@@ -60,6 +61,9 @@ class Counts:
         default_factory=collections.Counter
     )
     deadlines: collections.Counter[tuple[str, str]] = dataclasses.field(
+        default_factory=collections.Counter
+    )
+    taken_back: collections.Counter[tuple[str, str]] = dataclasses.field(
         default_factory=collections.Counter
     )
     waits_s: tallies.Histogram = dataclasses.field(default_factory=_long)

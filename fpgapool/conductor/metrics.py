@@ -150,6 +150,12 @@ DEADLINES = _counter(
     help="Deadlines of sessions that have ended, by project: met, missed.",
     labels=("project", "result"),
 )
+TAKEN_BACK = _counter(
+    "fpgapool_conductor_slots_taken_back_total",
+    help="Slots that sessions had to leave before their end, by project and"
+    " reason: PREEMPTED, YIELDED, DRAINED, RESERVED.",
+    labels=("project", "reason"),
+)
 DECISION = _histogram(
     "fpgapool_conductor_decision_seconds",
     help="Time to decide on a batch of inputs.",
@@ -274,6 +280,7 @@ DEFINITIONS = (
     REFUSED,
     ENDED,
     DEADLINES,
+    TAKEN_BACK,
     DECISION,
     BATCH,
     INPUTS_BACKLOG,
@@ -378,10 +385,13 @@ def _put_counts(
         page.put(REFUSED.name, count, code)
     for (state, code), count in list(counts.ended.items()):
         page.put(ENDED.name, count, state, code)
-    for (project, result), count in _of_first_projects(
-        counts.deadlines, max_projects
-    ).items():
-        page.put(DEADLINES.name, count, project, result)
+    for metric, found in (
+        (DEADLINES, counts.deadlines),
+        (TAKEN_BACK, counts.taken_back),
+    ):
+        named = _of_first_projects(found, max_projects)
+        for (project, value), count in named.items():
+            page.put(metric.name, count, project, value)
     page.put_histogram(DECISION.name, counts.decisions_s)
     page.put_histogram(BATCH.name, counts.batch_inputs)
     page.put_histogram(COMMIT.name, counts.commits_s)

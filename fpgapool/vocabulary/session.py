@@ -162,6 +162,17 @@ FIELDS = fields.Fields(
     # In slots that it has left to others.
     fields.Field("former_input_bytes", fields.COUNT, default=0),
     fields.Field("former_output_bytes", fields.COUNT, default=0),
+    fields.public(
+        "energy_j",
+        fields.NUMBER,
+        "Energy of the slots that it has left, in joules: measured, or by the"
+        " power of the accelerator's platform; null: not known.",
+        default=None,
+        column=False,
+        told=2,
+        noted=2,
+        since=(1, 3),
+    ),
     fields.time("ready_at"),
     fields.time("started_at"),
     fields.time("finished_at"),

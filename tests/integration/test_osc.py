@@ -321,7 +321,7 @@ def test_closing_goes_on(
 
 def test_application_credential(openstack_as: Command) -> None:
     """Of a program, with the versions of the API that there are."""
-    for version in ("1", "1.0", "1.1", "1.2"):
+    for version in ("1", "1.0", "1.1", "1.2", "1.3"):
         result = openstack_as(
             "nonsense",
             *("--os-cloud", server.CLOUD),
@@ -337,7 +337,7 @@ def test_version_that_is_not_known(openstack_as: Command) -> None:
         *("--os-fpgapool-api-version", "7", "fpga", "pool", "show"),
     )
     assert result.status != 0
-    assert "7 is not in supported versions: 1, 1.0, 1.1, 1.2" in result.errors
+    assert "7 is not in supported versions: 1, 1.0, 1.1, 1.2, 1.3" in result.errors
 
 
 def test_cloud_without_a_pool(
@@ -361,7 +361,7 @@ def test_sdk(clouds_yaml: pathlib.Path) -> None:
             session = pool.get_session(
                 session.id, wait_s=10, revision=session.revision
             )
-        assert session.microversion == "1.2"
+        assert session.microversion == "1.3"
         secret = session.connection_info["secret"]
         renewed = pool.renew_session_secret(session.id)
         while not (renewed.connection_info or {}).get("secret"):

@@ -130,6 +130,7 @@ class Serving:
         session.wait_again()
         if hold is not None:
             if order.reason in codes.ROOM_IS_MADE:
+                self._count_taken_back(session, order.reason)
                 # For other reasons the agent knows it, or is silent.
                 pool.outbox.send(agent_orders.release(hold, order.reason))
             self.forget(hold)
@@ -141,7 +142,15 @@ class Serving:
         """Order the agent to take a slot from its holder."""
         hold = self._pool.holds[order.slot_id]
         hold.told_at = self._pool.now
+        if isinstance(hold, sessions.Hold):
+            self._count_taken_back(hold.session, order.reason)
         self._pool.outbox.send(agent_orders.release(hold, hold.revoked))
+
+    def _count_taken_back(
+        self, session: sessions.Session, reason: str
+    ) -> None:
+        if reason in codes.TAKEN_BACK:
+            self._pool.counts.taken_back[session.project_id, reason] += 1
 
     # -- reports of agents -------------------------------------------------
 
@@ -209,6 +218,7 @@ class Serving:
         elif hold.phase in _IN_USE and not hold.abandoned:
             input_bytes = session.input_bytes - session.former_input_bytes
             output_bytes = session.output_bytes - session.former_output_bytes
+        energy_j = self._energy_j(hold, ended_at)
         pool.ledger.add(
             session.project_id,
             session.accelerator,
@@ -216,8 +226,11 @@ class Serving:
             slot_s=ended_at - hold.assigned_at,
             input_bytes=input_bytes,
             output_bytes=output_bytes,
-            energy_j=self._energy_j(hold, ended_at),
+            energy_j=energy_j,
         )
+        if energy_j is not None:
+            session.energy_j = (session.energy_j or 0.0) + energy_j
+            pool.touch(session)
         pool.counts.service_s.observe(ended_at - hold.assigned_at)
 
     def _energy_j(self, hold: holds.Hold, ended_at: float) -> float | None:

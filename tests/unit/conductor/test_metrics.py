@@ -231,9 +231,14 @@ def test_a_leader_tells_what_its_engine_knows(pool) -> None:
     agent = pool.agents["a"]
     agent.sent_at = pool.now - 2
     pool.feed(agent.report())
+    pool.counts.taken_back["p", codes.PREEMPTED] = 3
+    pool.counts.taken_back["q", codes.DRAINED] = 2
     term = _term(lambda question, _timeout_s: question(pool.ask))
     text = _told(types.SimpleNamespace(counts=pool.counts, term=term))
+    taken = "fpgapool_conductor_slots_taken_back_total"
     for line in (
+        f'{taken}{{project="p",reason="PREEMPTED"}} 3.0',
+        f'{taken}{{project="other",reason="DRAINED"}} 2.0',
         "fpgapool_conductor_leading 1.0",
         "fpgapool_conductor_epoch 7.0",
         "fpgapool_conductor_inputs_backlog 4.0",

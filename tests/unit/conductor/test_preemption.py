@@ -90,6 +90,10 @@ def preempt(pool: world.World, low: str, done_bytes: int) -> str:
     return high
 
 
+def used_energy_j(pool: world.World) -> float:
+    return sum(row.energy_j for row in pool.rows["usage"].values())
+
+
 def used_bytes(pool: world.World) -> int:
     return sum(row.input_bytes for row in pool.rows["usage"].values())
 
@@ -156,6 +160,37 @@ def test_what_its_former_slots_computed_counts_for_its_claim(single):
     assert single.memory.holds[1].revoked == codes.YIELDED
     end(single, 101)
     assert single.view(low).claimed_bytes == 2 * 1101
+
+
+def test_its_energy_is_that_of_all_slots_that_it_has_left(single):
+    low = serve(single)
+    assert single.view(low).energy_j is None
+    slot = single.agents["a"].slots[0]
+    slot.energy_j = 40.0
+    preempt(single, low, 150)
+    assert single.view(low).energy_j == 40.0
+    slot.energy_j = 5.0
+    attach(single)
+    end(single, 0, states.CLOSED, codes.OK)
+    slot.energy_j = 10.0
+    attach(single)
+    single.boot_conductor()
+    send(single, 30)
+    assert single.view(low).energy_j == 40.0
+    end(single, 50, states.CLOSED, codes.OK)
+    assert single.view(low).energy_j == 50.0
+    assert used_energy_j(single) == 55.0
+
+
+def test_slots_that_sessions_have_to_leave_are_counted(single):
+    low = serve(single)
+    preempt(single, low, 150)
+    assert single.counts.taken_back == {("p", codes.PREEMPTED): 1}
+    attach(single)
+    end(single, 0, states.CLOSED, codes.OK)
+    # An end is no slot that is taken back.
+    single.cancel(low)
+    assert single.counts.taken_back.total() == 1
 
 
 def test_the_next_leader_knows_what_was_computed(single):
