@@ -24,6 +24,7 @@ class Boards:
     :param tell: called in the loop's thread with a device's name, its fault,
         None without one, and its power in W, None if it does not measure
         that.
+    :ivar power_cap_w: the operator's cap on the host; None: it has none.
     """
 
     def __init__(
@@ -38,6 +39,8 @@ class Boards:
         self._caller = caller
         self._tell = tell
         self._asking = False
+        self.power_cap_w: float | None = None
+        self._read_power_cap()
 
     def check(self) -> None:
         """Check all boards, unless a check is under way."""
@@ -46,10 +49,18 @@ class Boards:
             self._caller.submit(self._ask, self._take, self._failed)
 
     def _ask(self) -> list[tuple[str, drivers.Health, float | None]]:
+        self._read_power_cap()
         return [
             (name, self._driver.health(name), self._power_w(name))
             for name in self._names
         ]
+
+    def _read_power_cap(self) -> None:
+        try:
+            self.power_cap_w = self._driver.power_cap_w()
+        except Exception as error:
+            # The last one still holds.
+            LOG.debug("The cap on power cannot be read: %s", error)
 
     def _power_w(self, device: str) -> float | None:
         try:

@@ -584,6 +584,7 @@ class Agent:
             driver=settings.driver_name,
             link_message=self._link.state.message,
             groups=self.desks.reports(),
+            power_cap_w=self._boards.power_cap_w,
             **members,
         )
 

@@ -380,6 +380,16 @@ class Driver(abc.ABC):
         :returns: its health; a board that is gone is not healthy.
         """
 
+    def power_cap_w(self) -> float | None:
+        """Return the operator's cap on this host. Called by agents, often.
+
+        The conductor gives no slot with which the slots in use would take
+        more. Must not block for longer than a second; idempotent.
+
+        :returns: W, in addition to idle boards, at least 0; None: no cap.
+        """
+        return None
+
     @abc.abstractmethod
     def telemetry(self, device: str) -> Telemetry:
         """Read a board's sensors. Called by agents, often.

@@ -11,6 +11,12 @@ import typing
 from fpgapool.drivers import base
 
 
+#: In a boards file: the most that the slots of the host may take together.
+POWER_CAP_W = "power_cap_w"
+
+_MAX_POWER_CAP_W = 1e6
+
+
 class _Named(typing.Protocol):
     @property
     def name(self) -> str:
@@ -162,6 +168,12 @@ class Checker:
         if not isinstance(value, bool):
             raise self.error(f"{where}{member}", "must be true or false")
         return value
+
+    def power_cap_w(self, members: dict[str, typing.Any]) -> float | None:
+        """Return the cap on power in a boards file; None: it has none."""
+        if POWER_CAP_W not in members:
+            return None
+        return self.number(members, "", POWER_CAP_W, 0, 0, _MAX_POWER_CAP_W)
 
     def error(self, member: str, reason: str) -> base.DriverError:
         """Return the error of a member."""

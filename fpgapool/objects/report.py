@@ -81,7 +81,11 @@ class AgentReport(base.Payload):
     :param sent_at: wall clock of the host; its front door uses that clock to
         say how long a request is valid; None if the agent does not send it.
     :param groups: the desks of groups.
+    :param power_cap_w: what its slots may take together, in addition to idle
+        boards; None: any power.
     """
+
+    VERSION = "1.1"
 
     host_uuid: str
     host_name: str
@@ -96,3 +100,4 @@ class AgentReport(base.Payload):
     link_message: str | None = None
     sent_at: float | None = None
     groups: tuple[group.GroupReport, ...] = ()
+    power_cap_w: float | None = base.added(1, None)

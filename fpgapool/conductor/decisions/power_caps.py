@@ -22,10 +22,15 @@ def caps(
 ) -> power.Caps:
     """Return the caps, with the power of a slot of each known shape.
 
+    The lower one holds of those that a host reports and has in the settings.
+
     :param profiles: the library. The accelerators of projects do not count:
         a project could raise the power of all slots.
     """
-    if settings.power_cap_w is None and not settings.host_power_caps_w:
+    by_host_w = dict(settings.host_power_caps_w)
+    for host_uuid, cap_w in pool.power_caps_w.items():
+        by_host_w[host_uuid] = min(cap_w, by_host_w.get(host_uuid, cap_w))
+    if settings.power_cap_w is None and not by_host_w:
         return power.Caps()
     own = [profile for profile in profiles if not profile.projects]
     slots_w: dict[str, float] = {}
@@ -39,7 +44,7 @@ def caps(
         slots_w[shape] = max(known, default=0.0)
     hosts_w = [
         (pool.hosts[host_uuid].id, cap_w)
-        for host_uuid, cap_w in settings.host_power_caps_w.items()
+        for host_uuid, cap_w in by_host_w.items()
         if host_uuid in pool.hosts
     ]
     return power.Caps(
@@ -69,5 +74,5 @@ def doubts(caps: power.Caps, pool: registry.Registry) -> Iterator[str]:
             name = pool.hosts_by_id[host_id].name
             yield (
                 f"a slot of the shape {shape} takes {slots_w[shape]:g} W, more"
-                f" than host_power_caps_w of {name}: no session gets one there"
+                f" than the cap on {name}: no session gets one there"
             )

@@ -287,7 +287,11 @@ def _device_spec(
 
 
 class Registry:
-    """All known hosts, devices and slots, by name and id."""
+    """All known hosts, devices and slots, by name and id.
+
+    :ivar power_caps_w: that hosts have reported, by UUID. Not in the database:
+        each report has it.
+    """
 
     def __init__(self) -> None:
         self.hosts: dict[str, HostEntry] = {}
@@ -295,6 +299,7 @@ class Registry:
         self.devices: dict[int, DeviceEntry] = {}
         self._devices_by_uuid: dict[str, DeviceEntry] = {}
         self.slots: dict[int, SlotEntry] = {}
+        self.power_caps_w: dict[str, float] = {}
         self._last_id = {"host": 0, "device": 0, "slot": 0}
 
     def restore(
@@ -361,8 +366,8 @@ class Registry:
     ) -> tuple[HostEntry, bool, list[db_api.Record]]:
         """Take over the hardware of a report.
 
-        :returns: the host, whether its hardware changed, and the rows to
-            write.
+        :returns: the host, whether its hardware or its cap on power changed,
+            and the rows to write.
         """
         rows: list[db_api.Record] = []
         host = self.hosts.get(report.host_uuid)
@@ -386,7 +391,16 @@ class Registry:
         for device_report in report.devices:
             rows.extend(self._update_device(host, device_report))
         rows.extend(_missing_devices(host, report))
-        return host, bool(rows), rows
+        capped = self._note_power_cap(host.uuid, report.power_cap_w)
+        return host, bool(rows) or capped, rows
+
+    def _note_power_cap(self, host_uuid: str, cap_w: float | None) -> bool:
+        """Take a host's cap over; return whether it has changed."""
+        before_w = self.power_caps_w.pop(host_uuid, None)
+        if cap_w is not None:
+            # A driver may return anything.
+            cap_w = self.power_caps_w[host_uuid] = max(cap_w, 0.0)
+        return cap_w != before_w
 
     def _update_device(
         self, host: HostEntry, report: objects.DeviceReport
@@ -477,6 +491,7 @@ class Registry:
             raise ValueError(f"host {host.name} has devices")
         del self.hosts[host.uuid]
         del self.hosts_by_id[host.id]
+        self.power_caps_w.pop(host.uuid, None)
         return dataclasses.replace(host_row(host), admin_state=db_api.DELETED)
 
     def _add_device(self, device: DeviceEntry) -> DeviceEntry:

@@ -26,6 +26,7 @@ _FILE_MEMBERS = (
     "rate_scale",
     "unlimited",
     "nic_bytes_per_s",
+    documents.POWER_CAP_W,
     "shapes",
     "boards",
 )
@@ -70,6 +71,7 @@ class Boards:
     :ivar version: of the file; see :func:`documents.file_version`.
     :ivar capacities: of a slot, by its shape, and by resource. A missing
         shape, or a missing resource, is unlimited.
+    :ivar power_cap_w: what its slots may take together; None: any power.
     """
 
     rate_scale: float | None
@@ -79,6 +81,7 @@ class Boards:
     capacities: collections.abc.Mapping[str, dict[str, int]] = (
         dataclasses.field(default_factory=dict)
     )
+    power_cap_w: float | None = None
 
     def scaled(self, bytes_per_s: float) -> float:
         """Return the emulated rate; unlimited rates are not limited.
@@ -113,6 +116,7 @@ def read_boards(path: str | os.PathLike[str]) -> Boards:
         boards,
         checker.version,
         _capacities(checker, members),
+        checker.power_cap_w(members),
     )
 
 

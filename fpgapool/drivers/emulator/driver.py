@@ -227,6 +227,9 @@ class EmulatorDriver(base.Driver):
         power_w = board.idle_power_w + board.active_power_w * busy
         return base.Telemetry(power_w, _AMBIENT_C + _DEGREES_PER_W * power_w)
 
+    def power_cap_w(self) -> float | None:
+        return self._refresh().power_cap_w
+
     def _refresh(self) -> boards.Boards:
         try:
             version = documents.file_version(self._boards_file)

@@ -86,16 +86,21 @@ class Board:
     regions: tuple[RegionEntry, ...]
 
 
-def read_boards(path: str | os.PathLike[str]) -> tuple[Board, ...]:
+def read_boards(
+    path: str | os.PathLike[str],
+) -> tuple[tuple[Board, ...], float | None]:
     """Read and check a boards file.
 
     :param path: of the YAML file.
-    :returns: the boards, in the order of the file.
+    :returns: the boards, in the order of the file, and the host's cap on
+        power in W, if it has one.
     :raises base.DriverError: ``INVALID_SETTINGS`` with the file, the member
         and the error.
     """
     checker = documents.Checker("boards file", path)
-    members = checker.members(checker.read(), "file", ("boards",))
+    members = checker.members(
+        checker.read(), "file", ("boards", documents.POWER_CAP_W)
+    )
     reader = _Reader(checker)
     boards = tuple(
         reader.board(entry, f"boards[{index}]")
@@ -107,7 +112,7 @@ def read_boards(path: str | os.PathLike[str]) -> tuple[Board, ...]:
     # Two slots in one region would program each other.
     regions = [entry.region for board in boards for entry in board.regions]
     reader.check_once("regions", regions)
-    return boards
+    return boards, checker.power_cap_w(members)
 
 
 class _Reader:

@@ -107,10 +107,8 @@ class FpgaRegionDriver(base.Driver):
             raise base.DriverError(
                 base.INVALID_SETTINGS, f"fpga_region: {error}"
             ) from error
-        self._boards = {
-            board.name: board
-            for board in boards.read_boards(settings["boards_file"])
-        }
+        found, self._power_cap_w = boards.read_boards(settings["boards_file"])
+        self._boards = {board.name: board for board in found}
 
     def discover(self) -> tuple[base.DeviceInfo, ...]:
         return tuple(
@@ -231,6 +229,9 @@ class FpgaRegionDriver(base.Driver):
                 ) from error
         if place.entry.port is not None:
             dfl.reset(self._nodes / place.entry.port)
+
+    def power_cap_w(self) -> float | None:
+        return self._power_cap_w
 
     def health(self, device: str) -> base.Health:
         try:

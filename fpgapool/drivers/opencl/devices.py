@@ -35,6 +35,7 @@ ACCELERATOR = "accelerator"
 #: Where Linux shows devices of the PCI bus.
 PCI_DIRECTORY = pathlib.Path("/sys/bus/pci/devices")
 
+_FILE_MEMBERS = ("boards", documents.POWER_CAP_W)
 _MEMBERS = (
     "name",
     "platform",
@@ -250,20 +251,22 @@ def matched(
     return tuple(devices)
 
 
-def read_boards(path: str | os.PathLike[str]) -> tuple[Board, ...]:
+def read_boards(
+    path: str | os.PathLike[str],
+) -> tuple[tuple[Board, ...], float | None]:
     """Read and check a board file.
 
     :param path: of the YAML file.
-    :returns: its entries.
+    :returns: its entries, and the host's cap on power in W, if it has one.
     :raises base.DriverError: ``INVALID_SETTINGS`` with the file, the member
         and the error.
     """
     checker = documents.Checker("boards file", path)
-    members = checker.members(checker.read(), "file", ("boards",))
+    members = checker.members(checker.read(), "file", _FILE_MEMBERS)
     entries = members.get("boards")
     if not isinstance(entries, list) or not 0 < len(entries) <= MAX_BOARDS:
         raise checker.error("boards", f"must be a list of 1 to {MAX_BOARDS}")
-    return checker.boards(entries, _board)
+    return checker.boards(entries, _board), checker.power_cap_w(members)
 
 
 def _board(checker: documents.Checker, entry: object, where: str) -> Board:

@@ -94,8 +94,8 @@ class OpenCLDriver(base.Driver):
         self._binaries = pathlib.Path(
             settings.get("binaries_dir") or self._directory / "binaries"
         )
-        self._boards = (
-            devices.DEFAULT_BOARDS
+        self._boards, self._power_cap_w = (
+            (devices.DEFAULT_BOARDS, None)
             if boards_file is None
             else devices.read_boards(boards_file)
         )
@@ -139,6 +139,9 @@ class OpenCLDriver(base.Driver):
             )
             for device in matched
         )
+
+    def power_cap_w(self) -> float | None:
+        return self._power_cap_w
 
     def health(self, device: str) -> base.Health:
         if self._watch is None:

@@ -56,6 +56,51 @@ def test_a_host_has_a_cap(make):
     assert sorted(hosts) == ["a", "b", "b"]
 
 
+def test_a_host_reports_a_cap_of_its_own(make):
+    pool = make()
+    agent = pool.agents["a"]
+    agent.power_cap_w = 20.0
+    pool.feed(agent.report())
+    names = [pool.open() for _ in range(4)]
+    assert pool.view(names[3]).pending_reasons == (codes.POWER_CAP,)
+    pool.boot_conductor()
+    for each in pool.agents.values():
+        pool.feed(each.report())
+    assert pool.view(names[3]).pending_reasons == (codes.POWER_CAP,)
+    agent.power_cap_w = 40.0
+    pool.feed(agent.report())
+    assert pool.view(names[3]).state == states.PREPARING
+
+
+@pytest.mark.parametrize(
+    ("said_w", "set_w", "given"),
+    [(20.0, 40.0, 1), (40.0, 20.0, 1), (None, 20.0, 1), (-5.0, 40.0, 0)],
+)
+def test_the_lower_cap_holds(make, said_w, set_w, given):
+    pool = make(host_power_caps_w={"a": set_w})
+    pool.agents["a"].power_cap_w = said_w
+    pool.feed(pool.agents["a"].report())
+    for _ in range(4):
+        pool.open()
+    hosts = [hold.slot.host.uuid for hold in pool.memory.holds.values()]
+    assert hosts.count("a") == given
+    assert hosts.count("b") == 2
+
+
+def test_a_cap_that_is_withdrawn_holds_no_more(make):
+    pool = make()
+    agent = pool.agents["a"]
+    agent.power_cap_w = 0.0
+    pool.feed(agent.report())
+    for _ in range(4):
+        pool.open()
+    assert len(pool.memory.holds) == 2
+    agent.power_cap_w = None
+    pool.feed(agent.report())
+    assert len(pool.memory.holds) == 4
+    assert pool.memory.core.view.power.is_set is False
+
+
 def test_the_next_leader_keeps_the_caps(make):
     pool = make(power_cap_w=40.0)
     for _ in range(2):
@@ -70,7 +115,7 @@ def test_the_next_leader_keeps_the_caps(make):
     ("active_w", "settings", "said"),
     [
         (20.0, {"power_cap_w": 19.0}, "more than [conductor] power_cap_w"),
-        (20.0, {"host_power_caps_w": {"a": 19.0}}, "host_power_caps_w of"),
+        (20.0, {"host_power_caps_w": {"a": 19.0}}, "more than the cap on a"),
         (None, {"power_cap_w": 19.0}, "says its active_w"),
     ],
 )

@@ -197,6 +197,7 @@ class FakeAgent:
         self.link_message: str | None = None
         #: By its own clock; None: it does not tell.
         self.sent_at: float | None = None
+        self.power_cap_w: float | None = None
 
     def report(self) -> objects.AgentReport:
         """The whole state, as a heartbeat carries it."""
@@ -233,6 +234,7 @@ class FakeAgent:
             driver="test",
             link_message=self.link_message,
             sent_at=self.sent_at,
+            power_cap_w=self.power_cap_w,
             groups=tuple(
                 objects.GroupReport(
                     group_id=group_id,

@@ -129,6 +129,11 @@ class TestBoards:
             ),
             ("unlimited", {"unlimited": 1, "boards": []}),
             ("nic_bytes_per_s", {"nic_bytes_per_s": 0, "boards": []}),
+            ("power_cap_w", {"power_cap_w": -1, "boards": []}),
+            ("power_cap_w", {"power_cap_w": None, "boards": []}),
+            ("power_cap_w", {"power_cap_w": "much", "boards": []}),
+            ("power_cap_w", {"power_cap_w": True, "boards": []}),
+            ("power_cap_w", {"power_cap_w": float("inf"), "boards": []}),
         ],
     )
     def test_errors_say_where(self, tmp_path, member, document):

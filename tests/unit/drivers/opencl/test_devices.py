@@ -37,7 +37,7 @@ def gpu(number, pci=None):
 def read(tmp_path, document):
     path = tmp_path / "boards.yaml"
     path.write_text(yaml.safe_dump(document))
-    return devices.read_boards(path)
+    return devices.read_boards(path)[0]
 
 
 @pytest.mark.parametrize(
