@@ -140,7 +140,7 @@ class AesCbcCore(base.Core):
     def snapshot(self) -> bytes:
         return self._newest + self._kept
 
-    def restore(self, snapshot: bytes) -> None:
+    def restore(self, snapshot: bytes, offset_bytes: int) -> None:
         newest, kept = snapshot[:BLOCK_BYTES], snapshot[BLOCK_BYTES:]
         most_bytes = BLOCK_BYTES if self._decrypts else BLOCK_BYTES - 1
         if len(newest) < BLOCK_BYTES or len(kept) > most_bytes:

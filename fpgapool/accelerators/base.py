@@ -197,10 +197,12 @@ class Core(abc.ABC):
         """
         raise NotImplementedError
 
-    def restore(self, snapshot: bytes) -> None:
+    def restore(self, snapshot: bytes, offset_bytes: int) -> None:
         """Go on where another core with the same parameters has stopped.
 
         :param snapshot: of the other core, from an untrusted client.
+        :param offset_bytes: position in the session's input of the next piece;
+            more than 0.
         :raises InvalidInput: if it cannot be one; the session ends.
         """
         raise NotImplementedError

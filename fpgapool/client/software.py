@@ -295,7 +295,9 @@ class Worker:
                 )
             self._reply(payload)
         elif header.type == frames.CHECKPOINT:
-            self._core.restore(frames.checkpoint_state(payload))
+            self._core.restore(
+                frames.checkpoint_state(payload), header.offset_bytes
+            )
         elif header.type == frames.CLOSE:
             self._reply(
                 frames.encode_frame(

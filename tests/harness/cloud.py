@@ -110,11 +110,17 @@ class Host:
         self._boards_path = daemon.directory / "boards.yaml"
         self.write_boards()
 
-    def write_boards(self, *, programming_time_s: float = 0.0) -> None:
+    def write_boards(
+        self,
+        *,
+        programming_time_s: float = 0.0,
+        power_cap_w: float | None = None,
+    ) -> None:
         """Describe the board; the emulator notices changes.
 
         :param programming_time_s: how long another accelerator takes to be
             put into a slot.
+        :param power_cap_w: what the slots may take; None: any power.
         """
         board = {
             "name": "board0",
@@ -126,6 +132,8 @@ class Host:
             "unlimited": not self.plan.paced,
             "boards": [board] if self.plan.slots else [],
         }
+        if power_cap_w is not None:
+            document["power_cap_w"] = power_cap_w
         # Replaced, not rewritten: workers read it at any time.
         fresh = self._boards_path.with_suffix(".new")
         fresh.write_text(yaml.safe_dump(document))

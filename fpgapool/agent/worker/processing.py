@@ -135,13 +135,16 @@ class Processor:
             LOG.error("core has no snapshot: %s", type(exc).__name__)
             return b""
 
-    def restore(self, payload: bytes) -> None:
+    def restore(self, payload: bytes, offset_bytes: int) -> None:
         """Go on with the state in the payload of a frame.
 
+        :param offset_bytes: position in the input.
         :raises Failure: if the client sent a wrong one.
         """
         try:
-            self.core.restore(frames.checkpoint_state(payload))
+            self.core.restore(
+                frames.checkpoint_state(payload), offset_bytes
+            )
         except exceptions.CodedError as exc:
             raise Failure(codes.INVALID_CHECKPOINT, exc.message) from None
         except Exception as exc:

@@ -294,7 +294,7 @@ class DataSession:
         with self._lock:
             # A client that resumes cannot know whether it arrived.
             if self._awaits_state:
-                self.processor.restore(payload)
+                self.processor.restore(payload, self._input.consumed_bytes)
                 self._awaits_state = False
 
     def _take_ping(self, pong: bytes) -> None:

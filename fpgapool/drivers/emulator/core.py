@@ -67,8 +67,8 @@ class EmulatedCore(base.ChecksummedCore):
     def snapshot(self) -> bytes:
         return self._core.snapshot()
 
-    def restore(self, snapshot: bytes) -> None:
-        self._core.restore(snapshot)
+    def restore(self, snapshot: bytes, offset_bytes: int) -> None:
+        self._core.restore(snapshot, offset_bytes)
 
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int

@@ -18,6 +18,7 @@ from fpgapool.drivers.opencl import preparers
 #: As long as the longest chunk of a session.
 MAX_BLOCK_BYTES = 1 << 26
 MAX_BUFFER_BYTES = 1 << 32
+#: As long as a checkpoint may be.
 MAX_STATE_BYTES = 1 << 20
 MAX_LOCAL_BYTES = 1 << 20
 MAX_WORK_ITEMS = 1 << 40

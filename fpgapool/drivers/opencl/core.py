@@ -212,6 +212,21 @@ class OpenCLCore(base.Core):
     def finish(self, chunk_out: memoryview) -> int:
         return self.runner.finish(chunk_out)
 
+    @property
+    def has_snapshots(self) -> bool:
+        return bool(self.runner.binding.initial_state)
+
+    def snapshot(self) -> bytes:
+        return self.runner.state()
+
+    def restore(self, snapshot: bytes, offset_bytes: int) -> None:
+        try:
+            self.runner.restore(snapshot, offset_bytes)
+        except ValueError:
+            raise base.InvalidInput(
+                "the checkpoint has the wrong length"
+            ) from None
+
     def cancel(self) -> None:
         # What was started uses the caller's memory and has to end first.
         self._cancelled = True

@@ -245,8 +245,7 @@ class Runner:
         # What commands of no lane use.
         self._pending: list[object] = []
         contents = self.binding.initial_state if state is None else state
-        if len(contents) != len(self.binding.initial_state):
-            raise ValueError("the state is not one of this kernel")
+        self._check_state(contents)
         # All that have commands.
         self._lanes: list[Lane] = []
         self._lane: Lane | None = None
@@ -549,6 +548,27 @@ class Runner:
             with _translated:
                 self._read(self._launches, contents, self._state, ())
         return contents.tobytes()
+
+    def restore(self, state: bytes, offset_bytes: int) -> None:
+        """Go on where another runner has stopped; between two pieces.
+
+        :param state: result of its :meth:`state`.
+        :param offset_bytes: position in the session's input.
+        :raises ValueError: if it is not a state of these kernels.
+        """
+        self._check_state(state)
+        with _translated:
+            if state:
+                event = cl.enqueue_copy(
+                    self._launches, self._state, state, is_blocking=False
+                )
+                self._pending.append(event)
+            self._finish(self._launches)
+        self._end_bytes = offset_bytes
+
+    def _check_state(self, state: bytes) -> None:
+        if len(state) != len(self.binding.initial_state):
+            raise ValueError("the state is not one of this kernel")
 
     def clear(self) -> None:
         """Overwrite and release all memory of the device.

@@ -8,6 +8,7 @@ import pytest
 
 from fpgapool import client
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import codes
 from tests.functional.opencl import harness
 from tests.functional.worker import harness as workers
 from tests.harness import cases
@@ -18,6 +19,7 @@ from tests.unit.drivers.opencl import sessions
 
 TIMEOUT_S = 60
 AES = {"key": programs.KEY, "iv": programs.IV}
+TEXTS = {name: value.hex() for name, value in AES.items()}
 
 
 @pytest.fixture
@@ -85,6 +87,65 @@ def test_a_session_goes_on_in_a_slot_of_another_kind(
     )
     assert report.reopens == 1
     assert bytes(output) == programs.encrypted(data)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("opencl", "opencl"), ("opencl", "emulator"), ("emulator", "opencl")],
+)
+def test_a_stateful_session_goes_on_in_a_slot_of_any_kind(
+    door, directory, binaries, first, second
+):
+    entry = door("shm", first)
+    spare = directory / "spare"
+    settings = {}
+    if second == "opencl":
+        settings = harness.settings(spare, binaries)
+    entry.spares.append(slots.Slot(spare, "tcp", **settings))
+    params = AES | {"direction": "decrypt"}
+    plain = random.Random(f"{first}{second}").randbytes(50 * 1008 + 7)
+    encrypt = runs.load("aes-cbc", **TEXTS)
+    data = runs.run(encrypt, plain)
+    output = b""
+    with client.acc_open(
+        "aes-cbc",
+        len(data),
+        params=params,
+        front_door=entry.path,
+        timeout_s=TIMEOUT_S,
+    ) as session:
+        for start in range(0, len(data), 1008):
+            if start == 13 * 1008:
+                entry.take_back(codes.PREEMPTED)
+            piece = data[start : start + 1008]
+            session.pin[: len(piece)] = piece
+            output += session.run(len(piece), timeout_s=TIMEOUT_S)
+        output += session.finish(timeout_s=TIMEOUT_S)
+    assert session.reopens == 1
+    assert output == plain
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("length_bytes", [0, 16, 31, 33, 4096])
+def test_a_state_of_another_length_is_refused(start_device, length_bytes):
+    worker = start_device()
+    agent = worker.connect()
+    prepared = agent.prepare(
+        1, accelerator="aes-cbc", bitstream="builtin:aes-cbc"
+    )
+    opened = workers.Client.local(worker).hello(
+        prepared,
+        transport="shm",
+        params=TEXTS | {"direction": "decrypt"},
+        features=[frames.CHECKPOINT_FEATURE],
+        start_input_offset=1024,
+        start_output_offset=1008,
+    )
+    opened.channel.send(frames.checkpoint_frame(1024, bytes(length_bytes)))
+    with pytest.raises(workers.ErrorFrame) as caught:
+        opened.recv()
+    assert caught.value.code == codes.INVALID_CHECKPOINT
+    opened.close()
 
 
 def test_a_session_goes_on_within_a_block(door, directory, binaries):

@@ -122,7 +122,7 @@ def test_goes_on_in_another_core_at_any_border(direction, data, cuts):
             output += runs.process(core, piece, done_bytes)
             done_bytes += len(piece)
         other = load(direction)
-        other.restore(core.snapshot())
+        other.restore(core.snapshot(), done_bytes)
         core = other
     if done_bytes < len(data):
         output += runs.process(core, data[done_bytes:], done_bytes)
@@ -135,5 +135,5 @@ def test_goes_on_in_another_core_at_any_border(direction, data, cuts):
 def test_refuses_another_state(direction, length_bytes):
     core = load(direction)
     with pytest.raises(base.InvalidInput, match="wrong length"):
-        core.restore(bytes(length_bytes))
+        core.restore(bytes(length_bytes), 16)
     assert core.snapshot() == IV

@@ -208,6 +208,8 @@ def test_pieces_that_are_too_long_or_states_of_others(runner, device):
         runs.process(kernel, numbers(8))
     with pytest.raises(ValueError, match="state is not one"):
         runner.Runner(program, {}, 30, state=b"x")
+    with pytest.raises(ValueError, match="state is not one"):
+        kernel.restore(b"x", 4)
 
 
 def test_output_that_a_kernel_does_not_write_is_zeros(runner, device):
