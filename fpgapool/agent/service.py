@@ -585,6 +585,7 @@ class Agent:
             link_message=self._link.state.message,
             groups=self.desks.reports(),
             power_cap_w=self._boards.power_cap_w,
+            chunk_bytes=settings.chunk_bytes,
             **members,
         )
 

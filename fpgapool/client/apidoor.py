@@ -147,18 +147,24 @@ class PoolApi:
         deadline_s: float | None = None,
         *,
         require_tls: bool = False,
+        computes: bool = False,
     ) -> ApiDoor:
         """Connect.
 
         :param cancel: cancels every wait.
         :param deadline_s: absolute deadline.
         :param require_tls: refuse an API without TLS.
+        :param computes: whether this process computes while it waits.
         :returns: the door.
         :raises: as :class:`ApiDoor`.
         """
         return self._admitted(
             lambda adapter: ApiDoor(
-                adapter, cancel, deadline_s, require_tls=require_tls
+                adapter,
+                cancel,
+                deadline_s,
+                require_tls=require_tls,
+                computes=computes,
             )
         )
 
@@ -226,6 +232,8 @@ class ApiDoor:
     :param cancel: cancels every wait.
     :param deadline_s: absolute deadline of connecting.
     :param require_tls: refuse an API without TLS.
+    :param computes: whether this process computes while it waits; it then has
+        to know the length of pieces.
     :raises errors.FrontDoorUnavailable: if it is not reached.
     :raises errors.RequestRejected: if it does not accept the credentials.
     :raises errors.InvalidRequest: code ``TLS_REQUIRED``; nothing was sent.
@@ -240,8 +248,10 @@ class ApiDoor:
         deadline_s: float | None = None,
         *,
         require_tls: bool = False,
+        computes: bool = False,
     ) -> None:
         self._cancel = cancel
+        self._computes = computes
         self._requests = apirequests.Requests(
             adapter, cancel, require_tls=require_tls
         )
@@ -386,7 +396,7 @@ class ApiDoor:
         # An older API can serve all other sessions.
         self._requests.use_version(since)
         try:
-            answer = self._submit(wanted, deadline_s)
+            answer = self._submit_knowing(wanted, since, deadline_s)
         except errors.RequestRejected as exc:
             if exc.code != codes.INSTANCE_SESSION_LIMIT or (
                 not self._ends_are_heard(deadline_s)
@@ -412,6 +422,24 @@ class ApiDoor:
             "reasons": [one["code"] for one in reasons],
             "message": " ".join(one["message"] for one in reasons),
         }
+
+    def _submit_knowing(
+        self,
+        wanted: _Document,
+        since: tuple[int, int],
+        deadline_s: float | None,
+    ) -> _Document:
+        """Submit; have the API tell the length of pieces if that matters."""
+        newer = description.CHUNKS_SINCE
+        if self._computes and newer > since:
+            self._requests.use_version(newer)
+            try:
+                return self._submit(wanted, deadline_s)
+            except errors.RequestRejected as exc:
+                if exc.code != codes.VERSION_NOT_ACCEPTABLE:
+                    raise
+                self._requests.use_version(since)
+        return self._submit(wanted, deadline_s)
 
     def _submit(
         self, wanted: _Document, deadline_s: float | None

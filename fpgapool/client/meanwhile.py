@@ -31,7 +31,8 @@ class Seeker(waiting.SlotSeeker):
     """Seeks slots in a thread of its own, and has the CPU compute meanwhile.
 
     :param arguments: see :class:`waiting.SlotSeeker`.
-    :param load: loads the software core, as soon as it is needed.
+    :param load: loads the software core, as soon as it is needed; called with
+        the longest piece that all workers take, None if it is not known.
     :param falls_back: whether the CPU computes to the end if the pool fails.
     :param options: see :class:`waiting.SlotSeeker`.
     """
@@ -39,7 +40,7 @@ class Seeker(waiting.SlotSeeker):
     def __init__(
         self,
         *arguments: typing.Any,
-        load: collections.abc.Callable[[], software.Software],
+        load: collections.abc.Callable[[int | None], software.Software],
         falls_back: bool,
         **options: typing.Any,
     ) -> None:
@@ -117,7 +118,7 @@ class Seeker(waiting.SlotSeeker):
         self, view: views.SessionView, *offsets_bytes: int
     ) -> tuple[software.Dialer, software.Connection]:
         if self._software is None:
-            self._software = self._load()
+            self._software = self._load(view.chunk_bytes)
         self._computing = (
             software.Dialer(view, self.token),
             self._software.connect(self.token, *offsets_bytes, moves=True),

@@ -282,7 +282,10 @@ class _Opening:
     ) -> doors.Door:
         if isinstance(found, apidoor.PoolApi):
             return found.enter(
-                self._token, limit_s, require_tls=self._require_tls
+                self._token,
+                limit_s,
+                require_tls=self._require_tls,
+                computes=self._computes_meanwhile,
             )
         return frontdoor.FrontDoor(found, self._token, limit_s)
 
@@ -372,7 +375,9 @@ class _Opening:
             self._chunk_bytes,
         )
 
-    def _load_movable(self) -> software.Software:
+    def _load_movable(self, chunk_bytes: int | None) -> software.Software:
+        # Front doors say it in their greeting.
+        self._chunk_bytes = chunk_bytes or self._chunk_bytes
         name = self._members["accelerator"]
         loaded = self._load(
             errors.InvalidRequest(

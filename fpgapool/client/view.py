@@ -48,6 +48,8 @@ class SessionView:
     :ivar queue_position: 0 is the next to be served.
     :ivar expected_wait_s: how long it will probably still wait for a slot;
         None if unknown.
+    :ivar chunk_bytes: the longest piece that all workers of the pool take;
+        None if unknown.
     """
 
     session_id: str
@@ -68,6 +70,7 @@ class SessionView:
     queue_position: int | None = None
     pending_reasons: tuple[str, ...] = ()
     expected_wait_s: float | None = None
+    chunk_bytes: int | None = None
 
     @property
     def ending(self) -> tuple[str, str]:
@@ -104,7 +107,7 @@ class SessionView:
         :raises: AttributeError, KeyError, TypeError, ValueError or
             frames.ProtocolError if it is not a session.
         """
-        for shown in _SHOWN.values():
+        for shown in _ALWAYS_SHOWN:
             session[shown]
         parts = (session["placement"] or {}, session["connection"] or {})
         members = collections.ChainMap(session, *parts)
@@ -186,6 +189,10 @@ _READ = {
 _DESCRIBED = [one for one in description.FIELDS.shown if one.name in _READ]
 #: The API's names of the described members.
 _SHOWN = {one.name: str(one.shown) for one in _DESCRIBED}
+#: In all versions of the API.
+_ALWAYS_SHOWN = [
+    _SHOWN[one.name] for one in _DESCRIBED if one.since == (1, 0)
+]
 _READERS_API = {fields.TIME: _seconds, fields.CODES: _codes}
 #: What reads each member of the API's answers.
 _READ_API = _READ | {

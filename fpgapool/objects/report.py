@@ -83,6 +83,8 @@ class AgentReport(base.Payload):
     :param groups: the desks of groups.
     :param power_cap_w: what its slots may take together, in addition to idle
         boards; None: any power.
+    :param chunk_bytes: the longest piece that its workers take; None: an older
+        agent does not say.
     """
 
     VERSION = "1.1"
@@ -101,3 +103,4 @@ class AgentReport(base.Payload):
     sent_at: float | None = None
     groups: tuple[group.GroupReport, ...] = ()
     power_cap_w: float | None = base.added(1, None)
+    chunk_bytes: int | None = base.added(1, None)

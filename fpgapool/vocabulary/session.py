@@ -15,6 +15,9 @@ from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import states
 
+#: The first version of the API that tells the length of pieces.
+CHUNKS_SINCE = (1, 3)
+
 _MAX_PRIORITY = rules.MAX_PRIORITY
 _MAX_WAIT_S = 30 * 86400
 _MAX_DEADLINE_S = 365 * 86400
@@ -186,6 +189,14 @@ FIELDS = fields.Fields(
     ),
     fields.now(
         "pending_reasons", fields.CODES, "Why it still waits.", default=()
+    ),
+    fields.now(
+        "chunk_bytes",
+        fields.COUNT,
+        "The longest piece that all workers of the pool take; null: not"
+        " known.",
+        told=2,
+        since=CHUNKS_SINCE,
     ),
 )
 

@@ -349,13 +349,15 @@ class Pool:
         """
         if host_uuid and host_uuid in session.front_doors:
             return session.view(with_secret=True)
+        chunk_bytes = self.registry.chunk_bytes
         if session.state != states.QUEUED:
-            return session.view()
+            return session.view(chunk_bytes=chunk_bytes)
         position = self.core.queue_position(session.job_id)
         return session.view(
             queue_position=position,
             pending_reasons=self.core.status(session.job_id).reasons,
             expected_wait_s=self.pace.expected_wait_s(position, self.now),
+            chunk_bytes=chunk_bytes,
         )
 
     def _publish(

@@ -300,6 +300,9 @@ class Registry:
         self._devices_by_uuid: dict[str, DeviceEntry] = {}
         self.slots: dict[int, SlotEntry] = {}
         self.power_caps_w: dict[str, float] = {}
+        self._chunks_bytes: dict[str, int] = {}
+        # The number of hosts whose workers take so long pieces.
+        self._hosts_by_chunk_bytes = collections.Counter[int]()
         self._last_id = {"host": 0, "device": 0, "slot": 0}
 
     def restore(
@@ -391,8 +394,30 @@ class Registry:
         for device_report in report.devices:
             rows.extend(self._update_device(host, device_report))
         rows.extend(_missing_devices(host, report))
+        self._note_chunk_bytes(host.uuid, report.chunk_bytes)
         capped = self._note_power_cap(host.uuid, report.power_cap_w)
         return host, bool(rows) or capped, rows
+
+    @property
+    def chunk_bytes(self) -> int | None:
+        """The longest piece that all workers take; None: not known."""
+        return min(self._hosts_by_chunk_bytes, default=None)
+
+    def _note_chunk_bytes(
+        self, host_uuid: str, chunk_bytes: int | None
+    ) -> None:
+        before_bytes = self._chunks_bytes.pop(host_uuid, None)
+        if chunk_bytes is not None:
+            self._chunks_bytes[host_uuid] = chunk_bytes
+        if chunk_bytes == before_bytes:
+            return
+        counts = self._hosts_by_chunk_bytes
+        if chunk_bytes is not None:
+            counts[chunk_bytes] += 1
+        if before_bytes is not None:
+            counts[before_bytes] -= 1
+            if not counts[before_bytes]:
+                del counts[before_bytes]
 
     def _note_power_cap(self, host_uuid: str, cap_w: float | None) -> bool:
         """Take a host's cap over; return whether it has changed."""
@@ -491,7 +516,8 @@ class Registry:
             raise ValueError(f"host {host.name} has devices")
         del self.hosts[host.uuid]
         del self.hosts_by_id[host.id]
-        self.power_caps_w.pop(host.uuid, None)
+        self._note_power_cap(host.uuid, None)
+        self._note_chunk_bytes(host.uuid, None)
         return dataclasses.replace(host_row(host), admin_state=db_api.DELETED)
 
     def _add_device(self, device: DeviceEntry) -> DeviceEntry:

@@ -12,6 +12,11 @@ import sys
 import typing
 from collections.abc import Mapping
 
+from keystoneauth1 import adapter
+from keystoneauth1 import session as sessions
+from keystoneauth1 import token_endpoint
+
+from fpgapool import client
 from fpgapool.api import app
 from fpgapool.api import call as calls
 from fpgapool.api import microversion
@@ -247,6 +252,19 @@ class Server(processes.Daemon):
     def open_until_ready(self, **members: object) -> dict[str, typing.Any]:
         """Open a session and wait until it is READY."""
         return self.wait(self.open(**members).session, "READY")
+
+
+def pool_api(server: Server, token: str = TOKEN) -> client.PoolApi:
+    """Return the server for the client library."""
+    endpoint = f"http://{server.address}/v1"
+    auth = token_endpoint.Token(endpoint, token)
+    return client.PoolApi(
+        adapter.Adapter(
+            sessions.Session(auth=auth),
+            service_type="fpgapool",
+            endpoint_override=endpoint,
+        )
+    )
 
 
 def connect(session: Mapping[str, typing.Any]) -> wire.Client:

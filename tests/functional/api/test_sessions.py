@@ -10,6 +10,7 @@ import uuid
 
 import pytest
 
+from fpgapool import client
 from fpgapool.client import cancel
 from fpgapool.client import connection
 from fpgapool.client import view as views
@@ -38,11 +39,11 @@ def test_a_session_from_its_opening_to_its_end(api, cloud, rng) -> None:
     session = api.show(answer.session["id"]).session
     assert session["placement"]["host_name"] == "board"
     assert session["placement"]["local"] is False
-    client = harness.connect(session)
-    assert client.run(data) == data
+    connected = harness.connect(session)
+    assert connected.run(data) == data
     active = api.wait(session, "ACTIVE")
     assert active["connection"] is None
-    client.close_session()
+    connected.close_session()
     ended = api.wait(active, "CLOSED")
     assert (ended["input_bytes"], ended["output_bytes"]) == (50_000, 50_000)
     assert ended["finished_at"] > ended["started_at"] > ended["queued_at"]
@@ -84,6 +85,35 @@ def test_a_request_that_waits_can_be_cancelled_before_it_is_served(
         "CANCELLED",
         "CANCELLED_BY_CLIENT",
     )
+
+
+def test_pieces_of_the_cpu_are_as_long_as_those_of_the_workers(
+    api, rng
+) -> None:
+    held = _fill(api)
+    data, output = b"", b""
+    with client.acc_open(
+        "copy",
+        10**9,
+        front_door=harness.pool_api(api),
+        timeout_s=60,
+        meanwhile="cpu",
+    ) as session:
+        assert len(session.pin) == clouds.CHUNK_BYTES
+
+        def run() -> str:
+            nonlocal data, output
+            piece = rng.randbytes(clouds.CHUNK_BYTES)
+            session.pin[:] = piece
+            output += session.run(len(piece), timeout_s=60)
+            data += piece
+            return session.transport
+
+        assert run() == "cpu"
+        assert api.close(held[0]["id"]) == 204
+        harness.wait_for(lambda: run() != "cpu", "a slot")
+        output += session.finish(timeout_s=60)
+    assert output == data
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,6 @@ def test_a_slot_above_the_cap_is_given_when_the_cap_is_raised(
         # A pass, at least, has been made when this is answered.
         assert reasons(host) == (codes.POWER_CAP,)
         assert cloud.state(view["session_id"]) == states.QUEUED
-        assert view["pending_reasons"] == [codes.POWER_CAP]
         host.write_boards(power_cap_w=2 * SLOT_W)
         door.wait_state(request_id, states.READY)
     first.enough.set()
