@@ -55,12 +55,12 @@ class Process:
         self.parent: Process | None = None
         #: The module that it runs, of one that a process has started.
         self.module = ""
-        self._held: list[tuple[_Wait, bool]] = []
+        self._held: list[tuple[Task, int, bool]] = []
         self.random = random.Random(f"{kernel.seed} {name} {pid}")
 
-    def hold(self, wait: _Wait, woken: bool) -> None:
+    def hold(self, task: Task, turn: int, woken: bool) -> None:
         """Keep a task that would run for when the process thaws."""
-        self._held.append((wait, woken))
+        self._held.append((task, turn, woken))
 
     def freeze(self) -> None:
         """Stand still, as after SIGSTOP."""
@@ -70,8 +70,8 @@ class Process:
         """Go on, as after SIGCONT."""
         self.frozen = False
         held, self._held = self._held, []
-        for wait, woken in held:
-            self.kernel.push(0.0, wait, woken)
+        for task, turn, woken in held:
+            self.kernel.push(0.0, task, turn, woken)
 
     def kill(self, status: int = -9) -> None:
         """Die, as after SIGKILL, or end with a status."""
@@ -88,21 +88,6 @@ class Process:
         return f"<{self.name} {self.pid}>"
 
 
-class _Wait:
-    """One wait of a task, or something that is to be called."""
-
-    __slots__ = ("callback", "done", "task")
-
-    def __init__(
-        self,
-        task: Task | None,
-        callback: Callable[[], None] | None = None,
-    ) -> None:
-        self.task = task
-        self.callback = callback
-        self.done = False
-
-
 _push = heapq.heappush
 
 
@@ -111,7 +96,12 @@ def _nothing() -> None:
 
 
 class Task:
-    """A thread of a process."""
+    """A thread of a process.
+
+    :ivar turn: how often it has run: what would end an earlier wait comes too
+        late.
+    :ivar waits: it can be woken.
+    """
 
     __slots__ = (
         "body",
@@ -120,8 +110,9 @@ class Task:
         "local",
         "name",
         "process",
-        "wait",
+        "turn",
         "waiters",
+        "waits",
     )
 
     def __init__(self, process: Process, name: str) -> None:
@@ -129,7 +120,8 @@ class Task:
         self.name = name
         self.body: Callable[[], None] = _nothing
         self.ended = False
-        self.wait: _Wait | None = None
+        self.turn = 0
+        self.waits = True
         #: Tasks that wait for its end.
         self.waiters: list[Task] = []
         #: Values of thread-local variables.
@@ -156,7 +148,12 @@ class Kernel:
         self.current: Task | None = None
         self.steps = 0
         self.failures: list[str] = []
-        self._heap: list[tuple[float, float, int, _Wait, bool]] = []
+        #: When, a draw, a number; a task, its turn and whether it is woken,
+        #: or None, something that is to be called, and True.
+        self._heap: list[
+            tuple[float, float, int, Task, int, bool]
+            | tuple[float, float, int, None, Callable[[], None], bool]
+        ] = []
         self._next = itertools.count().__next__
         self._pids = itertools.count(100)
         self._hub = greenlet.getcurrent()
@@ -196,8 +193,7 @@ class Kernel:
 
         task.body = run
         self._tasks.append(task)
-        task.wait = _Wait(task)
-        self.push(self._step_s(), task.wait, True)
+        self.push(self._step_s(), task, 0, True)
         return task
 
     def greenlet(self) -> greenlet.greenlet:
@@ -244,19 +240,22 @@ class Kernel:
         :returns: False if the time is over instead.
         """
         task = self.current or self.task()
-        wait = task.wait = _Wait(task)
+        task.waits = True
         if timeout_s is not None:
-            self.push(timeout_s if timeout_s > 0.0 else 0.0, wait, False)
+            at_s = self.now_s
+            if timeout_s > 0.0:
+                at_s += timeout_s
+            # As push() does; most waits have a limit.
+            one = at_s, self._draw(), self._next(), task, task.turn, False
+            _push(self._heap, one)
         woken: bool = self._leave()
         return woken
 
     def unpark(self, task: Task) -> None:
         """Wake a task, if it waits."""
-        wait = task.wait
-        if wait is not None and not wait.done:
-            self.push(self._step_s(), wait, True)
-            # Its time limit, if it has one, comes too late from now on.
-            task.wait = None
+        if task.waits:
+            self.push(self._step_s(), task, task.turn, True)
+            task.waits = False
 
     def sleep(self, seconds: float) -> None:
         """Let time pass for this task."""
@@ -281,7 +280,9 @@ class Kernel:
 
     def at(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Call something later, outside of all processes."""
-        self.push(delay_s, _Wait(None, callback), True)
+        at_s = self.now_s + delay_s
+        one = at_s, self._draw(), self._next(), None, callback, True
+        _push(self._heap, one)
 
     def _step_s(self) -> float:
         draw = self._draw()
@@ -289,10 +290,11 @@ class Kernel:
             return SLOW_STEP_S * draw / _SLOW_STEP_SHARE
         return STEP_S * draw
 
-    def push(self, delay_s: float, wait: _Wait, woken: bool) -> None:
+    def push(self, delay_s: float, task: Task, turn: int, woken: bool) -> None:
         """Have a wait end."""
         at_s = self.now_s + delay_s
-        _push(self._heap, (at_s, self._draw(), self._next(), wait, woken))
+        one = at_s, self._draw(), self._next(), task, turn, woken
+        _push(self._heap, one)
 
     # The world's own loop.
 
@@ -317,24 +319,24 @@ class Kernel:
             if heap[0][0] > end_s:
                 self.now_s = end_s
                 return False
-            at_s, _tie, _order, wait, woken = pop(heap)
-            if wait.done:
+            at_s, _tie, _order, task, turn, woken = pop(heap)
+            if task is None:
+                if at_s > self.now_s:
+                    self.now_s = at_s
+                turn()
+                continue
+            if turn != task.turn:
                 continue
             if at_s > self.now_s:
                 self.now_s = at_s
-            task = wait.task
-            if task is None:
-                wait.done = True
-                assert wait.callback is not None
-                wait.callback()
-                continue
             process = task.process
             if not process.alive:
                 continue
             if process.frozen:
-                process.hold(wait, woken)
+                process.hold(task, turn, woken)
                 continue
-            wait.done = True
+            task.turn = turn + 1
+            task.waits = False
             self.steps += 1
             self.current = task
             glet = task.glet

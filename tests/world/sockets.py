@@ -594,8 +594,13 @@ class Socket:
         self._take(_system.connect(address))
 
     def recv(self, size: int, flags: int = 0) -> bytes:
-        waiting_bytes = len(self._end().data)
+        data = self._end().data
+        waiting_bytes = len(data)
         if waiting_bytes and not flags:
+            if waiting_bytes <= size and waiting_bytes < _BUFFER_BYTES:
+                piece = bytes(data)
+                data.clear()
+                return piece
             # Callers have room for far more than what mostly comes.
             size = min(size, waiting_bytes)
         buffer = memoryview(bytearray(size))
@@ -661,7 +666,7 @@ class Socket:
             numbers = array.array("i")
             numbers.frombytes(bytes(content))
             fds += numbers
-        data = b"".join(map(bytes, buffers))
+        data = b"".join(buffers)
         _system.kernel.point()
         blocks = self._timeout_s != 0.0 and not int(flags) & _DONTWAIT
         sent = 0

@@ -36,28 +36,32 @@ def _me() -> kernels.Task:
 class _Waiters:
     """Tasks that wait for the same thing, first come first served."""
 
-    def __init__(self) -> None:
-        self.tasks: collections.deque[kernels.Task] = collections.deque()
+    #: Most never have one: then there is no queue.
+    tasks: collections.deque[kernels.Task] | tuple[()] = ()
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait to be woken.
 
         :returns: False if the time is over.
         """
-        task = _me()
-        self.tasks.append(task)
+        task = _kernel.current or _me()
+        tasks = self.tasks
+        if isinstance(tasks, tuple):
+            tasks = self.tasks = collections.deque()
+        tasks.append(task)
         woken = _kernel.park(timeout_s)
-        if not woken and task in self.tasks:
-            self.tasks.remove(task)
+        if not woken and task in tasks:
+            tasks.remove(task)
         return woken
 
     def wake(self, count: int | None = None) -> None:
         """Wake so many; None for all."""
-        if not self.tasks:
+        tasks = self.tasks
+        if not tasks:
             return
-        left = len(self.tasks) if count is None else count
-        while self.tasks and left > 0:
-            task = self.tasks.popleft()
+        left = len(tasks) if count is None else count
+        while tasks and left > 0:
+            task = tasks.popleft()
             if task.process.alive:
                 _kernel.unpark(task)
                 left -= 1
@@ -108,7 +112,12 @@ class Lock:
         return True
 
     def __exit__(self, *_exc: object) -> None:
-        self.release()
+        # As release() does.
+        if self._value >= self._limit:
+            raise ValueError("released too many times")
+        self._value += 1
+        if self._waiters.tasks:
+            self._waiters.wake(1)
 
 
 class RLock:
@@ -144,7 +153,10 @@ class RLock:
         return True
 
     def __exit__(self, *_exc: object) -> None:
-        self.release()
+        self._count -= 1
+        if not self._count:
+            self._owner = None
+            self._lock.__exit__()
 
 
 class Condition:
@@ -156,12 +168,13 @@ class Condition:
         self.acquire = self._lock.acquire
         self.release = self._lock.release
         self._enter = self._lock.__enter__
+        self._exit = self._lock.__exit__
 
     def __enter__(self) -> bool:
         return self._enter()
 
     def __exit__(self, *_exc: object) -> None:
-        self.release()
+        self._exit()
 
     def wait(self, timeout: float | None = None) -> bool:
         self._lock.release()
@@ -185,7 +198,8 @@ class Condition:
         self._waiters.wake(n)
 
     def notify_all(self) -> None:
-        self._waiters.wake()
+        if self._waiters.tasks:
+            self._waiters.wake()
 
 
 class Event:
@@ -200,7 +214,8 @@ class Event:
 
     def set(self) -> None:
         self._is_set = True
-        self._waiters.wake()
+        if self._waiters.tasks:
+            self._waiters.wake()
 
     def clear(self) -> None:
         self._is_set = False
@@ -329,7 +344,8 @@ class Queue:
                 raise queue.Full
             self._putters.wait(left_s)
         self._items.append(item)
-        self._getters.wake(1)
+        if self._getters.tasks:
+            self._getters.wake(1)
         _kernel.point()
 
     def put_nowait(self, item: object) -> None:
@@ -343,7 +359,8 @@ class Queue:
                 raise queue.Empty
             self._getters.wait(left_s)
         item = self._items.popleft()
-        self._putters.wake(1)
+        if self._putters.tasks:
+            self._putters.wake(1)
         return item
 
     def get_nowait(self) -> object:
