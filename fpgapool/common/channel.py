@@ -30,6 +30,8 @@ MAX_FDS = 8
 
 # The most bytes to receive together with a header; they are copied once more.
 _AHEAD_BYTES = 16 * 1024
+# That of the module is slow to compute with.
+_TRUNCATED = int(socket.MSG_CTRUNC)
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 # poll() takes its milliseconds as a C int.
 _LONGEST_POLL_S = 1e6
@@ -346,7 +348,7 @@ class PlainChannel(Channel):
         except OSError as exc:
             raise ChannelClosed(f"receiving failed: {exc}") from exc
         fds = _take_fds(ancillary)
-        if flags & socket.MSG_CTRUNC or len(fds) > max_fds:
+        if flags & _TRUNCATED or len(fds) > max_fds:
             close_fds(fds)
             raise ChannelClosed("more descriptors than expected came")
         if received_bytes == 0:

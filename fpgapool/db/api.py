@@ -114,7 +114,7 @@ class Database(connected.Connected):
         :param pool_time_s: the pool time now; None: do not change it.
         :raises: NotLeader if another conductor took the lease.
         """
-        values = {"renewals": models.leader_lease.c.renewals + 1}
+        values = {"renewals": leadership.ONE_MORE}
         with self._transaction() as connection:
             leadership.update(
                 connection, values, pool_time_s, holder=holder, epoch=epoch
@@ -245,19 +245,14 @@ class Database(connected.Connected):
 
     def get_session(self, session_id: str) -> SessionRecord | None:
         """Return a session by its public id; None if it does not exist."""
-        return self._read_one(
-            SessionRecord, models.sessions.c.session_id == session_id
-        )
+        return self._read_one(SessionRecord, session_id=session_id)
 
     def find_session(
         self, project_id: str, request_id: str
     ) -> SessionRecord | None:
         """Return the session of a request; None if there is none."""
-        columns = models.sessions.c
         return self._read_one(
-            SessionRecord,
-            columns.project_id == project_id,
-            columns.request_id == request_id,
+            SessionRecord, project_id=project_id, request_id=request_id
         )
 
     def sessions_by_ids(
@@ -451,8 +446,7 @@ class Database(connected.Connected):
 
     def get_bitstream(self, bitstream_id: str) -> BitstreamRecord | None:
         """Return a bitstream by its public id; None if it does not exist."""
-        column = models.bitstreams.c.bitstream_id
-        return self._read_one(BitstreamRecord, column == bitstream_id)
+        return self._read_one(BitstreamRecord, bitstream_id=bitstream_id)
 
     # Groups.
 
@@ -488,8 +482,7 @@ class Database(connected.Connected):
 
     def get_instance(self, instance_id: str) -> InstanceRecord | None:
         """Return an instance by its UUID; None if it is unknown."""
-        column = models.instances.c.instance_id
-        return self._read_one(InstanceRecord, column == instance_id)
+        return self._read_one(InstanceRecord, instance_id=instance_id)
 
     def list_instances(
         self,
@@ -551,12 +544,13 @@ def _write(
     rows.delete(connection, columns.slot_id, wanted.released_slots)
     rows.delete(connection, columns.holder_id, gone, models.OF_SESSIONS)
     rows.delete(connection, models.sessions.c.id, gone)
-    for record_class, table in rows.TABLES.items():
-        if deleted := wanted.deleted(record_class):
+    kinds = [kind for kind in rows.TABLES if kind in wanted.kinds]
+    for kind in kinds:
+        if deleted := wanted.deleted(kind):
             ids = [record.id for record in deleted]
-            rows.delete(connection, table.c.id, ids)
-    for record_class in rows.TABLES:
-        rows.upsert(connection, record_class, wanted.rows(record_class))
+            rows.delete(connection, rows.TABLES[kind].c.id, ids)
+    for kind in kinds:
+        rows.upsert(connection, kind, wanted.rows(kind))
 
 
 def _is_about_uniqueness(error: oslo_exception.DBError) -> bool:

@@ -110,11 +110,9 @@ class Connected:
         with self._transaction() as connection:
             return rows.read(connection, record_class, *conditions)
 
-    def _read_one(
-        self, record_class: type[_R], *conditions: sa.ColumnElement[bool]
-    ) -> _R | None:
-        with self._question():
-            found = self._read(record_class, *conditions)
+    def _read_one(self, record_class: type[_R], **equal: Any) -> _R | None:
+        with self._question(), self._transaction() as connection:
+            found = rows.read(connection, record_class, **equal)
         return found[0] if found else None
 
     def _fetch(

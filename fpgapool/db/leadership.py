@@ -18,6 +18,8 @@ from fpgapool.db import records
 _LEASE = models.leader_lease
 _ID = 1
 _IS_THE_ROW = _LEASE.c.id == _ID
+#: One renewal more than there were.
+ONE_MORE = _LEASE.c.renewals + 1
 
 # Start times and deadlines by the leader's clock.
 _COUNTED = (
@@ -63,18 +65,36 @@ def update(
 ) -> None:
     """Change the lease.
 
+    :param values: of columns; of ``renewals``, also :data:`ONE_MORE`.
     :param pool_time_s: the pool time now; None: do not change it.
     :param expected: the values that its columns must have.
     :raises: NotLeader if they have others.
     """
     if pool_time_s is not None:
         values = {**values, "pool_time_s": pool_time_s}
-    same = (_LEASE.c[name] == value for name, value in expected.items())
+    renews = values.get("renewals") is ONE_MORE
+    changed = tuple(n for n in values if n != "renewals" or not renews)
     result = connection.execute(
-        sa.update(_LEASE).where(_IS_THE_ROW, *same).values(values)
+        _update_statement(changed, tuple(expected), renews),
+        {f"new_{name}": values[name] for name in changed}
+        | {f"old_{name}": value for name, value in expected.items()},
     )
     if result.rowcount != 1:
         raise exception.NotLeader(reason="the lease was changed meanwhile")
+
+
+@functools.cache
+def _update_statement(
+    changed: tuple[str, ...], expected: tuple[str, ...], renews: bool
+) -> sa.Executable:
+    values: dict[str, Any] = {
+        name: sa.bindparam(f"new_{name}", type_=_LEASE.c[name].type)
+        for name in changed
+    }
+    if renews:
+        values["renewals"] = ONE_MORE
+    same = (_LEASE.c[name] == sa.bindparam(f"old_{name}") for name in expected)
+    return sa.update(_LEASE).where(_IS_THE_ROW, *same).values(values)
 
 
 def pass_epochs(connection: sa.Connection, count: int) -> None:

@@ -477,6 +477,11 @@ class Changes:
         ]
         return type(self).of(rows, self._released)
 
+    @property
+    def kinds(self) -> Collection[type]:
+        """The classes of the records that there are."""
+        return self._rows.keys()
+
     def rows(self, record_class: type[_R]) -> list[_R]:
         """Return the rows of one kind that are to be written."""
         # _add() files every record under its own class.

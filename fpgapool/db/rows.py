@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import TypeAlias
@@ -60,36 +61,41 @@ def read(
     connection: sa.Connection,
     record_class: type[_R],
     *conditions: sa.ColumnElement[bool],
+    **equal: Any,
 ) -> list[_R]:
     """Return the rows that fulfil all conditions, sorted by their keys.
 
     :param record_class: of :data:`TABLES`.
+    :param equal: values that columns must have; not None.
     """
-    query = _query(TABLES[record_class])
+    query = _query(TABLES[record_class], *equal)
     if conditions:
         query = query.where(*conditions)
-    return fetch(connection, query, record_class)
+    return fetch(connection, query, record_class, equal)
 
 
 @functools.cache
-def _query(table: sa.Table) -> sa.Select[Any]:
+def _query(table: sa.Table, *names: str) -> sa.Select[Any]:
     # Cached, as those below: building it takes longer than executing it.
     (key,) = table.primary_key.columns
-    return sa.select(table).order_by(key)
+    same = (table.c[name] == sa.bindparam(name) for name in names)
+    return sa.select(table).where(*same).order_by(key)
 
 
 def fetch(
     connection: sa.Connection,
     query: sa.Select[Any],
     record_class: Callable[..., _R],
+    values: Mapping[str, Any] | None = None,
 ) -> list[_R]:
     """Return the result of a query.
 
     :param record_class: called for each row, with its columns as keywords.
+    :param values: of the query's parameters.
     """
     # In parts, so that a long result is not in memory twice.
     result = connection.execute(
-        query, execution_options={"yield_per": _ROWS_PER_FETCH}
+        query, values, execution_options={"yield_per": _ROWS_PER_FETCH}
     )
     names = list(result.keys())
     return [
