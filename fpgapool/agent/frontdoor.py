@@ -661,14 +661,14 @@ def _repeatable(number: object) -> int | str | None:
 
 
 def _view_members(view: objects.SessionView) -> dict[str, object]:
-    # asdict() on the view would copy everything in it.
-    endpoints = list(map(dataclasses.asdict, view.endpoints))
+    # asdict() would copy everything in it.
+    endpoints = [dict(vars(one)) for one in view.endpoints]
     return {**vars(view), "endpoints": endpoints}
 
 
 def _public(profile: objects.AcceleratorProfile) -> dict[str, object]:
     """Return the public part of an accelerator's profile."""
-    members = dataclasses.asdict(profile)
+    members = dict(vars(profile))
     # The client need not know which other projects may use it.
     del members["projects"]
     return members

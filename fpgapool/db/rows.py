@@ -21,6 +21,7 @@ from sqlalchemy.dialects import sqlite
 
 from fpgapool.db import models
 from fpgapool.db import records
+from fpgapool.vocabulary import fields
 
 #: Columns, and whether the smallest comes first.
 Order: TypeAlias = Sequence[tuple[sa.Column[Any], bool]]
@@ -161,10 +162,10 @@ def upsert(
 def _values(
     table: sa.Table, written: Iterable[records.Record]
 ) -> list[dict[str, Any]]:
-    names, texts = _column_names(table)
+    copied, texts = _copied(table)
     rows = []
     for record in written:
-        row = {name: getattr(record, name) for name in names}
+        row = copied(record)
         for name in texts:
             row[name] = row[name][:MAX_TEXT_LENGTH]
         rows.append(row)
@@ -172,14 +173,16 @@ def _values(
 
 
 @functools.cache
-def _column_names(table: sa.Table) -> tuple[list[str], list[str]]:
-    """:returns: the names of all columns, and of the columns of type Text."""
+def _copied(
+    table: sa.Table,
+) -> tuple[Callable[[Any], dict[str, Any]], list[str]]:
+    """:returns: what copies columns, and the columns of type Text."""
     texts = [
         column.name
         for column in table.columns
         if isinstance(column.type, sa.Text)
     ]
-    return table.columns.keys(), texts
+    return fields.copier(table.columns.keys()), texts
 
 
 @functools.cache

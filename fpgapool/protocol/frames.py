@@ -400,7 +400,10 @@ def _refuse_constant(name: str) -> typing.NoReturn:
 
 
 # Creating one takes longer than encoding most documents.
-_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+# A circle is a RecursionError: to look for circles takes a third of the time.
+_ENCODER = json.JSONEncoder(
+    separators=(",", ":"), allow_nan=False, check_circular=False
+)
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 

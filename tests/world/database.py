@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import sqlite3
 import typing
 from collections.abc import Callable
-from collections.abc import Iterator
 
 import sqlalchemy as sa
 from oslo_db import exception as oslo_exception
@@ -74,11 +74,19 @@ class _Prepared:
         )
         self.text: str = compiled.string
         self._expands = bool(compiled.post_compile_params)
-        self._constants = compiled.params
-        #: Names of parameters, and what SQLite gets instead of their values.
-        self._binds = [
-            (name, _processor(compiled.binds[name].type, dialect))
-            for name in compiled.positiontup or ()
+        self._constants = {
+            name: value
+            for name, value in compiled.params.items()
+            if name not in names
+        }
+        order = compiled.positiontup or ()
+        self._in_order = _getter(order)
+        #: Places of parameters that SQLite gets in another form, and what
+        #: makes it.
+        self._changed: list[tuple[int, Callable[[object], object]]] = [
+            (place, process)
+            for place, name in enumerate(order)
+            if (process := _processor(compiled.binds[name].type, dialect))
         ]
         #: Places of values in the result, and what SQLite's become there.
         self._results: list[tuple[int, Callable[[object], object]]] = []
@@ -96,12 +104,15 @@ class _Prepared:
                 if process is not None
             ]
 
-    def values(self, given: dict[str, typing.Any]) -> list[object]:
+    def values(self, given: dict[str, typing.Any]) -> typing.Sequence[object]:
         """Return the parameters of one row, as :attr:`text` has them."""
-        return [
-            given[name] if process is None else process(given[name])
-            for name, process in self._binds
-        ]
+        found = self._in_order(given)
+        if not self._changed:
+            return found
+        values = list(found)
+        for place, process in self._changed:
+            values[place] = process(values[place])
+        return values
 
     def row(self, found: tuple[object, ...]) -> typing.Sequence[object]:
         """Return a row of the result."""
@@ -117,10 +128,21 @@ class _Prepared:
     ) -> tuple[str, typing.Sequence[object]]:
         """Return the statement for these parameters, and their values."""
         if not self._expands:
-            return self.text, self.values({**self._constants, **given})
+            if self._constants:
+                given = self._constants | given
+            return self.text, self.values(given)
         state = self._compiled.construct_expanded_state(given)
         values = (state.parameters[name] for name in state.positiontup)
         return state.statement, list(values)
+
+
+def _getter(
+    names: typing.Sequence[str],
+) -> Callable[[dict[str, typing.Any]], tuple[object, ...]]:
+    """Return what returns the members of these names."""
+    if len(names) > 1:
+        return operator.itemgetter(*names)
+    return lambda given: tuple(given[name] for name in names)
 
 
 def _processor(
@@ -225,6 +247,7 @@ class Server:
             sqlite3.Connection, connection.connection.dbapi_connection
         )
         self._raw.deserialize(content)
+        self._cursor = self._raw.cursor()
         self.connection = _Executor(connection, self._raw)
         self.away = False
         self.clock_s = 0.0
@@ -235,26 +258,42 @@ class Server:
         #: process knows.
         self.on_commit: Callable[[int], None] = lambda _epoch: None
 
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[_Executor]:
-        """Have a transaction, with what may go wrong before and after it.
+    def transaction(self) -> _Transaction:
+        """Return a transaction, with what may go wrong before and after it.
 
-        :raises DBConnectionError: if it cannot begin, or it is not known
-            what has become of it.
+        It raises DBConnectionError if it cannot begin, or it is not known
+        what has become of it.
+        """
+        return _Transaction(self)
+
+    def begin(self) -> int:
+        """Begin a transaction.
+
+        :returns: how many rows were ever changed.
+        :raises DBConnectionError: if it cannot.
         """
         self._before()
-        changes = self._raw.total_changes
         # SQLAlchemy's own transaction would take as long as a statement.
-        self._raw.execute("BEGIN")
-        try:
-            yield self.connection
-        except BaseException:
-            self._raw.execute("ROLLBACK")
-            raise
-        self._raw.execute("COMMIT")
-        if self._raw.total_changes != changes:
+        self._cursor.execute("BEGIN")
+        return self._raw.total_changes
+
+    def roll_back(self) -> None:
+        """End the transaction; it has changed nothing."""
+        self._cursor.execute("ROLLBACK")
+
+    def commit(self, before: int) -> None:
+        """Make what the transaction has changed durable.
+
+        :param before: what :meth:`begin` has returned.
+        :raises DBConnectionError: if it is not known whether it is.
+        """
+        cursor = self._cursor
+        cursor.execute("COMMIT")
+        if self._raw.total_changes != before:
             query = "SELECT epoch FROM leader_lease"
-            row = self._raw.execute(query).fetchone()
+            row = cursor.execute(query).fetchone()
+            # Nothing may be left to read in the next transaction.
+            cursor.fetchall()
             self.on_commit(row[0] if row else 0)
         self._after()
 
@@ -288,6 +327,26 @@ class Server:
         return self.away or (task is not None and task.process.pid in self.cut)
 
 
+class _Transaction:
+    """See :meth:`Server.transaction`."""
+
+    __slots__ = ("_before", "_server")
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._before = 0
+
+    def __enter__(self) -> _Executor:
+        self._before = self._server.begin()
+        return self._server.connection
+
+    def __exit__(self, kind: object, *_exc: object) -> None:
+        if kind is None:
+            self._server.commit(self._before)
+        else:
+            self._server.roll_back()
+
+
 class _Engine:
     """What :class:`db_api.Database` needs of an engine."""
 
@@ -295,7 +354,7 @@ class _Engine:
         self._server = server
         self.dialect = server.engine.dialect
 
-    def begin(self) -> contextlib.AbstractContextManager[sa.Connection]:
+    def begin(self) -> _Transaction:
         return self._server.transaction()
 
     def connect(self) -> typing.Any:
@@ -313,7 +372,7 @@ class _Connection:
         self.execute = server.connection.execute
         self.dialect = server.engine.dialect
 
-    def begin(self) -> contextlib.AbstractContextManager[sa.Connection]:
+    def begin(self) -> _Transaction:
         return self._server.transaction()
 
     def invalidate(self) -> None:

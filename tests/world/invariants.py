@@ -173,6 +173,7 @@ class Watcher:
             if isinstance(hold, sessions.Hold) and hold.wanted:
                 row_id = hold.session.row_id
                 held[row_id] = held.get(row_id, 0) + 1
+        came_s, now_s = self._came_s, self._kernel.now_s
         wrong = brain.pool.counts.reconciled["wrong_move"]
         check(not wrong, "a session cannot go on as it was about to", wrong)
         check(
@@ -183,13 +184,13 @@ class Watcher:
         for session in brain.pool.sessions.by_id.values():
             if session.end:
                 continue
-            self._came_s.setdefault(session.session_id, self._kernel.now_s)
-            # Its state says QUEUED as long as it has no hold.
-            check(
-                (session.hold is None) == (session.row_id not in held),
-                "queued with a slot, or assigned without one",
-                session,
-            )
+            came_s.setdefault(session.session_id, now_s)
+            # Its state says QUEUED as long as it has no hold. Mostly that is
+            # so, and a call takes longer than to see it.
+            if (session.hold is None) != (session.row_id not in held):
+                raise Broken(
+                    f"queued with a slot, or assigned without one: {session!r}"
+                )
 
     def _ended(
         self,

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 
 import oslo_messaging as messaging
 from oslo_config import cfg
+from oslo_middleware import base as middleware
+from oslo_policy import policy
 
 from fpgapool import conf as fpgapool_conf
 from fpgapool.agent import monitor
@@ -540,5 +542,23 @@ def _detach_from_this_machine() -> None:
     migration.require_newest = lambda _engine: None
     monitor.NetlinkKernel = _NoNetwork  # type: ignore
     shaping.PrivilegedKernel = _NoNetwork  # type: ignore
-    # oslo.policy asks for each part of each rule that it checks.
+    # oslo.policy asks for each part of each rule that it checks, and
+    # oslo.middleware for each answer.
     inspect.getfullargspec = functools.cache(inspect.getfullargspec)
+    middleware.getfullargspec = inspect.getfullargspec
+    _load_rules_once()
+
+
+def _load_rules_once() -> None:
+    """Have oslo.policy look for files of rules once: none come later."""
+    load = policy.Enforcer.load_rules
+    loaded: set[policy.Enforcer] = set()
+
+    def load_once(
+        enforcer: policy.Enforcer, force_reload: bool = False
+    ) -> None:
+        if force_reload or enforcer not in loaded:
+            loaded.add(enforcer)
+            load(enforcer, force_reload)
+
+    policy.Enforcer.load_rules = load_once
