@@ -218,9 +218,11 @@ def _check_table(table: slot_table.SlotTable) -> None:
     _equal("known slots", set(table.slots), {slot.id for slot in known})
     up = _count(slot.shape for slot in known if slot.up)
     _equal("up by shape", _nonzero(table.up_by_shape), up)
-    barred = _count(
-        slot.shape for slot in known if _is_only_barred(table, slot)
-    )
+    barred = {}
+    if table.barred_devices:
+        barred = _count(
+            slot.shape for slot in known if _is_only_barred(table, slot)
+        )
     _equal("barred by shape", _nonzero(table.barred_by_shape), barred)
     idle = _count(slot.shape for slot in known if table.is_idle(slot.id))
     _equal("idle by shape", _nonzero(table.idle_by_shape), idle)

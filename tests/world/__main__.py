@@ -290,6 +290,9 @@ if __name__ == "__main__":
                 "PYTHONHASHSEED": _HASH_SEED,
                 # Its threads would spin, and nothing here multiplies.
                 "OPENBLAS_NUM_THREADS": "1",
+                # oslo.service imports eventlet, which need not import a tenth
+                # of all that there is.
+                "EVENTLET_NO_GREENDNS": "yes",
             },
         )
     # What it imports stays, and it makes little else.

@@ -58,7 +58,7 @@ _MADV_COLLAPSE = 25
 _HUGE_BYTES = 2**21
 #: What a schedule needs beside what there is before it, and the size of the
 #: blocks in which it is had.
-_SPARE_BYTES = 2**26
+_SPARE_BYTES = 2**25
 _BLOCK_BYTES = 448
 
 
