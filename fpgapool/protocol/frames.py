@@ -463,6 +463,8 @@ def require(
     :raises ProtocolError: if it is missing or of another type.
     """
     value = document.get(name)
+    if type(value) is kind:
+        return value
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if isinstance(value, bool) and bool not in kinds:
         raise ProtocolError(PROTOCOL_ERROR, f"member '{name}' is a boolean")

@@ -34,6 +34,7 @@ from fpgapool.drivers import selftest
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import fields
 
 LOG = logging.getLogger(__name__)
 
@@ -363,13 +364,18 @@ class Worker:
             "output_bytes": output_bytes,
             "last_result": None
             if result is None
-            else dataclasses.asdict(result),
+            else _result_members(result),
             "recycle_for": machine.recycle_for,
             "message": machine.fault or "",
             "data_port": self._port.tcp_port,
             "local_socket": self._settings.data_socket,
             "certificate_sha256": self._certificate_sha256(),
         }
+
+
+_result_members = fields.copier(
+    one.name for one in dataclasses.fields(state.Result)
+)
 
 
 def _event_of(message: messages.Message) -> state.Event | None:

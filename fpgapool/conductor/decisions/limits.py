@@ -59,8 +59,9 @@ def check(payload: base.Payload, known: Container[int] = ()) -> None:
     :param known: ids of payloads in it that have been checked.
     :raises ValueError: if not; it names the payload and the member.
     """
+    values = vars(payload)
     for name, longest, largest in _limits(type(payload)):
-        value = getattr(payload, name)
+        value = values[name]
         kind = type(value)
         if kind is str:
             # A fast path: nearly all texts are short and plain.
