@@ -29,6 +29,8 @@ from fpgapool.client.group import Group
 from fpgapool.client.group import group_open
 from fpgapool.client.grouptransfer import GroupReport
 from fpgapool.client.grouptransfer import run_group_file
+from fpgapool.client.listing import Accelerator
+from fpgapool.client.listing import accelerators
 from fpgapool.client.opening import acc_close
 from fpgapool.client.opening import acc_open
 from fpgapool.client.opening import acc_run
@@ -41,6 +43,7 @@ from fpgapool.client.transfer import run_stream
 from fpgapool.client.view import SessionView
 
 __all__ = [
+    "Accelerator",
     "CancelToken",
     "Cancelled",
     "ChecksumMismatch",
@@ -66,6 +69,7 @@ __all__ = [
     "acc_dry_run",
     "acc_open",
     "acc_run",
+    "accelerators",
     "group_open",
     "run_buffer",
     "run_file",

@@ -388,6 +388,26 @@ class ApiDoor:
             raise
         return {"profile": found["accelerator"]}
 
+    def _accelerators(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        found: list[_Document] = []
+        path = "/accelerators"
+        while True:
+            answer = self._requests.ask("GET", path, deadline_s)
+            found += answer["accelerators"]
+            if not answer.get("accelerators_links"):
+                return {"accelerators": found}
+            marker = urllib.parse.quote(found[-1]["name"], safe="")
+            path = f"/accelerators?marker={marker}"
+
+    def _pool(
+        self, deadline_s: float | None, members: _Document
+    ) -> messages.Message:
+        return {
+            "summary": self._requests.ask("GET", "/pool", deadline_s)["pool"]
+        }
+
     def _open(
         self, deadline_s: float | None, members: _Document
     ) -> messages.Message:
@@ -509,10 +529,12 @@ class ApiDoor:
         ]
     ] = {
         "accelerator": _accelerator,
+        "accelerators": _accelerators,
         "dry_run": _dry_run,
         "get": _get,
         "hello": _hello,
         "open": _open,
+        "pool": _pool,
         "reopen": _reopen,
     }
 

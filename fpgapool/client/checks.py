@@ -41,16 +41,17 @@ def request(
         }
 
 
-def size(size_bytes: object) -> int:
+def size(size_bytes: object, *, may_be_zero: bool = False) -> int:
     """Check a number of bytes.
 
     :param size_bytes: the caller's argument.
-    :returns: the same, 1 ... 2**63 - 1.
+    :param may_be_zero: whether it may be 0.
+    :returns: the same, at most 2**63 - 1.
     :raises errors.InvalidRequest: code ``INVALID_SIZE``.
     """
     # Without refusing(): for small tasks generators are slow.
     try:
-        return rules.check_size_bytes(size_bytes)
+        return rules.check_size_bytes(size_bytes, may_be_zero=may_be_zero)
     except rules.RequestError as error:
         raise errors.InvalidRequest(error.code, error.message) from None
 

@@ -8,13 +8,10 @@ import dataclasses
 import threading
 
 from fpgapool.client import apidoor
+from fpgapool.client import asking
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
-from fpgapool.client import discovery
-from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.client import frontdoor
-from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import states
@@ -72,28 +69,13 @@ def acc_dry_run(
         deadline_s=deadline_s,
         deadline_action=deadline_action,
     )
-    deadline = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
-    token = cancelling.token_of(cancel)
-    try:
-        token.check()
-        found = front_door or discovery.find()
-        if isinstance(found, apidoor.PoolApi):
-            door: doors.Door = found.enter(
-                token, deadline, require_tls=checks.require_tls(require_tls)
-            )
-        else:
-            door = frontdoor.FrontDoor(found, token, deadline)
-        try:
-            hello = {"version": messages.FRONT_DOOR_VERSION}
-            _, reply = door.request_all(
-                [("hello", hello), ("dry_run", members)], deadline
-            )
-        except doors.ConnectionLost as exc:
-            raise errors.FrontDoorUnavailable(str(exc)) from exc
-        finally:
-            door.close()
-    finally:
-        cancelling.release(token)
+    (reply,) = asking.ask(
+        [("dry_run", members)],
+        front_door=front_door,
+        timeout_s=timeout_s,
+        cancel=cancel,
+        require_tls=require_tls,
+    )
     return _read(reply)
 
 

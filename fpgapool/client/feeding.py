@@ -149,6 +149,9 @@ class Feeder(threading.Thread):
     def run(self) -> None:
         """Send all of it."""
         try:
+            if not self._left_bytes:
+                # The end of an empty input.
+                self._feed(0)
             while self._left_bytes:
                 self._feed(min(self._left_bytes, self._piece_bytes))
         except waiting.Stopped:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
+import io
 import os
 import secrets
 import shutil
@@ -41,35 +42,117 @@ def size_of(stream: typing.BinaryIO) -> int:
     return end - position
 
 
+class Input(io.FileIO):
+    """A file to read from; its errors name it.
+
+    Unbuffered: data goes directly into the worker's buffers.
+
+    :param file: path or descriptor.
+    :param told: name for errors; None: the path.
+    :param closefd: whether closing it closes a descriptor.
+    :raises OSError: if it cannot be opened.
+    """
+
+    def __init__(
+        self, file: Path | int, told: str | None = None, closefd: bool = True
+    ) -> None:
+        self._told = _name_of(file, told)
+        with _naming(self._told):
+            super().__init__(file, "r", closefd)
+
+    def readinto(self, buffer: typing.Any) -> int | None:
+        """See :meth:`io.RawIOBase.readinto`."""
+        with _naming(self._told):
+            return super().readinto(buffer)
+
+    def read(self, size: int | None = -1) -> typing.Any:
+        """See :meth:`io.RawIOBase.read`."""
+        with _naming(self._told):
+            return super().read(size)
+
+
+class Output(io.FileIO):
+    """A file to write to; its errors name it. Parameters as for the input.
+
+    :param mode: see :class:`io.FileIO`.
+    """
+
+    def __init__(
+        self,
+        file: Path | int,
+        told: str | None = None,
+        closefd: bool = True,
+        mode: str = "w",
+    ) -> None:
+        self._told = _name_of(file, told)
+        with _naming(self._told):
+            super().__init__(file, mode, closefd)
+
+    def write(self, data: typing.Any) -> int | None:
+        """See :meth:`io.RawIOBase.write`."""
+        with _naming(self._told):
+            return super().write(data)
+
+
+def _name_of(file: Path | int, told: str | None) -> str:
+    return str(file) if told is None else told
+
+
 @contextlib.contextmanager
-def replacing(path: Path) -> collections.abc.Iterator[typing.BinaryIO]:
+def _naming(told: str) -> collections.abc.Iterator[None]:
+    """Name a file in errors as the caller named it."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno is None:
+            raise
+        raise OSError(exc.errno, exc.strerror, told) from None
+
+
+def opened_output(
+    destination: Path | typing.BinaryIO,
+) -> contextlib.AbstractContextManager[typing.BinaryIO]:
+    """Return :func:`replacing` of a path; of a stream the stream itself."""
+    if isinstance(destination, str | os.PathLike):
+        return replacing(destination)
+    return contextlib.nullcontext(destination)
+
+
+@contextlib.contextmanager
+def replacing(
+    path: Path, told: str | None = None
+) -> collections.abc.Iterator[typing.BinaryIO]:
     """Open a temporary file that replaces ``path`` at the end.
 
+    :param path: of the file; a pipe or device is written to directly.
+    :param told: name for errors; None: the path.
     :raises OSError: if it cannot be written.
     """
-    # Replaces the target of a symbolic link, not the link.
-    target = os.path.realpath(path)
-    if _is_special(target):
-        with open(target, "wb", buffering=0) as stream:
+    told = _name_of(path, told)
+    if _is_special(path):
+        with Output(path, told) as stream:
             yield stream
         return
+    # Replaces the target of a symbolic link, not the link.
+    target = os.path.realpath(path)
     directory, name = os.path.split(target)
     partial = os.path.join(
         directory, f".{name[:200]}.{secrets.token_hex(6)}.part"
     )
     try:
-        with open(partial, "xb", buffering=0) as stream:
+        with Output(partial, told, mode="x") as stream:
             yield stream
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copymode(target, partial)
-        os.replace(partial, target)
+        with _naming(told):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copymode(target, partial)
+            os.replace(partial, target)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(partial)
         raise
 
 
-def _is_special(path: str) -> bool:
+def _is_special(path: Path) -> bool:
     """Whether it is a pipe, a device or a directory, which is not replaced."""
     try:
         return not stat.S_ISREG(os.stat(path).st_mode)

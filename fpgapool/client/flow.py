@@ -517,12 +517,14 @@ class Flow:
         backoff_s = _FIRST_BACKOFF_S
         while True:
             try:
-                return self._dialer.resume(
+                connection = self._dialer.resume(
                     opened.resume_secret,
                     self.acknowledged_bytes,
                     self._output.consumed_bytes,
                     deadline_s,
                 )
+                self._seeker.worker_found()
+                return connection
             except connections.WorkerError as exc:
                 self._refused(exc, deadline_s)
             except OSError as exc:
@@ -532,6 +534,9 @@ class Flow:
                 self._fail_if_over(deadline_s)
                 if self.window.stopped:
                     raise waiting.Stopped from None
+                self._seeker.worker_lost(
+                    str(exc), min(gives_up_s, deadline_s or gives_up_s)
+                )
                 if time.monotonic() >= gives_up_s:
                     raise _lost(str(exc)) from exc
             self._cancel.wait(backoff_s)

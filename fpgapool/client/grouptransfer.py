@@ -48,7 +48,7 @@ class GroupReport:
 def run_group_file(
     group: groups.Group,
     source: files.Path | typing.BinaryIO,
-    destination: files.Path,
+    destination: files.Path | typing.BinaryIO,
     *,
     params: collections.abc.Mapping[str, typing.Any] | None = None,
     size_bytes: int | None = None,
@@ -64,7 +64,8 @@ def run_group_file(
     :param group: open; its accelerator must be stateless.
     :param source: path, or binary file object that is read from its current
         position.
-    :param destination: path of the output.
+    :param destination: path of the output, or binary file object that is
+        written to as the output comes.
     :param params: of the accelerator.
     :param size_bytes: how much to read; None for all, which needs a source
         with a known size.
@@ -72,21 +73,21 @@ def run_group_file(
     :param timeout_s: time limit of everything together.
     :returns: the report.
     :raises errors.InvalidRequest: with code ``ACCELERATOR_NOT_STATELESS`` if
-        the accelerator is not, or not known to be, ``INVALID_SIZE`` if there
-        is no input, ``SIZE_MISMATCH`` if it ends early.
+        the accelerator is not, or not known to be, ``INVALID_SIZE`` if the
+        size of the input is unknown, ``SIZE_MISMATCH`` if it ends early.
     :raises errors.TaskFailed: if a task has no result.
     :raises errors.OperationTimeout: if ``timeout_s`` passes.
-    :raises OSError: if a file cannot be read or written.
+    :raises OSError: if a file cannot be read or written; it names the file.
     """
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
     piece_bytes = _piece_bytes(group.profile)
     with contextlib.ExitStack() as stack:
         if isinstance(source, str | os.PathLike):
-            source = stack.enter_context(open(source, "rb"))
+            source = stack.enter_context(files.Input(source))
         if size_bytes is None:
             size_bytes = files.size_of(source)
-        checks.size(size_bytes)
-        output = stack.enter_context(files.replacing(destination))
+        checks.size(size_bytes, may_be_zero=True)
+        output = stack.enter_context(files.opened_output(destination))
         started_s = time.monotonic()
         done_bytes = output_bytes = tasks = 0
         pieces = _pieces(source, size_bytes, piece_bytes)

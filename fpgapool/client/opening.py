@@ -57,6 +57,8 @@ def acc_open(
     meanwhile: str | None = None,
     checksum: bool = False,
     require_tls: bool | None = None,
+    away_timeout_s: float | None = None,
+    on_away: waiting.AwayCallback | None = None,
 ) -> sessions.Session:
     """Get a slot with an accelerator, waiting for it as long as it takes.
 
@@ -124,6 +126,13 @@ def acc_open(
         another host without TLS, and to ask an API without it; None means
         the value of ``FPGAPOOL_REQUIRE_TLS``, else no. Data on this host is
         in memory and needs no TLS.
+    :param away_timeout_s: how long the pool may be away, which means that
+        neither its front door answers nor the worker of the session's slot.
+        None: for ever while the request waits; a session with a slot fails
+        after about a minute.
+    :param on_away: called when the front door, or the slot's worker, goes
+        away while the request or session goes on: with the reason, and with
+        the seconds until the library gives up, None if it does not.
     :returns: the session, connected.
     :raises errors.InvalidRequest: if an argument is wrong, or the API lacks
         a required TLS.
@@ -171,6 +180,8 @@ def acc_open(
         frozenset({frames.CHECKSUM_FEATURE} if checksum else ()),
         checks.require_tls(require_tls),
         meanwhile == CPU,
+        checks.seconds(away_timeout_s, "away_timeout_s"),
+        on_away,
     )
     return opening.run(front_door, verify, fallback == CPU)
 
@@ -188,7 +199,11 @@ class _Opening:
         features: frozenset[str],
         require_tls: bool,
         computes_meanwhile: bool,
+        away_timeout_s: float | None,
+        on_away: waiting.AwayCallback | None,
     ) -> None:
+        self._away_timeout_s = away_timeout_s
+        self._on_away = on_away
         self._features = features
         self._require_tls = require_tls
         self._computes_meanwhile = computes_meanwhile
@@ -306,6 +321,8 @@ class _Opening:
             self._on_state,
             self._features,
             require_tls=self._require_tls,
+            away_timeout_s=self._away_timeout_s,
+            on_away=self._on_away,
         )
 
         def ask(limit_s: float | None) -> None:

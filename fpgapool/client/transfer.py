@@ -216,7 +216,8 @@ class _Job:
         self._session = None
         session = opening.acc_open(
             self._accelerator,
-            self._size_bytes,
+            # The least that a session can claim.
+            max(self._size_bytes, 1),
             timeout_s=self._left_s(),
             **self._request_options(),
         )
@@ -339,6 +340,7 @@ def _run(
     timeout_s: float | None,
     options: dict[str, typing.Any],
 ) -> RunReport:
+    checks.size(size_bytes, may_be_zero=True)
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
     return _Job(
         accelerator, source, sink, size_bytes, progress, deadline_s, options
@@ -369,13 +371,15 @@ def run_stream(
     :param accelerator: its name.
     :param source: binary file object to read from.
     :param destination: binary file object to write the output to.
-    :param size_bytes: how much to read; the source must have that much.
+    :param size_bytes: how much to read; the source must have that much. 0 is
+        an empty input.
     :param progress: called with the input bytes done and all of them.
     :param timeout_s: time limit of everything together.
     :param options: ``params``, ``front_door``, ``request_id``,
         ``wait_timeout_s``, ``priority``, ``deadline_s``,
         ``deadline_action``, ``on_state``, ``cancel``, ``verify``,
-        ``fallback``, ``meanwhile``, ``checksum`` and ``require_tls`` of
+        ``fallback``, ``meanwhile``, ``checksum``, ``require_tls``,
+        ``away_timeout_s`` and ``on_away`` of
         :func:`fpgapool.client.acc_open`. If a checksum is wrong, the
         destination has output that must not be used.
     :returns: the report.
@@ -431,7 +435,7 @@ def run_buffer(
     """Send bytes through an accelerator.
 
     :param accelerator: its name.
-    :param data: the input, not empty; must not change meanwhile.
+    :param data: the input; must not change meanwhile.
     :param into: memory for the output, apart from ``data``: output from a
         network is received right there, so that large output costs neither
         a copy nor new memory. None: it is allocated.
@@ -472,7 +476,7 @@ def _place(into: bytearray | memoryview, data: memoryview) -> memoryview:
 def run_file(
     accelerator: str,
     source: files.Path | typing.BinaryIO,
-    destination: files.Path,
+    destination: files.Path | typing.BinaryIO,
     *,
     size_bytes: int | None = None,
     progress: Progress | None = None,
@@ -488,26 +492,26 @@ def run_file(
     :param accelerator: its name.
     :param source: path, or binary file object that is read from its current
         position.
-    :param destination: path of the output.
+    :param destination: path of the output, or binary file object that is
+        written to as the output comes.
     :param size_bytes: how much to read; None for all, which needs a source
         with a known size.
     :param progress: see :func:`run_stream`.
     :param timeout_s: see :func:`run_stream`.
     :param options: see :func:`run_stream`.
     :returns: the report.
-    :raises errors.InvalidRequest: with code ``INVALID_SIZE`` if there is no
-        input.
-    :raises OSError: if a file cannot be read or written.
+    :raises errors.InvalidRequest: with code ``INVALID_SIZE`` if the size of
+        the input is unknown.
+    :raises OSError: if a file cannot be read or written; it names the file.
     :raises: as :func:`run_stream`.
     """
     with contextlib.ExitStack() as stack:
         if isinstance(source, str | os.PathLike):
-            # Unbuffered: data goes directly into the worker's buffers.
-            source = stack.enter_context(open(source, "rb", buffering=0))
+            source = stack.enter_context(files.Input(source))
         if size_bytes is None:
             size_bytes = files.size_of(source)
-        checks.size(size_bytes)
-        output = stack.enter_context(files.replacing(destination))
+        checks.size(size_bytes, may_be_zero=True)
+        output = stack.enter_context(files.opened_output(destination))
         return run_stream(
             accelerator,
             source,

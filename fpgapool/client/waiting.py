@@ -46,6 +46,11 @@ _MAX_UNOPENED = 5
 StateCallback: typing.TypeAlias = collections.abc.Callable[
     [views.SessionView], object
 ]
+#: Gets the reason why the pool is away, and the seconds until the library
+#: gives up; None: it never does.
+AwayCallback: typing.TypeAlias = collections.abc.Callable[
+    [str, float | None], object
+]
 #: Sends the request; gets the deadline of its reply.
 Ask: typing.TypeAlias = collections.abc.Callable[[float | None], object]
 _T = typing.TypeVar("_T")
@@ -102,6 +107,9 @@ class SlotSeeker:
     :param on_state: called with every new view.
     :param features: optional features that every worker must have.
     :param require_tls: connect to other hosts by TLS only.
+    :param away_timeout_s: how long the pool may be away, and not only its
+        conductor; None: there is no other limit than the patience.
+    :param on_away: called when the pool, or the worker of the slot, goes away.
     """
 
     #: See :attr:`fpgapool.client.flow.Flow.cpu_energy_j`.
@@ -117,8 +125,17 @@ class SlotSeeker:
         features: frozenset[str] = frozenset(),
         *,
         require_tls: bool = False,
+        away_timeout_s: float | None = None,
+        on_away: AwayCallback | None = None,
     ) -> None:
         self.door = door
+        self._away_timeout_s = away_timeout_s
+        self._on_away = on_away
+        # Since when the slot's worker has not been reached ...
+        self._lost_since_s: float | None = None
+        # ... and then neither the front door.
+        self._absent_since_s: float | None = None
+        self._told_absent = False
         self._features = features
         self._require_tls = require_tls
         self.token = token
@@ -147,7 +164,7 @@ class SlotSeeker:
         self._away_since_s: float | None = None
         self._turned_away_since_s: float | None = None
         self._asked_s = asked_s
-        self._end_outage()
+        self._reset_backoff()
 
     def open(
         self,
@@ -227,6 +244,24 @@ class SlotSeeker:
             self.door.discard_events()
 
         return ask
+
+    def worker_lost(self, reason: str, gives_up_s: float) -> None:
+        """Note that the worker of the present slot cannot be reached.
+
+        :param reason: why, for people.
+        :param gives_up_s: absolute time at which the caller gives it up.
+        """
+        if self._lost_since_s is None:
+            self._lost_since_s = time.monotonic()
+            self._tell_away(f"the slot's worker: {reason}", gives_up_s)
+
+    def worker_found(self) -> None:
+        """Note that the worker of the present slot is reached again."""
+        self._lost_since_s = None
+
+    def _tell_away(self, reason: str, gives_up_s: float | None) -> None:
+        if self._on_away is not None:
+            self._on_away(reason, channel.remaining_s(gives_up_s))
 
     def stop(self) -> None:
         """Make every wait return soon, now and later."""
@@ -321,7 +356,9 @@ class SlotSeeker:
         :raises errors.OperationTimeout: if ``until_s`` passes.
         """
         limit_s = self._limit_s()
-        patient_until_s = self._patient_until_s(away_since_s)
+        patient_until_s = earliest(
+            self._patient_until_s(away_since_s), self._absent_until_s()
+        )
         try:
             return call(earliest(limit_s, patient_until_s, until_s))
         except errors.OperationTimeout as exc:
@@ -336,6 +373,33 @@ class SlotSeeker:
         if self._patience_s is None or away_since_s is None:
             return None
         return away_since_s + self._patience_s
+
+    def _absent_until_s(self) -> float | None:
+        """How long the pool may be absent; None: it is there, or for ever."""
+        if self._away_timeout_s is None or self._absent_since_s is None:
+            return None
+        return self._absent_since_s + self._away_timeout_s
+
+    def _note_absence(self, reason: Exception) -> None:
+        """Note whether the front door answered.
+
+        :raises errors.FrontDoorUnavailable: if the pool was absent too long.
+        """
+        if isinstance(reason, errors.RequestRejected | doors.TurnedAway):
+            self._absent_since_s = None
+            return
+        if self._absent_since_s is None:
+            self._absent_since_s = self._lost_since_s or time.monotonic()
+        until_s = self._absent_until_s()
+        if channel.remaining_s(until_s) == 0:
+            raise errors.FrontDoorUnavailable(
+                f"the pool was away for {self._away_timeout_s:g} s: {reason}"
+            ) from reason
+        if not self._told_absent:
+            self._told_absent = True
+            patient_until_s = self._patient_until_s(self._away_since_s)
+            limit_s = earliest(until_s, patient_until_s, self._limit_s())
+            self._tell_away(f"the pool: {reason}", limit_s)
 
     def _reconnect(self, reason: doors.ConnectionLost) -> None:
         # A restarted agent comes back within seconds. The request is still
@@ -358,6 +422,7 @@ class SlotSeeker:
         """
         now_s = time.monotonic()
         self._away_since_s = self._away_since_s or now_s
+        self._note_absence(reason)
         if isinstance(reason, doors.TurnedAway) and self._view is None:
             self._turned_away_since_s = self._turned_away_since_s or now_s
         else:
@@ -378,6 +443,7 @@ class SlotSeeker:
         left_s = channel.remaining_s(self._limit_s())
         if left_s == 0:
             raise self._timeout(str(reason)) from reason
+        left_s = earliest(left_s, channel.remaining_s(self._absent_until_s()))
         if left_s is None:
             left_s = self._backoff_s
         # Clients that the same outage has hit must not all return at once.
@@ -467,7 +533,12 @@ class SlotSeeker:
         return view
 
     def _end_outage(self) -> None:
-        """The session's state is known: an outage is over."""
+        """Note that the pool is there, and knows the session's state."""
+        self._reset_backoff()
+        self._lost_since_s = self._absent_since_s = None
+        self._told_absent = False
+
+    def _reset_backoff(self) -> None:
         self._away_since_s = self._turned_away_since_s = None
         self._backoff_s = _FIRST_BACKOFF_S
 

@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     :returns: 0 after a signal, 1 after an error, 2 if the command line or
         the configuration is invalid.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         cluster = _cluster(arguments)
@@ -74,16 +74,17 @@ def _interrupt(_number: int, _frame: object) -> typing.NoReturn:
     raise KeyboardInterrupt
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(
         prog=wiring.PROGRAM,
         description="Run a whole pool with emulated boards on this machine,"
         " until Ctrl-C. Then the pool is removed.",
     )
-    parser.add_argument(
+    made.add_argument(
         "--version", action="version", version=version.version_string()
     )
-    cluster = parser.add_argument_group("the pool")
+    cluster = made.add_argument_group("the pool")
     for name, default, text in (
         ("hosts", wiring.Cluster.hosts, "hosts, named node1 and so on"),
         ("boards", wiring.Cluster.boards, "boards, on the first hosts"),
@@ -120,8 +121,8 @@ def _parser() -> argparse.ArgumentParser:
         " the OpenCL devices of this machine have the slots. Another driver"
         " finds its boards and slots itself, by its section in --config-file",
     )
-    _add_process_options(parser.add_argument_group("the process"))
-    return parser
+    _add_process_options(made.add_argument_group("the process"))
+    return made
 
 
 def _add_process_options(group: argparse._ArgumentGroup) -> None:

@@ -12,6 +12,8 @@ import importlib
 import sys
 
 FAILURE = 1
+#: The exit code of shells for a process that SIGINT has ended.
+INTERRUPTED = 130
 
 
 def agent() -> int:
@@ -39,6 +41,11 @@ def sim() -> int:
     return _run("sim", extra="sim")
 
 
+def run() -> int:
+    """Run ``fpgapool-run``."""
+    return _run("run", extra="cli")
+
+
 def status() -> int:
     """Run ``fpgapool-status``."""
     return _run("status", extra="server")
@@ -56,5 +63,9 @@ def _run(name: str, extra: str) -> int:
             file=sys.stderr,
         )
         return FAILURE
+    except KeyboardInterrupt:
+        # These imports take long enough for Ctrl-C.
+        print(f"fpgapool-{name}: CANCELLED: interrupted", file=sys.stderr)
+        return INTERRUPTED
     status: int = command.main()
     return status

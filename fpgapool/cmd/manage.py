@@ -75,15 +75,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     # A separate configuration: nothing here needs RPC.
     conf = cfg.ConfigOpts()
-    conf.register_cli_opt(
-        cfg.SubCommandOpt("command", title="Commands", handler=_add_commands)
-    )
+    register_commands(conf)
     try:
         config.init_tool(PROGRAM, argv, conf=conf)
         if not (
             conf.command.run in _WITHOUT_DATABASE
             or getattr(conf.command, "out", None)
         ):
+            _require_database(conf)
             _make_directory(conf)
         return _run(conf)
     except (exception.ConfigurationError, accelerators.AcceleratorError) as e:
@@ -92,6 +91,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except exception.FpgapoolException as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 1
+
+
+def register_commands(conf: cfg.ConfigOpts) -> None:
+    """Register the sub-commands."""
+    conf.register_cli_opt(
+        cfg.SubCommandOpt("command", title="Commands", handler=_add_commands)
+    )
 
 
 def _run(conf: cfg.ConfigOpts) -> int:
@@ -142,6 +148,22 @@ def _record(
 def _operator() -> str:
     # The user who called sudo matters more than root.
     return os.environ.get("SUDO_USER") or f"uid {os.getuid()}"
+
+
+def _require_database(conf: cfg.ConfigOpts) -> None:
+    """Refuse to work on a database that the operator has not chosen.
+
+    :raises exception.ConfigurationError: if there is none.
+    """
+    for option in (("connection", "database"), ("state_path",)):
+        if conf.get_location(*option).location.is_user_controlled:
+            return
+    read = ", ".join(conf.config_file) or "none"
+    raise exception.ConfigurationError(
+        reason="no database is configured: set [database] connection (or"
+        " [DEFAULT] state_path, for an SQLite file there), and name the"
+        f" file with --config-file; files read: {read}"
+    )
 
 
 def _make_directory(conf: cfg.ConfigOpts) -> None:

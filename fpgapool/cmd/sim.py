@@ -10,6 +10,7 @@ import sys
 import typing
 from collections.abc import Sequence
 
+from fpgapool import version
 from fpgapool.sim import commands
 from fpgapool.sim import errors
 
@@ -20,28 +21,39 @@ USAGE = 2
 INTERRUPTED = 130
 
 
+PROGRAM = "fpgapool-sim"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Simulate an FPGA pool with its own scheduling code.",
+    )
+    made.add_argument(
+        "--version", action="version", version=version.version_string()
+    )
+    subparsers = made.add_subparsers(metavar="COMMAND", required=True)
+    for command in commands.COMMANDS:
+        command.add_parser(subparsers)
+    return made
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one of the commands.
 
     :returns: the exit code: 0; 1 if the real system failed, or a comparison
         missed its goal; 2 for invalid input; 130 after Ctrl-C or SIGTERM.
     """
-    parser = argparse.ArgumentParser(
-        prog="fpgapool-sim",
-        description="Simulate an FPGA pool with its own scheduling code.",
-    )
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in commands.COMMANDS:
-        command.add_parser(subparsers)
-    arguments = parser.parse_args(argv)
+    arguments = parser().parse_args(argv)
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         status: int | None = arguments.run(arguments)
     except errors.InputError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         return USAGE
     except errors.SystemFailed as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         return FAILURE
     except KeyboardInterrupt:
         return INTERRUPTED

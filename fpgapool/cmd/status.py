@@ -58,8 +58,7 @@ def main(
     """
     # A separate configuration: nothing here needs RPC.
     conf = cfg.ConfigOpts()
-    checks = Checks(conf, wait_s)
-    upgradecheck.register_cli_options(conf, checks)
+    checks = register_commands(conf, wait_s)
     try:
         config.init_tool(PROGRAM, argv, conf=conf)
     except exception.ConfigurationError as error:
@@ -71,6 +70,20 @@ def main(
         return int(upgradecheck.run(conf))
     finally:
         checks.close()
+
+
+def register_commands(
+    conf: cfg.ConfigOpts, wait_s: Callable[[float], None] = time.sleep
+) -> "Checks":
+    """Register the sub-commands.
+
+    :param conf: the configuration.
+    :param wait_s: see :class:`Checks`.
+    :returns: what they run.
+    """
+    checks = Checks(conf, wait_s)
+    upgradecheck.register_cli_options(conf, checks)
+    return checks
 
 
 def _result(

@@ -69,20 +69,24 @@ def check_request_id(value: object) -> str:
     )
 
 
-def check_size_bytes(value: object, name: str = "size_bytes") -> int:
+def check_size_bytes(
+    value: object, name: str = "size_bytes", *, may_be_zero: bool = False
+) -> int:
     """Return the size of a session's input.
 
     :param value: the given value.
     :param name: the caller's name of it, for the message.
+    :param may_be_zero: whether the input may be empty.
     :raises RequestError: INVALID_SIZE.
     """
-    if is_int(value) and 1 <= value <= MAX_SIZE_BYTES:
+    least = 0 if may_be_zero else 1
+    if is_int(value) and least <= value <= MAX_SIZE_BYTES:
         return value
     shown = value if is_int(value) else type(value).__name__
     raise RequestError(
         codes.INVALID_SIZE,
-        f"{name} must be a whole number from 1 to {MAX_SIZE_BYTES}, not"
-        f" {shown}",
+        f"{name} must be a whole number from {least} to {MAX_SIZE_BYTES},"
+        f" not {shown}",
     )
 
 

@@ -401,6 +401,12 @@ class Seeker:
     def reopen(self, *_: object) -> None:
         raise errors.RequestRejected("NO_OTHER", "there is no other slot")
 
+    def worker_lost(self, *_: object) -> None:
+        pass
+
+    def worker_found(self) -> None:
+        pass
+
     def stop(self) -> None:
         pass
 

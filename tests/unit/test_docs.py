@@ -16,8 +16,8 @@ from fpgapool.api import reasons
 from fpgapool.client import errors
 from fpgapool.cmd import allinone
 from fpgapool.cmd import manage
-from fpgapool.cmd import run
-from fpgapool.sim import commands as sim_commands
+from fpgapool.cmd import sim
+from fpgapool.cmd.running import arguments
 from fpgapool.vocabulary import codes
 from tests.unit.osc import reference
 
@@ -129,15 +129,11 @@ def _scripts() -> set[str]:
 def _parsers() -> dict[str, argparse.ArgumentParser]:
     managing = argparse.ArgumentParser()
     manage._add_commands(managing.add_subparsers())
-    simulating = argparse.ArgumentParser()
-    subparsers = simulating.add_subparsers()
-    for command in sim_commands.COMMANDS:
-        command.add_parser(subparsers)
     return {
-        "fpgapool-allinone": allinone._parser(),
+        "fpgapool-allinone": allinone.parser(),
         "fpgapool-manage": managing,
-        "fpgapool-run": run._parser(),
-        "fpgapool-sim": simulating,
+        "fpgapool-run": arguments.parser(),
+        "fpgapool-sim": sim.parser(),
     }
 
 

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Completion of the commands in shells.
+
+One option of ``fpgapool-run`` prints it for all commands, so that a shell's
+start has one line for them. It has the commands whose libraries are installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections.abc
+import contextlib
+import importlib
+import typing
+
+SHELLS = ("bash", "zsh", "tcsh")
+
+#: Names of values that are files.
+_FILES = {"DIR", "FILE", "IN", "OUT", "PATH", "SCENARIO"}
+
+
+def add_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the option that prints the completion.
+
+    :param parser: of ``fpgapool-run``.
+    """
+    parser.add_argument(
+        "--completion",
+        action=_Print,
+        choices=SHELLS,
+        metavar="SHELL",
+        help="print the completion of all commands of fpgapool for a shell: "
+        + ", ".join(SHELLS),
+    )
+
+
+class _Print(argparse.Action):
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: typing.Any,
+        option_string: str | None = None,
+    ) -> None:
+        try:
+            print(script(values, parser))
+        except ModuleNotFoundError as exc:
+            if exc.name != "shtab":
+                raise
+            parser.error(
+                "--completion needs shtab: pip install 'fpgapool[cli]'"
+            )
+        parser.exit()
+
+
+def script(shell: str, running: argparse.ArgumentParser) -> str:
+    """Return the completion of all installed commands.
+
+    :param shell: one of :data:`SHELLS`.
+    :param running: the parser of ``fpgapool-run``.
+    :raises ModuleNotFoundError: if ``shtab`` is not installed.
+    """
+    import shtab
+
+    texts = []
+    for parser in (running, *_others()):
+        _complete_files(parser, shtab.FILE)
+        texts.append(shtab.complete(parser, shell))
+    return "\n".join(texts)
+
+
+def _others() -> collections.abc.Iterator[argparse.ArgumentParser]:
+    for make in (_allinone, _simulating, _managing, _status):
+        with contextlib.suppress(ModuleNotFoundError):
+            yield make()
+    for name in ("agent", "conductor"):
+        with contextlib.suppress(ModuleNotFoundError):
+            yield _configured(f"fpgapool-{name}")
+
+
+def _command(name: str) -> typing.Any:
+    return importlib.import_module(f"fpgapool.cmd.{name}")
+
+
+def _allinone() -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = _command("allinone").parser()
+    return parser
+
+
+def _simulating() -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = _command("sim").parser()
+    return parser
+
+
+def _managing() -> argparse.ArgumentParser:
+    manage = _command("manage")
+    return _configured(
+        manage.PROGRAM, manage.register_commands, ["db", "version"]
+    )
+
+
+def _status() -> argparse.ArgumentParser:
+    status = _command("status")
+    return _configured(
+        status.PROGRAM, status.register_commands, ["upgrade", "check"]
+    )
+
+
+def _configured(
+    program: str,
+    register: collections.abc.Callable[[typing.Any], object] = lambda _: None,
+    words: collections.abc.Sequence[str] = (),
+) -> argparse.ArgumentParser:
+    """Return the parser that oslo.config makes of its options.
+
+    :param program: the command.
+    :param register: adds its sub-commands to a configuration.
+    :param words: a valid command line.
+    """
+    from oslo_config import cfg
+    from oslo_log import log
+
+    conf = cfg.ConfigOpts()
+    register(conf)
+    log.register_options(conf)
+    conf(list(words), prog=program, version="", default_config_files=[])
+    parser: argparse.ArgumentParser = conf._oparser
+    return parser
+
+
+def _complete_files(
+    parser: argparse.ArgumentParser, files: dict[str, str]
+) -> None:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for one in set(action.choices.values()):
+                _complete_files(one, files)
+        elif action.metavar in _FILES:
+            action.complete = files  # type: ignore[attr-defined]

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command line of ``fpgapool-run``."""
+
+from __future__ import annotations
+
+import argparse
+import typing
+
+from fpgapool import version
+from fpgapool.cmd import completion
+from fpgapool.vocabulary import states
+
+PROGRAM = "fpgapool-run"
+#: Means standard input or output.
+STANDARD = "-"
+
+# Options that have no meaning for a group.
+_SESSION_OPTIONS = (
+    "wait_timeout",
+    "priority",
+    "deadline",
+    "deadline_action",
+    "fallback",
+    "meanwhile",
+    "checksum",
+    "request_id",
+)
+
+
+class UsageError(Exception):
+    """The command line is wrong."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises its errors, so that ``--json`` applies to them."""
+
+    def error(self, message: str) -> typing.NoReturn:
+        """See :meth:`argparse.ArgumentParser.error`.
+
+        :raises UsageError: always.
+        """
+        raise UsageError(f"{message}; {PROGRAM} --help lists the options")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser; it raises UsageError."""
+    made = _Parser(
+        prog=PROGRAM,
+        description="Send a file or a pipe through an accelerator of the "
+        "pool.",
+        epilog="Encrypt: fpgapool-run aes --key-file KEY --in FILE --out "
+        "FILE.enc. Decrypt: fpgapool-run aes --decrypt --key-file KEY --in "
+        "FILE.enc --out FILE. Exit status: 0 done, 1 failed, 2 wrong usage, "
+        "130 interrupted.",
+    )
+    made.add_argument(
+        "accelerator",
+        nargs="?",
+        help="name, for example aes or copy; --list shows all",
+    )
+    _add_files(made)
+    _add_params(made.add_argument_group("parameters of the accelerator"))
+    _add_ciphers(made.add_argument_group("options of aes and aes-cbc"))
+    made.add_argument_group("groups").add_argument(
+        "--group",
+        metavar="GROUP",
+        help="name or ID of a group: divide the file into tasks of its "
+        "members, instead of opening a session; the accelerator must be "
+        "stateless",
+    )
+    _add_request(made.add_argument_group("request"))
+    made.add_argument(
+        "--list",
+        action="store_true",
+        dest="lists",
+        help="show the accelerators with their parameters, rates and free "
+        "slots",
+    )
+    made.add_argument(
+        "--json",
+        action="store_true",
+        help="print the report, or the failure, as JSON",
+    )
+    made.add_argument(
+        "--version", action="version", version=version.version_string()
+    )
+    completion.add_argument(made)
+    return made
+
+
+def _add_files(made: argparse.ArgumentParser) -> None:
+    made.add_argument(
+        "--in",
+        dest="source",
+        metavar="IN",
+        help="file to read, - for standard input; may be left out in a pipe",
+    )
+    made.add_argument(
+        "--out",
+        dest="destination",
+        metavar="OUT",
+        help="file to write, which appears when it is complete; - for "
+        "standard output; may be left out in a pipe",
+    )
+    made.add_argument(
+        "--size-bytes",
+        type=int,
+        metavar="N",
+        help="size of the input, for pipes and devices; without it the "
+        "command first copies up to 1 GiB of them to a temporary file",
+    )
+
+
+def _add_params(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME=TEXT",
+        help="parameter of the accelerator, a text; may be repeated",
+    )
+    group.add_argument(
+        "--param-json",
+        action="append",
+        default=[],
+        metavar="NAME=JSON",
+        help="parameter that is not a text, for example level=3",
+    )
+    group.add_argument(
+        "--param-file",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="parameter whose text is in a file, for secrets: all users of "
+        "the machine can see a command line",
+    )
+    group.add_argument(
+        "--key-file",
+        metavar="FILE",
+        help="the parameter key, raw or as hexadecimal digits; for aes and "
+        "aes-cbc 16, 24 or 32 bytes",
+    )
+    iv = group.add_mutually_exclusive_group()
+    iv.add_argument(
+        "--iv", metavar="HEX", help="the parameter iv, 32 hexadecimal digits"
+    )
+    iv.add_argument(
+        "--iv-file", metavar="FILE", help="file with the same, as text"
+    )
+
+
+def _add_ciphers(group: argparse._ArgumentGroup) -> None:
+    direction = group.add_mutually_exclusive_group()
+    direction.add_argument(
+        "--encrypt",
+        action="store_const",
+        const="encrypt",
+        dest="direction",
+        help="encrypt, even if IN.iv shows that IN is encrypted already. "
+        "Without --iv and --iv-file, the IV is random and stored in OUT.iv, "
+        "or printed if the output is standard output",
+    )
+    direction.add_argument(
+        "--decrypt",
+        action="store_const",
+        const="decrypt",
+        dest="direction",
+        help="decrypt; without --iv and --iv-file, the IV is read from IN.iv",
+    )
+
+
+def _add_request(pool: argparse._ArgumentGroup) -> None:
+    door = pool.add_mutually_exclusive_group()
+    door.add_argument(
+        "--socket",
+        metavar="PATH",
+        help="socket of the front door; default: the first way to the pool"
+        " that works",
+    )
+    door.add_argument(
+        "--os-cloud",
+        metavar="NAME",
+        help="use the pool's API, as a VM does: the cloud of this name in "
+        "clouds.yaml",
+    )
+    door.add_argument(
+        "--api-url",
+        metavar="URL",
+        help="use an API without Keystone, such as that of "
+        "fpgapool-allinone --api-port",
+    )
+    pool.add_argument(
+        "--timeout",
+        type=float,
+        metavar="S",
+        help="give up after this many seconds in all",
+    )
+    pool.add_argument(
+        "--wait-timeout",
+        type=float,
+        metavar="S",
+        help="give up if no slot is free within this many seconds",
+    )
+    pool.add_argument(
+        "--priority",
+        type=int,
+        default=0,
+        metavar="N",
+        help="from -1000 to 1000; higher ones come first within the project; "
+        "default 0",
+    )
+    pool.add_argument(
+        "--deadline",
+        type=float,
+        metavar="S",
+        help="ask the pool to be done within this many seconds; it refuses "
+        "what no slot can do",
+    )
+    pool.add_argument(
+        "--deadline-action",
+        choices=states.DEADLINE_ACTIONS,
+        help="at the deadline: continue, kill, or early, which gives up as "
+        "soon as no slot can be done in time",
+    )
+    pool.add_argument(
+        "--fallback",
+        choices=["cpu"],
+        help="compute on this machine's CPU if the pool is away or has no "
+        "slot within --wait-timeout",
+    )
+    pool.add_argument(
+        "--meanwhile",
+        choices=["cpu"],
+        help="compute on this machine's CPU until a slot can go on, for "
+        "accelerators that are stateless or have checkpoints",
+    )
+    pool.add_argument(
+        "--checksum",
+        action="store_true",
+        help="check input and output end to end: fail with "
+        "CHECKSUM_MISMATCH if they change between here and the board",
+    )
+    pool.add_argument(
+        "--require-tls",
+        action="store_true",
+        help="fail with TLS_REQUIRED instead of sending data to another host, "
+        "or requests to an API, without TLS (Env: FPGAPOOL_REQUIRE_TLS=1)",
+    )
+    pool.add_argument("--request-id", metavar="ID", help="name of the request")
+    pool.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only print whether there would be a slot now, when about, and "
+        "why not; the exit status is 1 if the pool would refuse the request",
+    )
+
+
+def has_output(arguments: argparse.Namespace) -> bool:
+    """Whether an accelerator shall compute."""
+    return arguments.accelerator is not None and not (
+        arguments.lists or arguments.dry_run
+    )
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Check options that exclude each other.
+
+    :param arguments: parsed.
+    :raises UsageError: if there are some.
+    """
+    if arguments.lists:
+        if arguments.accelerator is not None:
+            raise UsageError("--list shows all accelerators; name none")
+        return
+    if arguments.accelerator is None:
+        raise UsageError("the name of an accelerator is needed; see --list")
+    if arguments.size_bytes is not None and arguments.size_bytes < 0:
+        raise UsageError("--size-bytes must be at least 0")
+    if arguments.group is None:
+        return
+    if arguments.dry_run:
+        raise UsageError("--dry-run is for sessions, not for --group")
+    for name in _SESSION_OPTIONS:
+        if getattr(arguments, name) not in (None, False, 0):
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} is for sessions, not for --group")

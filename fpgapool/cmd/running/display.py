@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What ``fpgapool-run`` tells people and programs."""
+
+from __future__ import annotations
+
+import collections.abc
+import sys
+import time
+import typing
+
+from fpgapool import client
+from fpgapool.cmd.running import arguments as command_line
+from fpgapool.vocabulary import states
+
+_SIZE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
+
+
+class Display:
+    """Progress on standard error: a bar on a terminal, else plain lines.
+
+    :param quiet: show nothing.
+    """
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._state: tuple[str, int | None] | None = None
+        self._bar: typing.Any = None
+        self._task: typing.Any = None
+
+    def __enter__(self) -> typing.Self:
+        if not self._quiet and sys.stderr.isatty():
+            self._bar = _make_bar()
+        if self._bar is not None:
+            self._task = self._bar.add_task("asking", total=None)
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def on_state(self, view: client.SessionView) -> None:
+        """Show a state; see :func:`fpgapool.client.acc_open`."""
+        state = (view.state, view.queue_position)
+        if self._quiet or state == self._state:
+            return
+        self._state = state
+        text = _state_text(view)
+        if self._bar is not None:
+            self._bar.update(self._task, description=text)
+        if self._bar is None or view.reason:
+            self.tell(text)
+
+    def on_away(self, reason: str, gives_up_s: float | None) -> None:
+        """Show an outage; see :func:`fpgapool.client.acc_open`."""
+        until = "until the pool is back"
+        if gives_up_s is not None:
+            at = time.localtime(time.time() + gives_up_s)
+            until = (
+                f"gives up at {time.strftime('%H:%M:%S', at)}, "
+                f"in {gives_up_s:.0f} s"
+            )
+        self.tell(f"reconnecting, {until} ({reason})")
+
+    def tell(self, text: str) -> None:
+        """Show a line that stays."""
+        if self._quiet:
+            return
+        line = f"{command_line.PROGRAM}: {text}"
+        if self._bar is not None:
+            self._bar.console.print(line, markup=False, highlight=False)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def progress(self, done_bytes: int, total_bytes: int) -> None:
+        """Show progress; see :func:`fpgapool.client.run_stream`."""
+        if self._bar is not None:
+            self._bar.update(
+                self._task,
+                description="running",
+                completed=done_bytes,
+                total=total_bytes,
+            )
+
+
+def _make_bar() -> typing.Any:
+    """Return a progress bar; None if its library is not installed."""
+    # A late import: scripts that run without a terminal do not need it.
+    try:
+        import rich.console
+        import rich.progress
+    except ImportError:
+        return None
+    return rich.progress.Progress(
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(),
+        rich.progress.DownloadColumn(),
+        rich.progress.TransferSpeedColumn(),
+        rich.progress.TimeRemainingColumn(),
+        console=rich.console.Console(stderr=True),
+        transient=True,
+    )
+
+
+def _state_text(view: client.SessionView) -> str:
+    if view.reason:
+        return f"no slot ({view.reason}): computing on this machine's CPU"
+    if view.state != states.QUEUED:
+        return view.state.lower()
+    text = "waiting for a slot"
+    if view.queue_position is not None:
+        text += f", {view.queue_position} before this one"
+    if view.expected_wait_s is not None:
+        text += f", about {view.expected_wait_s:.0f} s"
+    if view.pending_reasons:
+        text += f" ({', '.join(view.pending_reasons)})"
+    return text
+
+
+def human_bytes(value_bytes: float) -> str:
+    """Return an amount of data for people, such as ``1.2 GB``."""
+    unit = 0
+    while value_bytes >= 999.5 and unit < len(_SIZE_UNITS) - 1:
+        value_bytes /= 1000
+        unit += 1
+    return f"{value_bytes:.3g} {_SIZE_UNITS[unit]}"
+
+
+def summary(report: client.RunReport) -> str:
+    """Return the line about a session."""
+    text = (
+        f"{_amounts(report)} on {_place_text(report)}; "
+        f"waited {report.waited_s:.3g} s"
+    )
+    for did, times in (
+        ("reconnected", report.reconnects),
+        ("moved to another slot", report.reopens),
+        ("started over", report.restarts),
+    ):
+        if times:
+            text += f"; {did} {times} times"
+    if report.cpu_energy_j is not None:
+        text += f"; about {report.cpu_energy_j:.3g} J of the CPU"
+    if report.checksum:
+        text += "; checksums are right"
+    return text
+
+
+def group_summary(report: client.GroupReport, waited_s: float) -> str:
+    """Return the line about a file through a group."""
+    return (
+        f"{_amounts(report)} with {report.tasks} tasks on {report.members}"
+        f" members; waited {waited_s:.3g} s"
+    )
+
+
+def _amounts(report: client.RunReport | client.GroupReport) -> str:
+    return (
+        f"{human_bytes(report.input_bytes)} in, "
+        f"{human_bytes(report.output_bytes)} out "
+        f"in {report.ran_s:.3g} s "
+        f"({human_bytes(report.bytes_per_s)}/s)"
+    )
+
+
+def _place_text(report: client.RunReport) -> str:
+    if report.fallback_reason is not None:
+        return f"the CPU of {report.host}, no slot ({report.fallback_reason})"
+    if report.slot is None:
+        return "this machine's CPU; no slot came in time"
+    return (
+        f"{report.host} {report.device} slot {report.slot}, "
+        f"{'local' if report.local else 'remote'}"
+    )
+
+
+def dry_run_text(found: client.DryRun) -> str:
+    """Return the line about a dry run."""
+    reasons = ", ".join(found.reasons)
+    if found.fits:
+        return "there would be a slot now"
+    if found.state == states.REJECTED:
+        return f"the pool would refuse it: {reasons}: {found.message}"
+    wait = "an unknown time"
+    if found.expected_wait_s is not None:
+        wait = f"about {found.expected_wait_s:.0f} s"
+    return f"it would wait for {wait} ({reasons})"
+
+
+def listing(
+    found: collections.abc.Iterable[client.Accelerator],
+) -> collections.abc.Iterator[str]:
+    """Yield the lines about accelerators."""
+    for one in found:
+        yield (
+            f"{one.name}: {human_bytes(one.peak_bytes_per_s)}/s at most, "
+            f"{one.free_slots} of {one.slots} slots free: {one.description}"
+        )
+        required = one.params_schema.get("required", ())
+        for name, schema in one.params_schema.get("properties", {}).items():
+            yield f"    {_param_text(name, schema, name in required)}"
+
+
+def _param_text(
+    name: str, schema: collections.abc.Mapping[str, typing.Any], needed: bool
+) -> str:
+    text = name if needed else f"[{name}]"
+    kind = schema.get("type", "")
+    if "enum" in schema:
+        kind = "one of " + ", ".join(map(str, schema["enum"]))
+    about = [str(part) for part in (schema.get("description"), kind) if part]
+    if "default" in schema:
+        about.append(f"default {schema['default']}")
+    return f"{text}: {'; '.join(about)}" if about else text

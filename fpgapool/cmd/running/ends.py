@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where the input of ``fpgapool-run`` comes from, and its output goes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import stat
+import sys
+import tempfile
+import typing
+
+from fpgapool import client
+from fpgapool.client import files
+from fpgapool.cmd.running import arguments as command_line
+from fpgapool.vocabulary import codes
+
+#: The most input of unknown size.
+MAX_SPOOLED_BYTES = 1 << 30
+
+_PIECE_BYTES = 1 << 20
+# As --in and --out may name them.
+_STANDARD = {
+    "/dev/stdin": command_line.STANDARD,
+    "/dev/stdout": command_line.STANDARD,
+}
+
+
+class _StandardOutput(files.Output):
+    """It may have output of other programs, so nothing may be discarded."""
+
+    def tell(self) -> int:
+        """Refuse.
+
+        :raises io.UnsupportedOperation: always.
+        """
+        raise io.UnsupportedOperation("tell")
+
+
+def source_of(path: str | None) -> str:
+    """Return the input that the user named, or the pipe.
+
+    :param path: ``--in``.
+    :returns: its path, or ``-``.
+    :raises command_line.UsageError: if there is neither.
+    """
+    return _named(path, "--in", sys.stdin)
+
+
+def destination_of(path: str | None) -> str:
+    """Return the output that the user named, or the pipe.
+
+    :param path: ``--out``.
+    :returns: its path, or ``-``.
+    :raises command_line.UsageError: if there is neither.
+    """
+    return _named(path, "--out", sys.stdout)
+
+
+def _named(
+    path: str | None, option: str, standard: typing.TextIO | None
+) -> str:
+    if path is not None:
+        return _STANDARD.get(path, path)
+    descriptor = _descriptor(standard)
+    # Not a terminal, and not /dev/null, which daemons have.
+    if descriptor is None or stat.S_ISCHR(os.fstat(descriptor).st_mode):
+        raise command_line.UsageError(f"{option} is needed")
+    return command_line.STANDARD
+
+
+def _descriptor(standard: typing.TextIO | None) -> int | None:
+    """Return its descriptor; None if it was closed or replaced."""
+    try:
+        return None if standard is None else standard.fileno()
+    except (OSError, ValueError):
+        return None
+
+
+def open_source(
+    name: str, size_bytes: int | None, stack: contextlib.ExitStack
+) -> tuple[typing.BinaryIO, int]:
+    """Open the input.
+
+    :param name: from :func:`source_of`.
+    :param size_bytes: ``--size-bytes``; None: all of it. Input of unknown
+        size is copied to a temporary file.
+    :param stack: closes what was opened.
+    :returns: the input, and its size.
+    :raises client.InvalidRequest: code ``INVALID_SIZE``, if it is too long to
+        be copied.
+    :raises OSError: if it cannot be read or copied.
+    """
+    if name == command_line.STANDARD:
+        name = "standard input"
+        descriptor = _descriptor(sys.stdin)
+        if descriptor is None:
+            raise command_line.UsageError("standard input is closed")
+        source = files.Input(descriptor, name, closefd=False)
+    else:
+        source = files.Input(name)
+    stream = typing.cast(typing.BinaryIO, stack.enter_context(source))
+    if size_bytes is None and not _has_size(stream):
+        stream = _spooled(stream, name, stack)
+    if size_bytes is None:
+        size_bytes = files.size_of(stream)
+    return stream, size_bytes
+
+
+def size_of(name: str) -> int:
+    """Return the size of the input without reading it.
+
+    :param name: from :func:`source_of`.
+    :raises command_line.UsageError: if it is unknown.
+    :raises OSError: if there is no such file.
+    """
+    if name != command_line.STANDARD:
+        status = os.stat(name)
+        if stat.S_ISREG(status.st_mode):
+            return status.st_size
+    raise command_line.UsageError("--dry-run reads nothing; give --size-bytes")
+
+
+def _has_size(stream: typing.BinaryIO) -> bool:
+    mode = os.fstat(stream.fileno()).st_mode
+    # Character devices say 0.
+    return stat.S_ISREG(mode) or stat.S_ISBLK(mode)
+
+
+def _spooled(
+    stream: typing.BinaryIO, name: str, stack: contextlib.ExitStack
+) -> typing.BinaryIO:
+    descriptor, path = tempfile.mkstemp(prefix="fpgapool-run-")
+    os.unlink(path)
+    told = f"{tempfile.gettempdir()} (copy of {name}; see --size-bytes)"
+    spool = stack.enter_context(files.Output(descriptor, told, mode="r+"))
+    piece = memoryview(bytearray(_PIECE_BYTES))
+    left_bytes = MAX_SPOOLED_BYTES
+    while read_bytes := stream.readinto(piece):  # type: ignore[attr-defined]
+        left_bytes -= read_bytes
+        if left_bytes < 0:
+            raise client.InvalidRequest(
+                codes.INVALID_SIZE,
+                f"{name}: input of unknown size may have {MAX_SPOOLED_BYTES} "
+                "bytes; give --size-bytes",
+            )
+        files.write_all(
+            typing.cast(typing.BinaryIO, spool), piece[:read_bytes]
+        )
+    spool.seek(0)
+    return typing.cast(typing.BinaryIO, spool)
+
+
+def open_destination(
+    name: str, stack: contextlib.ExitStack
+) -> str | typing.BinaryIO:
+    """Return the output: a path, or standard output.
+
+    :param name: from :func:`destination_of`.
+    :param stack: closes what was opened.
+    """
+    if name != command_line.STANDARD:
+        return name
+    descriptor = _descriptor(sys.stdout)
+    if descriptor is None:
+        raise command_line.UsageError("standard output is closed")
+    sys.stdout.flush()
+    stream = _StandardOutput(descriptor, "standard output", closefd=False)
+    return typing.cast(typing.BinaryIO, stack.enter_context(stream))
