@@ -535,7 +535,7 @@ class Flow:
                 if self.window.stopped:
                     raise waiting.Stopped from None
                 self._seeker.worker_lost(
-                    str(exc), min(gives_up_s, deadline_s or gives_up_s)
+                    min(gives_up_s, deadline_s or gives_up_s)
                 )
                 if time.monotonic() >= gives_up_s:
                     raise _lost(str(exc)) from exc

@@ -131,8 +131,9 @@ def acc_open(
         None: for ever while the request waits; a session with a slot fails
         after about a minute.
     :param on_away: called when the front door, or the slot's worker, goes
-        away while the request or session goes on: with the reason, and with
-        the seconds until the library gives up, None if it does not.
+        away while the request or session goes on: with what does not answer,
+        for people, and with the seconds until the library gives up on it,
+        None if it does not.
     :returns: the session, connected.
     :raises errors.InvalidRequest: if an argument is wrong, or the API lacks
         a required TLS.

@@ -454,7 +454,7 @@ class Alone:
         """See :attr:`fpgapool.client.flow.Flow.cpu_energy_j`."""
         return self._software.cpu_energy_j
 
-    def worker_lost(self, reason: str, gives_up_s: float) -> None:
+    def worker_lost(self, gives_up_s: float) -> None:
         """See :meth:`fpgapool.client.waiting.SlotSeeker.worker_lost`."""
 
     def worker_found(self) -> None:

@@ -46,7 +46,7 @@ _MAX_UNOPENED = 5
 StateCallback: typing.TypeAlias = collections.abc.Callable[
     [views.SessionView], object
 ]
-#: Gets the reason why the pool is away, and the seconds until the library
+#: Gets what does not answer, for people, and the seconds until the library
 #: gives up; None: it never does.
 AwayCallback: typing.TypeAlias = collections.abc.Callable[
     [str, float | None], object
@@ -245,23 +245,22 @@ class SlotSeeker:
 
         return ask
 
-    def worker_lost(self, reason: str, gives_up_s: float) -> None:
+    def worker_lost(self, gives_up_s: float) -> None:
         """Note that the worker of the present slot cannot be reached.
 
-        :param reason: why, for people.
         :param gives_up_s: absolute time at which the caller gives it up.
         """
         if self._lost_since_s is None:
             self._lost_since_s = time.monotonic()
-            self._tell_away(f"the slot's worker: {reason}", gives_up_s)
+            self._tell_away("the slot's worker", gives_up_s)
 
     def worker_found(self) -> None:
         """Note that the worker of the present slot is reached again."""
         self._lost_since_s = None
 
-    def _tell_away(self, reason: str, gives_up_s: float | None) -> None:
+    def _tell_away(self, what: str, gives_up_s: float | None) -> None:
         if self._on_away is not None:
-            self._on_away(reason, channel.remaining_s(gives_up_s))
+            self._on_away(what, channel.remaining_s(gives_up_s))
 
     def stop(self) -> None:
         """Make every wait return soon, now and later."""
@@ -399,7 +398,7 @@ class SlotSeeker:
             self._told_absent = True
             patient_until_s = self._patient_until_s(self._away_since_s)
             limit_s = earliest(until_s, patient_until_s, self._limit_s())
-            self._tell_away(f"the pool: {reason}", limit_s)
+            self._tell_away("the pool's front door", limit_s)
 
     def _reconnect(self, reason: doors.ConnectionLost) -> None:
         # A restarted agent comes back within seconds. The request is still

@@ -52,16 +52,16 @@ class Display:
         if self._bar is None or view.reason:
             self.tell(text)
 
-    def on_away(self, reason: str, gives_up_s: float | None) -> None:
+    def on_away(self, what: str, gives_up_s: float | None) -> None:
         """Show an outage; see :func:`fpgapool.client.acc_open`."""
-        until = "until the pool is back"
+        text = f"{what} does not answer: reconnecting"
         if gives_up_s is not None:
             at = time.localtime(time.time() + gives_up_s)
-            until = (
-                f"gives up at {time.strftime('%H:%M:%S', at)}, "
+            text += (
+                f", gives up at {time.strftime('%H:%M:%S', at)}, "
                 f"in {gives_up_s:.0f} s"
             )
-        self.tell(f"reconnecting, {until} ({reason})")
+        self.tell(text)
 
     def tell(self, text: str) -> None:
         """Show a line that stays."""

@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from fpgapool import client
+from fpgapool.cmd import run
 from tests.functional.allinone import harness
 from tests.harness import programs
 
@@ -58,6 +59,17 @@ def test_command(site: harness.Site, tmp_path: pathlib.Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["local"] is False
     assert (tmp_path / "data.enc").read_bytes() == programs.encrypted(DATA)
+
+
+def test_list(site: harness.Site, capsys: pytest.CaptureFixture[str]) -> None:
+    """``fpgapool-run --list`` asks the API."""
+    assert run.main(["--list", "--json", "--api-url", site.url]) == 0
+    found = {
+        one["name"]: one
+        for one in json.loads(capsys.readouterr().out)["accelerators"]
+    }
+    assert found["aes"]["params_schema"]["required"] == ["key", "iv"]
+    assert found["sha"]["slots"] == 2
 
 
 def test_waiting_and_giving_up(site: harness.Site) -> None:

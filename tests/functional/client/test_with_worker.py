@@ -503,10 +503,12 @@ def test_command_fails_in_one_line(local_door, directory, capsys):
     assert not destination.exists()
     key_file = directory / "key"
     key_file.write_bytes(KEY)
-    source.write_bytes(b"")
-    status = _command(local_door, "aes", "--key-file", str(key_file), *paths)
+    status = _command(
+        local_door,
+        *("aes", "--key-file", str(key_file), "--size-bytes", "4", *paths),
+    )
     assert status == 1
-    assert "INVALID_SIZE" in capsys.readouterr().err
+    assert "SIZE_MISMATCH" in capsys.readouterr().err
     assert not list(directory.glob("out*"))
 
 
@@ -522,6 +524,7 @@ def test_interrupted_command_cancels_and_leaves_nothing(
         [
             *(sys.executable, "-c", _SLOW_COMMAND.format(deaf=deaf), "copy"),
             *("--socket", local_door.path),
+            *("--size-bytes", "1000"),
             *("--in", str(source), "--out", str(destination)),
         ],
         stdout=subprocess.PIPE,
@@ -532,24 +535,21 @@ def test_interrupted_command_cancels_and_leaves_nothing(
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=TIMEOUT_S)
     os.close(source_end)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert error.splitlines()[-1] == "fpgapool-run: CANCELLED: interrupted"
     assert local_door.cancelled.is_set()
     assert not list(directory.glob("*out*"))
 
 
-# The source is a pipe that never gives anything; its size is made up. A signal
-# goes to another thread while the main thread blocks it. No other thread runs,
-# to say so, before the main thread waits.
+# The source is a pipe that never gives anything. A signal goes to another
+# thread while the main thread blocks it. No other thread runs, to say so,
+# before the main thread waits.
 _SLOW_COMMAND = """
 import signal
 import sys
 import threading
-import threading
-from fpgapool.client import files
 from fpgapool.client import transfer
 from fpgapool.cmd import run
-files.size_of = lambda stream: 1000
 receive_all = transfer._receive_all
 def say():
     print("running", flush=True)

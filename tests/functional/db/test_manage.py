@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+import uuid
 
 import pytest
 import sqlalchemy as sa
@@ -288,3 +289,32 @@ def test_a_placement_that_cannot_be_cleaned(
     error = capsys.readouterr().err
     assert text in error
     assert "Traceback" not in error
+
+
+def test_no_database_is_made_that_the_operator_has_not_chosen(
+    tmp_path, monkeypatch, capsys
+):
+    default = tmp_path / "state"
+    conf = tmp_path / "fpgapool.conf"
+    conf.write_text("[DEFAULT]\n")
+    monkeypatch.setattr(
+        manage.config.fpgapool_conf,
+        "register_opts",
+        (
+            lambda conf, register=manage.config.fpgapool_conf.register_opts: (
+                register(conf),
+                conf.set_default("state_path", str(default)),
+            )
+        ),
+    )
+    named = ["--config-file", str(conf)]
+    for words in (("db", "sync"), ("db", "version"), ("audit",)):
+        assert manage.main([*named, *words]) == 2
+        error = capsys.readouterr().err
+        assert "no database is configured" in error
+        assert str(conf) in error
+    assert not default.exists()
+    # These need none.
+    assert manage.main([*named, "host", "permissions", str(uuid.uuid4())]) == 0
+    conf.write_text(f"[DEFAULT]\nstate_path = {default}\n")
+    assert manage.main([*named, "db", "version"]) == 0

@@ -13,7 +13,6 @@ from fpgapool.client import cancel
 from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import view
-from fpgapool.cmd import run
 from fpgapool.protocol import frames
 
 SCHEMA = {
@@ -181,41 +180,3 @@ def test_view_ignores_what_it_does_not_know():
 def test_wrong_views(members):
     with pytest.raises(frames.ProtocolError):
         view.SessionView.from_message(members)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["copy"],
-        ["copy", "--in", "a", "--out", "b", "--iv", "00" * 16],
-        ["copy", "--in", "a", "--out", "b", "--param", "novalue"],
-        ["copy", "--in", "a", "--out", "b", "--param-json", "n={"],
-        ["copy", "--in", "a", "--out", "b", "--timeout", "soon"],
-        ["aes", "--in", "a", "--out", "b"],
-        ["aes", "--in", "a", "--out", "b", "--param", "key=x", "--iv", "0"],
-    ],
-)
-def test_command_usage(arguments, capsys):
-    assert run.main(arguments) == 2
-    assert "fpgapool-run" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("content", [b"", b"short", b"00" * 17, bytes(33)])
-def test_command_wrong_key_files(tmp_path, content, capsys):
-    path = tmp_path / "key"
-    path.write_bytes(content)
-    arguments = ["aes", "--key-file", str(path), "--in", "a", "--out", "b"]
-    assert run.main(arguments) == 2
-    assert "not a key" in capsys.readouterr().err
-
-
-def test_command_missing_files(tmp_path, capsys):
-    arguments = ["aes", "--key-file", str(tmp_path / "none")]
-    assert run.main([*arguments, "--in", "a", "--out", "b"]) == 1
-    assert "FILE_ERROR" in capsys.readouterr().err
-
-
-def test_command_help(capsys):
-    assert run.main(["--help"]) == 0
-    assert "--key-file" in capsys.readouterr().out

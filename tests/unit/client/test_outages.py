@@ -9,6 +9,7 @@ import socket
 import time
 import types
 from collections.abc import Callable
+from collections.abc import Iterator
 
 import pytest
 
@@ -434,3 +435,77 @@ def test_patience_is_not_for_the_time_in_the_queue(seek) -> None:
     first_s, second_s = door.deadlines_s
     assert first_s is not None
     assert second_s is None
+
+
+def away_seeker(
+    door: Door, told: list[tuple[str, float | None]]
+) -> waiting.SlotSeeker:
+    return waiting.SlotSeeker(
+        door,  # type: ignore[arg-type]
+        {},
+        cancel.CancelToken(),
+        None,
+        away_timeout_s=15.0,
+        on_away=lambda *told_: told.append(told_),
+    )
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """Give the time; only the pauses of the library let it pass."""
+    now_s = [1000.0]
+
+    def wait(_token: object, pause_s: float) -> None:
+        now_s[0] += pause_s
+
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(cancel.CancelToken, "wait", wait)
+    yield now_s
+
+
+GONE = errors.FrontDoorUnavailable("gone")
+
+
+def test_a_pool_that_stays_away_is_given_up(clock: list[float]) -> None:
+    told: list[tuple[str, float | None]] = []
+    door = Door([QUEUED, doors.ConnectionLost("gone")], reconnections=[GONE])
+    with pytest.raises(errors.FrontDoorUnavailable) as caught:
+        away_seeker(door, told).open(door.ask, None)
+    assert "the pool was away for 15 s" in caught.value.message
+    assert clock == [1015.0]
+    assert told == [("the pool's front door", 15.0)]
+
+
+def test_the_time_limit_is_shorter(clock: list[float]) -> None:
+    told: list[tuple[str, float | None]] = []
+    door = Door([QUEUED, doors.ConnectionLost("gone")], reconnections=[GONE])
+    with pytest.raises(errors.OperationTimeout):
+        away_seeker(door, told).open(door.ask, 1005.0)
+    assert clock == [1005.0]
+    assert told == [("the pool's front door", 5.0)]
+
+
+def test_a_lost_worker_counts_too(clock: list[float]) -> None:
+    """The time in which the slot's worker did not answer is over already."""
+    told: list[tuple[str, float | None]] = []
+    door = Door([], [doors.ConnectionLost("gone")], [GONE])
+    seeker = away_seeker(door, told)
+    seeker.worker_lost(1010.0)
+    clock[0] = 1010.0
+    seeker.worker_lost(1010.0)
+    with pytest.raises(errors.FrontDoorUnavailable):
+        seeker.reopen(LOST, 0, 0, None)
+    assert clock == [1015.0]
+    assert told == [
+        ("the slot's worker", 10.0),
+        ("the pool's front door", 5.0),
+    ]
+
+
+def test_a_conductor_that_is_away_does_not_count(clock: list[float]) -> None:
+    told: list[tuple[str, float | None]] = []
+    door = Door([QUEUED, *[outage()] * 30, READY])
+    dialer, _connection = away_seeker(door, told).open(door.ask, None)
+    assert dialer.view.generation == 2
+    assert clock[0] > 1015.0
+    assert told == []

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command line of ``fpgapool-run``, without a pool."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from fpgapool.cmd import run
+from fpgapool.cmd.running import arguments as command_line
+from fpgapool.cmd.running import display
+from fpgapool.cmd.running import ends
+from fpgapool.cmd.running import params
+
+IV = "00112233445566778899aabbccddeeff"
+KEY = bytes(range(16))
+
+
+@pytest.fixture(autouse=True)
+def directory(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> pathlib.Path:
+    """Work in a directory with a key, and a file with and without an IV."""
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("key").write_text(f"{KEY.hex()}\n")
+    pathlib.Path("plain").write_bytes(b"abc")
+    pathlib.Path("secret").write_bytes(b"xyz")
+    pathlib.Path("secret.iv").write_text(f"{IV}\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "copy",
+        "--in a --out b",
+        "--list copy",
+        "copy --in a",
+        "copy --in a --out b --param novalue",
+        "copy --in a --out b --param-file novalue",
+        "copy --in a --out b --param-json n={",
+        "copy --in a --out b --param n=1 --param n=2",
+        "copy --in a --out b --timeout soon",
+        "copy --in a --out b --size-bytes -1",
+        "copy --in a --out b --decrypt",
+        "copy --in a --out b --group g --dry-run",
+        "copy --in a --out b --group g --priority 1",
+        "copy --in . --dry-run",
+        "aes --in a --out b",
+        "aes --in a --out b --key-file key --param key=00",
+        "aes --in a --out b --param key=x --iv 0",
+        f"aes --in a --out b --key-file key --iv {IV} --iv-file secret.iv",
+        "aes --in a --out b --key-file key --encrypt --decrypt",
+        "aes --in plain --out b --key-file key --decrypt",
+        "aes --in - --out b --key-file key --decrypt",
+        "aes --in secret --out b --key-file key",
+        f"aes --in secret --out b --key-file key --iv {IV[::-1]}",
+        "aes-cbc --in secret --out b --key-file key --iv-file secret.iv",
+        "aes-cbc --in a --out b --key-file key --encrypt"
+        " --param direction=decrypt",
+    ],
+)
+def test_wrong_usage(
+    words: str, directory: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(directory.iterdir())
+    assert run.main(words.split()) == 2
+    output = capsys.readouterr()
+    assert output.err.startswith("fpgapool-run: INVALID_USAGE: ")
+    assert output.err.count("\n") == 1
+    assert output.out == ""
+    assert run.main(["--json", *words.split()]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert output.err == f"fpgapool-run: INVALID_USAGE: {error['message']}\n"
+    assert sorted(directory.iterdir()) == before
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"00" * 17, bytes(33)])
+def test_wrong_keys(
+    content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pathlib.Path("key").write_bytes(content)
+    assert run.main("aes --key-file key --in a --out b".split()) == 2
+    assert "key: not a key" in capsys.readouterr().err
+
+
+def test_missing_key_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main("aes --key-file none --in a --out b".split()) == 1
+    assert capsys.readouterr().err == (
+        "fpgapool-run: FILE_ERROR: none: No such file or directory\n"
+    )
+
+
+def test_files_that_are_no_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "copy --in a --out b --param-file n=value".split()
+    for content in (b"\xff", b"a" * 70_000):
+        pathlib.Path("value").write_bytes(content)
+        assert run.main(words) == 2
+        assert "value: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_options_that_end_it(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run.main([option]) == 0
+    assert capsys.readouterr().out
+
+
+def prepared(words: str) -> params.Prepared:
+    """Return the parameters that a command line gives."""
+    parsed = command_line.parser().parse_args(words.split())
+    command_line.check(parsed)
+    return params.prepare(parsed, parsed.source)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("aes --key-file key --in secret --decrypt", {"iv": IV}),
+        (f"aes --key-file key --in secret --iv {IV.upper()}", {"iv": IV}),
+        ("aes --key-file key --in secret --iv-file secret.iv", {"iv": IV}),
+        (
+            "aes-cbc --key-file key --in secret --decrypt",
+            {"iv": IV, "direction": "decrypt"},
+        ),
+        (
+            "aes-cbc --key-file key --in secret --param direction=decrypt",
+            {"iv": IV, "direction": "decrypt"},
+        ),
+        (
+            f"aes-cbc --key-file key --in plain --encrypt --iv {IV}",
+            {"iv": IV, "direction": "encrypt"},
+        ),
+        # Any other accelerator with such a parameter.
+        ("cipher --key-file key --in secret", {}),
+        ("cipher --param-file key=key --in plain", {}),
+    ],
+)
+def test_params(words: str, expected: dict[str, str]) -> None:
+    found = prepared(words)
+    assert found == params.Prepared({"key": KEY.hex(), **expected})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "aes --key-file key --in plain",
+        "aes-cbc --key-file key --in plain",
+        "aes --key-file key --in secret --encrypt",
+        "aes@other --key-file key --in -",
+    ],
+)
+def test_new_ivs(words: str) -> None:
+    found, other = prepared(words), prepared(words)
+    assert found.new_iv is not None
+    assert found.params["iv"] == found.new_iv.hex() != other.params["iv"]
+
+
+def test_raw_keys() -> None:
+    pathlib.Path("key").write_bytes(KEY)
+    assert prepared("aes --key-file key --in plain").params["key"] == KEY.hex()
+    pathlib.Path("key").write_bytes(bytes(40))
+    assert prepared("mac --key-file key --in plain").params == {
+        "key": bytes(40).hex()
+    }
+
+
+def test_a_pipe_has_an_end_or_a_size(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ends, "MAX_SPOOLED_BYTES", 1000)
+    words = "copy --socket none --out x --in /dev/zero".split()
+    assert run.main(words) == 1
+    error = capsys.readouterr().err
+    assert "INVALID_SIZE: /dev/zero: " in error
+    assert "give --size-bytes" in error
+    assert run.main([*words, "--size-bytes", "5"]) == 1
+    assert "FRONT_DOOR_UNAVAILABLE" in capsys.readouterr().err
+
+
+def test_copies_of_pipes_are_as_private_as_those(
+    monkeypatch: pytest.MonkeyPatch, directory: pathlib.Path
+) -> None:
+    """They have no name, so that nothing is left behind."""
+    monkeypatch.setattr(ends.tempfile, "tempdir", str(directory))
+    os.mkfifo("fifo")
+    before = sorted(directory.iterdir())
+    with subprocess.Popen(["cp", "plain", "fifo"]):
+        with ends.contextlib.ExitStack() as stack:
+            stream, size_bytes = ends.open_source("fifo", None, stack)
+            assert (stream.read(), size_bytes) == (b"abc", 3)
+            assert sorted(directory.iterdir()) == before
+
+
+def test_outages_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = display.Display(quiet=False)
+    shown.on_away("the pool's front door", 14.2)
+    text = capsys.readouterr().err
+    assert text.startswith(
+        "fpgapool-run: the pool's front door does not answer: reconnecting, "
+        "gives up at "
+    )
+    assert text.endswith(", in 14 s\n")
+
+
+_IMPORTING = """
+import sys, threading, types
+from fpgapool.cmd import launch
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "fpgapool.cmd.run":
+            print("importing", flush=True)
+            threading.Event().wait()
+sys.meta_path.insert(0, Finder())
+sys.exit(launch.run())
+"""
+
+
+def test_interrupted_imports() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _IMPORTING],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert error == "fpgapool-run: CANCELLED: interrupted\n"
+    assert process.returncode == 130
