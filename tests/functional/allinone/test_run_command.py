@@ -133,9 +133,7 @@ def test_a_device_has_no_size(shell: Run) -> None:
 
 
 def test_a_redirected_output_keeps_what_it_had(shell: Run) -> None:
-    done = shell(
-        "echo before > out; fpgapool-run copy --in FILE >> out; cat out"
-    )
+    done = shell("echo old > out; fpgapool-run copy --in FILE >> out; cat out")
     assert done.stdout == b"old\n" + DATA
 
 

@@ -536,12 +536,9 @@ def test_failed_file_leaves_the_old_one(pools, tmp_path):
 def test_empty_file(pools, tmp_path):
     source = tmp_path / "in"
     source.touch()
-    pool = pools()
-    with pytest.raises(client.InvalidRequest) as caught:
-        _run_file(pool, source, tmp_path / "out")
-    assert caught.value.code == "INVALID_SIZE"
-    assert not pool.requests
-    assert not (tmp_path / "out").exists()
+    report = _run_file(pools(), source, tmp_path / "out")
+    assert (report.input_bytes, report.output_bytes) == (0, 0)
+    assert (tmp_path / "out").read_bytes() == b""
 
 
 def test_source_shorter_than_announced(pools, tmp_path):

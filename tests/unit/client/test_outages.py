@@ -9,7 +9,6 @@ import socket
 import time
 import types
 from collections.abc import Callable
-from collections.abc import Iterator
 
 import pytest
 
@@ -451,7 +450,7 @@ def away_seeker(
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Give the time; only the pauses of the library let it pass."""
     now_s = [1000.0]
 
@@ -460,7 +459,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     monkeypatch.setattr(cancel.CancelToken, "wait", wait)
-    yield now_s
+    return now_s
 
 
 GONE = errors.FrontDoorUnavailable("gone")

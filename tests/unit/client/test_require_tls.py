@@ -135,8 +135,8 @@ def test_the_command_insists(monkeypatch) -> None:
         raise client.Cancelled
 
     monkeypatch.setattr(client, "run_file", run_file)
-    arguments = ["copy", "--in", "a", "--out", "b"]
-    assert run.main([*arguments, "--require-tls"]) == 1
+    arguments = ["copy", "--in", "/dev/null", "--out", "b"]
+    assert run.main([*arguments, "--require-tls"]) == 130
     # The environment may.
-    assert run.main(arguments) == 1
+    assert run.main(arguments) == 130
     assert asked == [True, None]
