@@ -37,6 +37,7 @@ from fpgapool.api import validation
 from fpgapool.api import vendordata
 from fpgapool.api import waiters
 from fpgapool.api.schemas import quotas as quota_schemas
+from fpgapool.api.ui import page
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
 from fpgapool.common import config
@@ -191,8 +192,8 @@ def build(
     handlers = make_handlers(backends, table)
     # The ordering here is important, from the inside out. The context contains
     # the result of authentication. Instances have tokens that Keystone does
-    # not know. Public documents and the health check need no authentication.
-    # All of these need the addresses that the proxy reports; but a proxy must
+    # not know. Public documents, the live page and the health check need no
+    # authentication. All of these need the addresses that the proxy reports; but a proxy must
     # not make a request look local, so noauth uses the address that the server
     # itself saw. The shield handles errors outside of Falcon, which handles
     # the version and the operation. Browsers ask without a token what a page
@@ -205,6 +206,7 @@ def build(
         backends.database,
     )
     app = _choice(known, handlers, lambda path: path in public)
+    app = _choice(app, page.Page.from_conf(conf), page.is_page)
     app = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
     app = middleware.RememberPeer(app)
     app = middleware.Shield(app)

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Serves the files of the live page, without authentication."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+import urllib.parse
+from collections.abc import Iterable
+from collections.abc import Mapping
+from importlib import resources
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from fpgapool.api import errors
+from fpgapool.api import middleware
+from fpgapool.vocabulary import codes
+
+LOG = logging.getLogger(__name__)
+
+#: Where the page is below the API's root.
+PATH = "/ui"
+
+_INDEX = "index.html"
+_SETTINGS = "settings.json"
+_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "json": "application/json",
+    "svg": "image/svg+xml",
+}
+_METHODS = ("GET", "HEAD")
+_KEYSTONE = "keystone"
+# Of an URL without a user, a query and all that a header must not have.
+_ORIGIN = re.compile(
+    r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
+)
+_ORIGIN_PATH = re.compile(rf"(?P<origin>{_ORIGIN.pattern})(/[\w./~-]*)?")
+_VERSION = "/v3"
+
+
+@dataclasses.dataclass(frozen=True)
+class _File:
+    """A file as it is sent.
+
+    :ivar tag: the header ``ETag``.
+    """
+
+    content: bytes
+    media_type: str
+    tag: str
+
+    @classmethod
+    def of(cls, name: str, content: bytes) -> _File:
+        """Return a file.
+
+        :param name: decides its type.
+        """
+        digest = hashlib.sha256(content).hexdigest()
+        return cls(content, _TYPES[name.rpartition(".")[2]], f'"{digest}"')
+
+
+class Page:
+    """Serves the page.
+
+    All files are in memory, so that no path leads out of their directory.
+
+    :param keystone_url: where users get their tokens, see
+        :func:`keystone_url`; None: nowhere.
+    :param is_open: whether the API knows its callers without Keystone.
+    """
+
+    def __init__(self, keystone_url: str | None, *, is_open: bool) -> None:
+        settings = {
+            "authentication": "noauth" if is_open else _KEYSTONE,
+            "keystone_url": keystone_url,
+        }
+        self._files: Mapping[str, _File] = {
+            one.name: _File.of(one.name, one.read_bytes())
+            for one in resources.files(__package__).joinpath("static").iterdir()
+        } | {
+            _SETTINGS: _File.of(_SETTINGS, json.dumps(settings).encode()),
+        }
+        self._headers = _headers(keystone_url)
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts) -> Page:
+        """Return the page of an API.
+
+        :param conf: the configuration; has the options of tokens.
+        """
+        if conf.api.auth_strategy != _KEYSTONE:
+            return cls(None, is_open=True)
+        url = conf.keystone_authtoken.www_authenticate_uri
+        return cls(keystone_url(url), is_open=False)
+
+    def __call__(
+        self,
+        environ: middleware.Environ,
+        start_response: middleware.StartResponse,
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        environ[middleware.ROUTE] = PATH
+        body = self._answer(environ, start_response)
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else body
+
+    def _answer(
+        self,
+        environ: middleware.Environ,
+        start_response: middleware.StartResponse,
+    ) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "").removeprefix(PATH)
+        if environ["REQUEST_METHOD"] not in _METHODS:
+            error = errors.ApiError(
+                codes.METHOD_NOT_ALLOWED,
+                "the files of the page can only be read",
+                headers={**self._headers, "Allow": ", ".join(_METHODS)},
+            )
+            return middleware.refuse(environ, start_response, error)
+        if not path:
+            # Relative, because only the client knows the API's full address.
+            where = [("Location", f"{PATH[1:]}/"), ("Content-Length", "0")]
+            start_response("308 Permanent Redirect", where)
+            return []
+        found = self._files.get(path.removeprefix("/") or _INDEX)
+        if found is None:
+            error = errors.ApiError(
+                codes.PATH_NOT_FOUND,
+                "the page has no such file",
+                headers=self._headers,
+            )
+            return middleware.refuse(environ, start_response, error)
+        headers = [*self._headers.items(), ("ETag", found.tag)]
+        if _has(environ.get("HTTP_IF_NONE_MATCH", ""), found.tag):
+            start_response("304 Not Modified", headers)
+            return []
+        length = str(len(found.content))
+        start_response(
+            "200 OK",
+            [
+                *headers,
+                ("Content-Type", found.media_type),
+                ("Content-Length", length),
+            ],
+        )
+        return [found.content]
+
+
+def is_page(path: str) -> bool:
+    """Whether a path is the page's, or below."""
+    return path == PATH or path.startswith(f"{PATH}/")
+
+
+def keystone_url(configured: str | None) -> str | None:
+    """Return where a browser asks Keystone for tokens.
+
+    :param configured: Keystone's public URL, with or without a version.
+    :returns: the URL without the version; None, with a line in the log, if it
+        is none that a browser could use.
+    """
+    url = (configured or "").rstrip("/").removesuffix(_VERSION)
+    if not url:
+        LOG.warning(
+            "Users cannot sign in to the live page: [keystone_authtoken]"
+            " www_authenticate_uri is not set"
+        )
+        return None
+    if _ORIGIN_PATH.fullmatch(url) is None:
+        LOG.warning(
+            "Users cannot sign in to the live page: [keystone_authtoken]"
+            " www_authenticate_uri is %r, but must be http or https, host,"
+            " port and path only",
+            configured,
+        )
+        return None
+    return url
+
+
+def _headers(keystone_url: str | None) -> dict[str, str]:
+    """Return the headers of all answers.
+
+    :param keystone_url: scripts may connect to its host and port.
+    """
+    connect = ["'self'"]
+    if keystone_url is not None:
+        parts = urllib.parse.urlsplit(keystone_url)
+        connect.append(f"{parts.scheme}://{parts.netloc}")
+    rules = {
+        "default-src": "'none'",
+        "script-src": "'self'",
+        "style-src": "'self'",
+        "img-src": "'self'",
+        "connect-src": " ".join(connect),
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+        # Text that others wrote cannot become a part of the page.
+        "require-trusted-types-for": "'script'",
+    }
+    policy = "; ".join(f"{name} {value}" for name, value in rules.items())
+    return {
+        "Cache-Control": "no-cache",
+        "Content-Security-Policy": policy,
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+    }
+
+
+def _has(header: str, tag: str) -> bool:
+    """Whether a client has the file already.
+
+    :param header: ``If-None-Match``.
+    """
+    known = [one.strip().removeprefix("W/") for one in header.split(",")]
+    return tag in known or "*" in known

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Requests to the REST API and to Keystone. The token is in this module's
+// memory and nowhere else.
+
+const ROOT = new URL("../", document.baseURI);
+const VERSION = "fpgapool 1.2";
+
+let token = null;
+
+// An error with a code for people to look up.
+export class Failure extends Error {
+  constructor(code, detail, status = 0, requestId = "") {
+    super(requestId ? `${code}: ${detail} (${requestId})`
+      : `${code}: ${detail}`);
+    this.code = code;
+    this.status = status;
+    this.retryAfterS = 0;
+  }
+}
+
+export function setToken(value) {
+  token = value;
+}
+
+export function isSignedIn() {
+  return token !== null;
+}
+
+// Where the last answer came from, and the server's time of it.
+export const origin = { isDatabase: false, at: null };
+
+async function send(url, options, whom) {
+  try {
+    return await fetch(url, { cache: "no-store", credentials: "omit",
+      redirect: "error", referrerPolicy: "no-referrer", ...options });
+  } catch {
+    throw new Failure("NO_ANSWER", whom);
+  }
+}
+
+async function parsed(answer) {
+  try {
+    return await answer.json();
+  } catch {
+    return null;
+  }
+}
+
+export async function settings() {
+  const url = new URL("ui/settings.json", ROOT);
+  const answer = await send(url, {}, "the API does not answer");
+  if (!answer.ok) {
+    throw new Failure(`HTTP_${answer.status}`, "the API has no settings");
+  }
+  return answer.json();
+}
+
+async function call(method, path, query = {}) {
+  const url = new URL(`v1/${path}`, ROOT);
+  for (const [name, value] of Object.entries(query)) {
+    for (const one of [value].flat()) {
+      url.searchParams.append(name, one);
+    }
+  }
+  const answer = await send(url, { method, headers: {
+    "OpenStack-API-Version": VERSION, "X-Auth-Token": token ?? "" } },
+  "the API does not answer");
+  const document = answer.status === 204 ? null : await parsed(answer);
+  if (!answer.ok) {
+    const error = document?.errors?.[0];
+    const failure = error
+      ? new Failure(error.code, error.detail, answer.status, error.request_id)
+      : new Failure(`HTTP_${answer.status}`, answer.statusText, answer.status);
+    failure.retryAfterS = Number(answer.headers.get("Retry-After")) || 0;
+    throw failure;
+  }
+  origin.isDatabase =
+    answer.headers.get("OpenStack-fpgapool-Source") === "database";
+  const date = Date.parse(answer.headers.get("Date") ?? "");
+  origin.at = Number.isNaN(date) ? new Date() : new Date(date);
+  return document;
+}
+
+export function get(path, query) {
+  return call("GET", path, query);
+}
+
+export function remove(path) {
+  return call("DELETE", path);
+}
+
+// Return a page of a list: {items, next}, the marker of the next page or null.
+export async function page(name, query = {}, key = "id") {
+  const document = await get(name, query);
+  const items = document[name];
+  const hasNext = Boolean(document[`${name}_links`]) && items.length > 0;
+  return { items, next: hasNext ? items.at(-1)[key] : null };
+}
+
+// Return up to most members of a list, and whether there are more.
+export async function pages(name, query, most, key = "id") {
+  const found = [];
+  let marker = null;
+  do {
+    const asked = marker === null ? query : { ...query, marker };
+    const one = await page(name, asked, key);
+    found.push(...one.items);
+    marker = one.next;
+  } while (marker !== null && found.length < most);
+  return { items: found.slice(0, most), isCut: marker !== null };
+}
+
+// Whether the role may ask something.
+export async function may(path, query) {
+  try {
+    await get(path, query);
+    return true;
+  } catch (error) {
+    if (error.status === 403) {
+      return false;
+    }
+    throw error;
+  }
+}
+
+// Get a token from Keystone; returns the name of the project, or of the user.
+export async function signIn(keystoneUrl, identity, scope) {
+  const auth = scope ? { identity, scope } : { identity };
+  const answer = await send(`${keystoneUrl}/v3/auth/tokens?nocatalog`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ auth }),
+  }, "Keystone does not answer, or does not allow this page: see [cors]"
+    + " allowed_origin in keystone.conf");
+  const document = await parsed(answer);
+  if (!answer.ok) {
+    const error = document?.error;
+    throw new Failure(`KEYSTONE_${answer.status}`,
+      error?.message ?? answer.statusText, answer.status);
+  }
+  const given = answer.headers.get("X-Subject-Token");
+  if (!given) {
+    throw new Failure("NO_TOKEN", "Keystone does not show its token to this"
+      + " page: see [cors] expose_headers in keystone.conf");
+  }
+  setToken(given);
+  const { user, project } = document.token;
+  return project ? `${user.name}, project ${project.name}` : user.name;
+}

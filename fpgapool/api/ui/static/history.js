@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the page has seen so far: one sample for each refresh, and the bytes
+// and waits of sessions.
+
+import * as api from "./api.js";
+
+const MOST_SAMPLES = 600;
+const PAGE = 200;
+const MOST_SESSIONS = 2000;
+// Changes of the same second may come after the answer.
+const OVERLAP_MS = 2000;
+const MOST_KNOWN = 20000;
+
+export class History {
+  constructor() {
+    this.samples = [];
+    this.known = new Map();
+    this.since = null;
+    this.clear();
+  }
+
+  // Forget what was counted; the next sample is the first.
+  clear() {
+    this.samples.length = 0;
+    this.known.clear();
+    this.since = null;
+    this.startedMs = null;
+    this.movedBytes = 0;
+    this.waits = [];
+  }
+
+  // Ask for the sessions that have changed since the last time.
+  async follow(query) {
+    if (this.since === null) {
+      await api.get("sessions", { ...query, limit: 1 });
+      this.since = api.origin.at;
+      this.startedMs = this.since.getTime();
+      return;
+    }
+    const from = new Date(this.since.getTime() - OVERLAP_MS).toISOString();
+    const found = await api.pages("sessions",
+      { ...query, "changes-since": from, limit: PAGE }, MOST_SESSIONS);
+    this.since = api.origin.at;
+    found.items.forEach((one) => this.note(one));
+  }
+
+  // Count what is new of a session.
+  note(session) {
+    const isNew = Date.parse(session.queued_at) >= this.startedMs - OVERLAP_MS;
+    const old = this.known.get(session.id);
+    const moved = session.input_bytes + session.output_bytes;
+    if (old !== undefined) {
+      this.movedBytes += Math.max(0, moved - old.moved);
+    } else if (isNew) {
+      this.movedBytes += moved;
+    }
+    const isGiven = Boolean(session.ready_at);
+    if (isGiven && !old?.isGiven
+        && Date.parse(session.ready_at) >= this.startedMs) {
+      this.waits.push((Date.parse(session.ready_at)
+        - Date.parse(session.queued_at)) / 1000);
+    }
+    this.known.set(session.id, { isGiven: isGiven || Boolean(old?.isGiven),
+      moved: Math.max(moved, old?.moved ?? 0) });
+    if (this.known.size > MOST_KNOWN) {
+      this.known.delete(this.known.keys().next().value);
+    }
+  }
+
+  // Close an interval.
+  sample(atMs, busy, waiting) {
+    const last = this.samples.at(-1);
+    const takenS = last ? (atMs - last.atMs) / 1000 : 0;
+    this.samples.push({
+      atMs, busy, waiting,
+      bytesPerS: takenS > 0 ? this.movedBytes / takenS : null,
+      waitS: this.waits.length
+        ? this.waits.reduce((sum, one) => sum + one, 0) / this.waits.length
+        : null,
+    });
+    this.movedBytes = 0;
+    this.waits = [];
+    if (this.samples.length > MOST_SAMPLES) {
+      this.samples.shift();
+    }
+  }
+}

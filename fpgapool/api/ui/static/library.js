@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Accelerators and bitstreams.
+
+import * as api from "./api.js";
+import { bytes, make, setText, Table, when } from "./dom.js";
+
+const MOST = 100;
+
+export class View {
+  constructor(allBitstreams) {
+    this.title = "Library";
+    this.query = allBitstreams ? { all_projects: true } : {};
+    this.accelerators = new Table("Accelerators", [
+      { label: "Name", text: (one) => one.name },
+      { label: "Description", text: (one) => one.description || "–" },
+      { label: "Highest rate",
+        text: (one) => `${bytes(one.peak_bytes_per_s)}/s` },
+      { label: "Output for a byte", text: (one) => String(one.return_ratio) },
+      { label: "Stateless", text: (one) => one.stateless ? "yes" : "no" },
+      { label: "Shapes", text: (one) => one.shapes.join(", ") || "any" },
+    ], (one) => one.name, "There are no accelerators.");
+    this.bitstreams = new Table("Bitstreams", [
+      { label: "Name", text: (one) => one.name },
+      { label: "Accelerator", text: (one) => one.accelerator },
+      { label: "Version", text: (one) => one.version },
+      { label: "Project", text: (one) => one.project_id },
+      { label: "Format", text: (one) => one.format },
+      { label: "State", text: (one) => one.state },
+      { label: "Reason", text: (one) => one.reason || "–" },
+      { label: "Visibility", text: (one) => one.visibility },
+      { label: "Size", text: (one) => bytes(one.size_bytes) },
+      { label: "Description", text: (one) => one.description || "–" },
+      { label: "Created", text: (one) => when(one.created_at) },
+    ], (one) => one.id, "There are no bitstreams.");
+    this.note = make("p", { class: "empty" });
+    this.element = make("div", {},
+      make("h2", {}, "Accelerators"), this.accelerators.element,
+      make("h2", {}, "Bitstreams"), this.bitstreams.element, this.note);
+  }
+
+  async refresh() {
+    const [accelerators, bitstreams] = await Promise.all([
+      api.pages("accelerators", { limit: MOST }, MOST, "name"),
+      api.pages("bitstreams", { ...this.query, limit: MOST,
+        sort_dir: "desc" }, MOST),
+    ]);
+    this.accelerators.show(accelerators.items);
+    this.bitstreams.show(bitstreams.items);
+    setText(this.note, accelerators.isCut || bitstreams.isCut
+      ? `Only ${MOST} of each are shown, the newest bitstreams.` : "");
+  }
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What operators look after: drains, faults, services and usage.
+
+import * as api from "./api.js";
+import { bytes, make, seconds, setText, Table, when } from "./dom.js";
+
+const PAGE = 1000;
+// More would keep the service busy: 2,000 hosts have fewer devices.
+const MOST_EXAMINED = 10000;
+const MOST_SHOWN = 100;
+const USAGE_DAYS = 30;
+const DAY_MS = 86400e3;
+
+function drains(hosts, devices) {
+  const kinds = [["host", hosts], ["board", devices]];
+  return kinds.flatMap(([kind, found]) => found
+    .filter((one) => one.admin_state !== "enabled")
+    .map((one) => ({ ...one, kind, key: one.uuid ?? one.id,
+      label: kind === "host" ? one.name : `${one.host_name}, ${one.name}` })));
+}
+
+function faults(hosts, devices, slots, services) {
+  const found = [];
+  const add = (key, what, why, fault) => found.push({ key, what, why,
+    last: fault?.last_self_test || "–", next: fault?.next_self_test_at });
+  for (const one of services) {
+    // A conductor's message says that it leads.
+    const message = one.binary === "fpgapool-agent" ? one.message : "";
+    if (!one.up || message) {
+      add(`service-${one.id}`, `${one.binary} on ${one.host}`,
+        [one.up ? "" : "does not report", message].filter(Boolean)
+          .join(": "));
+    }
+  }
+  for (const host of hosts) {
+    for (const one of host.faulty_accelerators) {
+      add(`${host.uuid}-${one.accelerator}`,
+        `${one.accelerator} on ${host.name}`, one.reason, one);
+    }
+  }
+  for (const one of devices) {
+    if (one.state === "faulty" || one.fault_reason) {
+      add(one.id, `${one.host_name}, ${one.name}`, one.fault_reason || "–",
+        one);
+    }
+  }
+  for (const one of slots) {
+    add(one.id, `${one.host_name}, ${one.device_name}, slot ${one.number}`,
+      one.fault_reason || "–", one);
+  }
+  return found;
+}
+
+export class View {
+  constructor() {
+    this.title = "Operations";
+    this.drains = new Table("Drains", [
+      { label: "Kind", text: (one) => one.kind },
+      { label: "Name", text: (one) => one.label },
+      { label: "Setting", text: (one) => one.admin_state },
+      { label: "Reason", text: (one) => one.admin_reason || "–" },
+      { label: "Sessions", text: (one) => String(one.sessions) },
+      { label: "Deadline", text: (one) => when(one.drain_deadline_at) },
+    ], (one) => one.key, "All hosts and boards are enabled.");
+    this.faults = new Table("Faults", [
+      { label: "Where", text: (one) => one.what },
+      { label: "Why", text: (one) => one.why },
+      { label: "Last self-test", text: (one) => one.last },
+      { label: "Next self-test", text: (one) => when(one.next) },
+    ], (one) => one.key, "Nothing is faulty.");
+    this.usage = new Table(`Usage of projects in ${USAGE_DAYS} days`, [
+      { label: "Project", text: (one) => one.project_id },
+      { label: "Sessions", text: (one) => String(one.sessions) },
+      { label: "Slots held", text: (one) => seconds(one.slot_s) },
+      { label: "Input", text: (one) => bytes(one.input_bytes) },
+      { label: "Output", text: (one) => bytes(one.output_bytes) },
+      { label: "Energy", text: (one) => one.energy_j === null
+        ? "not measured" : `${Math.round(one.energy_j)} J` },
+    ], (one) => one.id, "There is no usage yet.");
+    this.note = make("p", { class: "empty" });
+    this.element = make("div", {}, this.note,
+      make("h2", {}, "Drains"), this.drains.element,
+      make("h2", {}, "Faults"), this.faults.element,
+      make("h2", {}, "Usage"), this.usage.element);
+  }
+
+  async refresh() {
+    const start = new Date(Date.now() - USAGE_DAYS * DAY_MS).toISOString()
+      .slice(0, 10);
+    const query = { limit: PAGE };
+    const [hosts, devices, slots, services, usage] = await Promise.all([
+      api.pages("hosts", query, MOST_EXAMINED, "uuid"),
+      api.pages("devices", query, MOST_EXAMINED),
+      api.pages("slots", { ...query, state: "faulty" }, MOST_SHOWN),
+      api.pages("services", query, MOST_EXAMINED),
+      this.isUsageSeen === false ? { items: [], isCut: false } : this.used({
+        all_projects: true, group_by: "project", start, limit: MOST_SHOWN }),
+    ]);
+    const drained = drains(hosts.items, devices.items);
+    const faulty = faults(hosts.items, devices.items, slots.items,
+      services.items);
+    this.drains.show(drained.slice(0, MOST_SHOWN));
+    this.faults.show(faulty.slice(0, MOST_SHOWN));
+    this.usage.show(usage.items);
+    setText(this.note, drained.length > MOST_SHOWN
+      || faulty.length > MOST_SHOWN || usage.isCut || slots.isCut
+      ? `Only ${MOST_SHOWN} of a kind are shown.` : "");
+  }
+
+  // Services may see hosts, but not the usage.
+  async used(query) {
+    try {
+      return await api.pages("usage", query, MOST_SHOWN);
+    } catch (error) {
+      if (error.status !== 403) {
+        throw error;
+      }
+      this.isUsageSeen = false;
+      return { items: [], isCut: false };
+    }
+  }
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The queue, and the sessions, which can be closed.
+
+import * as api from "./api.js";
+import { bytes, make, Pager, seconds, setText, Table, when } from "./dom.js";
+
+const ROWS = 10;
+const LIVE = ["QUEUED", "PREPARING", "READY", "ACTIVE", "DETACHED"];
+const ENDED = ["CLOSED", "REJECTED", "CANCELLED", "FAILED", "EXPIRED", "LOST"];
+// In these states a list does not have all that there is to say. A READY
+// session is not asked for: the answer would have its secret.
+const SAYS_MORE = new Set(["QUEUED", "ACTIVE", "DETACHED"]);
+
+// A list that is shown page by page, each with its own marker.
+class Listing {
+  constructor(label, onChange) {
+    this.markers = [null];
+    this.next = null;
+    this.pager = new Pager(label, (step) => {
+      if (step > 0) {
+        this.markers.push(this.next);
+      } else {
+        this.markers.pop();
+      }
+      onChange();
+    });
+  }
+
+  reset() {
+    this.markers = [null];
+  }
+
+  async load(query) {
+    const marker = this.markers.at(-1);
+    const asked = marker === null ? query : { ...query, marker };
+    const found = await api.page("sessions", { ...asked, limit: ROWS });
+    this.next = found.next;
+    if (found.items.length === 0 && this.markers.length > 1) {
+      this.reset();
+      return this.load(query);
+    }
+    this.pager.show(`Page ${this.markers.length}`, this.markers.length > 1,
+      this.next !== null);
+    return Promise.all(found.items.map(detailed));
+  }
+}
+
+async function detailed(session) {
+  if (!SAYS_MORE.has(session.state)) {
+    return session;
+  }
+  try {
+    return (await api.get(`sessions/${session.id}`)).session;
+  } catch (error) {
+    if (error.status === 404) {
+      return session;
+    }
+    throw error;
+  }
+}
+
+function reasons(session) {
+  const found = (session.pending_reasons ?? [])
+    .map((one) => `${one.code}: ${one.message}`);
+  return found.join(" ") || "–";
+}
+
+function place(session) {
+  const found = session.placement;
+  return found ? `${found.host_name}, ${found.device}, slot ${found.slot}`
+    : "–";
+}
+
+function progress(session) {
+  return `${bytes(session.input_bytes)} of ${bytes(session.claimed_bytes)}`;
+}
+
+function end(session) {
+  const text = [session.reason, session.message].filter(Boolean).join(": ");
+  return text || "–";
+}
+
+export class View {
+  constructor(history, scope) {
+    this.title = "Sessions";
+    this.history = history;
+    this.scope = scope;
+    this.states = make("select", { id: "session-states" },
+      make("option", { value: "live" }, "under way"),
+      make("option", { value: "ended" }, "ended"));
+    const again = () => this.reload();
+    this.queued = new Listing("Pages of the queue", again);
+    this.listed = new Listing("Pages of sessions", again);
+    this.states.addEventListener("change", () => {
+      this.listed.reset();
+      this.reload();
+    });
+    const names = [
+      { label: "Request", text: (one) => one.request_id },
+      { label: "Project", text: (one) => one.project_id },
+      { label: "Accelerator", text: (one) => one.accelerator },
+    ];
+    this.queue = new Table("Queue", [
+      { label: "Position", text: (one) => one.queue_position === null
+        || one.queue_position === undefined ? "–"
+        : String(one.queue_position + 1) },
+      ...names,
+      { label: "Size", text: (one) => bytes(one.claimed_bytes) },
+      { label: "Waits since", text: (one) => when(one.queued_at) },
+      { label: "Expected wait", text: (one) => seconds(one.expected_wait_s) },
+      { label: "Why it waits", text: reasons },
+    ], (one) => one.id, "No session waits.");
+    this.table = new Table("Sessions", [
+      { label: "State", text: (one) => one.state },
+      ...names,
+      { label: "Input", text: progress },
+      { label: "Slot", text: place },
+      { label: "Queued", text: (one) => when(one.queued_at) },
+      { label: "Reason", text: end },
+      { label: "Action", cell: (one) => this.closer(one) },
+    ], (one) => one.id, "There are no sessions.");
+    this.note = make("p", { role: "status" });
+    this.element = make("div", {},
+      make("h2", {}, "Queue"), this.queue.element, this.queued.pager.element,
+      make("h2", {}, "Sessions"),
+      make("p", { class: "filters" },
+        make("label", {}, "Sessions that are ", this.states)),
+      this.note, this.table.element, this.listed.pager.element);
+  }
+
+  closer(session) {
+    const button = make("button", { type: "button", class: "danger" },
+      "Close");
+    button.setAttribute("aria-label", `Close session ${session.request_id}`);
+    button.addEventListener("click", async () => {
+      if (!await ask(`Close the session ${session.request_id} with`
+        + ` ${session.accelerator}? Its client loses its slot.`)) {
+        return;
+      }
+      button.disabled = true;
+      try {
+        await api.remove(`sessions/${session.id}`);
+        setText(this.note, `Session ${session.request_id} was closed.`);
+        await this.refresh();
+      } catch (error) {
+        button.disabled = false;
+        setText(this.note, error.message);
+      }
+    });
+    return button;
+  }
+
+  async reload() {
+    try {
+      await this.refresh();
+    } catch (error) {
+      setText(this.note, error.message);
+    }
+  }
+
+  reset() {
+    this.queued.reset();
+    this.listed.reset();
+  }
+
+  async refresh() {
+    const query = this.scope();
+    const isLive = this.states.value === "live";
+    const [waiting, found] = await Promise.all([
+      this.queued.load({ ...query, state: "QUEUED", sort_key: "queued_at",
+        sort_dir: "asc" }),
+      this.listed.load({ ...query, state: isLive ? LIVE : ENDED }),
+    ]);
+    const last = Number.MAX_SAFE_INTEGER;
+    waiting.sort((a, b) => (a.queue_position ?? last)
+      - (b.queue_position ?? last));
+    found.forEach((one) => this.history.note(one));
+    this.queue.show(waiting);
+    this.table.show(found);
+    this.table.table.classList.toggle("no-action", !isLive);
+  }
+}
+
+// Ask in a dialog; Escape means no.
+function ask(text) {
+  const dialog = document.getElementById("question");
+  setText(document.getElementById("question-text"), text);
+  const yes = document.getElementById("question-yes");
+  const no = document.getElementById("question-no");
+  return new Promise((resolve) => {
+    dialog.returnValue = "";
+    yes.onclick = () => dialog.close("yes");
+    no.onclick = () => dialog.close("");
+    dialog.onclose = () => resolve(dialog.returnValue === "yes");
+    dialog.showModal();
+  });
+}
