@@ -36,11 +36,11 @@ _TYPES = {
 }
 _METHODS = ("GET", "HEAD")
 _KEYSTONE = "keystone"
-# Of an URL without a user, a query and all that a header must not have.
-_ORIGIN = re.compile(
+# Without a user, a query and all that a header must not have.
+_URL = re.compile(
     r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
+    r"(/[A-Za-z0-9_./~-]*)?"
 )
-_ORIGIN_PATH = re.compile(rf"(?P<origin>{_ORIGIN.pattern})(/[\w./~-]*)?")
 _VERSION = "/v3"
 
 
@@ -82,7 +82,9 @@ class Page:
         }
         self._files: Mapping[str, _File] = {
             one.name: _File.of(one.name, one.read_bytes())
-            for one in resources.files(__package__).joinpath("static").iterdir()
+            for one in resources.files(__package__)
+            .joinpath("static")
+            .iterdir()
         } | {
             _SETTINGS: _File.of(_SETTINGS, json.dumps(settings).encode()),
         }
@@ -124,8 +126,15 @@ class Page:
             return middleware.refuse(environ, start_response, error)
         if not path:
             # Relative, because only the client knows the API's full address.
-            where = [("Location", f"{PATH[1:]}/"), ("Content-Length", "0")]
-            start_response("308 Permanent Redirect", where)
+            start_response(
+                "308 Permanent Redirect",
+                [
+                    *self._headers.items(),
+                    ("Location", f"{PATH[1:]}/"),
+                    ("Content-Type", "text/plain"),
+                    ("Content-Length", "0"),
+                ],
+            )
             return []
         found = self._files.get(path.removeprefix("/") or _INDEX)
         if found is None:
@@ -170,7 +179,7 @@ def keystone_url(configured: str | None) -> str | None:
             " www_authenticate_uri is not set"
         )
         return None
-    if _ORIGIN_PATH.fullmatch(url) is None:
+    if _URL.fullmatch(url) is None:
         LOG.warning(
             "Users cannot sign in to the live page: [keystone_authtoken]"
             " www_authenticate_uri is %r, but must be http or https, host,"

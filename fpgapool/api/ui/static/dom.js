@@ -69,7 +69,8 @@ export class Table {
     this.keyOf = keyOf;
     this.body = make("tbody");
     this.empty = make("p", { class: "empty" }, empty);
-    const heads = columns.map((one) => make("th", { scope: "col" }, one.label));
+    const heads = columns.map((one) =>
+      make("th", { scope: "col" }, one.label));
     this.table = make("table", {},
       make("caption", {}, caption),
       make("thead", {}, make("tr", {}, ...heads)),
