@@ -193,12 +193,12 @@ def build(
     # The ordering here is important, from the inside out. The context contains
     # the result of authentication. Instances have tokens that Keystone does
     # not know. Public documents, the live page and the health check need no
-    # authentication. All of these need the addresses that the proxy reports; but a proxy must
-    # not make a request look local, so noauth uses the address that the server
-    # itself saw. The shield handles errors outside of Falcon, which handles
-    # the version and the operation. Browsers ask without a token what a page
-    # of another origin may do. All log lines and refusals need the request's
-    # id, so it is set first.
+    # authentication. All of these need the addresses that the proxy reports;
+    # but a proxy must not make a request look local, so noauth uses the
+    # address that the server itself saw. The shield handles errors outside of
+    # Falcon, which handles the version and the operation. Browsers ask without
+    # a token what a page of another origin may do. All log lines and refusals
+    # need the request's id, so it is set first.
     known = instances.InstanceAuth.from_conf(
         conf,
         _authenticated(conf, middleware.Context(handlers)),
