@@ -28,6 +28,11 @@ class Keystone(openstack.WsgiService):
         self._config_path = self.directory / "keystone.conf"
         openstack.write_config(self._config_path, self._options())
 
+    def allow_origin(self, origin: str) -> None:
+        """Let pages of another origin ask it, from its next start on."""
+        options = {**self._options(), "cors": {"allowed_origin": origin}}
+        openstack.write_config(self._config_path, options)
+
     def _options(self) -> openstack.Sections:
         database_url = self._database.database_url(self.name)
         return {

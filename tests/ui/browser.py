@@ -95,7 +95,7 @@ class Page:
         # Otherwise the browser only goes to another place in it.
         self.driver.get("about:blank")
         self.driver.get(self.url)
-        self.wait(lambda: self.found("main form"), "the form")
+        self.wait(lambda: self.found(".forms form"), "the form")
 
     def found(self, selector: str) -> list[typing.Any]:
         """Return elements."""

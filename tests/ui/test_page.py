@@ -88,7 +88,7 @@ def test_signing_in_and_out(page: browser.Page) -> None:
     """The token is gone with the page, and is kept nowhere."""
     page.fill("open", {"user": "a b", "project": ONE})
     page.wait(lambda: "INVALID_NAME" in page.text("#problem"), "it is refused")
-    assert page.found("main form")
+    assert page.found(".forms form")
     page.sign_in("eve", ONE)
     assert page.text("#user") == f"eve, project {ONE}"
     assert page.text("#problem") == ""
@@ -98,11 +98,11 @@ def test_signing_in_and_out(page: browser.Page) -> None:
     )
     assert page.run(kept) == [0, 0, "", "", ""]
     page.one("#sign-out").click()
-    page.wait(lambda: page.found("main form"), "the form")
+    page.wait(lambda: page.found(".forms form"), "the form")
     assert not page.one("#navigation").is_displayed()
     page.sign_in("eve", ONE)
     page.load()
-    assert page.found("main form")
+    assert page.found(".forms form")
 
 
 def test_map_and_figures_follow_sessions(page: browser.Page, api: Api) -> None:
