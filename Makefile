@@ -24,7 +24,8 @@ STRICT := $(patsubst %/,%,$(wildcard $(addsuffix /,$(addprefix fpgapool/,\
 
 SHELL_SCRIPTS := devstack/plugin.sh devstack/settings devstack/lib/fpgapool \
     tests/functional/devstack/standins.sh tools/apt-install \
-    tools/create-venv tools/install-services tools/install-simgrid .ci/run
+    tools/create-venv tools/install-browser tools/install-services \
+    tools/install-simgrid .ci/run
 
 # Without git's history (an unpacked archive, or a checkout that belongs to
 # another user) pbr cannot tell the version; it does not matter here.
@@ -154,6 +155,22 @@ integration: openstack-venv ## run the tests with services of OpenStack only
 	@$(BIN)/python -m pytest tests/integration
 	@echo "== running the tests of fpgapool_nova_filters, beside Nova"
 	@$(NOVA_FILTERS_TESTS)
+
+# Selenium comes apart: no other test needs it.
+$(VENV)/.installed-browser: $(VENV)/.installed-test
+	@echo "== installing what drives a browser into $(VENV)"
+	@$(PIP) 'selenium>=4.25'
+	@touch $@
+
+.PHONY: browser
+browser: $(VENV)/.installed-browser
+browser: ## install Chromium, Selenium and Prometheus if missing
+	@tools/install-browser
+
+.PHONY: test-ui
+test-ui: openstack-venv browser ## test the live page in Chromium; minutes
+	@echo "== testing the live page and the dashboard"
+	@$(BIN)/python -m pytest tests/ui $(if $(PICTURE),--picture=$(PICTURE))
 
 .PHONY: test-reproduction
 test-reproduction: $(VENV)/.installed-test ## simulate the reference tables; minutes

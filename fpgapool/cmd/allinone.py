@@ -323,6 +323,7 @@ class _AllInOne:
             )
         if self._rest_api is not None:
             _say(f"REST API, for all users of this machine: {self._api_url}")
+            _say(f"live page, for them too: {self._api_url}/ui/")
         _say("to encrypt a file, in another shell:")
         for line in self._usage():
             _write(f"    {line}", sys.stdout)

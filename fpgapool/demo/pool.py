@@ -60,6 +60,11 @@ class Pool(allinone.Pool, frozen=True):
         """The names of the hosts."""
         return list(self.front_doors)
 
+    @property
+    def page_url(self) -> str:
+        """The address of its live page."""
+        return f"{self.api_url}/ui/"
+
     def slots(self) -> list[plots.SlotName]:
         """Return the rows of its pictures."""
         return [
@@ -130,7 +135,7 @@ def for_jobs(
 def for_groups(
     period_s: float, rate_scale: float, driver: str = EMULATOR
 ) -> Plan:
-    """Return a pool for groups, with an API.
+    """Return a pool for groups.
 
     :param period_s: how often sizes of groups are looked at; agents report
         twice as often.
@@ -141,7 +146,7 @@ def for_groups(
         GROUP_SLOTS,
         driver,
         rate_scale,
-        ["--api-port=0"],
+        [],
         f"[scheduler]\nelasticity_period_s = {period_s}\n"
         f"[agent]\nreport_interval_s = {period_s / 2}\n",
     )
@@ -169,6 +174,7 @@ def running(directory: pathlib.Path, plan: Plan) -> Iterator[Pool]:
         f"--hosts={plan.hosts}",
         f"--boards={plan.boards}",
         f"--slots={plan.slots}",
+        "--api-port=0",
         *rates,
         *plan.options,
     ]

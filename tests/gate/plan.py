@@ -166,6 +166,15 @@ def plan(settings: Settings) -> list[Job]:
                 ),
             ]
             after = (*after, install, tests)
+        jobs += [
+            _make("install-browser", "browser", ("world",), after=after),
+            settings.tests(
+                "ui",
+                "tests/ui",
+                needs=("install-browser", "install-openstack", "servers"),
+            ),
+        ]
+        after = (*after, "install-browser", "ui")
         jobs.append(
             settings.tests(
                 "alone",

@@ -130,6 +130,7 @@ class _Comparison:
         plan = pool.for_jobs(strategy, self._total_bytes / JOBS, RATE_SCALE)
         self._say(f"{strategy}: starting {plan}")
         with pool.running(own, plan) as testbed:
+            self._say(f"{strategy}: watch it at {testbed.page_url}")
             if not self._jobs:
                 self._jobs = self._generate(directory, testbed.boards)
             jobs = [

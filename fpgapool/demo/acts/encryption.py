@@ -99,6 +99,7 @@ class _Encryption:
             )
             self._say(f"starting {plan}")
             with pool.running(directory, plan) as testbed:
+                self._say(f"watch it at {testbed.page_url}")
                 self._say("trying the accelerator in every slot")
                 params = workload.aes_params(self._rng)
                 tried = pool.warm_up(

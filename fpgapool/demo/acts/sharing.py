@@ -176,6 +176,7 @@ class _Sharing:
             directory = pathlib.Path(name)
             self._say(f"starting {self._plan}")
             with pool.running(directory, self._plan) as testbed:
+                self._say(f"watch it at {testbed.page_url}")
                 self._warm_up(testbed)
                 fixed = self._run(testbed, elastic=False)
                 elastic = self._run(testbed, elastic=True)

@@ -74,6 +74,7 @@ def test_short_run(temporary: pathlib.Path, tmp_path: pathlib.Path) -> None:
     [energy_j] = re.findall(r"^ energy +(\d\S*) J ", output, re.M)
     assert float(energy_j) > 0
     assert "scaled by 0.02" in output
+    assert re.search(r"watch it at http://127\.0\.0\.1:\d+/ui/\n", output)
     picture = tmp_path / "out" / "timeline.png"
     assert str(picture) in output
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -59,6 +59,7 @@ def test_a_session_by_the_api_alone() -> None:
     assert f"REST API, for all users of this machine: {url.geturl()}" in (
         pool.output
     )
+    assert f"live page, for them too: {url.geturl()}/ui/" in pool.output
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((url.hostname, url.port or 0))
 

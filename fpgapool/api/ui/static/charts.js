@@ -7,7 +7,7 @@ import { draw, make, setText } from "./dom.js";
 const WIDTH = 320;
 const HEIGHT = 110;
 const LEFT = 4;
-const TOP = 8;
+const TOP = 18;
 const BOTTOM = 16;
 
 export class Chart {
@@ -17,7 +17,7 @@ export class Chart {
     this.valueOf = valueOf;
     this.line = draw("path", { class: "line" });
     this.dots = draw("path", { class: "dots" });
-    this.most = draw("text", { x: LEFT, y: TOP + 8, class: "tick" });
+    this.most = draw("text", { x: LEFT, y: TOP - 6, class: "tick" });
     this.span = draw("text", { x: LEFT, y: HEIGHT - 4, class: "tick" });
     this.now = make("strong", {}, "–");
     this.picture = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`,

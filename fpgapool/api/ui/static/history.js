@@ -11,6 +11,8 @@ const MOST_SESSIONS = 2000;
 // Changes of the same second may come after the answer.
 const OVERLAP_MS = 2000;
 const MOST_KNOWN = 20000;
+// Rates over less would say little; another view asks at once.
+const SHORTEST_MS = 1000;
 
 export class History {
   constructor() {
@@ -71,6 +73,9 @@ export class History {
   // Close an interval.
   sample(atMs, busy, waiting) {
     const last = this.samples.at(-1);
+    if (last && atMs - last.atMs < SHORTEST_MS) {
+      return;
+    }
     const takenS = last ? (atMs - last.atMs) / 1000 : 0;
     this.samples.push({
       atMs, busy, waiting,

@@ -64,7 +64,7 @@ export class View {
     this.detail = null;
     this.charts = [
       new Chart("Throughput", (v) => `${bytes(v)}/s`, (s) => s.bytesPerS),
-      new Chart("Wait of sessions that got a slot", seconds, (s) => s.waitS),
+      new Chart("Wait for a slot", seconds, (s) => s.waitS),
       new Chart("Slots in use", String, (s) => s.busy),
       new Chart("Waiting sessions", String, (s) => s.waiting),
     ];
