@@ -153,6 +153,10 @@ class Page:
         self.driver.find_element(By.LINK_TEXT, title).click()
         self.wait(lambda: self.driver.title.startswith(title), title)
 
+    def choose(self, name: str, value: str) -> None:
+        """Choose an option, by the id of its list and its value."""
+        self.one(f'#{name} option[value="{value}"]').click()
+
     def views(self) -> list[str]:
         """Return the names of all views."""
         return [one.text for one in self.found("#navigation a")]

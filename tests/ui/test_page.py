@@ -164,11 +164,7 @@ def test_queue_and_closing(page: browser.Page, api: Api) -> None:
     assert len(rows) == SLOTS + 1
     page.wait_rows("Queue", lambda rows: len(rows) == 1)
     assert "holder1 was closed" in page.text("main")
-    page.run(
-        'const select = document.getElementById("session-states");'
-        'select.value = "ended";'
-        'select.dispatchEvent(new Event("change"));'
-    )
+    page.choose("session-states", "ended")
     rows = page.wait_rows("Sessions", lambda rows: "holder1" in states(rows))
     assert states(rows)["holder1"] == "CANCELLED"
     assert rows[0]["Reason"].startswith(codes.CANCELLED_BY_CLIENT)
@@ -199,6 +195,8 @@ def test_tenant_sees_no_other_project(page: browser.Page, api: Api) -> None:
     page.one("#sign-out").click()
     page.sign_in("admin", "operators")
     page.go("Sessions")
+    page.wait_rows("Sessions", lambda rows: not rows)
+    page.choose("scope", "all")
     page.wait_rows(
         "Sessions", lambda rows: {ONE, OTHER} <= {r["Project"] for r in rows}
     )
@@ -238,6 +236,7 @@ def test_hostile_names(page: browser.Page, api: Api) -> None:
     made = api.ask("POST", "bitstreams", ADMIN, {"bitstream": bitstream})
     api.open("harmless", HOSTILE)
     page.sign_in("admin", "operators")
+    page.choose("scope", "all")
     page.go("Sessions")
     rows = page.wait_rows("Sessions", lambda rows: rows)
     assert rows[0]["Project"] == HOSTILE
@@ -297,6 +296,7 @@ def test_slot_that_fails(
         rows = page.wait_rows("Faults", lambda rows: rows)
         assert rows[0]["Where"] == "node1, board0, slot 0"
         assert rows[0]["Why"] not in ("", "–")
+        page.choose("scope", "all")
         page.go("Sessions")
         (row,) = page.wait_rows("Queue", lambda rows: rows)
         assert codes.NO_IDLE_SLOT in row["Why it waits"]
@@ -370,6 +370,7 @@ def test_phone(page: browser.Page, api: Api) -> None:
     widest = "return document.documentElement.scrollWidth"
     assert page.run(widest) <= width
     page.sign_in("admin", "operators")
+    page.choose("scope", "all")
     for title in page.views():
         page.go(title)
         page.wait_live()

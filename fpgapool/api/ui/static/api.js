@@ -124,7 +124,7 @@ export async function may(path, query) {
   }
 }
 
-// Get a token from Keystone; returns the name of the project, or of the user.
+// Get a token from Keystone; returns {name, isAdmin} of who signed in.
 export async function signIn(keystoneUrl, identity, scope) {
   const auth = scope ? { identity, scope } : { identity };
   const answer = await send(`${keystoneUrl}/v3/auth/tokens?nocatalog`, {
@@ -145,6 +145,9 @@ export async function signIn(keystoneUrl, identity, scope) {
       + " page: see [cors] expose_headers in keystone.conf");
   }
   setToken(given);
-  const { user, project } = document.token;
-  return project ? `${user.name}, project ${project.name}` : user.name;
+  const { user, project, roles } = document.token;
+  return {
+    name: project ? `${user.name}, project ${project.name}` : user.name,
+    isAdmin: (roles ?? []).some((one) => one.name === "admin"),
+  };
 }

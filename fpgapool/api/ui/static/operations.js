@@ -94,8 +94,8 @@ export class View {
       api.pages("devices", query, MOST_EXAMINED),
       api.pages("slots", { ...query, state: "faulty" }, MOST_SHOWN),
       api.pages("services", query, MOST_EXAMINED),
-      this.isUsageSeen === false ? { items: [], isCut: false } : this.used({
-        all_projects: true, group_by: "project", start, limit: MOST_SHOWN }),
+      api.pages("usage", { all_projects: true, group_by: "project", start,
+        limit: MOST_SHOWN }, MOST_SHOWN),
     ]);
     const drained = drains(hosts.items, devices.items);
     const faulty = faults(hosts.items, devices.items, slots.items,
@@ -106,18 +106,5 @@ export class View {
     setText(this.note, drained.length > MOST_SHOWN
       || faulty.length > MOST_SHOWN || usage.isCut || slots.isCut
       ? `Only ${MOST_SHOWN} of a kind are shown.` : "");
-  }
-
-  // Services may see hosts, but not the usage.
-  async used(query) {
-    try {
-      return await api.pages("usage", query, MOST_SHOWN);
-    } catch (error) {
-      if (error.status !== 403) {
-        throw error;
-      }
-      this.isUsageSeen = false;
-      return { items: [], isCut: false };
-    }
   }
 }

@@ -32,7 +32,8 @@ const FORMS = {
       }
       api.setToken(`${values.user}:${values.project}`);
       await api.get("quotas");
-      return `${values.user}, project ${values.project}`;
+      return { name: `${values.user}, project ${values.project}`,
+        isAdmin: values.user === "admin" };
     },
   },
   credential: {
@@ -89,7 +90,7 @@ function form(kind, settings, onDone, complain) {
   return element;
 }
 
-// Show the forms that fit the API; onDone gets the name of who signed in.
+// Show the forms that fit the API; onDone gets {name, isAdmin}.
 export function show(main, settings, onDone, complain) {
   let kinds = ["credential", "password"];
   if (settings.authentication === "noauth") {
