@@ -208,11 +208,13 @@ class Page:
         found: list[str] = self.run(_SLOTS)
         return found
 
-    def complaints(self) -> list[str]:
-        """Return what scripts and the policy complained of since then."""
+    def complaints(self, *, refusals: bool = False) -> list[str]:
+        """Return what scripts and the policy complained of since then.
+
+        :param refusals: whether also what the API refused.
+        """
         return [
             one["message"]
             for one in self.driver.get_log("browser")
-            # Refusals are the API's business.
-            if one["source"] != "network"
+            if refusals or one["source"] != "network"
         ]

@@ -19,8 +19,9 @@ LIMIT_S = 120
 #: In the documentation.
 MAX_PICTURE_BYTES = 200_000
 PICTURE_SIZE = {"width": 1200, "height": 530}
-# Slow enough to be watched for some seconds.
-OPTIONS = ("--act=1", "--jobs=48", "--total-mb=160", "--rate-scale=0.002")
+# Slow enough to be watched for some seconds, and longer for a picture.
+OPTIONS = ("--act=1", "--jobs=48", "--total-mb=160")
+RATE_SCALE, PICTURE_SCALE = 0.002, 0.001
 
 
 def _throughput(page: browser.Page) -> str:
@@ -45,9 +46,12 @@ def test_page_follows_the_demo(
     request: pytest.FixtureRequest,
     tmp_path: pathlib.Path,
 ) -> None:
+    path = request.config.getoption("--picture")
+    scale = RATE_SCALE if path is None else PICTURE_SCALE
+    options = (*OPTIONS, f"--rate-scale={scale}")
     with (
         harness.short_directory() as temporary,
-        demos.start_demo(temporary, tmp_path, *OPTIONS) as demo,
+        demos.start_demo(temporary, tmp_path, *options) as demo,
     ):
         output = demos.read_until(demo, "/ui/")
         found = re.search(r"watch it at (\S+)/ui/", output)
@@ -76,7 +80,6 @@ def test_page_follows_the_demo(
             ),
         )
         page.go("Pool")
-        path = request.config.getoption("--picture")
         if path is not None:
             page.wait(
                 lambda: (

@@ -192,6 +192,8 @@ def test_tenant_sees_no_other_project(page: browser.Page, api: Api) -> None:
     assert rows[0]["Request"] == "own"
     assert page.run('location.hash = "#operations"') is None
     page.wait(lambda: page.driver.title.startswith("Pool"), "the pool")
+    # The page did not even try what a tenant may not do.
+    assert page.complaints(refusals=True) == []
     page.one("#sign-out").click()
     page.sign_in("admin", "operators")
     page.go("Sessions")

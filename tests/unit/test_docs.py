@@ -39,6 +39,7 @@ PAGES = [path for path in DOCUMENTS if path.name not in GENERATED]
 NO_COMMANDS = {
     "fpgapool-alerts": "rules for Prometheus",
     "fpgapool-api": "a unit",
+    "fpgapool-dashboard": "a file for Grafana",
     "fpgapool-cond": "DevStack's name of a service",
     "fpgapool-in": "a network device",
     "fpgapool-scenario": "a format",
