@@ -13,7 +13,8 @@ import * as sessions from "./sessions.js";
 import * as signin from "./signin.js";
 
 const SHORTEST_MS = 2000;
-// A refresh that takes long, in a large pool, comes less often.
+// A large pool's answers are long, and cost the service more.
+const HOST_MS = 5;
 const SHARE = 10;
 const LONGEST_MS = 60000;
 // What hardly changes.
@@ -29,6 +30,7 @@ class Page {
     this.views = {};
     this.timer = null;
     this.turn = 0;
+    this.hosts = 0;
     window.addEventListener("hashchange", () => this.go());
     document.addEventListener("visibilitychange", () => this.wake());
     at("sign-out").addEventListener("click", () => this.signOut(""));
@@ -137,7 +139,8 @@ class Page {
       pauseMs = Math.max(pauseMs, (error.retryAfterS ?? 0) * 1000);
     }
     const takenMs = performance.now() - startedMs;
-    pauseMs = Math.min(Math.max(pauseMs, takenMs * SHARE), LONGEST_MS);
+    pauseMs = Math.min(Math.max(pauseMs, takenMs * SHARE,
+      this.hosts * HOST_MS), LONGEST_MS);
     this.timer = setTimeout(() => this.wake(), pauseMs);
   }
 
@@ -146,6 +149,7 @@ class Page {
     const [document_] = await Promise.all([
       api.get("pool"), this.history.follow(this.scope())]);
     const now = document_.pool;
+    this.hosts = now.hosts.length;
     this.history.sample(Date.now(), pool.busy(pool.countStates(now.hosts)),
       now.waiting);
     await view.refresh(now);
