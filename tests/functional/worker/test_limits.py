@@ -87,21 +87,27 @@ def _take_all(client: harness.Client) -> None:
             client.send_ack()
 
 
-@pytest.mark.parametrize("transport", ["stream", "shm"])
+@pytest.mark.parametrize(
+    ("transport", "reason"),
+    [
+        ("shm", "PREEMPTED"),
+        *(("stream", reason) for reason in sorted(codes.TAKEN_BACK)),
+    ],
+)
 def test_who_leaves_for_others_has_and_knows_all_that_is_done(
-    worker, agent, transport
+    worker, agent, transport, reason
 ):
     prepared = agent.prepare()
     client = harness.Client.local(worker).hello(prepared, transport=transport)
     data = bytes(range(256)) * (harness.CHUNK_BYTES // 256)
     for number in range(harness.WINDOW_CHUNKS):
         client.send_input(data, aux=number)
-    agent.request("release", generation=1, reason="PREEMPTED")
+    agent.request("release", generation=1, reason=reason)
     with pytest.raises(harness.ErrorFrame) as caught:
         _take_all(client)
-    assert caught.value.document["code"] == "PREEMPTED"
+    assert caught.value.document["code"] == reason
     result = agent.wait_result()
-    assert (result["state"], result["code"]) == ("CANCELLED", "PREEMPTED")
+    assert (result["state"], result["code"]) == ("CANCELLED", reason)
     done_bytes = result["input_bytes"]
     assert client.acked_input_bytes == done_bytes == result["output_bytes"]
     assert client.output == (data * harness.WINDOW_CHUNKS)[:done_bytes]
