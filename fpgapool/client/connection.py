@@ -361,10 +361,11 @@ class Dialer:
         )
 
     def outcome(self, deadline_s: float | None) -> views.SessionView | None:
-        """Ask the front door whether the session has ended.
+        """Ask the front door whether the session has lost its slot.
 
         :param deadline_s: absolute deadline.
-        :returns: its final state; None if it continues or is unknown.
+        :returns: its state if it has ended, waits again, or has another slot;
+            None if it continues or is unknown.
         :raises errors.Cancelled: if cancelled.
         """
         limit_s = time.monotonic() + _OUTCOME_S
@@ -379,7 +380,14 @@ class Dialer:
             frames.ProtocolError,
         ):
             return None
-        return view if view.state in states.TERMINAL else None
+        waits = view.state == states.QUEUED
+        # A view from before this slot has an older generation.
+        is_lost = (
+            view.state in states.TERMINAL
+            or view.generation > self.view.generation
+            or (waits and view.generation == self.view.generation)
+        )
+        return view if is_lost else None
 
     def _ask(self, deadline_s: float) -> dict[str, typing.Any]:
         session_id = self.view.session_id

@@ -307,9 +307,11 @@ class Flow:
             connection = self._connection
             try:
                 if self._output.ack_due:
-                    connection.channel.send(
-                        self._release(), deadline_s=deadline_s
-                    )
+                    # A worker that has gone may have said why.
+                    with contextlib.suppress(channel.ChannelClosed):
+                        connection.channel.send(
+                            self._release(), deadline_s=deadline_s
+                        )
                 header = connection.recv_header(self._scratch, deadline_s)
                 return self._handle(connection, header, place, deadline_s)
             except (channel.ChannelClosed, _SlotLost) as exc:
@@ -553,7 +555,7 @@ class Flow:
         raise self._failure(exc.code, exc.message) from exc
 
     def _fail_if_over(self, deadline_s: float | None) -> None:
-        """Raise the session's end if the pool knows it: a retry is no use."""
+        """Raise the loss of the slot if the pool knows it: retrying is vain."""
         view = self._dialer.outcome(deadline_s)
         if view is not None:
             raise self._end_of(view)
@@ -561,6 +563,11 @@ class Flow:
     def _end_of(
         self, view: views.SessionView
     ) -> _SlotLost | errors.SessionFailed:
+        if view.state in states.LIVE:
+            return _SlotLost(
+                view.reason or codes.SESSION_LOST,
+                view.message or "the session has lost its slot",
+            )
         code, message = view.ending
         if code in codes.REOPENABLE or view.state == states.LOST:
             return _SlotLost(code, message)

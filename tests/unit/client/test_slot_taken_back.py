@@ -4,13 +4,19 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from fpgapool.client import cancel
 from fpgapool.client import connection as connections
+from fpgapool.client import dataflow
 from fpgapool.client import errors
+from fpgapool.client import flow as flows
 from fpgapool.client import view as views
 from fpgapool.client import waiting
+from fpgapool.common import channel
+from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 
 
@@ -109,3 +115,93 @@ def test_a_session_that_cannot_move_has_ended(seeker, monkeypatch) -> None:
         seeker.open(lambda _limit_s: None, None)
     assert caught.value.view.reason == codes.RESUME_TIMEOUT
     assert len(seeker.door.reopened) == 1
+
+
+class Knowing:
+    """A front door that knows what has become of a session."""
+
+    def __init__(self, document: dict[str, object]) -> None:
+        self._document = document
+
+    def request(self, *_arguments: object, **_members: object) -> object:
+        return self._document
+
+
+@pytest.mark.parametrize(
+    ("newest", "is_lost"),
+    [
+        (view(3, "ACTIVE"), False),
+        (view(3, "READY"), False),
+        # From before it had this slot.
+        (view(2, "QUEUED"), False),
+        (view(3, "QUEUED", codes.PREEMPTED), True),
+        (view(4, "PREPARING"), True),
+        (view(3, "FAILED", codes.WORKER_LOST), True),
+    ],
+)
+def test_a_client_stops_resuming_when_its_slot_is_lost(
+    newest, is_lost
+) -> None:
+    dialer = connections.Dialer(
+        views.SessionView.from_message(view(3)["session"]),
+        Knowing(newest),
+        cancel.CancelToken(),
+    )
+    found = dialer.outcome(None)
+    assert (found is not None) == is_lost
+
+
+def test_a_session_that_waits_again_goes_on_elsewhere() -> None:
+    flow = object.__new__(flows.Flow)
+    waits = views.SessionView.from_message(
+        view(3, "QUEUED", codes.PREEMPTED)["session"]
+    )
+    lost = flow._end_of(waits)
+    assert isinstance(lost, flows._SlotLost)
+    assert lost.code == codes.PREEMPTED
+    moved = views.SessionView.from_message(view(4, "PREPARING")["session"])
+    assert flow._end_of(moved).code == codes.SESSION_LOST
+
+
+def test_what_a_worker_has_said_before_it_went_is_heard(monkeypatch) -> None:
+    mine, worker = socket.socketpair()
+    opened = connections.Opened.from_document(
+        {
+            "resume_secret": "secret",
+            "chunk_bytes": 4096,
+            "window_bytes": 4096,
+            "input_offset": 0,
+            "output_offset": 0,
+        }
+    )
+    dialer = connections.Dialer(
+        views.SessionView.from_message(view(1)["session"]),
+        Door(),
+        cancel.CancelToken(),
+    )
+    flow = flows.Flow(
+        dialer,
+        connections.Connection(channel.PlainChannel(mine), opened, None),
+        waiting.SlotSeeker(Door(), {}, cancel.CancelToken(), None),
+    )
+    with worker:
+        output = bytes(2048)
+        head = frames.pack_header(
+            frames.OUTPUT, payload_length_bytes=len(output), task_id=1
+        )
+        worker.sendall(head + output)
+        worker.sendall(frames.error_frame(codes.PREEMPTED, "left", 2048))
+    place = memoryview(bytearray(4096))
+    with mine:
+        assert flow.receive(place, None).data == output
+        troubles = []
+
+        def recover(_deadline_s: float | None, trouble: Exception) -> None:
+            troubles.append(trouble)
+            raise dataflow.Stopped
+
+        monkeypatch.setattr(flow, "_recover", recover)
+        # It acknowledges, which nothing hears any more.
+        with pytest.raises(dataflow.Stopped):
+            flow.receive(place, None)
+    assert [one.code for one in troubles] == [codes.PREEMPTED]
