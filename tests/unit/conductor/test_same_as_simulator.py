@@ -132,7 +132,7 @@ class Replay:
         self._running: dict[tuple[str, int], Running] = {}
 
     def _set_limits(self, trace: scenarios.Scenario, sessions: int) -> None:
-        """Set limits of sessions, which nobody reaches, and of priorities."""
+        """Set limits of sessions that no project reaches, and of priorities."""
         quotas = self._pool.memory.quotas
         for tenant in {job.tenant or "p" for job in trace.jobs}:
             highest = trace.max_priorities.get(tenant, 0)
