@@ -114,7 +114,8 @@ class Flow:
             checksums.Verifier(*starts_bytes) if self.checksum else None
         )
         # The state of a lost slot's core, and its position in the input.
-        self._checkpoint: tuple[int, bytes] | None = None
+        # By offset: that of the acknowledged input, and a later one.
+        self._checkpoints: dict[int, bytes] = {}
         # There is no output left to give back.
         self._ended_by_worker = False
         self._scratch = bytearray(frames.HEADER_BYTES)
@@ -354,8 +355,10 @@ class Flow:
         elif kind == frames.CHECKSUM and self._verifier is not None:
             self._verifier.take(header, payload)
         elif kind == frames.CHECKPOINT:
+            present = self._present_checkpoint()
+            self._checkpoints = dict([present] if present else ())
             state = frames.checkpoint_state(payload)
-            self._checkpoint = header.offset_bytes, state
+            self._checkpoints[header.offset_bytes] = state
         elif kind != frames.PONG and not header.optional:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, f"unexpected frame of type {kind}"
@@ -605,10 +608,8 @@ class Flow:
 
     def _present_checkpoint(self) -> tuple[int, bytes] | None:
         """The state with which another slot can go on, if there is one."""
-        checkpoint = self._checkpoint
-        if checkpoint and checkpoint[0] == self.acknowledged_bytes:
-            return checkpoint
-        return None
+        state = self._checkpoints.get(self.acknowledged_bytes)
+        return None if state is None else (self.acknowledged_bytes, state)
 
     def _keep_all(self) -> None:
         """Copy the caller's data, to outlive the buffers of a lost slot."""

@@ -23,6 +23,8 @@ INLINE_SENT_BYTES = 128 * 1024
 # Bounds the memory that tiny pieces cost beyond their bytes.
 _MAX_SEGMENTS = 65536
 _MAX_SENT_AT_ONCE = 16
+# Longer ones would take too much of the connection.
+_MAX_EARLY_CHECKPOINT_BYTES = 4096
 _NO_BYTES = memoryview(b"")
 
 
@@ -174,6 +176,18 @@ class Outgoing:
                     frames.CHECKSUM, *place, len(checksums)
                 )
                 parts.append(announced + checksums)
+            if self._processor.has_checkpoints and not self._shared:
+                parts += self._early_checkpoint()
             parts.append(frames.pack_header(frames.ACK, *place))
         self._unproven_bytes += sum(map(len, parts))
         return parts
+
+    def _early_checkpoint(self) -> list[frames.Buffer]:
+        """Return the state behind the input that is acknowledged next.
+
+        A client that does not read in time would never get the last one. What
+        it reads later then ends with a state with which it goes on.
+        """
+        found = self._processor.checkpoint(self._incoming.consumed_bytes)
+        short = len(found) <= _MAX_EARLY_CHECKPOINT_BYTES
+        return [found] if found and short else []

@@ -20,10 +20,12 @@ from fpgapool.client import flow
 from fpgapool.client import frontdoor
 from fpgapool.cmd import run
 from fpgapool.common import channel
+from fpgapool.vocabulary import codes
 from tests.functional.worker import harness
 from tests.harness import cases
 from tests.harness import programs
 from tests.harness import slots
+from tests.unit.accelerators import runs
 
 TIMEOUT_S = 60
 KEY, IV = programs.KEY, programs.IV
@@ -100,6 +102,38 @@ def test_worker_with_another_certificate(directory):
         door.stop()
     assert caught.value.code == "CERTIFICATE_MISMATCH"
     assert door.cancelled.is_set()
+
+
+@pytest.mark.parametrize("loss", ["preempted", "killed"])
+def test_a_state_outlives_a_client_that_does_not_read(directory, loss):
+    chunk_bytes = 4 << 20
+    settings = {"chunk_bytes": chunk_bytes, "clear_timeout_s": 3}
+    door = slots.Door(directory, "tcp", **settings)
+    door.spares.append(slots.Slot(directory / "spare", "tcp", **settings))
+    data = random.Random(loss).randbytes(12 * chunk_bytes + 77)
+
+    def progress(done_bytes, _total_bytes):
+        # It reads no more meanwhile, and sockets do not hold all.
+        if done_bytes and len(door.slots) == 1:
+            if loss == "killed":
+                door.worker.kill()
+            else:
+                door.take_back(codes.PREEMPTED)
+
+    try:
+        output, report = client.run_buffer(
+            "aes-cbc",
+            data,
+            params={"key": KEY, "iv": IV},
+            front_door=door.path,
+            progress=progress,
+            timeout_s=TIMEOUT_S,
+        )
+    finally:
+        door.stop()
+    assert report.reopens == 1
+    core = runs.load("aes-cbc", key=KEY.hex(), iv=IV.hex())
+    assert bytes(output) == runs.run(core, data)
 
 
 TRANSPORTS = ("shm", "tls", "shm", "tcp", "tcp")

@@ -5,6 +5,7 @@
 import pytest
 
 from fpgapool.accelerators import aes
+from fpgapool.common import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from tests.functional.worker import harness
@@ -151,3 +152,79 @@ def test_without_the_feature_there_is_none(worker, agent):
     preempt(agent)
     assert last_frames(client) == []
     client.close()
+
+
+class Slow:
+    """A client that acknowledges no output, and keeps all it receives."""
+
+    def __init__(self, worker, agent, **members) -> None:
+        prepared = agent.prepare(**CBC)
+        self.client = harness.Client.local(worker).hello(
+            prepared, params=PARAMS, features=FEATURES, **members
+        )
+        self.output = b""
+        self.acked_bytes = 0
+        self.states = {0: bytes(16)}
+
+    def take(self) -> None:
+        header, payload = self.client.recv()
+        if header.type == frames.ACK:
+            self.acked_bytes = header.offset_bytes
+        elif header.type == frames.CHECKPOINT:
+            state = frames.checkpoint_state(payload)
+            self.states[header.offset_bytes] = state
+        elif header.flags & frames.SHM:
+            start = header.aux * harness.CHUNK_BYTES
+            end = start + header.payload_length_bytes
+            self.output += self.client.buffers[1][start:end]
+        elif header.type == frames.OUTPUT:
+            self.output += payload
+
+    def take_rest(self) -> None:
+        with pytest.raises((harness.ErrorFrame, channels.ChannelClosed)):
+            while True:
+                self.take()
+
+    def check(self, data: bytes) -> None:
+        """It can go on behind what was acknowledged, with all output."""
+        whole = expected(data)
+        assert whole.startswith(self.output)
+        assert len(self.output) >= self.acked_bytes > 0
+        state = whole[self.acked_bytes - 16 : self.acked_bytes]
+        assert self.states[self.acked_bytes] == state
+        self.client.close()
+
+
+@pytest.mark.parametrize("transport", ["stream", "shm"])
+def test_output_that_has_no_room_is_not_lost(start, transport):
+    worker = start()
+    agent = worker.connect()
+    slow = Slow(worker, agent, transport=transport)
+    piece = bytes(range(256)) * (harness.CHUNK_BYTES // 256)
+    sent = 2 * harness.WINDOW_CHUNKS
+    for number in range(sent):
+        if number >= harness.WINDOW_CHUNKS:
+            # It gets room for input, but gives none for output.
+            while slow.acked_bytes <= (number - 8) * len(piece):
+                slow.take()
+        slow.client.send_input(piece, aux=number % harness.WINDOW_CHUNKS)
+    preempt(agent)
+    slow.take_rest()
+    slow.check(piece * sent)
+
+
+def test_output_that_nobody_reads_is_not_lost(start):
+    """The worker cannot send all, not even that it has to leave."""
+    chunk_bytes = 4 << 20
+    worker = start(clear_timeout_s=3, chunk_bytes=chunk_bytes)
+    agent = worker.connect()
+    slow = Slow(worker, agent)
+    piece = bytes(range(256)) * (chunk_bytes // 256)
+    for _ in range(harness.WINDOW_CHUNKS):
+        slow.client.send_input(piece)
+    while not slow.acked_bytes:
+        slow.take()
+    preempt(agent)
+    agent.wait_result(1)
+    slow.take_rest()
+    slow.check(piece * harness.WINDOW_CHUNKS)
