@@ -190,9 +190,7 @@ _DESCRIBED = [one for one in description.FIELDS.shown if one.name in _READ]
 #: The API's names of the described members.
 _SHOWN = {one.name: str(one.shown) for one in _DESCRIBED}
 #: In all versions of the API.
-_ALWAYS_SHOWN = [
-    _SHOWN[one.name] for one in _DESCRIBED if one.since == (1, 0)
-]
+_ALWAYS_SHOWN = [_SHOWN[one.name] for one in _DESCRIBED if one.since == (1, 0)]
 _READERS_API = {fields.TIME: _seconds, fields.CODES: _codes}
 #: What reads each member of the API's answers.
 _READ_API = _READ | {

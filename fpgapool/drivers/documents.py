@@ -10,7 +10,6 @@ import typing
 
 from fpgapool.drivers import base
 
-
 #: In a boards file: the most that the slots of the host may take together.
 POWER_CAP_W = "power_cap_w"
 

@@ -337,7 +337,10 @@ def test_version_that_is_not_known(openstack_as: Command) -> None:
         *("--os-fpgapool-api-version", "7", "fpga", "pool", "show"),
     )
     assert result.status != 0
-    assert "7 is not in supported versions: 1, 1.0, 1.1, 1.2, 1.3" in result.errors
+    assert (
+        "7 is not in supported versions: 1, 1.0, 1.1, 1.2, 1.3"
+        in result.errors
+    )
 
 
 def test_cloud_without_a_pool(

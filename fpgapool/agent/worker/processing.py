@@ -142,9 +142,7 @@ class Processor:
         :raises Failure: if the client sent a wrong one.
         """
         try:
-            self.core.restore(
-                frames.checkpoint_state(payload), offset_bytes
-            )
+            self.core.restore(frames.checkpoint_state(payload), offset_bytes)
         except exceptions.CodedError as exc:
             raise Failure(codes.INVALID_CHECKPOINT, exc.message) from None
         except Exception as exc:
