@@ -362,9 +362,7 @@ class Worker:
             "quanta": machine.quanta,
             "input_bytes": input_bytes,
             "output_bytes": output_bytes,
-            "last_result": None
-            if result is None
-            else _result_members(result),
+            "last_result": None if result is None else _result_members(result),
             "recycle_for": machine.recycle_for,
             "message": machine.fault or "",
             "data_port": self._port.tcp_port,
