@@ -244,9 +244,14 @@ def test_bad_wishes_of_the_command(pool, source, command, capsys) -> None:
     pool.api.groups[0]["accelerator"] = "sha"
     message = fails(accelerator="sha")
     assert codes.ACCELERATOR_NOT_STATELESS in message
+    assert pool.api.clients == []
+
+
+def test_an_empty_file_needs_no_task(pool, source, command, capsys) -> None:
     source.write_bytes(b"")
-    pool.api.groups[0]["accelerator"] = "copy"
-    assert codes.INVALID_SIZE in fails()
+    assert command() == run.SUCCESS
+    assert "with 0 tasks on 2 members" in capsys.readouterr().out
+    assert source.with_name("out").read_bytes() == b""
     assert pool.api.clients == []
 
 
