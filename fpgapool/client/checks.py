@@ -106,9 +106,10 @@ def params(value: object) -> dict[str, typing.Any]:
     """Convert parameters to the form in which they are sent.
 
     :param value: mapping of names to JSON values; bytes become hexadecimal
-        digits.
+        digits, NumPy's scalars and arrays numbers and lists.
     :returns: the parameters.
-    :raises errors.InvalidParams: if it is not a mapping with names.
+    :raises errors.InvalidParams: if it is not a mapping with names, or a value
+        is not one of JSON.
     """
     if value is None:
         return {}
@@ -116,13 +117,28 @@ def params(value: object) -> dict[str, typing.Any]:
         raise errors.InvalidParams("params must be a mapping")
     if not all(isinstance(name, str) for name in value):
         raise errors.InvalidParams("the names of params must be strings")
-    return {name: _json_value(item) for name, item in value.items()}
+    return {
+        name: _json_value(item, f"params.{name}")
+        for name, item in value.items()
+    }
 
 
-def _json_value(item: object) -> object:
+def _json_value(item: object, told: str) -> object:
     if isinstance(item, bytes | bytearray | memoryview):
         return bytes(item).hex()
-    return item
+    # NumPy's, without importing it.
+    if hasattr(item, "dtype") and hasattr(item, "tolist"):
+        item = item.tolist()
+    if isinstance(item, collections.abc.Mapping):
+        return {
+            str(name): _json_value(one, told) for name, one in item.items()
+        }
+    if isinstance(item, list | tuple):
+        return [_json_value(one, told) for one in item]
+    if item is None or isinstance(item, bool | int | float | str):
+        return item
+    # The message omits the value: it may be a key.
+    raise errors.InvalidParams(f"{told}: {type(item).__name__} is not JSON")
 
 
 def params_schema(

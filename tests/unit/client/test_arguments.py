@@ -2,16 +2,21 @@
 
 """Arguments of the client library and of its command."""
 
+import inspect
+import json
 import subprocess
 import sys
 import threading
+import typing
 
+import numpy as np
 import pytest
 
 from fpgapool import client
 from fpgapool.client import cancel
 from fpgapool.client import checks
 from fpgapool.client import errors
+from fpgapool.client import transfer
 from fpgapool.client import view
 from fpgapool.protocol import frames
 
@@ -100,6 +105,35 @@ def test_params_become_json():
     assert checks.params(None) == {}
 
 
+def test_params_of_numpy_become_json():
+    found = checks.params(
+        {
+            "n": np.int64(8),
+            "x": np.float32(0.5),
+            "on": np.bool_(True),
+            "text": np.str_("abc"),
+            "missing": np.array([1, 2]),
+            "nested": {"a": [np.uint8(3), (4, None)]},
+        }
+    )
+    assert json.loads(json.dumps(found)) == {
+        "n": 8,
+        "x": 0.5,
+        "on": True,
+        "text": "abc",
+        "missing": [1, 2],
+        "nested": {"a": [3, [4, None]]},
+    }
+    assert type(found["n"]) is int
+    assert type(found["on"]) is bool
+
+
+@pytest.mark.parametrize("value", [object(), {1}, np.datetime64("2026-01-01")])
+def test_params_that_are_not_json(value):
+    with pytest.raises(errors.InvalidParams, match=r"params\.n: \w+ is not"):
+        checks.params({"n": value})
+
+
 @pytest.mark.parametrize("value", [[], "x", {1: 2}])
 def test_params_that_are_none(value):
     assert _code(checks.params, value) == "INVALID_PARAMS"
@@ -124,6 +158,32 @@ def test_params_against_schema(params, text):
 def test_params_that_satisfy():
     checks.params_schema({"key": "c0fe"}, SCHEMA)
     checks.params_schema({"anything": 1}, {})
+
+
+def test_misspelt_options_fail_at_once(tmp_path):
+    """With the name of the called function; nothing is opened or made."""
+    missing, out = tmp_path / "none", tmp_path / "out"
+    for function, arguments in (
+        (client.run_file, (missing, out)),
+        (client.run_stream, (None, None, 1)),
+        (client.run_buffer, (b"abc",)),
+        (client.acc_open, (1,)),
+        (client.acc_dry_run, (1,)),
+    ):
+        with pytest.raises(TypeError) as caught:
+            function("copy", *arguments, prioritty=1)
+        assert str(caught.value).startswith(f"{function.__name__}() got an ")
+        assert "'prioritty'" in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_transfers_have_all_options_of_sessions():
+    opening = inspect.signature(client.acc_open, eval_str=True).parameters
+    assert typing.get_type_hints(transfer.Options) == {
+        name: parameter.annotation
+        for name, parameter in opening.items()
+        if name not in ("accelerator", "size_bytes", "timeout_s")
+    }
 
 
 def test_token_follows_an_event():
