@@ -54,7 +54,8 @@ $(BIN)/python:
 	@tools/create-venv $(VENV)
 
 # Stamps: what was asked for has been installed. Installed again on a change.
-EVERYTHING := --editable '.[all]'
+# Type checkers do not see what the other modes of editing install.
+EVERYTHING := --config-settings editable_mode=compat --editable '.[all]'
 $(VENV)/.installed: $(REQUIREMENTS) | $(BIN)/python
 	@echo "== installing fpgapool and what it needs into $(VENV)"
 	@$(PIP) $(EVERYTHING)

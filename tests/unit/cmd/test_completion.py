@@ -72,10 +72,8 @@ def test_files_are_completed(bash: str, tmp_path: pathlib.Path) -> None:
 def test_all_commands(bash: str) -> None:
     text = (ROOT / "pyproject.toml").read_text()
     for name in tomllib.loads(text)["project"]["scripts"]:
-        assert (
-            f"complete -o bashdefault -F _shtab_{name.replace('-', '_')}"
-            in bash
-        )
+        function = f"_shtab_{name.replace('-', '_')}"
+        assert f" -F {function} {name}\n" in f"{bash}\n"
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
