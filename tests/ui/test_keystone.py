@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from fpgapool.vocabulary import codes
 from tests.harness import cloud as clouds
 from tests.integration import server
 from tests.services import mariadb as mariadb_service
@@ -23,6 +24,7 @@ from tests.ui import browser
 class Place(typing.NamedTuple):
     """An API and its Keystone."""
 
+    api: server.Server
     url: str
     accounts: openstack.Accounts
     personas: openstack.Personas
@@ -48,7 +50,8 @@ def place(
         stack.accounts.create_fpgapool()
         personas = stack.accounts.create_personas("page")
         api.start()
-        yield Place(f"http://{api.address}", stack.accounts, personas)
+        url = f"http://{api.address}"
+        yield Place(api, url, stack.accounts, personas)
         api.kill()
 
 
@@ -91,6 +94,34 @@ def test_password(
     page.go("Operations")
     page.wait(lambda: page.found("main table.bare"), "the tables")
     assert page.text("#problem") == ""
+
+
+def test_reader_is_refused(
+    place: Place, open_page: Callable[[str], browser.Page]
+) -> None:
+    """The page shows the API's code, and the session stays."""
+    token = place.accounts.token(place.personas.member).text
+    session = place.api.open(token).session
+    reader = place.personas.reader
+    page = open_page(place.url)
+    page.fill(
+        "password",
+        {
+            "user": reader.name,
+            "password": reader.password,
+            "project": reader.project.name,
+        },
+    )
+    page.wait_live()
+    page.go("Sessions")
+    (row,) = page.wait_rows("Sessions", lambda rows: rows)
+    assert row["Request"] == session["request_id"]
+    page.one("main button.danger").click()
+    page.one("#question-yes").click()
+    page.wait(lambda: codes.FORBIDDEN in page.text("main"), "the code")
+    assert len(page.rows("Sessions")) == 1
+    assert place.api.close(session["id"], token) == 204
+    page.wait_rows("Sessions", lambda rows: not rows)
 
 
 def test_token_that_is_refused(

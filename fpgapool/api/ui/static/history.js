@@ -8,17 +8,21 @@ import * as api from "./api.js";
 const MOST_SAMPLES = 600;
 const PAGE = 200;
 const MOST_SESSIONS = 2000;
-// Changes of the same second may come after the answer.
+// An older change may be written after a newer one.
 const OVERLAP_MS = 2000;
 const MOST_KNOWN = 20000;
 // Rates over less would say little; another view asks at once.
 const SHORTEST_MS = 1000;
 
+function milliseconds(text) {
+  return text ? Date.parse(text) : 0;
+}
+
 export class History {
   constructor() {
     this.samples = [];
     this.known = new Map();
-    this.since = null;
+    this.sinceMs = null;
     this.clear();
   }
 
@@ -26,25 +30,29 @@ export class History {
   clear() {
     this.samples.length = 0;
     this.known.clear();
-    this.since = null;
+    this.sinceMs = null;
     this.startedMs = null;
     this.movedBytes = 0;
     this.waits = [];
   }
 
-  // Ask for the sessions that have changed since the last time.
+  // Ask for the sessions that have changed since the last time. All times are
+  // those of the service's database: clocks of other machines may be wrong.
   async follow(query) {
-    if (this.since === null) {
-      await api.get("sessions", { ...query, limit: 1 });
-      this.since = api.origin.at;
-      this.startedMs = this.since.getTime();
+    if (this.sinceMs === null) {
+      const { items } = await api.page("sessions",
+        { ...query, limit: 1, sort_key: "updated_at", sort_dir: "desc" });
+      this.sinceMs = milliseconds(items[0]?.updated_at);
+      this.startedMs = this.sinceMs;
       return;
     }
-    const from = new Date(this.since.getTime() - OVERLAP_MS).toISOString();
-    const found = await api.pages("sessions",
-      { ...query, "changes-since": from, limit: PAGE }, MOST_SESSIONS);
-    this.since = api.origin.at;
-    found.items.forEach((one) => this.note(one));
+    const from = new Date(Math.max(this.sinceMs - OVERLAP_MS, 0));
+    const found = await api.pages("sessions", { ...query,
+      "changes-since": from.toISOString(), limit: PAGE }, MOST_SESSIONS);
+    for (const one of found.items) {
+      this.sinceMs = Math.max(this.sinceMs, milliseconds(one.updated_at));
+      this.note(one);
+    }
   }
 
   // Count what is new of a session.
