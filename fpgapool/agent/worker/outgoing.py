@@ -188,6 +188,9 @@ class Outgoing:
         A client that does not read in time would never get the last one. What
         it reads later then ends with a state with which it goes on.
         """
+        if self._processor.started:
+            # They change the state behind that input.
+            return []
         found = self._processor.checkpoint(self._incoming.consumed_bytes)
         short = len(found) <= _MAX_EARLY_CHECKPOINT_BYTES
         return [found] if found and short else []
