@@ -85,12 +85,12 @@ def test_desks_that_are_gone_are_forgotten() -> None:
     kept_s = desk_accounts.KEPT_S
     # A host that was silent may have it still.
     for now in (kept_s, 2 * kept_s - 1):
-        accounts.note_report(_HOST, {"h"}, now)
-    accounts.note_report(_HOST, {"g", "h"}, 2 * kept_s)
+        accounts.expire_missing(_HOST, {"h"}, now)
+    accounts.expire_missing(_HOST, {"g", "h"}, 2 * kept_s)
     for now in (2 * kept_s, 3 * kept_s - 1):
-        accounts.note_report(_HOST, {"h"}, now)
+        accounts.expire_missing(_HOST, {"h"}, now)
     assert accounts.take() == []
-    accounts.note_report(_HOST, {"h"}, 3 * kept_s)
+    accounts.expire_missing(_HOST, {"h"}, 3 * kept_s)
     (gone,) = accounts.take()
     assert (gone.id, gone.boot_id) == (1, db_api.DELETED)
     assert accounts.charged_at("g", _HOST) == 0.0
