@@ -558,7 +558,7 @@ class Flow:
         raise self._failure(exc.code, exc.message) from exc
 
     def _fail_if_over(self, deadline_s: float | None) -> None:
-        """Raise the loss of the slot if the pool knows it: retrying is vain."""
+        """Raise the loss of the slot, if the pool knows of it."""
         view = self._dialer.outcome(deadline_s)
         if view is not None:
             raise self._end_of(view)

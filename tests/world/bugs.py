@@ -280,9 +280,7 @@ def claim_charged_again_with_the_next_slot() -> None:
 
     def forgetful(queue: admission.Admission) -> None:
         for job_id, event in queue.yielding.items():
-            queue.yielding[job_id] = dataclasses.replace(
-                event, paid_bytes=None
-            )
+            queue.yielding[job_id] = events.JobSubmitted(event.job)
         wait(queue)
 
     admission.Admission.let_yielding_wait = forgetful  # type: ignore
@@ -305,13 +303,6 @@ def slot_taken_before_its_quantum() -> None:
 def bytes_of_the_former_slot_forgotten() -> None:
     sessions.Session.give_way = (  # type: ignore[method-assign]
         lambda _session: None
-    )
-
-
-@_preemption_bug(seed=5)
-def slot_taken_by_another_project() -> None:
-    sharing.Accounts.is_above_share = (  # type: ignore[method-assign]
-        lambda _accounts, _project: True
     )
 
 

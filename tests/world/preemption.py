@@ -242,8 +242,7 @@ class Watcher:
         return [
             one
             for one in outcomes
-            if one.code != codes.SESSION_LOST
-            or not self.taken[one.session_id]
+            if one.code != codes.SESSION_LOST or not self.taken[one.session_id]
         ]
 
     def wrong(self) -> list[str]:
