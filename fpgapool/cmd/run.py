@@ -157,7 +157,8 @@ def _run_session(
         destination,
         on_state=display.on_state,
         on_away=display.on_away,
-        away_timeout_s=_AWAY_TIMEOUT_S,
+        # Without the pool, the CPU goes on.
+        away_timeout_s=None if arguments.meanwhile else _AWAY_TIMEOUT_S,
         request_id=arguments.request_id,
         fallback=arguments.fallback,
         meanwhile=arguments.meanwhile,
