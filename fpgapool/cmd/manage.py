@@ -31,17 +31,16 @@ from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
 from fpgapool.cmd import building
 from fpgapool.cmd import devices
+from fpgapool.cmd import hosts
 from fpgapool.common import audit
 from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common import rpc
 from fpgapool.common import signing
-from fpgapool.conf import default as default_conf
 from fpgapool.conf import placement as placement_conf
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.rpcapi import conductor as conductor_rpcapi
-from fpgapool.rpcapi import permissions
 
 # Late imports: libraries that one command needs, and that take as long to
 # import as all the others.
@@ -201,48 +200,14 @@ def _add_commands(subparsers: argparse._SubParsersAction) -> None:
     _add_load(library)
     _add_bitstream(subparsers)
     _add_placement(subparsers)
-    _add_host(subparsers)
+    hosts.add_commands(
+        functools.partial(
+            _add_command,
+            _add_category(subparsers, "host", "a host's messages"),
+        )
+    )
     _add_device(subparsers)
     _add_audit(subparsers)
-
-
-def _add_host(subparsers: argparse._SubParsersAction) -> None:
-    commands = _add_category(subparsers, "host", "a host's messages")
-    key = _add_command(
-        commands,
-        "key",
-        _key,
-        "Print the contents of a host's [messages] host_key_file; they are"
-        " derived from [messages] pool_key_file.",
-    )
-    granted = _add_command(
-        commands,
-        "permissions",
-        _permissions,
-        "Print the commands that give a user of RabbitMQ the permissions of"
-        " one host's agent, and no more.",
-    )
-    for parser in (key, granted):
-        parser.add_argument(
-            # Another name than the option, which it would hide.
-            "of_host",
-            nargs="?",
-            type=_uuid,
-            metavar="HOST_UUID",
-            help="[DEFAULT] host_uuid of the host, exactly as written there;"
-            " the default is that of this configuration",
-        )
-    granted.add_argument(
-        "--user",
-        metavar="NAME",
-        help="the user; the default is fpgapool- and the host's UUID",
-    )
-    granted.add_argument(
-        "--vhost",
-        metavar="NAME",
-        default="/",
-        help="the virtual host of the pool; the default is /",
-    )
 
 
 def _add_device(subparsers: argparse._SubParsersAction) -> None:
@@ -420,15 +385,6 @@ def _add_bitstream(subparsers: argparse._SubParsersAction) -> None:
     )
 
 
-def _uuid(text: str) -> str:
-    if not re.fullmatch(default_conf.UUID, text, re.IGNORECASE):
-        raise ValueError
-    return text
-
-
-_uuid.__name__ = "UUID"
-
-
 def _days(text: str) -> float:
     days = float(text)
     if not (math.isfinite(days) and days >= 0):
@@ -537,25 +493,6 @@ def _verify(database: db_api.Database, args: argparse.Namespace) -> int:
         checksum = signatures.checksum_of(args.file)
     keys = signatures.TrustedKeys(args.conf.bitstreams.trusted_keys_dir)
     print(f"Signed with the key {keys.verify(args.signature, checksum)}.")
-    return 0
-
-
-def _key(database: db_api.Database, args: argparse.Namespace) -> int:
-    keys = signing.pool_keys(args.conf)
-    if keys is None:
-        raise exception.ConfigurationError(
-            reason="[messages] pool_key_file is not set: a host's key is"
-            " derived from it"
-        )
-    print(keys.host_key(args.of_host or args.conf.host_uuid))
-    return 0
-
-
-def _permissions(database: db_api.Database, args: argparse.Namespace) -> int:
-    host_uuid = args.of_host or args.conf.host_uuid
-    user = args.user or f"fpgapool-{host_uuid}"
-    for line in permissions.commands(host_uuid, user, args.vhost):
-        print(line)
     return 0
 
 
@@ -697,8 +634,8 @@ def _clean(database: db_api.Database, args: argparse.Namespace) -> int:
 _WITHOUT_DATABASE = {
     devices.check,
     devices.measure,
-    _key,
-    _permissions,
+    hosts.key,
+    hosts.permissions,
     _sign,
     _verify,
 }
