@@ -358,7 +358,7 @@ def test_api_that_is_away(page: browser.Page) -> None:
 
 
 def test_phone(page: browser.Page, api: Api) -> None:
-    """Nothing is wider than the screen."""
+    """Nothing is wider than the screen, and each value has room."""
     width, height = PHONE
     page.cdp(
         "Emulation.setDeviceMetricsOverride",
@@ -378,6 +378,11 @@ def test_phone(page: browser.Page, api: Api) -> None:
         page.wait_live()
         if title == "Sessions":
             page.wait_rows("Queue", lambda rows: rows)
+            widths = page.run(
+                "return [...document.querySelectorAll('td')]"
+                ".map((one) => one.getBoundingClientRect().width)"
+            )
+            assert min(one for one in widths if one) > width / 2
         assert page.run(widest) <= width, title
         assert page.run("return innerWidth") == width, title
 
