@@ -36,6 +36,8 @@ _ATTEMPT_S = 10.0
 # The grace period of a worker that does not report it.
 _DEFAULT_GRACE_S = 10.0
 _LONGEST_GRACE_S = 86400.0
+# How long a worker may take to learn that the session is over.
+_FAREWELL_S = 1.0
 _MAX_WINDOW_BYTES = 2**32 - 1
 
 # Of the C library.
@@ -274,6 +276,36 @@ class Connection:
             max_data_bytes=self.opened.chunk_bytes,
             deadline_s=deadline_s,
         )
+
+    def complain(
+        self, failure: errors.ChecksumMismatch, scratch: bytearray
+    ) -> bool:
+        """Tell the worker why the session ends, for its operator.
+
+        Waits until the worker has read it: later messages would arrive
+        first, and the session would count as cancelled.
+
+        :param scratch: see :func:`channel.recv_header`.
+        :returns: whether the worker has ended the session.
+        """
+        deadline_s = channel.deadline_after(_FAREWELL_S)
+        with contextlib.suppress(
+            channel.ChannelClosed,
+            channel.DeadlineExceeded,
+            frames.ProtocolError,
+        ):
+            self.channel.send(
+                frames.error_frame(
+                    failure.code, failure.message, failure.offset_bytes
+                ),
+                deadline_s=deadline_s,
+            )
+            while True:
+                header = self.recv_header(scratch, deadline_s)
+                channel.recv_payload(self.channel, header, deadline_s)
+                if header.type == frames.ERROR:
+                    return True
+        return False
 
 
 class Dialer:

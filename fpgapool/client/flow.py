@@ -42,8 +42,6 @@ _MAX_IDLE_RESUMES = 8
 # So is a session that makes no progress in so many slots.
 _MAX_IDLE_REOPENS = 5
 _UINT32_MAX = 2**32 - 1
-# How long a worker may take to learn that the session is over.
-_FAREWELL_S = 1.0
 
 
 class _SlotLost(exceptions.CodedError):
@@ -113,8 +111,8 @@ class Flow:
         self._verifier = (
             checksums.Verifier(*starts_bytes) if self.checksum else None
         )
-        # The state of a lost slot's core, and its position in the input.
-        # By offset: that of the acknowledged input, and a later one.
+        # States of a lost slot's core by position in the input: one behind
+        # the acknowledged input, and a later one.
         self._checkpoints: dict[int, bytes] = {}
         # There is no output left to give back.
         self._ended_by_worker = False
@@ -340,7 +338,9 @@ class Flow:
             try:
                 self._acknowledged(header)
             except errors.ChecksumMismatch as failure:
-                self._complain(connection, failure)
+                self._ended_by_worker = connection.complain(
+                    failure, self._scratch
+                )
                 raise
             return None
         payload = channel.recv_payload(connection.channel, header, deadline_s)
@@ -435,34 +435,6 @@ class Flow:
         if finished and not self.ended:
             # With checksums an END counts only now.
             self._finish()
-
-    def _complain(
-        self,
-        connection: connections.Connection,
-        failure: errors.ChecksumMismatch,
-    ) -> None:
-        """Tell the worker why the session ends, for its operator.
-
-        Waits until the worker has read it: later messages would arrive
-        first, and the session would count as cancelled.
-        """
-        deadline_s = channel.deadline_after(_FAREWELL_S)
-        data = connection.channel
-        with contextlib.suppress(
-            channel.ChannelClosed,
-            channel.DeadlineExceeded,
-            frames.ProtocolError,
-        ):
-            data.send(
-                frames.error_frame(
-                    failure.code, failure.message, failure.offset_bytes
-                ),
-                deadline_s=deadline_s,
-            )
-            while not self._ended_by_worker:
-                header = connection.recv_header(self._scratch, deadline_s)
-                channel.recv_payload(data, header, deadline_s)
-                self._ended_by_worker = header.type == frames.ERROR
 
     def _fail(self, document: dict[str, typing.Any]) -> typing.NoReturn:
         code = str(document.get("code", codes.PROTOCOL_ERROR))
