@@ -304,5 +304,5 @@ def test_a_bad_session_of_the_api_is_an_error(
     api = Limited(hears_after=0)
     door = apidoor.ApiDoor(api, cancel.CancelToken())
     with pytest.raises(kind) as caught:
-        door._note({**SESSION, "id": "first", **wrong})
+        door._add_event({**SESSION, "id": "first", **wrong})
     assert caught.value.code == codes.PROTOCOL_ERROR

@@ -10,7 +10,6 @@ import pytest
 
 from fpgapool.client import cancel
 from fpgapool.client import connection as connections
-from fpgapool.client import dataflow
 from fpgapool.client import errors
 from fpgapool.client import flow as flows
 from fpgapool.client import view as views
@@ -198,10 +197,10 @@ def test_what_a_worker_has_said_before_it_went_is_heard(monkeypatch) -> None:
 
         def recover(_deadline_s: float | None, trouble: Exception) -> None:
             troubles.append(trouble)
-            raise dataflow.Stopped
+            raise waiting.Stopped
 
         monkeypatch.setattr(flow, "_recover", recover)
         # It acknowledges, which nothing hears any more.
-        with pytest.raises(dataflow.Stopped):
+        with pytest.raises(waiting.Stopped):
             flow.receive(place, None)
     assert [one.code for one in troubles] == [codes.PREEMPTED]
