@@ -321,3 +321,20 @@ def test_what_runtimes_can_do_to_the_question(monkeypatch):
             probing.ask()
         assert caught.value.code == "DEVICE_FAILED"
         assert text in caught.value.message
+
+
+def test_a_cap_on_power_is_checked(tmp_path):
+    path = tmp_path / "boards.yaml"
+    document = {"boards": [{"name": "a"}]}
+    for cap_w, expected_w in ((None, None), (150, 150.0), (0, 0.0)):
+        given = (
+            document if cap_w is None else {**document, "power_cap_w": cap_w}
+        )
+        path.write_text(yaml.safe_dump(given))
+        assert devices.read_boards(path)[1] == expected_w
+    path.write_text(yaml.safe_dump({**document, "power_cap_w": -1}))
+    with pytest.raises(
+        base.DriverError, match="power_cap_w: must be"
+    ) as caught:
+        devices.read_boards(path)
+    assert caught.value.code == "INVALID_SETTINGS"
