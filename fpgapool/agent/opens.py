@@ -393,12 +393,13 @@ class Opens:
 
     def _add(self, entry: _Open) -> None:
         """Index an entry by its known ids."""
+        project_id = entry.project_id
         if entry not in self._opens:
             self._opens[entry] = None
-            self._by_project[entry.project_id] += 1
+            self._by_project[project_id] += 1
         for index, name in self._names(entry):
             if name:
-                index[entry.project_id, name] = entry
+                index[project_id, name] = entry
 
     def _names(
         self, entry: _Open
