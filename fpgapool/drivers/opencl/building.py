@@ -26,6 +26,7 @@ from fpgapool.vocabulary import formats
 if typing.TYPE_CHECKING:
     import pyopencl as cl
 
+    from fpgapool.drivers.opencl import programs
     from fpgapool.drivers.opencl import runner as runners
     from fpgapool.drivers.opencl import wiping
 
@@ -82,11 +83,11 @@ class Builder:
         code: bytes,
         memory_bytes: int | None,
         instance: str,
-    ) -> runners.Program:
-        """Load a binary; see :class:`runner.Program`."""
-        from fpgapool.drivers.opencl import runner as runners
+    ) -> programs.Program:
+        """Load a binary; see :class:`programs.Program`."""
+        from fpgapool.drivers.opencl import programs
 
-        return runners.Program(
+        return programs.Program(
             self._opened,
             manifest,
             code,
@@ -101,13 +102,13 @@ class Builder:
         :param wait: see :class:`runner.Runner`.
         :returns: None for boards, on which only an xclbin's kernels run.
         """
-        from fpgapool.drivers.opencl import runner as runners
+        from fpgapool.drivers.opencl import programs
         from fpgapool.drivers.opencl import wiping
 
         if not self._found.has_compiler:
             return None
         binary = self._compiled(wiping.SOURCE)
-        program = runners.Program(
+        program = programs.Program(
             self._opened, wiping.MANIFEST, binary, is_source=False
         )
         return wiping.Wiper(program, wait)
@@ -148,7 +149,7 @@ class Builder:
         return binary
 
     def _name(self, source: bytes) -> str:
-        from fpgapool.drivers.opencl import runner as runners
+        from fpgapool.drivers.opencl import programs
 
         # Binaries fit one device, and one version of its runtime.
         texts = (
@@ -156,7 +157,7 @@ class Builder:
             self._found.name,
             self._opened.platform.version,
             self._opened.driver_version,
-            *runners.BUILD_OPTIONS,
+            *programs.BUILD_OPTIONS,
         )
         digest = hashlib.sha256("\0".join(texts).encode())
         digest.update(b"\0" + source)

@@ -328,7 +328,7 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
     from fpgapool.drivers.opencl import devices
     from fpgapool.drivers.opencl import manifest as manifests
     from fpgapool.drivers.opencl import platforms
-    from fpgapool.drivers.opencl import runner
+    from fpgapool.drivers.opencl import programs
 
     wanted = devices.Board(
         platform=request["platform"], device=request["device"]
@@ -343,7 +343,7 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
             f"{wanted.device!r:.200}",
         )
     device = fitting[0]
-    options = [*runner.BUILD_OPTIONS, *request["options"]]
+    options = [*programs.BUILD_OPTIONS, *request["options"]]
     try:
         program = cl.Program(cl.Context([device]), request["source"])
         binary = bytes(program.build(options, [device]).binaries[0])
@@ -351,7 +351,7 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
         raise _failed(str(error)) from None
     if request["manifest"] is not None:
         manifest = manifests.parse(request["manifest"].encode())
-        runner.Program(device, manifest, binary, is_source=False)
+        programs.Program(device, manifest, binary, is_source=False)
     return binary
 
 

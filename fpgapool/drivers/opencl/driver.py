@@ -26,7 +26,7 @@ from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import formats
 
 if typing.TYPE_CHECKING:
-    from fpgapool.drivers.opencl import runner as runners
+    from fpgapool.drivers.opencl import programs
     from fpgapool.drivers.opencl import wiping
 
 LOG = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class _Slot:
     waiter: waiting.Waiter
     bitstream: str = ""
     profile: base.Profile | None = None
-    program: runners.Program | None = None
+    program: programs.Program | None = None
     wiper: wiping.Wiper | None = None
     core: cores.OpenCLCore | None = None
 

@@ -22,7 +22,7 @@ import pyopencl as cl
 
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import devices
-from fpgapool.drivers.opencl import runner
+from fpgapool.drivers.opencl import programs
 
 _TRIED_BYTES = 4096
 
@@ -60,7 +60,7 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
                         kind=_kind(device),
                         pci=_address(device),
                         memory_bytes=device.global_mem_size,
-                        unified=runner.is_unified(device),
+                        unified=programs.is_unified(device),
                         has_compiler=bool(device.compiler_available),
                     ),
                     device,

@@ -11,46 +11,19 @@ from __future__ import annotations
 import collections.abc
 import contextlib
 import dataclasses
-import os
-import types
 import typing
 
 import numpy
+import pyopencl as cl
 
 from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
+from fpgapool.drivers.opencl import arguments
 from fpgapool.drivers.opencl import binding
 from fpgapool.drivers.opencl import manifest as manifests
+from fpgapool.drivers.opencl import programs
 from fpgapool.vocabulary import codes
 
-# Sources of tenants do not go into a directory of the worker's user.
-os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
-
-import pyopencl as cl
-
-from fpgapool.drivers.opencl import arguments
-
-_conformant_version = cl.Device._get_cl_version
-
-
-def _version(device: cl.Device) -> tuple[int, int]:
-    """Return the version of OpenCL of a device.
-
-    XRT's devices call theirs "OpenCL 1.0", without the space that the standard
-    wants behind it, and have what is used here of version 1.2.
-    """
-    try:
-        return _conformant_version(device)
-    except RuntimeError:
-        return (1, 2)
-
-
-# Before it fills a buffer or waits for several events, PyOpenCL asks for it.
-cl.Device._get_cl_version = _version
-
-#: Of the compiler, for all kernels.
-BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-kernel-arg-info")
-_MAX_LOG_CHARS = 2000
 _REPORT_TYPE = numpy.dtype("<u4")
 _BYTE = numpy.dtype("u1")
 Events = collections.abc.Sequence[cl.Event]
@@ -60,113 +33,8 @@ _KEPT: list[object] = []
 Wait = collections.abc.Callable[[cl.Event], None]
 
 
-def is_unified(device: cl.Device) -> bool:
-    """Whether a device computes in the host's memory.
-
-    XRT says so of all boards, but copies data to their own memory.
-    """
-    is_board = device.type & cl.device_type.ACCELERATOR
-    return bool(device.host_unified_memory) and not is_board
-
-
-def is_coherent(device: cl.Device) -> bool:
-    """Whether a device and its host see in memory what the other writes.
-
-    Their runtime says so of all memory, or of its own if the device is the
-    host's processor, whose memory is of one kind.
-    """
-    shared = cl.device_svm_capabilities
-    needed = shared.FINE_GRAIN_SYSTEM
-    if device.type & cl.device_type.CPU:
-        needed |= shared.FINE_GRAIN_BUFFER
-    try:
-        return bool(device.svm_capabilities & needed)
-    except cl.Error:
-        # Before version 2.0 of OpenCL.
-        return False
-
-
 def _wait(event: cl.Event) -> None:
     event.wait()
-
-
-class Program:
-    """The kernels of a bitstream, built for one device.
-
-    Building blocks for as long as the device's compiler takes.
-
-    :param device: of OpenCL.
-    :param manifest: of the bitstream.
-    :param code: source in OpenCL C, or a binary for this device.
-    :param is_source: which of them.
-    :param memory_bytes: most that a session may have of the device's memory;
-        None for all of it.
-    :param instance: of all kernels, in an xclbin; empty for any.
-    :raises InvalidManifest: if a kernel is missing, or has other arguments
-        than the manifest says.
-    :raises DriverError: ``KERNEL_BUILD_FAILED``, with the end of the
-        compiler's log, or ``DEVICE_FAILED``.
-    """
-
-    def __init__(
-        self,
-        device: cl.Device,
-        manifest: manifests.Manifest,
-        code: bytes,
-        is_source: bool = True,
-        memory_bytes: int | None = None,
-        instance: str = "",
-    ) -> None:
-        with _translated:
-            self.context = cl.Context([device])
-        self.device = device
-        self.manifest = manifest
-        self.memory_bytes = memory_bytes
-        self._instance = instance
-        try:
-            if is_source:
-                text = code.decode("utf-8")
-                program = cl.Program(self.context, text)
-            else:
-                program = cl.Program(self.context, [device], [code])
-            self._program = program.build(list(BUILD_OPTIONS), [device])
-        except (cl.Error, UnicodeDecodeError) as error:
-            raise base.DriverError(
-                codes.KERNEL_BUILD_FAILED, str(error)[-_MAX_LOG_CHARS:]
-            ) from None
-        for variant in manifest.variants:
-            for step in variant.steps():
-                self.kernel(step)
-
-    @property
-    def binary(self) -> bytes:
-        """The built kernels, for this device and its present driver."""
-        with _translated:
-            return bytes(self._program.binaries[0])
-
-    def kernel(self, step: manifests.Step) -> cl.Kernel:
-        """Make a kernel whose arguments are its own.
-
-        :param step: of the manifest.
-        :raises InvalidManifest: if there is no such kernel.
-        """
-        name = step.kernel
-        if self._instance and ":" not in name:
-            name = f"{name}:{{{self._instance}}}"
-        try:
-            kernel = cl.Kernel(self._program, name)
-        except cl.Error:
-            raise manifests.InvalidManifest(
-                f"kernel: the program has no {name!r}"
-            ) from None
-        if kernel.num_args != len(step.arguments):
-            raise manifests.InvalidManifest(
-                f"arguments: kernel {step.kernel!r} has {kernel.num_args}, "
-                f"not {len(step.arguments)}"
-            )
-        for index, argument in enumerate(step.arguments):
-            arguments.check(kernel, index, argument.kind)
-        return kernel
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -220,7 +88,7 @@ class Runner:
 
     def __init__(
         self,
-        program: Program,
+        program: programs.Program,
         params: collections.abc.Mapping[str, object],
         max_input_bytes: int,
         state: bytes | None = None,
@@ -234,8 +102,8 @@ class Runner:
         self._program = program
         self._context = program.context
         self._wait = wait
-        self._is_coherent = is_coherent(program.device)
-        self.uses_memory_of_caller = is_unified(program.device)
+        self._is_coherent = programs.is_coherent(program.device)
+        self.uses_memory_of_caller = programs.is_unified(program.device)
         self._alignment_bytes = program.device.mem_base_addr_align // 8
         self._end_bytes = offset_bytes
         self._owned: list[cl.Buffer] = []
@@ -259,7 +127,7 @@ class Runner:
             ]
             for phase in (variant.finish, variant.process)
         )
-        with _translated:
+        with programs.translated:
             # One each, so that transfers and launches overlap.
             self._uploads = cl.CommandQueue(self._context)
             self._launches = cl.CommandQueue(self._context)
@@ -272,7 +140,7 @@ class Runner:
             raise
 
     def _allocate(self, state: bytes) -> None:
-        with _translated:
+        with programs.translated:
             self._buffers = {
                 name: self._with_contents(data)
                 for name, data in self.binding.contents.items()
@@ -299,7 +167,7 @@ class Runner:
         )
         # In the order of uploads: launches of other pieces may take long.
         queue = self._uploads
-        with _translated:
+        with programs.translated:
             lane = Lane(
                 self._zeros(max_input_bytes, queue),
                 self._zeros(output_bytes, queue),
@@ -332,7 +200,7 @@ class Runner:
         ):
             return None
         flags = cl.mem_flags
-        with _translated:
+        with programs.translated:
             if report is None and self.binding.reports:
                 report = self._zeros(8)
             made = Lane(
@@ -363,7 +231,7 @@ class Runner:
         """
         self._check_piece(len(chunk_in))
         lane.input_bytes = len(chunk_in)
-        with _translated:
+        with programs.translated:
             event = cl.enqueue_copy(
                 self._uploads, lane.input, chunk_in, is_blocking=False
             )
@@ -402,7 +270,7 @@ class Runner:
             )
         before = list(wait_for)
         event: cl.Event | None = None
-        with _translated:
+        with programs.translated:
             if lane.report:
                 self._fill(lane.report)
             setters = self._setters[input_bytes > 0]
@@ -455,7 +323,7 @@ class Runner:
         :raises InvalidInput: if a kernel reports a fault.
         """
         before = list(wait_for)
-        with _translated:
+        with programs.translated:
             output_bytes = lane.output_bytes - self._lacking(lane, before)
             if output_bytes <= 0:
                 event = cl.enqueue_marker(self._downloads, wait_for=before)
@@ -496,7 +364,7 @@ class Runner:
         :param lane: that was downloaded.
         :param downloaded: the end of that.
         """
-        with _translated:
+        with programs.translated:
             self._await(downloaded)
             if lane.is_of_caller:
                 if lane.mapped is not None:
@@ -545,7 +413,7 @@ class Runner:
         """
         contents = numpy.empty(len(self.binding.initial_state), numpy.uint8)
         if contents.size:
-            with _translated:
+            with programs.translated:
                 self._read(self._launches, contents, self._state, ())
         return contents.tobytes()
 
@@ -557,7 +425,7 @@ class Runner:
         :raises ValueError: if it is not a state of these kernels.
         """
         self._check_state(state)
-        with _translated:
+        with programs.translated:
             if state:
                 event = cl.enqueue_copy(
                     self._launches, self._state, state, is_blocking=False
@@ -575,7 +443,7 @@ class Runner:
 
         Blocks until that has happened. The runner cannot be used again.
         """
-        with _translated:
+        with programs.translated:
             for queue in (self._uploads, self._launches, self._downloads):
                 self._finish(queue)
             for buffer in self._owned:
@@ -693,28 +561,3 @@ class Runner:
 def _address(chunk: memoryview) -> int:
     there = numpy.frombuffer(chunk, numpy.uint8)
     return int(there.__array_interface__["data"][0])
-
-
-class _Translated:
-    """Raises errors of OpenCL as those of a driver.
-
-    Not a generator: for small pieces generators are slow.
-    """
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: types.TracebackType | None,
-    ) -> None:
-        if isinstance(error, cl.Error):
-            code = base.DEVICE_FAILED
-            if isinstance(error, cl.MemoryError):
-                code = codes.DEVICE_OUT_OF_MEMORY
-            raise base.DriverError(code, str(error)) from error
-
-
-_translated = _Translated()

@@ -43,7 +43,7 @@ def build(source):
         "variants": [{"block_bytes": 1, "process": phase}],
     }
     parsed = manifest.parse(json.dumps(document).encode())
-    return runner.Program(device, parsed, source.encode())
+    return runner.programs.Program(device, parsed, source.encode())
 
 def session(program, data):
     made = runner.Runner(program, {}, len(data))

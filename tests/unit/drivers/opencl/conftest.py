@@ -30,8 +30,8 @@ def program(device: Any) -> Callable[[str], Any]:
     from fpgapool.drivers.opencl import runner
 
     @functools.cache
-    def build(name: str) -> runner.Program:
+    def build(name: str) -> runner.programs.Program:
         data, source = kernels.read(name)
-        return runner.Program(device, manifest.parse(data), source)
+        return runner.programs.Program(device, manifest.parse(data), source)
 
     return build

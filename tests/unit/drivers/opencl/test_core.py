@@ -45,7 +45,7 @@ def start(runner, program):
 @pytest.fixture
 def own_memory(runner, monkeypatch):
     """Treat the device as one with memory of its own."""
-    monkeypatch.setattr(runner, "is_unified", lambda device: False)
+    monkeypatch.setattr(runner.programs, "is_unified", lambda device: False)
 
 
 def memory(data):
@@ -68,7 +68,7 @@ def test_many_pieces_are_one_output(start, request, name, is_own):
 
 
 def test_output_that_has_to_be_mapped(start, runner, monkeypatch):
-    monkeypatch.setattr(runner, "is_coherent", lambda _device: False)
+    monkeypatch.setattr(runner.programs, "is_coherent", lambda _device: False)
     _check_many(start, "aes")
     _check_many(start, "aes-cbc")
 
@@ -325,7 +325,7 @@ def test_a_core_that_takes_another_input(start):
 
 def test_a_share_of_the_memory(runner, program):
     built = program("copy")
-    small = runner.Program.__new__(runner.Program)
+    small = runner.programs.Program.__new__(runner.programs.Program)
     small.__dict__.update(built.__dict__, memory_bytes=3 << 18)
     kernel = runner.Runner(small, {}, 1 << 18)
     kernel.lane()

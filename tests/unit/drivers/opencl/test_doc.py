@@ -30,7 +30,7 @@ def test_the_example_runs(device):
     from fpgapool.drivers.opencl import runner
 
     found = manifest.parse(example("scale.json"))
-    program = runner.Program(device, found, example("scale.cl"))
+    program = runner.programs.Program(device, found, example("scale.cl"))
     values = numpy.arange(1000, dtype="<f4")
     kernel = runner.Runner(program, {"gain": -0.5}, values.nbytes)
     output = runs.run(kernel, values.tobytes(), [1, 7, 600], 4)

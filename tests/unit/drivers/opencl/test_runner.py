@@ -90,7 +90,7 @@ def numbers(count):
 
 
 def test_numbers_and_local_memory_reach_a_kernel(runner, device):
-    program = runner.Program(device, SCALE, SOURCE)
+    program = runner.programs.Program(device, SCALE, SOURCE)
     kernel = runner.Runner(program, {"gain": 0.5}, 1000)
     # Not a whole group of work items.
     found = runs.run(kernel, numbers(100), [30], 4)
@@ -101,7 +101,7 @@ def test_numbers_and_local_memory_reach_a_kernel(runner, device):
 def test_a_binary_does_the_same_as_its_source(runner, device, program):
     built = program("sha")
     data, _ = kernels.read("sha")
-    again = runner.Program(
+    again = runner.programs.Program(
         device, manifest.parse(data), built.binary, is_source=False
     )
     digests = {
@@ -122,7 +122,7 @@ def test_a_binary_does_the_same_as_its_source(runner, device, program):
 )
 def test_what_cannot_be_built(runner, device, source, is_source):
     with pytest.raises(base.DriverError) as caught:
-        runner.Program(device, SCALE, source, is_source)
+        runner.programs.Program(device, SCALE, source, is_source)
     assert caught.value.code == "KERNEL_BUILD_FAILED"
     assert ("nonsense" in caught.value.message) == (b"nonsense" in source)
     assert len(caught.value.message) <= 2000
@@ -137,7 +137,7 @@ def test_what_cannot_be_built(runner, device, source, is_source):
 )
 def test_a_manifest_of_another_source(runner, device, document, what):
     with pytest.raises(manifest.InvalidManifest, match=what):
-        runner.Program(device, document, SOURCE)
+        runner.programs.Program(device, document, SOURCE)
 
 
 @pytest.mark.security
@@ -163,10 +163,10 @@ def test_an_argument_of_another_type(runner, device, index, other):
         "scale", *arguments, buffers={"rows": {"bytes": 4096}}
     )
     if kind == kinds[index]:
-        runner.Program(device, document, SOURCE)
+        runner.programs.Program(device, document, SOURCE)
         return
     with pytest.raises(manifest.InvalidManifest) as caught:
-        runner.Program(device, document, SOURCE)
+        runner.programs.Program(device, document, SOURCE)
     assert f"arguments[{index}]: kernel 'scale' has" in caught.value.message
 
 
@@ -174,7 +174,7 @@ def test_memory_that_a_device_does_not_have(runner, device):
     document = documents(
         "nothing", "output", buffers={"rows": {"bytes": 1 << 32}}
     )
-    program = runner.Program(device, document, SOURCE)
+    program = runner.programs.Program(device, document, SOURCE)
     with pytest.raises(base.DriverError) as caught:
         runner.Runner(program, {}, 1000)
     assert caught.value.code == "DEVICE_OUT_OF_MEMORY"
@@ -184,14 +184,14 @@ def test_a_shorter_piece_that_needs_more_memory(runner, device):
     document = documents(
         "nothing", "output", buffers={"rows": {"bytes": "4000 - bytes"}}
     )
-    program = runner.Program(device, document, SOURCE)
+    program = runner.programs.Program(device, document, SOURCE)
     kernel = runner.Runner(program, {}, 1000)
     with pytest.raises(manifest.InvalidManifest, match="more memory"):
         runs.process(kernel, numbers(8))
 
 
 def test_faults_and_shorter_output(runner, device):
-    program = runner.Program(device, FAULTY, SOURCE)
+    program = runner.programs.Program(device, FAULTY, SOURCE)
     kernel = runner.Runner(program, {}, 1000)
     # It lacks 4 bytes more than there are.
     assert runs.process(kernel, numbers(8)) == b""
@@ -202,7 +202,7 @@ def test_faults_and_shorter_output(runner, device):
 
 
 def test_pieces_that_are_too_long_or_states_of_others(runner, device):
-    program = runner.Program(device, SCALE, SOURCE)
+    program = runner.programs.Program(device, SCALE, SOURCE)
     kernel = runner.Runner(program, {}, 30)
     with pytest.raises(ValueError, match="longer than announced"):
         runs.process(kernel, numbers(8))
@@ -214,12 +214,12 @@ def test_pieces_that_are_too_long_or_states_of_others(runner, device):
 
 def test_output_that_a_kernel_does_not_write_is_zeros(runner, device):
     # Others may have left their data in memory of the device.
-    program = runner.Program(device, SCALE, SOURCE)
+    program = runner.programs.Program(device, SCALE, SOURCE)
     for _ in range(3):
         kernel = runner.Runner(program, {"gain": 1}, 1 << 16)
         runs.process(kernel, b"secret00" * 8000)
     document = documents("nothing", "output")
-    silent = runner.Program(device, document, SOURCE)
+    silent = runner.programs.Program(device, document, SOURCE)
     kernel = runner.Runner(silent, {}, 1 << 16)
     assert not any(runs.process(kernel, numbers(1 << 14)))
 

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Kernels of bitstreams, built for one device of OpenCL."""
+
+from __future__ import annotations
+
+import types
+
+import pyopencl as cl
+
+from fpgapool.drivers import base
+from fpgapool.drivers.opencl import arguments
+from fpgapool.drivers.opencl import manifest as manifests
+from fpgapool.vocabulary import codes
+
+_conformant_version = cl.Device._get_cl_version
+
+
+def _version(device: cl.Device) -> tuple[int, int]:
+    """Return the version of OpenCL of a device.
+
+    XRT's devices call theirs "OpenCL 1.0", without the space that the standard
+    wants behind it, and have what is used here of version 1.2.
+    """
+    try:
+        return _conformant_version(device)
+    except RuntimeError:
+        return (1, 2)
+
+
+# Before it fills a buffer or waits for several events, PyOpenCL asks for it.
+cl.Device._get_cl_version = _version
+
+#: Of the compiler, for all kernels.
+BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-kernel-arg-info")
+_MAX_LOG_CHARS = 2000
+
+
+def is_unified(device: cl.Device) -> bool:
+    """Whether a device computes in the host's memory.
+
+    XRT says so of all boards, but copies data to their own memory.
+    """
+    is_board = device.type & cl.device_type.ACCELERATOR
+    return bool(device.host_unified_memory) and not is_board
+
+
+def is_coherent(device: cl.Device) -> bool:
+    """Whether a device and its host see in memory what the other writes.
+
+    Their runtime says so of all memory, or of its own if the device is the
+    host's processor, whose memory is of one kind.
+    """
+    shared = cl.device_svm_capabilities
+    needed = shared.FINE_GRAIN_SYSTEM
+    if device.type & cl.device_type.CPU:
+        needed |= shared.FINE_GRAIN_BUFFER
+    try:
+        return bool(device.svm_capabilities & needed)
+    except cl.Error:
+        # Before version 2.0 of OpenCL.
+        return False
+
+
+class _Translated:
+    """Raises errors of OpenCL as those of a driver.
+
+    Not a generator: for small pieces generators are slow.
+    """
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        if isinstance(error, cl.Error):
+            code = base.DEVICE_FAILED
+            if isinstance(error, cl.MemoryError):
+                code = codes.DEVICE_OUT_OF_MEMORY
+            raise base.DriverError(code, str(error)) from error
+
+
+#: Use it as ``with programs.translated:``.
+translated = _Translated()
+
+
+class Program:
+    """The kernels of a bitstream, built for one device.
+
+    Building blocks for as long as the device's compiler takes.
+
+    :param device: of OpenCL.
+    :param manifest: of the bitstream.
+    :param code: source in OpenCL C, or a binary for this device.
+    :param is_source: which of them.
+    :param memory_bytes: most that a session may have of the device's memory;
+        None for all of it.
+    :param instance: of all kernels, in an xclbin; empty for any.
+    :raises InvalidManifest: if a kernel is missing, or has other arguments
+        than the manifest says.
+    :raises DriverError: ``KERNEL_BUILD_FAILED``, with the end of the
+        compiler's log, or ``DEVICE_FAILED``.
+    """
+
+    def __init__(
+        self,
+        device: cl.Device,
+        manifest: manifests.Manifest,
+        code: bytes,
+        is_source: bool = True,
+        memory_bytes: int | None = None,
+        instance: str = "",
+    ) -> None:
+        with translated:
+            self.context = cl.Context([device])
+        self.device = device
+        self.manifest = manifest
+        self.memory_bytes = memory_bytes
+        self._instance = instance
+        try:
+            if is_source:
+                text = code.decode("utf-8")
+                program = cl.Program(self.context, text)
+            else:
+                program = cl.Program(self.context, [device], [code])
+            self._program = program.build(list(BUILD_OPTIONS), [device])
+        except (cl.Error, UnicodeDecodeError) as error:
+            raise base.DriverError(
+                codes.KERNEL_BUILD_FAILED, str(error)[-_MAX_LOG_CHARS:]
+            ) from None
+        for variant in manifest.variants:
+            for step in variant.steps():
+                self.kernel(step)
+
+    @property
+    def binary(self) -> bytes:
+        """The built kernels, for this device and its present driver."""
+        with translated:
+            return bytes(self._program.binaries[0])
+
+    def kernel(self, step: manifests.Step) -> cl.Kernel:
+        """Make a kernel whose arguments are its own.
+
+        :param step: of the manifest.
+        :raises InvalidManifest: if there is no such kernel.
+        """
+        name = step.kernel
+        if self._instance and ":" not in name:
+            name = f"{name}:{{{self._instance}}}"
+        try:
+            kernel = cl.Kernel(self._program, name)
+        except cl.Error:
+            raise manifests.InvalidManifest(
+                f"kernel: the program has no {name!r}"
+            ) from None
+        if kernel.num_args != len(step.arguments):
+            raise manifests.InvalidManifest(
+                f"arguments: kernel {step.kernel!r} has {kernel.num_args}, "
+                f"not {len(step.arguments)}"
+            )
+        for index, argument in enumerate(step.arguments):
+            arguments.check(kernel, index, argument.kind)
+        return kernel
