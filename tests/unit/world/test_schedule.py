@@ -50,6 +50,20 @@ def test_groups_that_are_written_are_read(tmp_path: pathlib.Path) -> None:
     assert schedules.Schedule.read(path) == schedule
 
 
+def test_some_schedules_preempt(tmp_path: pathlib.Path) -> None:
+    schedule = schedules.draw(5, KINDS, sessions=40)
+    assert schedule.preempts
+    assert {one.priority for one in schedule.visits} > {0, 5}
+    assert any(one.deadline_s for one in schedule.visits)
+    path = tmp_path / "schedule.json"
+    path.write_text(schedule.text())
+    assert schedules.Schedule.read(path) == schedule
+    other = schedules.draw(5, KINDS, sessions=40, preempts=False)
+    assert {one.priority for one in other.visits} == {0}
+    assert other.faults == schedule.faults
+    assert not schedules.draw(6, KINDS).preempts
+
+
 def test_what_is_written_is_read(tmp_path: pathlib.Path) -> None:
     schedule = schedules.draw(11, KINDS, sessions=9)
     path = tmp_path / "schedule.json"
