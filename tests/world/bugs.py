@@ -288,7 +288,7 @@ def claim_charged_again_with_the_next_slot() -> None:
 
 @_preemption_bug(seed=5)
 def slot_taken_before_its_quantum() -> None:
-    note = reports.Reports._note_border
+    note = reports.Reports._report_border
 
     def hasty(
         room: reports.Reports, hold: sessions.Hold, line: typing.Any
@@ -296,7 +296,7 @@ def slot_taken_before_its_quantum() -> None:
         hold.quantum_bytes = 1
         note(room, hold, line)
 
-    reports.Reports._note_border = hasty  # type: ignore[method-assign]
+    reports.Reports._report_border = hasty  # type: ignore[method-assign]
 
 
 @_preemption_bug(seed=5)

@@ -69,7 +69,7 @@ class Watcher:
             (conductor_pool.Pool, "end", self._ended),
             (serving.Serving, "resubmit", self._waits_again),
             (reports.Reports, "_finished", self._finished),
-            (reports.Reports, "_note_border", self._at_border),
+            (reports.Reports, "_report_border", self._at_border),
         ):
             self._watcher.wrap(owner, name, watch)
 

@@ -754,6 +754,7 @@ def test_every_refusal_of_a_request_has_a_status():
         codes.INVALID_INPUT,
         codes.INVALID_PARAMS,
         codes.INVALID_PROFILE,
+        codes.INVALID_USAGE,
         codes.UNKNOWN_JOB,
         codes.UNKNOWN_OPERATION,
     }
