@@ -28,10 +28,11 @@ def first_due_s(arrival_s: float, patience_s: float) -> float:
         return math.inf
     enough_s = patience_s - _TIMEOUT_SLACK_S
     time_s = arrival_s + enough_s
-    if (
-        time_s - arrival_s >= enough_s
-        and math.nextafter(time_s, -math.inf) - arrival_s < enough_s
-    ):
+    if time_s - arrival_s < enough_s:
+        time_s = math.nextafter(time_s, math.inf)
+        if time_s - arrival_s >= enough_s:
+            return time_s
+    elif math.nextafter(time_s, -math.inf) - arrival_s < enough_s:
         return time_s
     step_s = math.ulp(max(abs(arrival_s), abs(time_s), patience_s))
     early_s, late_s = time_s - step_s, time_s + step_s
