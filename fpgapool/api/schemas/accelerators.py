@@ -46,4 +46,6 @@ ACCELERATOR = common.record(
 
 LIST_QUERY = common.list_query(["name"])
 LIST = common.page_of("accelerators", ACCELERATOR)
-SHOW = common.record(accelerator=ACCELERATOR)
+SHOW = common.record(
+    accelerator=common.described(ACCELERATOR, "The accelerator.")
+)

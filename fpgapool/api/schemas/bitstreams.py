@@ -93,7 +93,10 @@ _PROFILE = common.described(
 _PROPERTIES = common.described(
     common.record(
         optional=properties.NAMES,
-        **dict.fromkeys(properties.NAMES, _LINE),
+        **{
+            name: common.described(_LINE, meaning)
+            for name, meaning in properties.MEANINGS.items()
+        },
     ),
     "Further properties, by the names of Cyborg's specification.",
 )
@@ -110,7 +113,9 @@ BITSTREAM = common.record(
         common.TEXT,
         "Name of the accelerator for all projects that may use it.",
     ),
-    version=common.TEXT,
+    version=common.described(
+        common.TEXT, "Version; the pool uses the newest approved one."
+    ),
     format=_FORMAT,
     state=common.described(_STATE, "Slots run only `approved` ones."),
     reason=common.described(
@@ -145,7 +150,9 @@ BITSTREAM = common.record(
 )
 
 _CREATE_MEMBERS = {
-    "accelerator": _ACCELERATOR,
+    "accelerator": common.described(
+        _ACCELERATOR, "Plain name of the accelerator that it implements."
+    ),
     "name": common.described(_NAME, "Default is the accelerator's name."),
     "description": _DESCRIPTION,
     "version": _VERSION,

@@ -13,6 +13,90 @@ from fpgapool.vocabulary import fields
 
 Schema = Mapping[str, Any]
 
+#: What members mean that have the same meaning wherever they are.
+_MEANINGS = {
+    "accelerator": "Name of the accelerator.",
+    "accelerators": "The accelerators.",
+    "address": "IP address or host name.",
+    "approve": "The approval.",
+    "binary": "Which service it is.",
+    "bitstream": "The bitstream.",
+    "bitstreams": "The bitstreams.",
+    "checksum_sha256": "SHA-256 of the file, hexadecimal; null until there is"
+    " a file.",
+    "claimed_bytes": "How many bytes of input the client has announced.",
+    "client": "The client of the group.",
+    "clients": "The clients of the group.",
+    "created_at": "When it was created.",
+    "deadline_at": "When it shall have ended; null: it has no deadline.",
+    "decided_at": "When it was approved or rejected; null: not yet.",
+    "description": "A description, for people.",
+    "device": "Name of the board on its host.",
+    "device_id": "Identifier of the board.",
+    "device_name": "Name of the board on its host.",
+    "devices": "The boards.",
+    "dry_run": "What would become of the session.",
+    "finished_at": "When it ended; null: not yet.",
+    "generated_at": "When the snapshot was made.",
+    "goal": "The goal: a rate or a deadline; null: none.",
+    "group": "The group.",
+    "groups": "The groups.",
+    "healthy": "Whether the board works.",
+    "host_name": "Name of the host.",
+    "host_uuid": "UUID of the host.",
+    "hosts": "The hosts.",
+    "href": "The address.",
+    "id": "Identifier; it never changes.",
+    "in_use": "What the project uses of it now.",
+    "input_bytes": "Bytes of input that slots have taken.",
+    "instances": "The instances.",
+    "links": "Addresses of this thing and of related ones.",
+    "max_version": "Newest microversion of the API that the service knows.",
+    "min_version": "Oldest microversion of the API that the service knows.",
+    "model": "Model of the board, as its driver names it.",
+    "name": "Name, for people.",
+    "number": "Number of the slot on its board, from 0.",
+    "output_bytes": "Bytes of output that slots have given.",
+    "pending_reservations": "Number of reservations without a working slot.",
+    "pool": "The pool.",
+    "port": "TCP port.",
+    "profile": "The accelerator's profile.",
+    "programmed": "Accelerator in the slot now; null: none.",
+    "project_id": "Identifier of the project that owns it.",
+    "properties": "Further properties, by the names of Cyborg's"
+    " specification.",
+    "queued_at": "When the pool accepted it; it waits from then on.",
+    "quota": "The limits.",
+    "ready_at": "When its slot was ready; null: not yet.",
+    "reason": "The reason, for people.",
+    "reject": "The rejection.",
+    "rel": "What is there: `self` is this thing, `next` the next page.",
+    "reopen": "The slot that the client has lost.",
+    "request_id": "The client's name of the request.",
+    "reservable_slots": "Number of slots that instances can reserve.",
+    "reserved_slots": "Number of slots that instances have reserved.",
+    "services": "The services.",
+    "session": "The session.",
+    "sessions": "The sessions.",
+    "shape": "Shape of the slot; it decides which bitstreams fit.",
+    "slot": "Number of the slot on its board, from 0.",
+    "slots": "The slots.",
+    "snapshot": "The snapshot.",
+    "started_at": "When its first data arrived; null: not yet.",
+    "state": "Its state in its life cycle.",
+    "status": "`CURRENT`: the version is in use.",
+    "test": "The test.",
+    "up": "Whether it reports to the pool.",
+    "updated_at": "When it was last changed.",
+    "uploaded_at": "When its file was complete; null: not yet.",
+    "usage": "The sums.",
+    "uuid": "UUID of the host.",
+    "version": "Newest microversion of the API that the service knows.",
+    "versions": "The API's versions.",
+    "visibility": "Who may use it: its project (`private`), chosen projects"
+    " (`shared`) or all (`public`).",
+}
+
 UUID: Schema = {
     "type": "string",
     "format": "uuid",
@@ -31,7 +115,10 @@ LINKS: Schema = {
     "type": "array",
     "items": {
         "type": "object",
-        "properties": {"rel": TEXT, "href": TEXT},
+        "properties": {
+            name: {**TEXT, "description": _MEANINGS[name]}
+            for name in ("rel", "href")
+        },
         "required": ["rel", "href"],
         "additionalProperties": False,
     },
@@ -99,11 +186,18 @@ def one_of(*values: str) -> Schema:
 def record(optional: Sequence[str] = (), **members: Schema) -> Schema:
     """Return the schema of an object with these members and no others.
 
+    Members without a description get the one that their name has everywhere.
+
     :param optional: members that may be missing.
     """
     return {
         "type": "object",
-        "properties": members,
+        "properties": {
+            name: schema
+            if "description" in schema or name not in _MEANINGS
+            else described(schema, _MEANINGS[name])
+            for name, schema in members.items()
+        },
         "required": [name for name in members if name not in optional],
         "additionalProperties": False,
     }
@@ -169,8 +263,15 @@ def list_query(sort_keys: Sequence[str], **filters: Schema) -> Schema:
     """Return the schema of a list's query.
 
     :param sort_keys: keys of the order; the first is the default.
-    :param filters: further parameters.
+    :param filters: further parameters; one without a description compares
+        the member of its name.
     """
+    filters = {
+        name: schema
+        if "description" in schema
+        else described(schema, f"Only those with this `{name}`.")
+        for name, schema in filters.items()
+    }
     paging: dict[str, Schema] = {
         "limit": described(
             {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},

@@ -56,7 +56,7 @@ LIST_QUERY = common.list_query(
     state=_STATE,
 )
 LIST = common.page_of("devices", DEVICE)
-SHOW = common.record(device=DEVICE)
+SHOW = common.record(device=common.described(DEVICE, "The board."))
 _WISH = administration.CHANGE["properties"]
 CHANGE = common.record(
     optional=["reservable_slots", *_WISH],

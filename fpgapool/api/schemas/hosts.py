@@ -29,5 +29,5 @@ LIST_QUERY = common.list_query(
     ["name", "uuid"], name=common.NAME, up=common.FLAG
 )
 LIST = common.page_of("hosts", HOST)
-SHOW = common.record(host=HOST)
+SHOW = common.record(host=common.described(HOST, "The host."))
 CHANGE = administration.CHANGE

@@ -8,7 +8,10 @@ _SLOT = common.record(
     slot=common.COUNT,
     shape=common.TEXT,
     state=common.TEXT,
-    accelerator=common.nullable(common.NAME),
+    accelerator=common.described(
+        common.nullable(common.NAME),
+        "Accelerator of the slot's session; null: it has none.",
+    ),
     programmed=common.nullable(common.NAME),
 )
 _DEVICE = common.record(

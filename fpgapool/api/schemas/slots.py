@@ -54,7 +54,7 @@ LIST_QUERY = common.list_query(
     state=_STATE,
 )
 LIST = common.page_of("slots", SLOT)
-SHOW = common.record(slot=SLOT)
+SHOW = common.record(slot=common.described(SLOT, "The slot."))
 TEST = common.record(
     test=common.record(
         optional=["accelerator"],

@@ -17,7 +17,9 @@ _FILTERS = {
     "all_projects": common.described(
         common.FLAG, "All projects, or the named one."
     ),
-    "accelerator": common.NAME,
+    "accelerator": common.described(
+        common.NAME, "Only what sessions with this accelerator used."
+    ),
     "start": common.described(_DAY, "The first day, in UTC."),
     "end": common.described(_DAY, "The last day; it is included."),
     "group_by": common.described(

@@ -4,20 +4,26 @@
 
 from fpgapool.api.schemas import common
 
-_ANY_TEXT = {"type": ["string", "null"]}
+
+def _text(description: str) -> common.Schema:
+    return {"type": ["string", "null"], "description": description}
+
 
 #: As ``nova/api/metadata`` sends it. Unknown members of later versions are
 #: allowed: a boot must not lack an accelerator because of them.
 CREATE = {
     "type": "object",
     "properties": {
-        "instance-id": common.UUID,
-        "project-id": _ANY_TEXT,
-        "image-id": _ANY_TEXT,
-        "user-data": _ANY_TEXT,
-        "hostname": _ANY_TEXT,
-        "metadata": {"type": ["object", "null"]},
-        "boot-roles": _ANY_TEXT,
+        "instance-id": common.described(common.UUID, "UUID of the instance."),
+        "project-id": _text("The instance's project."),
+        "image-id": _text("The instance's image."),
+        "user-data": _text("The instance's user data."),
+        "hostname": _text("The instance's host name."),
+        "metadata": {
+            "type": ["object", "null"],
+            "description": "The instance's metadata.",
+        },
+        "boot-roles": _text("Roles of the user who boots it."),
     },
     "patternProperties": {"^[a-z][a-z0-9-]*$": {}},
     "required": ["instance-id"],

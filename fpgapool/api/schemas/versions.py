@@ -5,7 +5,7 @@
 from fpgapool.api.schemas import common
 
 VERSION = common.record(
-    id=common.TEXT,
+    id=common.described(common.TEXT, "Name of the version: `v1`."),
     status=common.one_of("CURRENT"),
     min_version=common.TEXT,
     version=common.TEXT,

@@ -5,6 +5,7 @@
 import dataclasses
 import importlib
 import pathlib
+import re
 
 import jsonschema
 import openapi_spec_validator
@@ -104,6 +105,12 @@ def test_reference_is_up_to_date():
     # If it is not: make api-ref
     page = ROOT / "doc" / "source" / "api-ref.rst"
     assert page.read_text() == openapi.reference(routes.ROUTES)
+
+
+def test_every_member_in_the_reference_has_a_meaning():
+    page = openapi.reference(routes.ROUTES)
+    assert "     - Meaning\n" in page
+    assert len(re.findall(r"(?m)^     -$", page)) == 0
 
 
 def test_reasons_to_wait_have_sentences():
