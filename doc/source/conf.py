@@ -3,7 +3,6 @@
 """Sphinx settings."""
 
 extensions = [
-    "openstackdocstheme",
     "oslo_config.sphinxext",
     "oslo_policy.sphinxext",
     "sphinx.ext.autodoc",
@@ -11,11 +10,19 @@ extensions = [
 project = "fpgapool"
 copyright = "the fpgapool contributors"
 root_doc = "index"
-html_theme = "openstackdocs"
-pygments_style = "native"
-
-openstackdocs_pdf_link = False
-openstackdocs_auto_name = False
+html_theme = "alabaster"
+html_theme_options = {
+    "description": "A pool of FPGAs for OpenStack clouds",
+    "page_width": "70em",
+    "body_max_width": "52em",
+    # Where 'make docs' puts them.
+    "extra_nav_links": {"Release notes": "../releasenotes/index.html"},
+}
+html_sidebars = {
+    "**": ["about.html", "searchfield.html", "navigation.html"],
+}
+html_static_path = ["static"]
+html_css_files = ["tables.css"]
 
 autodoc_default_options = {"member-order": "bysource"}
 autodoc_typehints = "none"

@@ -2,12 +2,14 @@
 
 """Sphinx settings of the release notes."""
 
-extensions = ["openstackdocstheme", "reno.sphinxext"]
+extensions = ["reno.sphinxext"]
 project = "fpgapool release notes"
 copyright = "the fpgapool contributors"
 root_doc = "index"
-html_theme = "openstackdocs"
-pygments_style = "native"
-
-openstackdocs_pdf_link = False
-openstackdocs_auto_name = False
+html_theme = "alabaster"
+html_theme_options = {
+    "extra_nav_links": {"Documentation": "../html/index.html"},
+}
+html_sidebars = {
+    "**": ["about.html", "searchfield.html", "navigation.html"],
+}

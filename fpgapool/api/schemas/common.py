@@ -82,7 +82,7 @@ _MEANINGS = {
     "slot": "Number of the slot on its board, from 0.",
     "slots": "The slots.",
     "snapshot": "The snapshot.",
-    "started_at": "When its first data arrived; null: not yet.",
+    "started_at": "When a client first connected; null: not yet.",
     "state": "Its state in its life cycle.",
     "status": "`CURRENT`: the version is in use.",
     "test": "The test.",
