@@ -337,7 +337,8 @@ class Driver(abc.ABC):
         :returns: the core that processes the session's data; it may raise any
             exception when it cannot continue, such as ``DEVICE_FAILED``. A
             :class:`ChecksummedCore` if the board has CRC units.
-        :raises ~fpgapool.accelerators.base.InvalidParams: if the accelerator does not accept them.
+        :raises ~fpgapool.accelerators.base.InvalidParams: if the
+            accelerator does not accept them.
         :raises DriverError: ``NOT_PROGRAMMED``.
         """
 
