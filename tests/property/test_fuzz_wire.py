@@ -469,7 +469,7 @@ class Liar:
             piece.data = piece.data[:8]
             made.send(piece, end=False, deadline_s=deadline_s)
             place = memoryview(bytearray(made.chunk_bytes))
-            while not made.idle:
+            while not made.window.idle:
                 output = made.receive(place, deadline_s)
                 if output is not None:
                     assert len(output.data) <= made.chunk_bytes
