@@ -143,8 +143,8 @@ def _spooled(
         if left_bytes < 0:
             raise client.InvalidRequest(
                 codes.INVALID_SIZE,
-                f"{name}: input of unknown size may have {MAX_SPOOLED_BYTES} "
-                "bytes; give --size-bytes",
+                f"{name}: input of unknown size may have at most "
+                f"{MAX_SPOOLED_BYTES} bytes; give --size-bytes",
             )
         files.write_all(
             typing.cast(typing.BinaryIO, spool), piece[:read_bytes]

@@ -163,6 +163,8 @@ def test_the_command_makes_dry_runs(
     assert found["reasons"] == [codes.DEADLINE_IMPOSSIBLE]
     assert "the deadline is" in found["message"]
     done = run("copy", "--group", "g")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--dry-run is for sessions" in done.stderr
+    assert done.returncode == 2
+    error = json.loads(done.stdout)["error"]
+    assert error["code"] == codes.INVALID_USAGE
+    assert "--dry-run is for sessions" in error["message"]
     assert list(tmp_path.iterdir()) == [source]
