@@ -18,6 +18,8 @@ SHELLS = ("bash", "zsh", "tcsh")
 
 #: Names of values that are files.
 _FILES = {"DIR", "FILE", "IN", "OUT", "PATH", "SCENARIO"}
+# Commands with sub-commands of oslo.config, and a valid command line of each.
+_CATEGORIES = {"manage": ("db", "version"), "status": ("upgrade", "check")}
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
@@ -71,9 +73,15 @@ def script(shell: str, running: argparse.ArgumentParser) -> str:
 
 
 def _others() -> collections.abc.Iterator[argparse.ArgumentParser]:
-    for make in (_allinone, _simulating, _managing, _status):
+    for name in ("allinone", "sim"):
         with contextlib.suppress(ModuleNotFoundError):
-            yield make()
+            yield _command(name).parser()
+    for name, words in _CATEGORIES.items():
+        with contextlib.suppress(ModuleNotFoundError):
+            command = _command(name)
+            yield _configured(
+                command.PROGRAM, command.register_commands, words
+            )
     for name in ("agent", "conductor"):
         with contextlib.suppress(ModuleNotFoundError):
             yield _configured(f"fpgapool-{name}")
@@ -81,30 +89,6 @@ def _others() -> collections.abc.Iterator[argparse.ArgumentParser]:
 
 def _command(name: str) -> typing.Any:
     return importlib.import_module(f"fpgapool.cmd.{name}")
-
-
-def _allinone() -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = _command("allinone").parser()
-    return parser
-
-
-def _simulating() -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = _command("sim").parser()
-    return parser
-
-
-def _managing() -> argparse.ArgumentParser:
-    manage = _command("manage")
-    return _configured(
-        manage.PROGRAM, manage.register_commands, ["db", "version"]
-    )
-
-
-def _status() -> argparse.ArgumentParser:
-    status = _command("status")
-    return _configured(
-        status.PROGRAM, status.register_commands, ["upgrade", "check"]
-    )
 
 
 def _configured(

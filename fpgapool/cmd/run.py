@@ -18,6 +18,7 @@ import typing
 
 from fpgapool import client
 from fpgapool.client import files
+from fpgapool.cmd import launch
 from fpgapool.cmd.running import arguments as command_line
 from fpgapool.cmd.running import display as displays
 from fpgapool.cmd.running import ends
@@ -35,8 +36,6 @@ _AWAY_TIMEOUT_S = 14.0
 SUCCESS = 0
 FAILURE = 1
 USAGE = 2
-#: The exit code of shells for a process that SIGINT has ended.
-INTERRUPTED = 130
 
 
 def _run(
@@ -292,7 +291,7 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
     except command_line.UsageError as exc:
         failure, status = (codes.INVALID_USAGE, str(exc)), USAGE
     except (KeyboardInterrupt, client.Cancelled):
-        failure, status = (codes.CANCELLED, "interrupted"), INTERRUPTED
+        failure, status = (codes.CANCELLED, "interrupted"), launch.INTERRUPTED
     except client.FpgapoolError as exc:
         failure, status = (exc.code, exc.message), FAILURE
     except OSError as exc:

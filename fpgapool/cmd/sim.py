@@ -11,15 +11,13 @@ import typing
 from collections.abc import Sequence
 
 from fpgapool import version
+from fpgapool.cmd import launch
 from fpgapool.sim import commands
 from fpgapool.sim import errors
 
 SUCCESS = 0
 FAILURE = 1
 USAGE = 2
-#: The exit code of shells for a process that SIGINT has ended.
-INTERRUPTED = 130
-
 
 PROGRAM = "fpgapool-sim"
 
@@ -56,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return FAILURE
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return launch.INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, previous)
     return SUCCESS if status is None else status
