@@ -225,6 +225,7 @@ class Database(connected.Connected):
                 accelerators=read(AcceleratorRecord),
                 live_sessions=sessions_sql.live(connection),
                 ending_sessions=read(SessionRecord, sessions_sql.IS_ENDING),
+                lost_sessions=read(SessionRecord, sessions_sql.IS_LOST),
                 unknown_sessions=read(SessionRecord, sessions_sql.IS_UNKNOWN),
                 assignments=read(AssignmentRecord),
                 max_ids=_max_ids(connection),

@@ -572,6 +572,8 @@ class Snapshot:
     """The state that a conductor needs to take over. Rows are ordered by id.
 
     :param ending_sessions: ended sessions that may still have a slot.
+    :param lost_sessions: sessions that ended a short time ago because they
+        lost their slots, and that may go on in others.
     :param unknown_sessions: sessions that are neither live nor ended.
     :param usage: of the newest day only.
     :param faults: including those that are over.
@@ -586,6 +588,9 @@ class Snapshot:
     assignments: list[AssignmentRecord]
     max_ids: MaxIds
     ending_sessions: list[SessionRecord] = dataclasses.field(
+        default_factory=list
+    )
+    lost_sessions: list[SessionRecord] = dataclasses.field(
         default_factory=list
     )
     unknown_sessions: list[SessionRecord] = dataclasses.field(

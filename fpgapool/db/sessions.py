@@ -17,6 +17,7 @@ from fpgapool.db import answers
 from fpgapool.db import models
 from fpgapool.db import records
 from fpgapool.db import rows
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 _COLUMNS = models.sessions.c
@@ -34,6 +35,19 @@ IS_ENDING = sa.and_(
 #: Has not ended, but its state is not one of the live ones.
 IS_UNKNOWN = sa.and_(
     _COLUMNS.finished_at.is_(None), _COLUMNS.state.not_in(_LIVE)
+)
+
+#: So long after the loss of its slot the client of a session asks for another
+#: one: it first looks for the worker, and then for a conductor.
+_REOPENED_S = 120.0
+#: Has ended because its slot was lost, a short time before the last end.
+IS_LOST = sa.and_(
+    _COLUMNS.state == states.FAILED,
+    _COLUMNS.reason.in_(sorted(codes.REOPENABLE)),
+    _COLUMNS.finished_at
+    >= sa.select(
+        sa.func.max(models.sessions.alias("last").c.finished_at) - _REOPENED_S
+    ).scalar_subquery(),
 )
 
 # Columns that live sessions do not use.

@@ -135,7 +135,8 @@ class Journal:
         self._states = {s.id: s.state for s in snapshot.live_sessions}
         self._ended: collections.OrderedDict[int, str] = (
             collections.OrderedDict(
-                (s.id, s.state) for s in snapshot.ending_sessions
+                (s.id, s.state)
+                for s in (*snapshot.ending_sessions, *snapshot.lost_sessions)
             )
         )
         self._hosts = {host.id: host for host in snapshot.hosts}

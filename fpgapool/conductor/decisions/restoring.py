@@ -54,6 +54,9 @@ def restore_sessions(
         ):
             del held[record.id, record.generation]
             _restore_ending(pool, serving, record, row, phase)
+    for record in snapshot.lost_sessions:
+        if record.session_id not in pool.sessions.by_id:
+            _remember(pool, record)
     # The other assignments are of sessions that have ended or moved, or have
     # unknown phases. Slots that are still busy show up as strays in the first
     # report.
@@ -90,6 +93,17 @@ def adopt(pool: pools.Pool, record: db_api.SessionRecord) -> None:
         )
 
 
+def _remember(
+    pool: pools.Pool, record: db_api.SessionRecord
+) -> sessions.Session:
+    """Know an ended session, whose end is in the usage already."""
+    session = pool.of_record(record)
+    session.counted = True
+    pool.sessions.add(session)
+    pool.sessions.note_end(session)
+    return session
+
+
 def _restore_ending(
     pool: pools.Pool,
     serving: servings.Serving,
@@ -101,12 +115,8 @@ def _restore_ending(
 
     The worker's result may be more exact about its end and duration.
     """
-    session = pool.of_record(record)
-    # Its end was counted in the usage already.
-    session.counted = True
-    pool.sessions.add(session)
+    session = _remember(pool, record)
     _restore_assignment(pool, serving, session, row, phase)
-    pool.sessions.note_end(session)
     pool.tell(
         events.JobCancelled(session.job_id, record.reason or codes.SUPERSEDED)
     )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fpgapool.common import exception
 from fpgapool.db import api
 from fpgapool.db import rows
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.functional.db import factory
 
@@ -291,6 +292,26 @@ def test_ended_sessions_that_may_have_a_slot_yet_are_loaded(database, epoch):
     snapshot = database.load()
     assert snapshot.ending_sessions == [ending]
     assert snapshot.live_sessions == [factory.session(1)]
+
+
+@pytest.mark.dialect
+def test_sessions_that_lost_their_slots_a_short_time_ago_are_loaded(
+    database, epoch
+):
+    def lost(id_: int, finished_at: float, code: str) -> api.SessionRecord:
+        return factory.session(
+            id_, state="FAILED", reason=code, finished_at=finished_at
+        )
+
+    late = lost(2, 1.7e9 - 100, codes.WORKER_LOST)
+    _write(
+        database,
+        epoch,
+        factory.session(1),
+        *(late, lost(3, 1.7e9 - 200, codes.WORKER_LOST)),
+        *(lost(4, 1.7e9, codes.PROTOCOL_ERROR), factory.ended(5, 1.7e9)),
+    )
+    assert database.load().lost_sessions == [late]
 
 
 def test_ended_sessions_are_not_loaded_but_their_ids_count(database, epoch):

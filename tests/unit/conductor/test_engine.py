@@ -1388,6 +1388,19 @@ def test_a_reopened_session_survives_a_restart(pool):
     assert len(pool.rows["sessions"]) == 1
 
 
+def test_another_leader_reopens_what_lost_its_slot_before(pool):
+    request_id = open_until_ready(pool)
+    activate(pool)
+    pool.end(states.FAILED, codes.WORKER_DIED)
+    ended = pool.rows["usage"].copy()
+    pool.boot_conductor()
+    reopen(pool, request_id)
+    pool.settle()
+    assert pool.view(request_id).state == states.READY
+    assert len(pool.rows["sessions"]) == 1
+    assert pool.rows["usage"] == ended
+
+
 @pytest.mark.parametrize(
     "how", ["stateful", "client's doing", "other project"]
 )

@@ -533,6 +533,11 @@ class World:
                     if one.of_session
                 }
             ],
+            lost_sessions=[
+                s
+                for s in opened
+                if s.state == states.FAILED and s.reason in codes.REOPENABLE
+            ],
             unknown_sessions=[s for s in opened if s.state not in states.ALL],
             instances=[i for i in instances if i.deleted_at is None],
             max_ids=db_api.MaxIds(
