@@ -207,7 +207,9 @@ def build(
     )
     app = _choice(known, handlers, lambda path: path in public)
     app = _choice(app, page.Page.from_conf(conf), page.is_page)
-    app = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
+    proxied = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
+    if conf.oslo_middleware.enable_proxy_headers_parsing:
+        app = proxied
     app = middleware.RememberPeer(app)
     app = middleware.Shield(app)
     cors_conf.register_opts(conf)
@@ -466,9 +468,12 @@ def _send(resp: falcon.Response, answer: calls.Answer) -> None:
         resp.set_header(name, value)
     if answer.stream is not None:
         resp.set_stream(answer.stream, answer.length_bytes or 0)
+    data = answer.data
     if answer.document is not None:
+        data = json.dumps(answer.document).encode()
+    if data is not None:
         resp.content_type = falcon.MEDIA_JSON
-        resp.data = json.dumps(answer.document).encode()
+        resp.data = data
 
 
 def _fail(

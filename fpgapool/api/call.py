@@ -106,6 +106,7 @@ class Backends:
     :ivar inventory: the pool's hardware in the database.
     :ivar library: the accelerators.
     :ivar snapshot: the snapshot for Nova, and whether it is from the database.
+    :ivar lists: of the inventory.
     """
 
     conductor: conductor_rpcapi.ConductorAPI
@@ -120,6 +121,9 @@ class Backends:
     )
     vendordata: vendordatas.Vendordata | None = None
     clock: Callable[[], float] = time.monotonic
+    lists: remembered.Texts = dataclasses.field(
+        default_factory=remembered.Texts
+    )
     default_limits: Mapping[str, int] | None = None
     crowd: crowd.Crowd = dataclasses.field(init=False)
     leader: leaders.Leader = dataclasses.field(init=False)
@@ -260,6 +264,34 @@ class Call:
                 detail += "; the token is not for a project"
             raise errors.ApiError(codes.FORBIDDEN, detail)
 
+    def from_inventory(
+        self, name: str, sees_all: bool, make: Callable[[], Mapping[str, Any]]
+    ) -> Answer:
+        """Return a list that depends on the inventory, and on the caller.
+
+        :param name: of the list.
+        :param sees_all: what the caller may see in it of other projects.
+        :param make: returns the document.
+        """
+        project_id = self.caller.project_id
+        asked = name, sees_all, project_id, self.base_url, self.query
+        text = self.backends.lists.get(
+            self.backends.inventory.get(),
+            repr((*asked, self.version)),
+            make,
+        )
+        return self.tagged(text.tag, Answer(document=None, data=text.data))
+
+    def tagged(self, tag: str, answer: Answer) -> Answer:
+        """Return an answer with its tag, or that the client has it already.
+
+        :param tag: differs if the answer does.
+        """
+        headers = {"ETag": f'"{tag}"'}
+        if tag in self.etags or "*" in self.etags:
+            return Answer(document=None, status=304, headers=headers)
+        return dataclasses.replace(answer, headers=headers)
+
     def url(self, *parts: str, **query: Any) -> str:
         """Return a URL of the API.
 
@@ -277,12 +309,14 @@ class Call:
 class Answer:
     """The answer to the client.
 
-    :ivar document: the body; None for an empty one, or a file.
+    :ivar document: the body; None for an empty one, or another form.
+    :ivar data: the text of a document.
     :ivar stream: the parts of a file.
     :ivar length_bytes: of that.
     """
 
     document: Mapping[str, Any] | None
+    data: bytes | None = None
     status: int = 200
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     stream: Iterator[bytes] | None = None

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import operator
+import time
+from collections.abc import Callable
 from collections.abc import Mapping
 
 from oslo_config import cfg
@@ -13,12 +16,36 @@ from oslo_policy import policy
 from fpgapool import policies
 from fpgapool.common import context
 
+#: A change of ``policy.yaml`` takes effect within so many seconds.
+REMEMBERED_S = 1.0
+
+#: Decisions that are remembered at a time.
+_MOST = 10_000
+
+#: What policies see of a caller.
+_seen_of = operator.attrgetter(
+    *context.RequestContext(overwrite=False).to_policy_values()
+)
+
 
 class Enforcer:
-    """Enforces the policies in code and in ``policy.yaml``."""
+    """Enforces the policies in code and in ``policy.yaml``.
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    oslo.policy takes longer for a decision than most requests for all else,
+    so decisions are remembered for a moment.
+
+    :param clock: of seconds, never going back.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._enforcer = make_enforcer(conf)
+        self._clock = clock
+        self._known: dict[str, bool] = {}
+        self._known_until_s = 0.0
 
     def allows(
         self,
@@ -31,9 +58,18 @@ class Enforcer:
         :param rule: the policy's name.
         :param target: of the action: its ``project_id``.
         """
-        allowed: bool = self._enforcer.authorize(
-            rule, dict(target), caller, do_raise=False
-        )
+        now_s = self._clock()
+        if now_s >= self._known_until_s or len(self._known) >= _MOST:
+            self._known = {}
+            self._known_until_s = now_s + REMEMBERED_S
+        # Another thread may begin a new one.
+        known = self._known
+        key = repr((rule, target, _seen_of(caller)))
+        allowed = known.get(key)
+        if allowed is None:
+            allowed = known[key] = self._enforcer.authorize(
+                rule, dict(target), caller, do_raise=False
+            )
         return allowed
 
 

@@ -3,13 +3,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 from typing import Generic
+from typing import NamedTuple
 from typing import TypeVar
 
 _T = TypeVar("_T")
+
+#: Of all texts that are kept at a time.
+_MOST_BYTES = 16 * 2**20
 
 
 class Remembered(Generic[_T]):
@@ -80,3 +87,54 @@ class Remembered(Generic[_T]):
             # The current load may have begun before the change.
             self._loading = False
             self._changed.notify_all()
+
+
+class Text(NamedTuple):
+    """A document as it is sent.
+
+    :ivar tag: differs if the text does.
+    """
+
+    data: bytes
+    tag: str
+
+    @classmethod
+    def of(cls, document: Any) -> Text:
+        """Return the text of a document."""
+        data = json.dumps(document).encode()
+        return cls(data, hashlib.sha256(data).hexdigest()[:32])
+
+
+class Texts:
+    """Documents that are made of a value, as long as it is the current one.
+
+    Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._kept = _Kept(None)
+
+    def get(self, value: object, key: str, make: Callable[[], Any]) -> Text:
+        """Return a document's text.
+
+        :param value: of which the document is made.
+        :param key: of the document, and all else that it depends on.
+        :param make: returns the document.
+        """
+        kept = self._kept
+        if kept.value is not value:
+            kept = self._kept = _Kept(value)
+        found = kept.texts.get(key)
+        if found is None:
+            found = Text.of(make())
+            if kept.size_bytes + len(found.data) <= _MOST_BYTES:
+                kept.size_bytes += len(found.data)
+                kept.texts[key] = found
+        return found
+
+
+class _Kept:
+    def __init__(self, value: object) -> None:
+        self.value = value
+        self.texts: dict[str, Text] = {}
+        self.size_bytes = 0

@@ -18,12 +18,17 @@ from fpgapool.vocabulary import codes
 
 def index(call: calls.Call) -> calls.Answer:
     """List the devices."""
-    members = paging.matching(
-        call, _documents(call), {"host": "host_uuid", "state": "state"}
-    )
-    return calls.Answer(
-        document=paging.listing(call, "devices", members, sort_key="name")
-    )
+    sees_all = call.may(policies.ALL_PROJECTS)
+
+    def document() -> dict[str, Any]:
+        members = paging.matching(
+            call,
+            _documents(call, sees_all),
+            {"host": "host_uuid", "state": "state"},
+        )
+        return paging.listing(call, "devices", members, sort_key="name")
+
+    return call.from_inventory("devices", sees_all, document)
 
 
 def show(call: calls.Call) -> calls.Answer:
@@ -57,7 +62,8 @@ def _found(call: calls.Call) -> dict[str, Any]:
     :raises ApiError: if there is none.
     """
     wanted = call.path["device_id"]
-    device = inventory.find(_documents(call), "id", wanted.lower())
+    sees_all = call.may(policies.ALL_PROJECTS)
+    device = inventory.find(_documents(call, sees_all), "id", wanted.lower())
     if device is None:
         raise errors.ApiError(
             codes.DEVICE_NOT_FOUND, f"there is no device {wanted!r:.80}"
@@ -66,13 +72,16 @@ def _found(call: calls.Call) -> dict[str, Any]:
     return found
 
 
-def _documents(call: calls.Call) -> list[dict[str, Any]]:
+def _documents(call: calls.Call, sees_all: bool) -> list[dict[str, Any]]:
     pool = call.backends.inventory.get()
-    return [_document(call, pool, device) for device in pool.devices]
+    return [_document(call, pool, device, sees_all) for device in pool.devices]
 
 
 def _document(
-    call: calls.Call, pool: inventories.Inventory, device: inventories.Device
+    call: calls.Call,
+    pool: inventories.Inventory,
+    device: inventories.Device,
+    sees_all: bool,
 ) -> dict[str, Any]:
     record, host = device.record, device.host
     return {
@@ -85,7 +94,7 @@ def _document(
         "state": device.state,
         "fault_reason": record.fault_reason
         or (device.fault.reason if device.fault else ""),
-        **inventory.probation(device.fault, call.may(policies.ALL_PROJECTS)),
+        **inventory.probation(device.fault, sees_all),
         **inventory.administration(record),
         "slots": pool.slot_counts[device.id],
         "sessions": pool.session_counts[device.id],

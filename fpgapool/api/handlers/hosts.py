@@ -16,14 +16,17 @@ from fpgapool.vocabulary import codes
 
 def index(call: calls.Call) -> calls.Answer:
     """List the hosts."""
-    members = paging.matching(
-        call, _documents(call), {"name": "name", "up": "up"}
-    )
-    return calls.Answer(
-        document=paging.listing(
+
+    def document() -> dict[str, Any]:
+        members = paging.matching(
+            call, _documents(call), {"name": "name", "up": "up"}
+        )
+        return paging.listing(
             call, "hosts", members, sort_key="name", key="uuid"
         )
-    )
+
+    # Only callers who see everything see hosts.
+    return call.from_inventory("hosts", True, document)
 
 
 def show(call: calls.Call) -> calls.Answer:

@@ -36,8 +36,6 @@ def show(call: calls.Call) -> calls.Answer:
 def snapshot(call: calls.Call) -> calls.Answer:
     """Show the data by which Nova places instances."""
     found, call.origin.recorded = call.backends.snapshot.get()
-    tag = found["generation"]
-    headers = {"ETag": f'"{tag}"'}
-    if tag in call.etags or "*" in call.etags:
-        return calls.Answer(document=None, status=304, headers=headers)
-    return calls.Answer(document={"snapshot": found}, headers=headers)
+    return call.tagged(
+        found["generation"], calls.Answer(document={"snapshot": found})
+    )

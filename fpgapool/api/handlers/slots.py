@@ -24,10 +24,13 @@ _FILTERS = {
 
 def index(call: calls.Call) -> calls.Answer:
     """List the slots."""
-    members = paging.matching(call, _documents(call), _FILTERS)
-    return calls.Answer(
-        document=paging.listing(call, "slots", members, sort_key="id")
-    )
+    sees_all = call.may(policies.ALL_PROJECTS)
+
+    def document() -> dict[str, Any]:
+        members = paging.matching(call, _documents(call, sees_all), _FILTERS)
+        return paging.listing(call, "slots", members, sort_key="id")
+
+    return call.from_inventory("slots", sees_all, document)
 
 
 def show(call: calls.Call) -> calls.Answer:
@@ -60,7 +63,8 @@ def _found(call: calls.Call) -> dict[str, Any]:
     :raises ApiError: if there is none.
     """
     wanted = call.path["slot_id"]
-    slot = inventory.find(_documents(call), "id", wanted.lower())
+    sees_all = call.may(policies.ALL_PROJECTS)
+    slot = inventory.find(_documents(call, sees_all), "id", wanted.lower())
     if slot is None:
         raise errors.ApiError(
             codes.SLOT_NOT_FOUND, f"there is no slot {wanted!r:.80}"
@@ -69,9 +73,8 @@ def _found(call: calls.Call) -> dict[str, Any]:
     return found
 
 
-def _documents(call: calls.Call) -> list[dict[str, Any]]:
+def _documents(call: calls.Call, sees_all: bool) -> list[dict[str, Any]]:
     pool = call.backends.inventory.get()
-    sees_all = call.may(policies.ALL_PROJECTS)
     return [_document(call, slot, sees_all) for slot in pool.slots]
 
 
