@@ -58,6 +58,12 @@ class Connected:
         )
         # For commit(), which one thread calls again and again.
         self._writer = standing.Standing(self._engine)
+        # SQLite has no round trips.
+        self._readers = (
+            None
+            if self._engine.dialect.name == "sqlite"
+            else standing.Readers(self._engine)
+        )
         self._unavailable = False
         self._answer_due_s: dict[object, float] = {}
         self._asked_lock = threading.Lock()
@@ -89,6 +95,8 @@ class Connected:
     def close(self) -> None:
         """Close all connections that are not in use."""
         self._writer.close()
+        if self._readers is not None:
+            self._readers.close()
         self._engine.dispose()
 
     def now(self) -> float:
@@ -111,9 +119,14 @@ class Connected:
             return rows.read(connection, record_class, *conditions)
 
     def _read_one(self, record_class: type[_R], **equal: Any) -> _R | None:
-        with self._question(), self._transaction() as connection:
-            found = rows.read(connection, record_class, **equal)
-        return found[0] if found else None
+        def query(connection: sa.Connection) -> _R | None:
+            return rows.read_one(connection, record_class, equal)
+
+        if self._readers is None:
+            with self._question(), self._transaction() as connection:
+                return query(connection)
+        with self._question(), self._translated():
+            return self._readers.run(query)
 
     def _fetch(
         self, query: sa.Select[Any], record_class: Callable[..., _R]

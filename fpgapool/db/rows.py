@@ -75,6 +75,21 @@ def read(
     return fetch(connection, query, record_class, equal)
 
 
+def read_one(
+    connection: sa.Connection, record_class: type[_R], equal: dict[str, Any]
+) -> _R | None:
+    """Return the row with some values, None if there is none.
+
+    :param record_class: of :data:`TABLES`.
+    :param equal: values that columns must have; not None.
+    """
+    result = connection.execute(_query(TABLES[record_class], *equal), equal)
+    found = result.first()
+    if found is None:
+        return None
+    return record_class(**dict(zip(result.keys(), found, strict=True)))
+
+
 @functools.cache
 def _query(table: sa.Table, *names: str) -> sa.Select[Any]:
     # Cached, as those below: building it takes longer than executing it.

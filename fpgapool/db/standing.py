@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A connection that is kept between transactions."""
+"""Connections that are kept between transactions, and between queries."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ _FRESH_S = 5.0
 # one does not, and is not tried again.
 _PROMPT_S = 1.0
 
+#: Connections for queries that wait for the next one.
+_MOST_IDLE = 8
+
 _R = TypeVar("_R")
 
 
@@ -28,10 +31,14 @@ class Standing:
 
     Taking a connection from the pool and giving it back costs as many round
     trips to the server as a short transaction.
+
+    :param autocommit: each statement is a transaction of its own, which saves
+        the round trip of its end.
     """
 
-    def __init__(self, engine: sa.Engine) -> None:
+    def __init__(self, engine: sa.Engine, *, autocommit: bool = False) -> None:
         self._engine = engine
+        self._autocommit = autocommit
         self._connection: sa.Connection | None = None
         self._used_at_s = 0.0
         self._lock = threading.Lock()
@@ -66,9 +73,16 @@ class Standing:
     def _run(self, work: Callable[[sa.Connection], _R]) -> _R:
         if self._connection is None:
             self._connection = self._engine.connect()
+            if self._autocommit:
+                self._connection.execution_options(
+                    isolation_level="AUTOCOMMIT"
+                )
         try:
-            with self._connection.begin():
+            if self._autocommit:
                 result = work(self._connection)
+            else:
+                with self._connection.begin():
+                    result = work(self._connection)
         except BaseException:
             self._drop()
             raise
@@ -86,3 +100,35 @@ class Standing:
             # The server may be gone: do not send a rollback.
             connection.invalidate()
         connection.close()
+
+
+class Readers:
+    """Runs single queries, several at a time, each on a kept connection."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._idle: list[Standing] = []
+
+    def run(self, query: Callable[[sa.Connection], _R]) -> _R:
+        """Run a function that executes one query.
+
+        :param query: called again if the server closed the connection.
+        :raises: any error of ``query``.
+        """
+        try:
+            # The one that was used last, so that the others get old.
+            reader = self._idle.pop()
+        except IndexError:
+            reader = Standing(self._engine, autocommit=True)
+        try:
+            return reader.run(query)
+        finally:
+            if len(self._idle) < _MOST_IDLE:
+                self._idle.append(reader)
+            else:
+                reader.close()
+
+    def close(self) -> None:
+        """Give the connections back to the pool."""
+        while self._idle:
+            self._idle.pop().close()
