@@ -57,12 +57,26 @@ class InvalidInput(AcceleratorError, ValueError):
         super().__init__(codes.INVALID_INPUT, message)
 
 
+class InvalidArgument(InvalidInput):
+    """The accelerator does not accept an argument, or lacks one.
+
+    The message names the argument and never quotes its data.
+    """
+
+    def __init__(self, message: str) -> None:
+        AcceleratorError.__init__(self, codes.INVALID_ARGUMENT, message)
+
+
 class KnownAnswer(typing.NamedTuple):
-    """The output of a session with these parameters for an input."""
+    """The output of a session with these parameters for an input.
+
+    :ivar arguments: data of the arguments, from number 1.
+    """
 
     params: collections.abc.Mapping[str, object]
     data: bytes
     output: bytes
+    arguments: tuple[bytes, ...] = ()
 
 
 class Core(abc.ABC):
@@ -77,7 +91,7 @@ class Core(abc.ABC):
     known_answers: typing.ClassVar[tuple[KnownAnswer, ...]] = ()
 
     #: Parameters of a usual session, to measure rates with; None: those of
-    #: the first known answer.
+    #: the first known answer. Its arguments must suit both.
     usual_params: typing.ClassVar[
         collections.abc.Mapping[str, object] | None
     ] = None
@@ -121,6 +135,22 @@ class Core(abc.ABC):
         """
         return False
 
+    def set_argument(self, number: int, data: memoryview) -> None:
+        """Set data that is the same for all pieces, such as a model.
+
+        Called before the first piece, for each argument that the client sends,
+        in any order; a second call with a number replaces the first one. After
+        a move to another slot the arguments are set again, before
+        :meth:`restore`: a snapshot does not include them. They count neither
+        as input nor in its checksum.
+
+        :param number: from 1; the accelerator says what each one is.
+        :param data: it is valid during the call only.
+        :raises InvalidArgument: if there is no such argument, or its size or
+            contents are wrong; the session ends.
+        """
+        raise InvalidArgument(f"the accelerator has no argument {number}")
+
     @abc.abstractmethod
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
@@ -137,7 +167,7 @@ class Core(abc.ABC):
         :param offset_bytes: position of the piece in the session's input.
         :returns: bytes written to the front of ``chunk_out``.
         :raises InvalidInput: if the piece cannot be processed; the session
-            ends.
+            ends. :class:`InvalidArgument` if an argument is missing.
         """
 
     @property
@@ -458,6 +488,14 @@ def load_core(name: str) -> type[Core]:
             f"software core {name!r} is not a subclass of {Core.__qualname__}",
         )
     return core
+
+
+def set_arguments(
+    core: Core, arguments: collections.abc.Sequence[bytes]
+) -> None:
+    """Set the arguments of a core, from number 1."""
+    for number, argument in enumerate(arguments, start=1):
+        core.set_argument(number, memoryview(argument))
 
 
 def require_whole(length_bytes: int, unit_bytes: int, unit: str) -> None:

@@ -46,6 +46,7 @@ _TRANSFER = "copy"
 _TRANSFER_BYTES = (64 * 1024, 1024 * 1024, 8 * 1024 * 1024)
 _MAX_PATTERN_BYTES = 16 * 1024 * 1024
 _SENSOR_INTERVAL_S = 0.1
+_UNKNOWN = accelerators.KnownAnswer({}, b"\0", b"")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -398,6 +399,7 @@ class _Session:
         self._device = device
         self._software = accelerators.load_core(profile.core)
         self._params: Mapping[str, object] = {}
+        self._arguments: tuple[bytes, ...] = ()
         self._piece = b""
 
     def prepare(self, chunk_bytes: int) -> bool:
@@ -408,12 +410,12 @@ class _Session:
         """
         answers = self._software.known_answers
         usual = self._software.usual_params
-        tried: list[tuple[Mapping[str, object], bytes]] = [
-            (answer.params, answer.data) for answer in answers
-        ]
+        tried = list(answers)
         if usual is not None:
-            tried.insert(0, (usual, answers[0].data if answers else b"\0"))
-        for params, data in tried:
+            first = answers[0] if answers else _UNKNOWN
+            tried.insert(0, first._replace(params=usual))
+        for params, data, _, arguments in tried:
+            self._arguments = arguments
             try:
                 core = self._open(params)
             except accelerators.InvalidParams:
@@ -430,9 +432,9 @@ class _Session:
 
     def expected(self, size_bytes: int) -> tuple[bytes, float]:
         """Return the output of the software core; see :meth:`computed`."""
-        return _run(
-            self._software(self._params), self._piece, self._count(size_bytes)
-        )
+        core = self._software(self._params)
+        accelerators.set_arguments(core, self._arguments)
+        return _run(core, self._piece, self._count(size_bytes))
 
     def computed(self, size_bytes: int) -> tuple[bytes, float]:
         """Return the output of the slot.
@@ -510,7 +512,9 @@ class _Session:
 
     def _open(self, params: Mapping[str, object]) -> base.Core:
         self._driver.expect(self._device, self.slot, base.Traffic())
-        return self._driver.open(self._device, self.slot, params)
+        core = self._driver.open(self._device, self.slot, params)
+        accelerators.set_arguments(core, self._arguments)
+        return core
 
 
 def _repeated(data: bytes, multiple: int, chunk_bytes: int) -> bytes:

@@ -54,6 +54,7 @@ def _check(
     except Exception as exc:
         raise _failure(f"cannot be opened: {type(exc).__name__}") from exc
     try:
+        accelerators.set_arguments(core, answer.arguments)
         output = _compute(core, answer.data)
     except Exception as exc:
         # A driver may raise any exception.

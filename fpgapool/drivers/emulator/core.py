@@ -70,6 +70,9 @@ class EmulatedCore(base.ChecksummedCore):
     def restore(self, snapshot: bytes, offset_bytes: int) -> None:
         self._core.restore(snapshot, offset_bytes)
 
+    def set_argument(self, number: int, data: memoryview) -> None:
+        self._core.set_argument(number, data)
+
     def process(
         self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
     ) -> int:

@@ -259,6 +259,17 @@ def test_who_works_in_place():
     } == {"aes", "copy"}
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("data", [b"", b"data"])
+def test_copy_takes_no_arguments(number, data):
+    core = base.load_core("copy")({})
+    with pytest.raises(base.InvalidInput) as caught:
+        core.set_argument(number, memoryview(data))
+    assert caught.value.code == "INVALID_ARGUMENT"
+    assert caught.value.message.endswith(f"no argument {number}")
+    assert runs.process(core, b"data") == b"data"
+
+
 def test_copy_takes_no_params():
     with pytest.raises(base.InvalidParams) as caught:
         base.load_core("copy")({"key": "hush"})

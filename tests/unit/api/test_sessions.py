@@ -749,6 +749,7 @@ def test_every_refusal_of_a_request_has_a_status():
         for name, value in told
         if name.startswith(("INVALID_", "UNKNOWN_"))
     } - {
+        codes.INVALID_ARGUMENT,
         codes.INVALID_CHECKPOINT,
         codes.INVALID_CONFIGURATION,
         codes.INVALID_INPUT,

@@ -95,6 +95,55 @@ def test_all_answers_are_looked_at(driver, monkeypatch):
     assert "computes a wrong result" in caught.value.message
 
 
+class AddCore(accelerators.Core):
+    """Adds a byte, its argument, to each byte."""
+
+    def __init__(self, params):
+        self._number = None
+
+    def set_argument(self, number, data):
+        if (number, len(data)) != (1, 1):
+            super().set_argument(number, data)
+        self._number = data[0]
+
+    def process(self, chunk_in, chunk_out, offset_bytes):
+        if self._number is None:
+            raise accelerators.InvalidArgument("argument 1 is missing")
+        chunk_out[:] = bytes(each + self._number for each in chunk_in)
+        return len(chunk_in)
+
+
+@pytest.fixture
+def adding(driver, monkeypatch):
+    """Give a profile whose core needs an argument."""
+    monkeypatch.setattr(accelerators, "load_core", lambda _: AddCore)
+    return driver.program(DEVICE, 0, "builtin:copy")
+
+
+def test_answers_have_arguments(driver, monkeypatch, adding):
+    right = accelerators.KnownAnswer({}, b"abc", b"bcd", (b"\1",))
+    monkeypatch.setattr(AddCore, "known_answers", (right,))
+    selftest.run(driver, DEVICE, 0, adding)
+    wrong = right._replace(arguments=(b"\2",))
+    monkeypatch.setattr(AddCore, "known_answers", (right, wrong))
+    with pytest.raises(base.DriverError) as caught:
+        selftest.run(driver, DEVICE, 0, adding)
+    assert "computes a wrong result" in caught.value.message
+
+
+@pytest.mark.parametrize("arguments", [(), (b"",), (b"\1", b"\1")])
+def test_wrong_arguments_of_an_answer_fail(
+    driver, monkeypatch, adding, arguments
+):
+    answer = accelerators.KnownAnswer({}, b"abc", b"bcd", arguments)
+    monkeypatch.setattr(AddCore, "known_answers", (answer,))
+    with pytest.raises(base.DriverError) as caught:
+        selftest.run(driver, DEVICE, 0, adding)
+    assert caught.value.message == (
+        "the slot does not compute: InvalidArgument"
+    )
+
+
 def test_parameters_that_a_bitstream_fixes_otherwise_pass(driver, monkeypatch):
     profile = driver.program(DEVICE, 0, "builtin:aes")
     set_answers(monkeypatch, accelerators.KnownAnswer({"key": "00"}, b"", b""))
