@@ -127,6 +127,32 @@ def test_dtw(door):
     assert warped.sum() < straight.sum() / 2
 
 
+def test_sw(door):
+    # Each query is a part of its target.
+    generator = numpy.random.default_rng(3)
+    targets = generator.choice(numpy.frombuffer(b"ACGT", "u1"), (1500, 90))
+    starts = generator.integers(0, 60, len(targets))
+    queries = [
+        target[start : start + 30]
+        for start, target in zip(starts, targets, strict=True)
+    ]
+    data = numpy.concatenate([queries, targets], axis=1).tobytes()
+    output = run(door, "sw", data, query_symbols=30, target_symbols=90)
+    found = numpy.frombuffer(output, "<i4").reshape(-1, 3)
+    assert (found == [[30, 30, start + 30] for start in starts]).all()
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "params"),
+    [("lr", {}), ("km", {"centres": 2})],
+)
+def test_argument_that_is_missing(door, accelerator, params):
+    with pytest.raises(client.SessionFailed) as caught:
+        run(door, accelerator, bytes(4096), features=3, **params)
+    assert caught.value.code == "INVALID_ARGUMENT"
+    assert "argument 1" in caught.value.message
+
+
 def test_ec(door):
     stripe_bytes, k, m, missing = 3000, 3, 2, [0, 3]
     data = random_bytes(300 * stripe_bytes + 1000)
@@ -155,6 +181,7 @@ def test_ec(door):
     [
         ("fft", {"frame_samples": 64}),
         ("dtw", {"length_samples": 64}),
+        ("sw", {"query_symbols": 64, "target_symbols": 64}),
         ("ec", {"mode": "reconstruct", "stripe_bytes": 1000}),
         ("aes-cbc", {"key": KEY, "iv": IV, "direction": "decrypt"}),
     ],
@@ -203,11 +230,15 @@ def test_piece_that_is_no_multiple_is_the_last_one(door):
     [
         ("fft", {"frame_samples": "64"}, "'frame_samples'"),
         ("dtw", {}, "'length_samples'"),
+        ("lr", {"features": 4, "block_records": 0}, "'block_records'"),
+        ("km", {"features": 4}, "'centres'"),
+        ("sw", {"query_symbols": 9}, "'target_symbols'"),
         ("ec", {"missing": [0]}, "'missing'"),
         ("sha", {"algorithm": "md5"}, "sha1, sha256"),
         ("aes-cbc", {"key": KEY, "iv": IV, "mode": "ctr"}, "'mode'"),
         # A frame that no chunk of this worker holds.
         ("fft", {"frame_samples": 8193}, "pieces of 65544 bytes"),
+        ("gzip", {}, "pieces of 1048576 bytes"),
     ],
 )
 def test_params_that_do_not_suit(door, accelerator, params, word):

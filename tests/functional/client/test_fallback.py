@@ -3,6 +3,7 @@
 """Work that this machine's CPU does when the pool does not."""
 
 import contextlib
+import gzip
 import hashlib
 import json
 import pathlib
@@ -119,6 +120,24 @@ def test_output_at_the_end_only(nowhere):
         "sha", data, front_door=nowhere, fallback="cpu"
     )
     assert bytes(output) == hashlib.sha256(data).digest()
+
+
+def test_output_of_another_length(nowhere):
+    data = random.Random(4).randbytes(1 << 16) * 50
+    file, report = client.run_buffer(
+        "gzip", data, front_door=nowhere, fallback="cpu"
+    )
+    assert gzip.decompress(file) == data
+    assert report.output_bytes == len(file) < len(data) / 10
+
+
+def test_argument_that_is_missing(nowhere):
+    params = {"features": 3}
+    with _open(nowhere, "lr", params=params) as session:
+        with pytest.raises(client.SessionFailed) as caught:
+            session.run(1024)
+    assert caught.value.code == "INVALID_ARGUMENT"
+    assert "argument 1, the weights" in caught.value.message
 
 
 FFT = {"frame_samples": 256}

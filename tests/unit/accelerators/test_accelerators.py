@@ -34,7 +34,7 @@ IV = "ff" * 16
 def test_every_profile_loads_with_its_core():
     profiles = base.load_profiles()
     assert set(profiles) == set(
-        "aes aes-cbc copy dtw ec fft sha sobel".split()
+        "aes aes-cbc copy dtw ec fft gzip km lr sha sobel sw".split()
     )
     for name, profile in profiles.items():
         assert profile.name == name
@@ -87,9 +87,36 @@ CASES = {
             "norm": ["1/N", None, ["ortho"]],
         },
     ),
+    "gzip": ({"level": 1}, {"level": [0, 10, True, "6", 2.5, None]}),
+    "km": (
+        {"features": 4, "centres": 3, "block_records": 100},
+        {
+            "features": [0, 65537, True, "4", 1.5, None],
+            "centres": [0, 1025, True, "3", 1.5, None],
+            "block_records": [0, 65537, True, "9", 1.5, None],
+        },
+    ),
+    "lr": (
+        {"features": 4, "labels": 3, "block_records": 100},
+        {
+            "features": [0, 65537, True, "4", 1.5, None],
+            "labels": [0, 1025, True, "3", 1.5, None],
+            "block_records": [0, 65537, True, "9", 1.5, None],
+        },
+    ),
     "sha": ({"algorithm": "sha1"}, {"algorithm": ["md5", "SHA1", None]}),
     "sobel": ({}, {"width_pixels": [640]}),
+    "sw": (
+        {"query_symbols": 10, "target_symbols": 20},
+        {
+            "query_symbols": [0, 65537, True, "10", 1.5, None],
+            "target_symbols": [0, 65537, True, "10", 1.5, None],
+        },
+    ),
 }
+
+#: Arguments with parameters that are required only.
+ARGUMENTS_BYTES = {"km": [4 * 3 * 4], "lr": [4 * 4]}
 
 
 def test_every_accelerator_has_a_case():
@@ -130,12 +157,16 @@ def test_defaults_of_the_schema_are_those_of_the_core(name):
     }
     # A whole number of blocks, frames, pairs and stripes.
     unit_bytes = runs.multiple_bytes(name, core(params))
-    data = bytes(range(256)) * 20 * 4096
-    data = data[: len(data) // unit_bytes * unit_bytes]
-    outputs = {
-        runs.run(core(given_params), data)
-        for given_params in (params, {**params, **defaults})
-    }
+    size_bytes = max(3, (1 << 16) // unit_bytes) * unit_bytes
+    # Labels of records are small whole numbers.
+    data = bytes(256) if name == "lr" else bytes(range(256))
+    data = (data * (size_bytes // len(data) + 1))[:size_bytes]
+    outputs = set()
+    for given_params in (params, {**params, **defaults}):
+        made = core(given_params)
+        for argument_bytes in ARGUMENTS_BYTES.get(name, ()):
+            made.set_argument(1, memoryview(bytes(argument_bytes)))
+        outputs.add(runs.run(made, data))
     assert len(outputs) == 1
 
 
@@ -165,6 +196,15 @@ def test_profile_with_a_wrong_member(member, value):
         base.profile_from_document({**PROFILE, member: value}, "file")
     assert caught.value.code == "INVALID_PROFILE"
     assert caught.value.message.startswith(f"file: {member}: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "ratio"), [("lr", 3.4), ("km", 4.3), ("sw", 10), ("gzip", 26.7)]
+)
+def test_rates_have_the_ratios_of_the_paper(name, ratio):
+    threads_bytes_per_s = 60e6
+    peak_bytes_per_s = base.load_profile(name).peak_bytes_per_s
+    assert peak_bytes_per_s / threads_bytes_per_s == pytest.approx(ratio)
 
 
 @pytest.mark.parametrize("member", PROFILE)

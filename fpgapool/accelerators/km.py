@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""k-means: one step of Lloyd's algorithm."""
+
+from __future__ import annotations
+
+import typing
+
+import numpy
+
+from fpgapool.accelerators import base
+from fpgapool.accelerators import records
+
+_FEATURES = 32
+_CENTRES = 8
+
+
+def _known() -> tuple[bytes, bytes, tuple[bytes, ...]]:
+    """Return a record beside each centre, their result, and the centres."""
+    centres = numpy.repeat(10 * numpy.arange(_CENTRES), _FEATURES)
+    beside = centres.reshape(_CENTRES, _FEATURES) + 1
+    of_centres = numpy.column_stack([beside, numpy.ones(_CENTRES)])
+    result = numpy.append(of_centres, _CENTRES * _FEATURES)
+    return (
+        beside.astype(records.NUMBER_TYPE).tobytes(),
+        result.astype(records.RESULT_TYPE).tobytes(),
+        (centres.astype(records.NUMBER_TYPE).tobytes(),),
+    )
+
+
+class KmCore(records.BlockCore):
+    """Returns the sums of each centre's records, by block, stateless.
+
+    A record is its features, single precision; it belongs to the nearest
+    centre, the first one of several. A result has for each centre the sum of
+    its records and their count, then the inertia: the sum of the squared
+    distances of all records of the block to their centres; all of them double
+    precision.
+
+    :param params: ``features``; ``centres``, their number; ``block_records``,
+        256 by default. Argument 1 is the centres.
+    """
+
+    known_answers = (
+        base.KnownAnswer(
+            {
+                "features": _FEATURES,
+                "centres": _CENTRES,
+                "block_records": _CENTRES,
+            },
+            *_known(),
+        ),
+    )
+    usual_params: typing.ClassVar = {
+        "features": _FEATURES,
+        "centres": _CENTRES,
+    }
+
+    rows_name = "centres"
+    matrix_name = "centres"
+
+    @property
+    def result_numbers(self) -> int:
+        return self.rows * (self.features + 1) + 1
+
+    def add(
+        self,
+        batch: records.Matrix,
+        matrix: records.Matrix,
+        result: records.Matrix,
+    ) -> None:
+        # The squared distances, less the square of the record.
+        distances = batch @ (-2 * matrix.T)
+        distances += (matrix * matrix).sum(axis=1)
+        nearest = distances.argmin(axis=1)
+        counts = numpy.bincount(nearest, minlength=self.rows)
+        used = counts > 0
+        # Records of one centre become neighbours.
+        order = nearest.argsort(kind="stable")
+        starts = numpy.cumsum(counts) - counts
+        of_centres = result[:-1].reshape(self.rows, -1)
+        of_centres[used, :-1] += numpy.add.reduceat(
+            batch[order], starts[used], axis=0
+        )
+        of_centres[:, -1] += counts
+        result[-1] += numpy.square(batch - matrix[nearest]).sum()

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Logistic regression: the gradient of the loss."""
+
+from __future__ import annotations
+
+import typing
+
+import numpy
+
+from fpgapool.accelerators import base
+from fpgapool.accelerators import records
+
+_FEATURES = 32
+
+
+def _known() -> tuple[bytes, bytes, tuple[bytes, ...]]:
+    """Return two records, their result, and weights of 0.
+
+    Both labels have the probability one half.
+    """
+    features = numpy.arange(2 * _FEATURES).reshape(2, _FEATURES)
+    block = numpy.column_stack([[0, 1], features])
+    result = [*(features[0] - features[1]) / 2, 2 * numpy.log(2)]
+    return (
+        block.astype(records.NUMBER_TYPE).tobytes(),
+        numpy.array(result, records.RESULT_TYPE).tobytes(),
+        (bytes(_FEATURES * records.NUMBER_TYPE.itemsize),),
+    )
+
+
+class LrCore(records.BlockCore):
+    """Returns gradient and loss for each block of records, stateless.
+
+    A record is its label and its features, single precision. With one row of
+    weights the label is 0 or 1, and the weights give the log-odds of 1; with
+    more rows it is the number of a row, from 0, and the softmax function
+    gives the probability of each. The loss is the negative log-likelihood,
+    summed over the block, without regularisation. A result is the gradient, in
+    the form of the weights, and the loss, double precision.
+
+    :param params: ``features``; ``labels``, rows of the weights, 1 by default;
+        ``block_records``, 256 by default. Argument 1 is the weights.
+    """
+
+    known_answers = (
+        base.KnownAnswer(
+            {"features": _FEATURES, "block_records": 2}, *_known()
+        ),
+    )
+    usual_params: typing.ClassVar = {"features": _FEATURES}
+
+    rows_name = "labels"
+    default_rows = 1
+    matrix_name = "weights"
+    labels_of_record = 1
+
+    @property
+    def result_numbers(self) -> int:
+        return self.rows * self.features + 1
+
+    def add(
+        self,
+        batch: records.Matrix,
+        matrix: records.Matrix,
+        result: records.Matrix,
+    ) -> None:
+        labels, features = batch[:, 0], batch[:, 1:]
+        self._refuse_labels(labels)
+        scores = features @ matrix.T
+        if self.rows == 1:
+            scores = scores[:, 0]
+            losses = numpy.logaddexp(0, scores) - labels * scores
+            # The logistic function, which cannot overflow in this form.
+            errors = (numpy.tanh(scores / 2) + 1) / 2 - labels
+            errors = errors[:, None]
+        else:
+            own = numpy.arange(len(labels)), labels.astype(int)
+            scores -= scores.max(axis=1, keepdims=True)
+            errors = numpy.exp(scores)
+            sums = errors.sum(axis=1)
+            losses = numpy.log(sums) - scores[own]
+            errors /= sums[:, None]
+            errors[own] -= 1
+        result[:-1] += (errors.T @ features).ravel()
+        result[-1] += losses.sum()
+
+    def _refuse_labels(self, labels: records.Matrix) -> None:
+        highest = max(self.rows, 2) - 1
+        right = (labels >= 0) & (labels <= highest)
+        right &= labels == numpy.floor(labels)
+        if not right.all():
+            raise base.InvalidInput(
+                "the label of a record is not a whole number from 0 to "
+                f"{highest}"
+            )
