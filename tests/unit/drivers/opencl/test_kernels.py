@@ -35,7 +35,9 @@ def compared(program, session, data, cuts):
 
 def test_every_kernel_has_a_session():
     names = {session.name for session in sessions.SESSIONS}
-    assert names == set(kernels.names()) == set(base.profile_names())
+    without = {"gzip", "km", "lr", "sw"}
+    assert names == set(kernels.names())
+    assert names == set(base.profile_names()) - without
     assert names == {session.name for session in sessions.LARGE}
 
 
