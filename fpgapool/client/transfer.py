@@ -13,18 +13,16 @@ import collections.abc
 import contextlib
 import dataclasses
 import os
-import threading
 import time
 import typing
 
-from fpgapool.client import apidoor
-from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import feeding
 from fpgapool.client import files
 from fpgapool.client import flow as flows
 from fpgapool.client import opening
+from fpgapool.client import options as session_options
 from fpgapool.client import pieces
 from fpgapool.client import session as sessions
 from fpgapool.client import waiting
@@ -42,36 +40,6 @@ _RESTART_CODES = codes.SLOT_LOST | {
 }
 # A repeated request needs another name of at most 64 characters.
 _NAME_STEM = 60
-
-
-class Options(typing.TypedDict, total=False):
-    """What transfers pass on to :func:`fpgapool.client.acc_open`."""
-
-    params: collections.abc.Mapping[str, typing.Any] | None
-    front_door: str | apidoor.PoolApi | None
-    request_id: str | None
-    wait_timeout_s: float | None
-    priority: int
-    deadline_s: float | None
-    deadline_action: str | None
-    on_state: waiting.StateCallback | None
-    cancel: threading.Event | cancelling.CancelToken | None
-    verify: bool
-    fallback: str | None
-    meanwhile: str | None
-    checksum: bool
-    require_tls: bool | None
-    away_timeout_s: float | None
-    on_away: waiting.AwayCallback | None
-
-
-def _check_names(function: str, options: Options) -> None:
-    """Refuse misspelt keyword arguments before anything is done."""
-    for name in options:
-        if name not in Options.__annotations__:
-            raise TypeError(
-                f"{function}() got an unexpected keyword argument {name!r}"
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,7 +184,7 @@ class _Job:
         size_bytes: int,
         progress: Progress | None,
         deadline_s: float | None,
-        options: Options,
+        options: session_options.Options,
     ) -> None:
         self._accelerator = accelerator
         self._source = source
@@ -272,7 +240,7 @@ class _Job:
             raise errors.OperationTimeout("time limit passed")
         return left_s
 
-    def _request_options(self) -> Options:
+    def _request_options(self) -> session_options.Options:
         request_id = self._options.get("request_id")
         if not self._restarts or request_id is None:
             return self._options
@@ -371,7 +339,7 @@ def _run(
     size_bytes: int,
     progress: Progress | None,
     timeout_s: float | None,
-    options: Options,
+    options: session_options.Options,
 ) -> RunReport:
     checks.size(size_bytes, may_be_zero=True)
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
@@ -380,6 +348,7 @@ def _run(
     ).run()
 
 
+@session_options.accepted
 def run_stream(
     accelerator: str,
     source: typing.BinaryIO,
@@ -388,7 +357,7 @@ def run_stream(
     *,
     progress: Progress | None = None,
     timeout_s: float | None = None,
-    **options: typing.Unpack[Options],
+    **options: typing.Unpack[session_options.Options],
 ) -> RunReport:
     """Send a binary stream through an accelerator.
 
@@ -408,9 +377,9 @@ def run_stream(
         an empty input.
     :param progress: called with the input bytes done and all of them.
     :param timeout_s: time limit of everything together.
-    :param options: named in :class:`Options`; they are those of
-        :func:`fpgapool.client.acc_open`. If a checksum is wrong, the
-        destination has output that must not be used.
+    :param options: all others are those of :func:`fpgapool.client.acc_open`.
+        If a checksum is wrong, the destination has output that must not be
+        used.
     :returns: the report.
     :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the source
         has less than ``size_bytes``.
@@ -418,7 +387,6 @@ def run_stream(
     :raises: as :func:`fpgapool.client.acc_open` and
         :meth:`fpgapool.client.Session.run`.
     """
-    _check_names("run_stream", options)
     return _run(
         accelerator,
         feeding.StreamSource(source),
@@ -438,7 +406,7 @@ def run_buffer(
     into: None = None,
     progress: Progress | None = None,
     timeout_s: float | None = None,
-    **options: typing.Unpack[Options],
+    **options: typing.Unpack[session_options.Options],
 ) -> tuple[bytearray, RunReport]: ...
 
 
@@ -450,10 +418,11 @@ def run_buffer(
     into: bytearray | memoryview,
     progress: Progress | None = None,
     timeout_s: float | None = None,
-    **options: typing.Unpack[Options],
+    **options: typing.Unpack[session_options.Options],
 ) -> tuple[memoryview, RunReport]: ...
 
 
+@session_options.accepted
 def run_buffer(
     accelerator: str,
     data: Buffer,
@@ -461,7 +430,7 @@ def run_buffer(
     into: bytearray | memoryview | None = None,
     progress: Progress | None = None,
     timeout_s: float | None = None,
-    **options: typing.Unpack[Options],
+    **options: typing.Unpack[session_options.Options],
 ) -> tuple[bytearray | memoryview, RunReport]:
     """Send bytes through an accelerator.
 
@@ -479,7 +448,6 @@ def run_buffer(
         written to or is the input's memory.
     :raises: as :func:`run_stream`.
     """
-    _check_names("run_buffer", options)
     view = memoryview(data).cast("B")
     sink = _BufferSink() if into is None else _PlaceSink(_place(into, view))
     report = _run(
@@ -505,6 +473,7 @@ def _place(into: bytearray | memoryview, data: memoryview) -> memoryview:
     return place
 
 
+@session_options.accepted
 def run_file(
     accelerator: str,
     source: files.Path | typing.BinaryIO,
@@ -513,7 +482,7 @@ def run_file(
     size_bytes: int | None = None,
     progress: Progress | None = None,
     timeout_s: float | None = None,
-    **options: typing.Unpack[Options],
+    **options: typing.Unpack[session_options.Options],
 ) -> RunReport:
     """Send a file through an accelerator into another file.
 
@@ -537,7 +506,6 @@ def run_file(
     :raises OSError: if a file cannot be read or written; it names the file.
     :raises: as :func:`run_stream`.
     """
-    _check_names("run_file", options)
     with contextlib.ExitStack() as stack:
         if isinstance(source, str | os.PathLike):
             source = stack.enter_context(files.Input(source))

@@ -16,7 +16,7 @@ from fpgapool import client
 from fpgapool.client import cancel
 from fpgapool.client import checks
 from fpgapool.client import errors
-from fpgapool.client import transfer
+from fpgapool.client import options
 from fpgapool.client import view
 from fpgapool.protocol import frames
 
@@ -179,7 +179,7 @@ def test_misspelt_options_fail_at_once(tmp_path):
 
 def test_transfers_have_all_options_of_sessions():
     opening = inspect.signature(client.acc_open, eval_str=True).parameters
-    assert typing.get_type_hints(transfer.Options) == {
+    assert typing.get_type_hints(options.Options) == {
         name: parameter.annotation
         for name, parameter in opening.items()
         if name not in ("accelerator", "size_bytes", "timeout_s")

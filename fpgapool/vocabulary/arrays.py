@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The arrays that an accelerator takes and returns: types and shapes.
+
+An accelerator's data is bytes. The keyword ``arrays`` of its
+``params_schema`` says what they mean, so that programs can pass arrays::
+
+    params_schema:
+      type: object
+      properties:
+        frame_samples: {type: integer}
+      arrays:
+        input: {dtype: complex64, shape: [frame_samples]}
+        output: {dtype: complex64, shape: [frame_samples]}
+
+Input and output are items, one behind the other, in C order, of little-endian
+numbers. The members of both:
+
+``dtype``
+    Type of a number, as NumPy names it; or the name of a parameter whose value
+    is such a name.
+``shape``
+    Lengths of an item's dimensions; without it an item is one number. A length
+    is a number, the name of a parameter, or a sum of products of both, such as
+    ``features + 1``.
+``per``
+    Of the output only: how many items of input make one of output, a length as
+    above; the last one is made of the rest. 1 if it is missing. ``any``: their
+    numbers are not related.
+
+A missing parameter has the default of its schema. Checks of parameters ignore
+the keyword, as JSON schema demands of unknown ones.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import math
+import re
+import typing
+
+#: In a schema of parameters.
+KEYWORD = "arrays"
+INPUT = "input"
+OUTPUT = "output"
+#: Of ``per``.
+ANY = "any"
+
+DTYPES = (
+    *("uint8", "uint16", "uint32", "uint64"),
+    *("int8", "int16", "int32", "int64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
+
+_MAX_DIMENSIONS = 16
+_MAX_LENGTH = 1 << 40
+_FACTOR = re.compile(r"[A-Za-z_]\w{0,63}|[0-9]{1,12}", re.ASCII)
+
+Schema: typing.TypeAlias = collections.abc.Mapping[str, typing.Any]
+Params: typing.TypeAlias = collections.abc.Mapping[str, object]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Items:
+    """The input, or output, of sessions with certain parameters.
+
+    :ivar dtype: one of :data:`DTYPES`.
+    :ivar shape: of an item.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Arrays:
+    """The arrays of sessions with certain parameters.
+
+    :ivar per: items of input for one of output; None: not related.
+    """
+
+    input: Items
+    output: Items
+    per: int | None
+
+
+class Form:
+    """The arrays of an accelerator.
+
+    :param schema: of its parameters, with the keyword.
+    :raises ValueError: if the keyword is missing or wrong.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        properties = schema.get("properties", {})
+        if not isinstance(properties, collections.abc.Mapping):
+            raise ValueError("properties: must be a mapping")
+        self._properties = properties
+        if KEYWORD not in schema:
+            raise ValueError(f"{KEYWORD} is missing")
+        document = _members(schema[KEYWORD], KEYWORD, (INPUT, OUTPUT))
+        self._input = self._side(document, INPUT, ())
+        self._output = self._side(document, OUTPUT, ("per",))
+
+    def _side(
+        self,
+        document: Schema,
+        name: str,
+        more: collections.abc.Collection[str],
+    ) -> dict[str, typing.Any]:
+        if name not in document:
+            raise ValueError(f"{KEYWORD}.{name} is missing")
+        where = f"{KEYWORD}.{name}"
+        side = _members(document[name], where, ("dtype", "shape", *more))
+        dtype = side.get("dtype")
+        if dtype not in DTYPES and not self._is_param(dtype):
+            raise ValueError(
+                f"{where}.dtype: must be a parameter or one of: "
+                f"{', '.join(DTYPES)}"
+            )
+        shape = side.get("shape", [])
+        if not isinstance(shape, list) or len(shape) > _MAX_DIMENSIONS:
+            raise ValueError(
+                f"{where}.shape: must be a list of up to {_MAX_DIMENSIONS} "
+                "lengths"
+            )
+        for length in shape:
+            self._check_length(length, f"{where}.shape")
+        per = side.get("per", 1)
+        if per != ANY:
+            self._check_length(per, f"{where}.per")
+        return {"dtype": dtype, "shape": shape, "per": per}
+
+    def _is_param(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._properties
+
+    def _check_length(self, length: object, where: str) -> None:
+        if type(length) is int and 1 <= length <= _MAX_LENGTH:
+            return
+        if isinstance(length, str) and all(
+            _FACTOR.fullmatch(factor)
+            and (factor.isdigit() or self._is_param(factor))
+            for term in _terms(length)
+            for factor in term
+        ):
+            return
+        raise ValueError(
+            f"{where}: {length!r:.80} is neither a number from 1 nor a sum "
+            "of products of numbers and parameters"
+        )
+
+    @property
+    def input_shape(self) -> tuple[int | str, ...]:
+        """The shape of an item of input, as the accelerator states it."""
+        return tuple(self._input["shape"])
+
+    def inferred(
+        self, dtype: str, shape: collections.abc.Sequence[int]
+    ) -> dict[str, typing.Any]:
+        """Return the parameters that an array determines.
+
+        :param dtype: type of its numbers.
+        :param shape: all of its dimensions.
+        :returns: those that are lengths of its last dimensions, and its type
+            if the accelerator takes that.
+        """
+        found: dict[str, typing.Any] = {}
+        stated = self._input["shape"]
+        if stated and len(shape) >= len(stated):
+            for name, length in zip(
+                stated, shape[-len(stated) :], strict=True
+            ):
+                if self._is_param(name):
+                    found.setdefault(name, length)
+        name = self._input["dtype"]
+        if self._is_param(name):
+            if dtype in self._properties[name].get("enum", DTYPES):
+                found[name] = dtype
+        return found
+
+    def arrays(self, params: Params) -> Arrays:
+        """Return the arrays of sessions with these parameters.
+
+        :raises ValueError: if a parameter is missing, or no length or type.
+        """
+        per = self._output["per"]
+        return Arrays(
+            self._items(self._input, params),
+            self._items(self._output, params),
+            None if per == ANY else self._length(per, params),
+        )
+
+    def _items(self, side: Schema, params: Params) -> Items:
+        dtype = side["dtype"]
+        if self._is_param(dtype):
+            dtype = self._value(dtype, params)
+            if dtype not in DTYPES:
+                raise ValueError(f"'{side['dtype']}' is not a type of numbers")
+        return Items(
+            dtype,
+            tuple(self._length(length, params) for length in side["shape"]),
+        )
+
+    def _length(self, length: int | str, params: Params) -> int:
+        if isinstance(length, int):
+            return length
+        return sum(
+            math.prod(self._factor(factor, params) for factor in term)
+            for term in _terms(length)
+        )
+
+    def _factor(self, factor: str, params: Params) -> int:
+        if factor.isdigit():
+            return int(factor)
+        value = self._value(factor, params)
+        if type(value) is not int or not 0 <= value <= _MAX_LENGTH:
+            raise ValueError(f"'{factor}' is not a length")
+        return value
+
+    def _value(self, name: str, params: Params) -> object:
+        if name in params:
+            return params[name]
+        if "default" not in self._properties[name]:
+            raise ValueError(f"'{name}' is missing")
+        value: object = self._properties[name]["default"]
+        return value
+
+
+def _members(
+    document: object, where: str, known: collections.abc.Collection[str]
+) -> Schema:
+    if not isinstance(document, collections.abc.Mapping):
+        raise ValueError(f"{where}: must be a mapping")
+    for member in document:
+        if member not in known:
+            raise ValueError(f"{where}: unknown member {member!r:.80}")
+    return document
+
+
+def _terms(length: str) -> list[list[str]]:
+    """Split a sum of products into its factors."""
+    return [
+        [factor.strip() for factor in term.split("*")]
+        for term in length.split("+")
+    ]
