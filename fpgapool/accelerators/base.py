@@ -17,6 +17,7 @@ import pathlib
 import re
 import typing
 
+from fpgapool.vocabulary import arrays
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import platforms
@@ -362,6 +363,12 @@ def profile_from_document(document: object, source: str) -> Profile:
         platforms.read(document.get("platforms", {}))
     except ValueError as error:
         raise invalid("platforms", str(error)) from None
+    schema = document["params_schema"]
+    try:
+        if arrays.KEYWORD in schema:
+            arrays.Form(schema)
+    except ValueError as error:
+        raise invalid("params_schema", str(error)) from None
     return Profile(**{**document, "shapes": tuple(document["shapes"])})
 
 

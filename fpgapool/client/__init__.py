@@ -5,11 +5,17 @@
 :func:`acc_open` gets a slot, :func:`acc_run` processes data in it and
 :func:`acc_close` releases it; :func:`run_file`, :func:`run_stream` and
 :func:`run_buffer` do all of it for available data. :func:`group_open` gives
-access to a group of slots that several programs share. Importing this package
-loads the standard library only.
+access to a group of slots that several programs share. :func:`run_array`, and
+the functions of :mod:`fpgapool.client.arrays`, process arrays of NumPy;
+:func:`map` processes many inputs, and :func:`submit` one in the background.
+Importing this package loads the standard library only.
 """
 
+from fpgapool.client import arrays
 from fpgapool.client.apidoor import PoolApi
+from fpgapool.client.arrays import run_array
+from fpgapool.client.background import map
+from fpgapool.client.background import submit
 from fpgapool.client.cancel import CancelToken
 from fpgapool.client.dryrun import DryRun
 from fpgapool.client.dryrun import acc_dry_run
@@ -70,9 +76,13 @@ __all__ = [
     "acc_open",
     "acc_run",
     "accelerators",
+    "arrays",
     "group_open",
+    "map",
+    "run_array",
     "run_buffer",
     "run_file",
     "run_group_file",
     "run_stream",
+    "submit",
 ]

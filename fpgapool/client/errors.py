@@ -21,7 +21,11 @@ class FpgapoolError(exceptions.CodedError):
 
     :ivar code: stable machine-readable code.
     :ivar message: explanation for people; it may change.
+    :ivar index: of the input that failed, from 0, if
+        :func:`fpgapool.client.map` raises the error; else None.
     """
+
+    index: int | None = None
 
 
 class InvalidRequest(FpgapoolError):

@@ -74,7 +74,7 @@ def shown(function: _Function) -> _Function:
 
     ``help()``, editors and the reference then have their names, types and
     defaults. The function's last parameter takes the options: ``**options``
-    takes nothing else, and any other name, such as ``**params``, does.
+    takes nothing else, and any other name, such as ``**named``, does.
 
     :returns: the function.
     """

@@ -9,6 +9,8 @@ byte by byte. They are imported when they are needed.
 from __future__ import annotations
 
 import collections
+import collections.abc
+import contextlib
 import socket
 import threading
 import time
@@ -485,6 +487,22 @@ def view_of(cause: errors.FpgapoolError) -> views.SessionView:
     )
 
 
+def params_schema(
+    accelerator: str, unavailable: errors.FpgapoolError
+) -> dict[str, typing.Any]:
+    """Return the schema of an accelerator's parameters on this machine.
+
+    :param accelerator: its name.
+    :param unavailable: raised if this machine does not have the accelerator.
+    :raises errors.InvalidRequest: code ``CORE_UNAVAILABLE``, if a library is
+        not installed.
+    """
+    from fpgapool.accelerators import base
+
+    with _loading(unavailable):
+        return base.load_profile(accelerator).params_schema
+
+
 def _load(
     accelerator: str,
     params: dict[str, typing.Any],
@@ -493,20 +511,30 @@ def _load(
 ) -> tuple[type[base.Core], base.Profile]:
     from fpgapool.accelerators import base
 
-    try:
+    with _loading(unavailable):
         profile = base.load_profile(accelerator)
         if core_name not in (None, profile.core):
             # The pool has a different accelerator of this name.
             raise unavailable
         core_class = base.load_core(profile.core)
+    checks.params_schema(params, profile.params_schema)
+    return core_class, profile
+
+
+@contextlib.contextmanager
+def _loading(
+    unavailable: errors.FpgapoolError,
+) -> collections.abc.Iterator[None]:
+    from fpgapool.accelerators import base
+
+    try:
+        yield
     except ModuleNotFoundError as exc:
         raise _not_installed(exc, unavailable) from exc
     except base.AcceleratorError as exc:
         if isinstance(exc.__cause__, ModuleNotFoundError):
             raise _not_installed(exc.__cause__, unavailable) from exc
         raise unavailable from None
-    checks.params_schema(params, profile.params_schema)
-    return core_class, profile
 
 
 def _not_installed(

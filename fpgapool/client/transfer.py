@@ -219,7 +219,7 @@ class _Job:
             self._accelerator,
             # The least that a session can claim.
             max(self._size_bytes, 1),
-            timeout_s=self._left_s(),
+            timeout_s=left_s(self._deadline_s),
             **self._request_options(),
         )
         self._session = session
@@ -233,12 +233,6 @@ class _Job:
                 self._reconnects += session.reconnects
                 self._reopens += session.reopens
         return session
-
-    def _left_s(self) -> float | None:
-        left_s = channel.remaining_s(self._deadline_s)
-        if left_s == 0:
-            raise errors.OperationTimeout("time limit passed")
-        return left_s
 
     def _request_options(self) -> session_options.Options:
         request_id = self._options.get("request_id")
@@ -310,6 +304,18 @@ class _Job:
             checksum=session.checksum,
             cpu_energy_j=session.cpu_energy_j,
         )
+
+
+def left_s(deadline_s: float | None) -> float | None:
+    """Return the seconds until a deadline.
+
+    :param deadline_s: absolute deadline, None for ever.
+    :raises errors.OperationTimeout: if it has passed.
+    """
+    remaining_s = channel.remaining_s(deadline_s)
+    if remaining_s == 0:
+        raise errors.OperationTimeout("time limit passed")
+    return remaining_s
 
 
 def _receive_all(

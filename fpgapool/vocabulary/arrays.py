@@ -174,9 +174,10 @@ class Form:
                 if self._is_param(name):
                     found.setdefault(name, length)
         name = self._input["dtype"]
-        if self._is_param(name):
-            if dtype in self._properties[name].get("enum", DTYPES):
-                found[name] = dtype
+        if self._is_param(name) and dtype in self._properties[name].get(
+            "enum", DTYPES
+        ):
+            found[name] = dtype
         return found
 
     def arrays(self, params: Params) -> Arrays:

@@ -96,9 +96,10 @@ THIRD_PARTY: dict[str, frozenset[str]] = {
     "accelerators": frozenset(
         "cryptography dtaidistance jsonschema numpy pyeclib scipy yaml".split()
     ),
-    # The last two only by whoever goes through the API.
+    # NumPy only by programs with arrays, the last two only by those that go
+    # through the API.
     "client": frozenset(
-        "cryptography jsonschema keystoneauth1 openstack".split()
+        "cryptography jsonschema numpy keystoneauth1 openstack".split()
     ),
     "core": frozenset({"numpy"}),
     "objects": frozenset(),

@@ -1,0 +1,495 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""NumPy's arrays through an accelerator.
+
+The accelerator's profile says which arrays it takes and returns
+(:mod:`fpgapool.vocabulary.arrays`). :func:`run_array` serves all
+accelerators; the other functions have the parameters of one, with names and
+types. NumPy is imported when the first of them is called.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import math
+import typing
+
+from fpgapool.client import asking
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import checks
+from fpgapool.client import errors
+from fpgapool.client import options as session_options
+from fpgapool.client import software
+from fpgapool.client import transfer
+from fpgapool.common import channel
+from fpgapool.vocabulary import arrays as forms
+from fpgapool.vocabulary import codes
+
+if typing.TYPE_CHECKING:
+    import numpy
+    import numpy.typing
+
+    Array: typing.TypeAlias = numpy.typing.NDArray[typing.Any]
+    ArrayLike: typing.TypeAlias = numpy.typing.ArrayLike
+
+# With a fallback: how long the pool may take to describe the accelerator.
+_DESCRIPTION_S = 15.0
+_CPU_CODES = software.FALLBACK_CODES | {codes.TIMEOUT}
+
+
+@session_options.shown
+def run_array(
+    accelerator: str,
+    array: ArrayLike,
+    *,
+    convert: bool = False,
+    timeout_s: float | None = None,
+    **named: typing.Any,
+) -> Array:
+    """Send an array through an accelerator.
+
+    The last dimensions of the array are those that the accelerator states;
+    there may be any number of others before them, which the result keeps, if
+    there is one result for each. Parameters that are lengths of dimensions,
+    or the type of the numbers, may be left out: the array determines them.
+    The array may be empty, and need not be contiguous; it must not change
+    meanwhile. :func:`run_buffer` returns a report, too.
+
+    :param accelerator: its name.
+    :param array: the input, or what ``numpy.asarray`` makes an array of.
+    :param convert: convert numbers of another type, if no number leaves the
+        range of the new one; floating point numbers are rounded. False:
+        another type is an error.
+    :param timeout_s: time limit of everything together.
+    :param named: parameters of the accelerator by their names; all other
+        options are those of :func:`acc_open`, and a parameter with the name of
+        an option goes into ``params``.
+    :returns: a new array.
+    :raises errors.InvalidRequest: with code ``INVALID_INPUT`` if type or shape
+        are not those of the accelerator, ``INVALID_REQUEST`` if its profile
+        does not state any.
+    :raises TypeError: if there is neither such an option nor such a parameter.
+    :raises ModuleNotFoundError: without NumPy.
+    :raises: as :func:`run_buffer`.
+    """
+    call = Call("run_array", accelerator, named, convert=convert)
+    return call.run_array(array, timeout_s)
+
+
+@session_options.accepted
+def fft(
+    frames: ArrayLike,
+    *,
+    inverse: bool = False,
+    norm: str = "backward",
+    convert: bool = False,
+    timeout_s: float | None = None,
+    **options: typing.Unpack[session_options.Options],
+) -> numpy.typing.NDArray[numpy.complex64]:
+    """Transform frames with the accelerator ``fft``, as ``numpy.fft.fft``.
+
+    :param frames: array of ``complex64``; its last dimension is a frame.
+    :param inverse: whether to transform back.
+    :param norm: ``backward``, ``forward`` or ``ortho``, as of NumPy.
+    :param convert: as all others, see :func:`fpgapool.client.run_array`.
+    :returns: array of ``complex64`` and of the same shape.
+    :raises: as :func:`fpgapool.client.run_array`.
+    """
+    params = {"inverse": inverse, "norm": norm}
+    call = Call("fft", "fft", {**params, **options}, convert=convert)
+    return call.run_array(frames, timeout_s)
+
+
+@session_options.accepted
+def dtw(
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    window_samples: int | None = None,
+    convert: bool = False,
+    timeout_s: float | None = None,
+    **options: typing.Unpack[session_options.Options],
+) -> numpy.typing.NDArray[numpy.float64]:
+    """Measure distances of series with the accelerator ``dtw``.
+
+    The last dimension is a series; the dimensions before it are broadcast, so
+    that one series can be compared with many.
+
+    :param first: array of ``float32`` or ``float64``.
+    :param second: array of the same type.
+    :param window_samples: how far samples that are aligned may be apart in
+        time; None: any distance.
+    :param convert: as all others, see :func:`fpgapool.client.run_array`.
+    :returns: array of ``float64`` without the last dimension.
+    :raises: as :func:`fpgapool.client.run_array`.
+    """
+    import numpy
+
+    one, other = numpy.asarray(first), numpy.asarray(second)
+    if one.shape[-1:] != other.shape[-1:]:
+        raise _unfit(
+            "dtw",
+            f"compares series of one length, not of shapes {one.shape} and "
+            f"{other.shape}",
+        )
+    if one.dtype != other.dtype and not convert:
+        raise _unfit(
+            "dtw",
+            f"compares series of one type, not of {one.dtype} and "
+            f"{other.dtype}; convert=True converts them",
+        )
+    try:
+        pairs = numpy.stack(numpy.broadcast_arrays(one, other), axis=-2)
+    except ValueError as exc:
+        raise _unfit("dtw", f"cannot pair these arrays: {exc}") from None
+    params = (
+        {} if window_samples is None else {"window_samples": window_samples}
+    )
+    call = Call("dtw", "dtw", {**params, **options}, convert=convert)
+    return call.run_array(pairs, timeout_s)
+
+
+@session_options.accepted
+def sobel(
+    frames: ArrayLike,
+    *,
+    convert: bool = False,
+    timeout_s: float | None = None,
+    **options: typing.Unpack[session_options.Options],
+) -> numpy.typing.NDArray[numpy.uint8]:
+    """Find the edges of grey pictures with the accelerator ``sobel``.
+
+    :param frames: array of ``uint8``; its last dimensions are 480 rows of 640
+        pixels.
+    :param convert: as all others, see :func:`fpgapool.client.run_array`.
+    :returns: array of ``uint8`` and of the same shape.
+    :raises: as :func:`fpgapool.client.run_array`.
+    """
+    call = Call("sobel", "sobel", options, convert=convert)
+    return call.run_array(frames, timeout_s)
+
+
+class Call:
+    """One call of a function with named options and parameters.
+
+    It may run many inputs, also in several threads.
+
+    :param function: its name.
+    :param accelerator: its name.
+    :param named: options of sessions, and parameters of the accelerator.
+    :param convert: see :func:`run_array`.
+    :raises TypeError: if a parameter is given twice.
+    :raises errors.InvalidParams: if one is no value of JSON.
+    """
+
+    def __init__(
+        self,
+        function: str,
+        accelerator: str,
+        named: collections.abc.Mapping[str, typing.Any],
+        *,
+        convert: bool = False,
+    ) -> None:
+        self._function = function
+        self._accelerator = accelerator
+        self._convert = convert
+        #: Options of sessions.
+        self.options = {
+            name: value
+            for name, value in named.items()
+            if name in session_options.NAMES
+        }
+        self._params = checks.params(self.options.pop("params", None))
+        self._named = {
+            name: value
+            for name, value in named.items()
+            if name not in session_options.NAMES
+        }
+        for name in self._named:
+            if name in self._params:
+                raise TypeError(
+                    f"{function}() got {name!r} as a keyword and in params"
+                )
+        self._params.update(checks.params(self._named))
+        # From the pool: the same for all inputs.
+        self._schema: forms.Schema | None = None
+
+    def check(self, timeout_s: float | None) -> None:
+        """Ask the pool whether the accelerator has the named parameters.
+
+        :raises TypeError: if it has not.
+        """
+        seconds = checks.seconds(timeout_s, "timeout_s")
+        self._check(channel.deadline_after(seconds), None)
+
+    def _check(
+        self,
+        deadline_s: float | None,
+        cancel: cancelling.CancelToken | None,
+    ) -> None:
+        if self._named:
+            self._describe(deadline_s, cancel)
+
+    def run(
+        self,
+        data: typing.Any,
+        timeout_s: float | None,
+        cancel: cancelling.CancelToken | None = None,
+    ) -> typing.Any:
+        """Run an array, or bytes.
+
+        :param data: an array; or bytes, as of :func:`transfer.run_buffer`.
+        :param timeout_s: time limit.
+        :param cancel: replaces that of the options.
+        :returns: an array, or a bytearray.
+        """
+        deadline_s = channel.deadline_after(
+            checks.seconds(timeout_s, "timeout_s")
+        )
+        if not isinstance(data, bytes | bytearray | memoryview):
+            return self._run_array(data, deadline_s, cancel)
+        self._check(deadline_s, cancel)
+        return self._send(data, self._params, deadline_s, cancel)
+
+    def run_array(self, data: typing.Any, timeout_s: float | None) -> Array:
+        """Run an array; bytes are none."""
+        deadline_s = channel.deadline_after(
+            checks.seconds(timeout_s, "timeout_s")
+        )
+        return self._run_array(data, deadline_s, None)
+
+    def _run_array(
+        self,
+        data: typing.Any,
+        deadline_s: float | None,
+        cancel: cancelling.CancelToken | None,
+    ) -> Array:
+        import numpy
+
+        array = _as_array(numpy, data)
+        form = self._form(self._describe(deadline_s, cancel))
+        if array.ndim < len(form.input_shape):
+            raise self._wrong_shape(array, form.input_shape)
+        params = {
+            **form.inferred(array.dtype.name, array.shape),
+            **self._params,
+        }
+        try:
+            arrays = form.arrays(params)
+        except ValueError as exc:
+            raise errors.InvalidParams(f"params: {exc}") from None
+        leading = self._leading(array, arrays)
+        array = self._converted(numpy, array, arrays.input.dtype)
+        content = numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8)
+        output = self._send(content.data, params, deadline_s, cancel)
+        return self._result(numpy, output, arrays.output, leading)
+
+    def _send(
+        self,
+        data: typing.Any,
+        params: forms.Params,
+        deadline_s: float | None,
+        cancel: cancelling.CancelToken | None,
+    ) -> bytearray:
+        options = dict(self.options)
+        if cancel is not None:
+            options["cancel"] = cancel
+        output: bytearray
+        output, _ = transfer.run_buffer(
+            self._accelerator,
+            data,
+            params=params,
+            timeout_s=transfer.left_s(deadline_s),
+            **options,
+        )
+        return output
+
+    def _describe(
+        self,
+        deadline_s: float | None,
+        cancel: cancelling.CancelToken | None,
+    ) -> forms.Schema:
+        """Return the schema of the parameters; the pool is asked once.
+
+        :raises TypeError: if it has not the parameters of this call.
+        """
+        schema = self._schema
+        if schema is None:
+            schema = self._ask(deadline_s, cancel)
+            known = schema.get("properties", {})
+            for name in self._named:
+                if name not in known and not schema.get(
+                    "additionalProperties", True
+                ):
+                    raise TypeError(
+                        f"{self._function}() got an unexpected keyword "
+                        f"argument {name!r}; the parameters of "
+                        f"{self._accelerator} are: "
+                        f"{', '.join(known) or 'none'}"
+                    )
+            self._schema = schema
+        return schema
+
+    def _ask(
+        self,
+        deadline_s: float | None,
+        cancel: cancelling.CancelToken | None,
+    ) -> forms.Schema:
+        with_cpu = self.options.get("fallback") is not None
+        limit_s = transfer.left_s(deadline_s)
+        if with_cpu:
+            limits_s = (limit_s, self.options.get("wait_timeout_s"))
+            limit_s = min(_DESCRIPTION_S, *filter(None, limits_s))
+        try:
+            (reply,) = asking.ask(
+                [("accelerator", {"name": self._accelerator})],
+                front_door=self.options.get("front_door"),
+                timeout_s=limit_s,
+                cancel=cancel or self.options.get("cancel"),
+                require_tls=self.options.get("require_tls"),
+            )
+        except errors.FpgapoolError as exc:
+            if with_cpu and exc.code in _CPU_CODES:
+                return software.params_schema(self._accelerator, exc)
+            raise
+        profile = reply.get("profile") or {}
+        schema: forms.Schema = profile.get("params_schema") or {}
+        return schema
+
+    def _form(self, schema: forms.Schema) -> forms.Form:
+        try:
+            return forms.Form(schema)
+        except ValueError as exc:
+            raise errors.InvalidRequest(
+                codes.INVALID_REQUEST,
+                f"the profile of {self._accelerator} in the pool does not "
+                f"state its arrays ({exc}); use run_buffer()",
+            ) from None
+
+    def _leading(
+        self, array: Array, arrays: forms.Arrays
+    ) -> tuple[int, ...] | None:
+        """Check the shape.
+
+        :returns: the dimensions of the result before those of an item; None:
+            one of any length.
+        """
+        item = arrays.input.shape
+        dimensions = array.ndim - len(item)
+        if array.shape[dimensions:] != item:
+            raise self._wrong_shape(array, item)
+        leading = array.shape[:dimensions]
+        if arrays.per is None:
+            return None
+        if arrays.per == 1:
+            return leading
+        if arrays.per < 1 or len(leading) != 1:
+            raise _unfit(
+                self._accelerator,
+                f"makes one result of {arrays.per} items, so there must be "
+                f"one dimension before {item}, not {leading}",
+            )
+        return (-(-leading[0] // arrays.per),)
+
+    def _wrong_shape(
+        self, array: Array, item: collections.abc.Sequence[int | str]
+    ) -> errors.InvalidRequest:
+        wanted = ", ".join(["...", *map(str, item)])
+        return _unfit(
+            self._accelerator,
+            f"takes arrays of shape ({wanted}), not {array.shape}",
+        )
+
+    def _converted(self, numpy: typing.Any, array: Array, name: str) -> Array:
+        dtype = _dtype(numpy, name)
+        if array.dtype == dtype:
+            return array
+        if not self._convert:
+            raise _unfit(
+                self._accelerator,
+                f"takes arrays of {name}, not of {_name(array.dtype)}; "
+                "convert=True converts them",
+            )
+        converted = _conversion(numpy, array, dtype)
+        if converted is None:
+            raise _unfit(
+                self._accelerator,
+                f"takes arrays of {name}, which cannot have the values of "
+                f"this one of {_name(array.dtype)}",
+            )
+        return converted
+
+    def _result(
+        self,
+        numpy: typing.Any,
+        output: bytearray,
+        items: forms.Items,
+        leading: tuple[int, ...] | None,
+    ) -> Array:
+        dtype = _dtype(numpy, items.dtype)
+        item_bytes = math.prod(items.shape) * dtype.itemsize
+        if leading is None:
+            leading = (len(output) // max(item_bytes, 1),)
+        if math.prod(leading) * item_bytes != len(output):
+            raise errors.FpgapoolError(
+                codes.SIZE_MISMATCH,
+                f"{self._accelerator} returned {len(output)} bytes, which are "
+                f"not the {items.dtype} of shape {(*leading, *items.shape)} "
+                "that its profile states",
+            )
+        array: Array = numpy.frombuffer(output, dtype)
+        return array.reshape((*leading, *items.shape))
+
+
+def _as_array(numpy: typing.Any, data: typing.Any) -> Array:
+    if isinstance(data, numpy.ma.MaskedArray):
+        raise errors.InvalidRequest(
+            codes.INVALID_INPUT,
+            "accelerators know no masked elements; fill them first",
+        )
+    try:
+        array: Array = numpy.asarray(data)
+    except (TypeError, ValueError) as exc:
+        raise errors.InvalidRequest(
+            codes.INVALID_INPUT, f"the data is no array: {exc}"
+        ) from None
+    return array
+
+
+def _dtype(numpy: typing.Any, name: str) -> typing.Any:
+    return numpy.dtype(name).newbyteorder("<")
+
+
+def _name(dtype: typing.Any) -> str:
+    """Name a type, with its order of bytes if that is foreign."""
+    return str(dtype.name if dtype.isnative else dtype)
+
+
+def _conversion(
+    numpy: typing.Any, array: Array, dtype: typing.Any
+) -> Array | None:
+    """Convert numbers.
+
+    :returns: the array; None if a number would become another one, but for
+        rounding.
+    """
+    integers = array.dtype.kind in "biu" and dtype.kind in "iu"
+    if not integers and not numpy.can_cast(
+        array.dtype, dtype, casting="same_kind"
+    ):
+        return None
+    with numpy.errstate(all="ignore"):
+        converted: Array = array.astype(dtype)
+    if integers:
+        same = numpy.array_equal(array, converted)
+    else:
+        same = numpy.array_equal(
+            numpy.isfinite(array), numpy.isfinite(converted)
+        )
+    return converted if same else None
+
+
+def _unfit(accelerator: str, message: str) -> errors.InvalidRequest:
+    return errors.InvalidRequest(
+        codes.INVALID_INPUT, f"{accelerator} {message}"
+    )

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Inputs that threads of their own send through accelerators."""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import concurrent.futures
+import threading
+import typing
+
+from fpgapool.client import arrays
+from fpgapool.client import cancel as cancelling
+from fpgapool.client import checks
+from fpgapool.client import errors
+from fpgapool.client import options as session_options
+from fpgapool.vocabulary import codes
+
+Result: typing.TypeAlias = typing.Any
+
+
+@session_options.shown
+def submit(
+    accelerator: str,
+    data: typing.Any,
+    *,
+    convert: bool = False,
+    timeout_s: float | None = None,
+    **named: typing.Any,
+) -> concurrent.futures.Future[Result]:
+    """Run an array or bytes in the background.
+
+    ``asyncio.wrap_future`` makes the future awaitable. Cancelling the future,
+    or the task that awaits it, ends the session at once. The thread that runs
+    the input does not keep the interpreter from ending.
+
+    :param accelerator: its name.
+    :param data: ``bytes`` and similar memory, as of :func:`run_buffer`;
+        anything else is an array, as of :func:`run_array`.
+    :param convert: see :func:`run_array`.
+    :param timeout_s: time limit.
+    :param named: see :func:`run_array`.
+    :returns: the future of the output: a ``bytearray``, or an array. Errors
+        are those of :func:`run_buffer` and :func:`run_array`.
+    :raises errors.InvalidRequest: if an argument is wrong that needs no answer
+        of the pool.
+    """
+    call = arrays.Call("submit", accelerator, named, convert=convert)
+    checks.seconds(timeout_s, "timeout_s")
+    return _start(call, data, timeout_s)
+
+
+@session_options.shown
+def map(
+    accelerator: str,
+    inputs: collections.abc.Iterable[typing.Any],
+    *,
+    sessions: int = 4,
+    convert: bool = False,
+    timeout_s: float | None = None,
+    **named: typing.Any,
+) -> collections.abc.Iterator[Result]:
+    """Run many arrays, or many pieces of memory.
+
+    Each input has a session of its own. For many short inputs a group is
+    faster: :meth:`Group.map`. Closing the iterator, and an error, end the
+    sessions that run.
+
+    :param accelerator: its name.
+    :param inputs: see ``data`` of :func:`submit`; they are read as sessions
+        end, and at most ``sessions`` inputs and outputs are in memory.
+    :param sessions: how many are open, or wait for a slot, at the same time.
+    :param convert: see :func:`run_array`.
+    :param timeout_s: time limit of each input.
+    :param named: see :func:`run_array`; the same for all inputs.
+    :returns: the outputs, in the order of the inputs.
+    :raises errors.InvalidRequest: if an argument is wrong, at once; so is
+        ``request_id``, which names one session.
+    :raises TypeError: at once, as :func:`run_array`.
+    :raises: as :func:`run_array` and :func:`run_buffer`, when it comes to the
+        input that failed; ``index`` of the error is its number, from 0.
+    """
+    call = arrays.Call("map", accelerator, named, convert=convert)
+    if type(sessions) is not int or sessions < 1:
+        raise errors.InvalidRequest(
+            codes.INVALID_REQUEST, "sessions must be a number from 1"
+        )
+    if call.options.get("request_id") is not None:
+        raise errors.InvalidRequest(
+            codes.INVALID_REQUEST,
+            "request_id names one session, and map() opens several",
+        )
+    call.check(timeout_s)
+    return _outputs(call, inputs, sessions, timeout_s)
+
+
+def _outputs(
+    call: arrays.Call,
+    inputs: collections.abc.Iterable[typing.Any],
+    sessions: int,
+    timeout_s: float | None,
+) -> collections.abc.Iterator[Result]:
+    running: collections.deque[concurrent.futures.Future[Result]] = (
+        collections.deque()
+    )
+    index = 0
+    try:
+        for data in inputs:
+            running.append(_start(call, data, timeout_s))
+            # The loop keeps no input that has ended.
+            del data
+            if len(running) == sessions:
+                yield _first(running, index)
+                index += 1
+        while running:
+            yield _first(running, index)
+            index += 1
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _first(
+    running: collections.deque[concurrent.futures.Future[Result]], index: int
+) -> Result:
+    try:
+        output = running[0].result()
+    except Exception as exc:
+        exc.add_note(f"input {index} of map()")
+        if isinstance(exc, errors.FpgapoolError):
+            exc.index = index
+        raise
+    running.popleft()
+    return output
+
+
+class _Token(cancelling.CancelToken):
+    """A token that may be attached to another one, and is cancelled by it."""
+
+    def shutdown(self) -> None:
+        self.cancel()
+
+
+class _Future(concurrent.futures.Future[Result]):
+    """Counts as not running until it is done, so that it can be cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = _Token()
+
+    def cancel(self) -> bool:
+        cancelled = super().cancel()
+        if cancelled:
+            self.token.cancel()
+        return cancelled
+
+
+def _start(
+    call: arrays.Call, data: typing.Any, timeout_s: float | None
+) -> concurrent.futures.Future[Result]:
+    future = _Future()
+    threading.Thread(
+        target=_run,
+        args=(call, data, timeout_s, future),
+        name="fpgapool-submit",
+        daemon=True,
+    ).start()
+    return future
+
+
+def _run(
+    call: arrays.Call,
+    data: typing.Any,
+    timeout_s: float | None,
+    future: _Future,
+) -> None:
+    output, error = None, None
+    try:
+        output = _cancellable(call, data, timeout_s, future.token)
+    except BaseException as exc:
+        error = exc
+    if not future.set_running_or_notify_cancel():
+        return
+    if error is None:
+        future.set_result(output)
+    else:
+        future.set_exception(error)
+
+
+def _cancellable(
+    call: arrays.Call,
+    data: typing.Any,
+    timeout_s: float | None,
+    token: _Token,
+) -> Result:
+    callers = cancelling.token_of(call.options.get("cancel"))
+    callers.attach(token)
+    try:
+        return call.run(data, timeout_s, token)
+    finally:
+        callers.detach(token)
+        cancelling.release(callers)
