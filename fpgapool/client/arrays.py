@@ -125,8 +125,8 @@ def dtw(
     """
     import numpy
 
-    one, other = numpy.asarray(first), numpy.asarray(second)
-    if one.shape[-1:] != other.shape[-1:]:
+    one, other = _as_array(numpy, first), _as_array(numpy, second)
+    if not one.shape or one.shape[-1:] != other.shape[-1:]:
         raise _unfit(
             "dtw",
             f"compares series of one length, not of shapes {one.shape} and "
@@ -338,8 +338,10 @@ class Call:
         with_cpu = self.options.get("fallback") is not None
         limit_s = transfer.left_s(deadline_s)
         if with_cpu:
-            limits_s = (limit_s, self.options.get("wait_timeout_s"))
-            limit_s = min(_DESCRIPTION_S, *filter(None, limits_s))
+            wait_s = checks.seconds(
+                self.options.get("wait_timeout_s"), "wait_timeout_s"
+            )
+            limit_s = min(filter(None, (_DESCRIPTION_S, limit_s, wait_s)))
         try:
             (reply,) = asking.ask(
                 [("accelerator", {"name": self._accelerator})],

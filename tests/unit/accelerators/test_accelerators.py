@@ -4,8 +4,10 @@
 
 import itertools
 import json
+import math
 
 import jsonschema
+import numpy
 import pytest
 from cryptography.hazmat.primitives import ciphers
 from cryptography.hazmat.primitives.ciphers import algorithms
@@ -14,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpgapool.accelerators import base
+from fpgapool.vocabulary import arrays
 from tests.unit.accelerators import runs
 
 PROFILE = {
@@ -170,6 +173,31 @@ def test_defaults_of_the_schema_are_those_of_the_core(name):
     assert len(outputs) == 1
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_known_answers_are_the_stated_arrays(name):
+    profile = base.load_profile(name)
+    core = base.load_core(profile.core)
+    form = arrays.Form(profile.params_schema)
+    for answer in core.known_answers:
+        stated = form.arrays(answer.params)
+        rows, rest = divmod(len(answer.data), _item_bytes(stated.input))
+        assert not rest
+        results, rest = divmod(len(answer.output), _item_bytes(stated.output))
+        assert not rest
+        if stated.per is not None:
+            assert results == -(-rows // stated.per)
+        unit_bytes = core(answer.params).chunk_multiple_bytes
+        if unit_bytes is not None and stated.per == 1:
+            assert unit_bytes % _item_bytes(stated.input) == 0
+    if core.rounding is not None:
+        dtype = numpy.dtype(stated.output.dtype)
+        assert numpy.empty(0, dtype).real.dtype == core.rounding[0]
+
+
+def _item_bytes(items):
+    return math.prod(items.shape) * numpy.dtype(items.dtype).itemsize
+
+
 @pytest.mark.parametrize(
     ("member", "value"),
     [
@@ -189,6 +217,8 @@ def test_defaults_of_the_schema_are_those_of_the_core(name):
         ("core_w", "15"),
         ("core_w", -1),
         ("core_w", float("nan")),
+        ("params_schema", {"arrays": {"input": {"dtype": "uint8"}}}),
+        ("params_schema", {"arrays": None}),
     ],
 )
 def test_profile_with_a_wrong_member(member, value):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from fpgapool import client
+from fpgapool.client import arrays
 from fpgapool.client import cancel
 from fpgapool.client import checks
 from fpgapool.client import errors
@@ -160,20 +161,35 @@ def test_params_that_satisfy():
     checks.params_schema({"anything": 1}, {})
 
 
-def test_misspelt_options_fail_at_once(tmp_path):
+PUBLIC = [
+    *(getattr(client, name) for name in client.__all__),
+    *(arrays.fft, arrays.dtw, arrays.sobel),
+]
+#: Names may be those of an accelerator's parameters, which the pool knows.
+ASK_THE_POOL = {client.map, client.run_array, client.submit}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        each
+        for each in PUBLIC
+        if inspect.isfunction(each) and each not in ASK_THE_POOL
+    ],
+    ids=lambda function: function.__name__,
+)
+def test_misspelt_options_fail_at_once(tmp_path, monkeypatch, function):
     """With the name of the called function; nothing is opened or made."""
-    missing, out = tmp_path / "none", tmp_path / "out"
-    for function, arguments in (
-        (client.run_file, (missing, out)),
-        (client.run_stream, (None, None, 1)),
-        (client.run_buffer, (b"abc",)),
-        (client.acc_open, (1,)),
-        (client.acc_dry_run, (1,)),
-    ):
-        with pytest.raises(TypeError) as caught:
-            function("copy", *arguments, prioritty=1)
-        assert str(caught.value).startswith(f"{function.__name__}() got an ")
-        assert "'prioritty'" in str(caught.value)
+    monkeypatch.chdir(tmp_path)
+    needed = [
+        "here"
+        for each in inspect.signature(function).parameters.values()
+        if each.default is each.empty
+    ]
+    with pytest.raises(TypeError) as caught:
+        function(*needed, prioritty=1)
+    assert str(caught.value).startswith(f"{function.__name__}() got an ")
+    assert "'prioritty'" in str(caught.value)
     assert not list(tmp_path.iterdir())
 
 
