@@ -18,6 +18,7 @@ import typing
 
 from fpgapool.objects import accelerator
 from fpgapool.objects import untrusted
+from fpgapool.vocabulary import arrays
 
 FORMAT_VERSION = 1
 MAX_SIZE_BYTES = 64 * 1024
@@ -326,15 +327,26 @@ def check_params_schema(schema: object) -> None:
     :raises ValueError: with the place of the fault.
     """
     untrusted.check_values(schema, "declaration", MAX_DEPTH)
-    _check_schema(schema, "params_schema")
+    _check_root(schema)
 
 
 def _params_schema(document: dict[str, typing.Any]) -> dict[str, typing.Any]:
     schema = _object(document, "params_schema")
     if schema and schema.get("type") != "object":
         raise ValueError("params_schema.type: must be 'object'")
-    _check_schema(schema, "params_schema")
+    _check_root(schema)
     return schema
+
+
+def _check_root(schema: object) -> None:
+    if isinstance(schema, dict) and arrays.KEYWORD in schema:
+        try:
+            arrays.Form(schema)
+        except ValueError as error:
+            raise ValueError(f"params_schema.{error}") from None
+        schema = {**schema}
+        del schema[arrays.KEYWORD]
+    _check_schema(schema, "params_schema")
 
 
 def _check_schema(schema: object, where: str) -> None:

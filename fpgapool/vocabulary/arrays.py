@@ -55,6 +55,7 @@ DTYPES = (
 
 _MAX_DIMENSIONS = 16
 _MAX_LENGTH = 1 << 40
+_MAX_LENGTH_CHARS = 200
 _FACTOR = re.compile(r"[A-Za-z_]\w{0,63}|[0-9]{1,12}", re.ASCII)
 
 Schema: typing.TypeAlias = collections.abc.Mapping[str, typing.Any]
@@ -138,11 +139,15 @@ class Form:
     def _check_length(self, length: object, where: str) -> None:
         if type(length) is int and 1 <= length <= _MAX_LENGTH:
             return
-        if isinstance(length, str) and all(
-            _FACTOR.fullmatch(factor)
-            and (factor.isdigit() or self._is_param(factor))
-            for term in _terms(length)
-            for factor in term
+        if (
+            isinstance(length, str)
+            and len(length) <= _MAX_LENGTH_CHARS
+            and all(
+                _FACTOR.fullmatch(factor)
+                and (factor.isdigit() or self._is_param(factor))
+                for term in _terms(length)
+                for factor in term
+            )
         ):
             return
         raise ValueError(
@@ -174,10 +179,10 @@ class Form:
                 if self._is_param(name):
                     found.setdefault(name, length)
         name = self._input["dtype"]
-        if self._is_param(name) and dtype in self._properties[name].get(
-            "enum", DTYPES
-        ):
-            found[name] = dtype
+        if self._is_param(name):
+            known = self._schema_of(name).get("enum", DTYPES)
+            if isinstance(known, list | tuple) and dtype in known:
+                found[name] = dtype
         return found
 
     def arrays(self, params: Params) -> Arrays:
@@ -206,10 +211,13 @@ class Form:
     def _length(self, length: int | str, params: Params) -> int:
         if isinstance(length, int):
             return length
-        return sum(
+        number = sum(
             math.prod(self._factor(factor, params) for factor in term)
             for term in _terms(length)
         )
+        if number > _MAX_LENGTH:
+            raise ValueError(f"'{length}' is more than {_MAX_LENGTH}")
+        return number
 
     def _factor(self, factor: str, params: Params) -> int:
         if factor.isdigit():
@@ -222,10 +230,16 @@ class Form:
     def _value(self, name: str, params: Params) -> object:
         if name in params:
             return params[name]
-        if "default" not in self._properties[name]:
+        schema = self._schema_of(name)
+        if "default" not in schema:
             raise ValueError(f"'{name}' is missing")
-        value: object = self._properties[name]["default"]
+        value: object = schema["default"]
         return value
+
+    def _schema_of(self, name: str) -> Schema:
+        schema = self._properties[name]
+        # A schema may also be true or false.
+        return schema if isinstance(schema, collections.abc.Mapping) else {}
 
 
 def _members(

@@ -168,6 +168,12 @@ def test_programs_of_the_documentation_run(
     assert run("use_buffer.py").stdout == f"{encrypted} on node1\n"
     digest = hashlib.sha256(b"hello world").hexdigest()
     assert run("use_session.py").stdout == f"{digest}\n"
+    old = hashlib.sha1(b"hello world").hexdigest()
+    done = run("use_asyncio.py")
+    assert done.stdout == f"{digest} {old}\nb'hello world'\n", done.stderr
+    done = run("use_arrays.py")
+    peaks = "8 " * 10
+    assert done.stdout == f"complex64 (10, 1024) 8\nTrue\n{peaks}", done.stderr
     wrong = run("use_errors.py")
     assert wrong.returncode == 1
     assert "this will never do: INVALID_PARAMS" in wrong.stderr

@@ -55,6 +55,19 @@ def test_the_profile_is_what_was_declared():
     assert (profile.core, profile.chunk_multiple_bytes) == ("ec", 16)
 
 
+def test_arrays_may_be_declared():
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "arrays": {
+            "input": {"dtype": "uint8", "shape": ["n"]},
+            "output": {"dtype": "uint8", "per": "any"},
+        },
+    }
+    assert parse(params_schema=schema).params_schema == schema
+    declaration.check_params_schema(schema)
+
+
 def test_fixed_parameters_are_added_and_cannot_be_given():
     found = parse(params={"k": 4})
     assert found.merged({"m": 2}) == {"k": 4, "m": 2}
@@ -108,6 +121,10 @@ def test_shapes_that_have_room_come_smallest_first():
         ({"params_schema": {"type": "array"}}, "params_schema.type"),
         ({"params_schema": {"type": "object", "$ref": "x"}}, "ref: not a key"),
         (
+            {"params_schema": {"type": "object", "arrays": {"input": 1}}},
+            "params_schema.arrays.input: must be a mapping",
+        ),
+        (
             {
                 "params": {"k": 1},
                 "params_schema": {
@@ -141,6 +158,7 @@ def test_what_is_wrong_is_named(changes, what):
         {"minimum": "1"},
         {"uniqueItems": "yes"},
         {"description": 1},
+        {"arrays": {}},
     ],
 )
 def test_schemas_can_only_ask_for_what_is_cheap(schema):

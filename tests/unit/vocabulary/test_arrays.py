@@ -81,6 +81,18 @@ def test_what_an_array_determines() -> None:
         "samples": 6,
         "dtype": "float64",
     }
+    anything = arrays.Form(
+        {
+            "properties": {"length": True, "dtype": True},
+            "arrays": {
+                "input": {"dtype": "dtype", "shape": ["length"]},
+                "output": {"dtype": "dtype"},
+            },
+        }
+    )
+    assert anything.inferred("int8", (3,)) == {"length": 3, "dtype": "int8"}
+    with pytest.raises(ValueError, match="'dtype' is missing"):
+        anything.arrays({"length": 3})
     # A type that the accelerator does not have, and too few dimensions.
     assert form.inferred("int8", (6, 4)) == {}
 
@@ -94,13 +106,14 @@ def test_what_an_array_determines() -> None:
         ({"samples": -1}, "'samples' is not a length"),
         ({"samples": 8.0}, "'samples' is not a length"),
         ({"samples": 1 << 50}, "'samples' is not a length"),
+        ({"samples": 1 << 40}, r"'samples \* 2' is more than"),
     ],
 )
 def test_parameters_that_are_no_lengths(
     params: dict[str, object], text: str
 ) -> None:
     with pytest.raises(ValueError, match=text):
-        _form({"input": FRAME, "output": FRAME}).arrays(params)
+        _one(shape=["samples * 2"]).arrays(params)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +160,13 @@ def test_wrong_documents(document: object, text: str) -> None:
     [
         *(0, -1, 1.5, True, None, [], 1 << 41),
         *("", "+", "samples +", "samples - 1", "others", "label.x"),
-        *("samples ** 2", "(samples)", "9" * 20, "__import__('os')"),
+        *(
+            "samples +" * 60 + "1",
+            "samples ** 2",
+            "(samples)",
+            "9" * 20,
+            "__import__('os')",
+        ),
     ],
 )
 def test_wrong_lengths(length: object) -> None:
