@@ -6,13 +6,18 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
+import math
 import os
 import typing
 
 from fpgapool.client import errors
+from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session as description
+
+# The rest is for what is sent with them.
+_MAX_PARAMS_BYTES = frames.MAX_JSON_BYTES - 1024
 
 #: Whether programs insist on TLS by default.
 REQUIRE_TLS = "FPGAPOOL_REQUIRE_TLS"
@@ -117,10 +122,32 @@ def params(value: object) -> dict[str, typing.Any]:
         raise errors.InvalidParams("params must be a mapping")
     if not all(isinstance(name, str) for name in value):
         raise errors.InvalidParams("the names of params must be strings")
-    return {
-        name: _json_value(item, f"params.{name}")
-        for name, item in value.items()
-    }
+    try:
+        return {
+            name: _json_value(item, f"params.{name}")
+            for name, item in value.items()
+        }
+    except RecursionError:
+        raise errors.InvalidParams("params are nested too deeply") from None
+
+
+def encoded(values: collections.abc.Mapping[str, typing.Any]) -> bytes:
+    """Encode parameters as they are sent.
+
+    :param values: from :func:`params`.
+    :returns: UTF-8 bytes.
+    :raises errors.InvalidParams: if they are too large.
+    """
+    try:
+        payload = frames.encode_json(values)
+    except ValueError as exc:
+        raise errors.InvalidParams(f"params cannot be sent: {exc}") from None
+    if len(payload) > _MAX_PARAMS_BYTES:
+        raise errors.InvalidParams(
+            f"params cannot be sent: JSON of {len(payload)} bytes, at most "
+            f"{_MAX_PARAMS_BYTES} are allowed"
+        )
+    return payload
 
 
 def _json_value(item: object, told: str) -> object:
@@ -135,6 +162,8 @@ def _json_value(item: object, told: str) -> object:
         }
     if isinstance(item, list | tuple):
         return [_json_value(one, told) for one in item]
+    if isinstance(item, float) and not math.isfinite(item):
+        raise errors.InvalidParams(f"{told}: JSON has no such number")
     if item is None or isinstance(item, bool | int | float | str):
         return item
     # The message omits the value: it may be a key.

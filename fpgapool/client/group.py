@@ -26,7 +26,6 @@ from fpgapool.client import grouplink
 from fpgapool.client import hostgroups
 from fpgapool.common import channel
 from fpgapool.common import rings
-from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
@@ -384,12 +383,7 @@ class Group:
                 "offset must be an integer from 0 to 2**63 - 1",
             )
         values = checks.params(params)
-        try:
-            encoded = frames.encode_json(values) if values else b""
-        except ValueError as exc:
-            raise errors.InvalidRequest(
-                codes.INVALID_PARAMS, f"params cannot be sent: {exc}"
-            ) from None
+        encoded = checks.encoded(values) if values else b""
         if encoded != self._checked:
             self._check_params(values)
             self._checked = encoded

@@ -172,9 +172,11 @@ def acc_open(
         members["request_id"] = rules.check_request_id(
             str(uuid.uuid4()) if request_id is None else request_id
         )
+    values = checks.params(params)
+    checks.encoded(values)
     opening = _Opening(
         members,
-        checks.params(params),
+        values,
         on_state,
         channel.deadline_after(checks.seconds(timeout_s, "timeout_s")),
         cancelling.token_of(cancel),

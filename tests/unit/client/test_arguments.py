@@ -135,6 +135,27 @@ def test_params_that_are_not_json(value):
         checks.params({"n": value})
 
 
+@pytest.mark.parametrize(
+    "value", [float("nan"), np.float32("-inf"), np.array([1.0, np.nan])]
+)
+def test_params_that_are_no_numbers_of_json(value):
+    with pytest.raises(errors.InvalidParams, match=r"params\.n: JSON has no"):
+        checks.params({"n": value})
+
+
+def test_params_that_are_too_long():
+    assert _code(_open, "params", {"key": "x" * 65000}) == "INVALID_PARAMS"
+    with pytest.raises(errors.FrontDoorUnavailable):
+        _open("params", {"key": "x" * 64000})
+
+
+def test_params_that_contain_themselves():
+    value: list[object] = []
+    value.append(value)
+    with pytest.raises(errors.InvalidParams, match="nested too deeply"):
+        checks.params({"n": value})
+
+
 @pytest.mark.parametrize("value", [[], "x", {1: 2}])
 def test_params_that_are_none(value):
     assert _code(checks.params, value) == "INVALID_PARAMS"
