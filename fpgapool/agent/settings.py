@@ -67,6 +67,7 @@ class AgentSettings:
     data_share_remove_at_stop: bool = False
     chunk_bytes: int = 4 * 1024 * 1024
     window_chunks: int = 8
+    block_cache_bytes: int = 256 * 1024 * 1024
     hello_timeout_s: float = 5.0
     worker_orphan_s: float = 600.0
     worker_timeout_s: float = 10.0

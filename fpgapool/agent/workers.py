@@ -31,8 +31,8 @@ LOG = logging.getLogger(__name__)
 
 #: Settings that workers take from their agent unchanged.
 _SAME = (
-    "data_address data_ports tls chunk_bytes window_chunks hello_timeout_s"
-    " log_level"
+    "data_address data_ports tls chunk_bytes window_chunks block_cache_bytes"
+    " hello_timeout_s log_level"
 ).split()
 
 #: Passes an event of a slot to the slot table.

@@ -249,6 +249,20 @@ How many chunks may be on their way in each direction, so that transfer,
 processing and return overlap. Four are enough on fast networks.
 """,
     ),
+    cfg.IntOpt(
+        "block_cache_bytes",
+        default=256 * 1024 * 1024,
+        min=0,
+        max=2**50,
+        help="""
+Memory of each slot's worker, in bytes, for data that programs refer to again
+and again, so that it crosses the network once. It is used as such data comes,
+and cleared when the slot is released. With 0 all data is sent each time.
+
+It is counted for each slot: a host with eight slots may need eight times as
+much.
+""",
+    ),
     cfg.FloatOpt(
         "hello_timeout_s",
         default=5,

@@ -35,6 +35,8 @@ CHECKSUM_FEATURE = "checksum"
 CHECKPOINT_FEATURE = "checkpoint"
 #: Longest state of a core in a CHECKPOINT frame.
 MAX_CHECKPOINT_BYTES = 1024 * 1024
+#: Name of the feature that references to blocks belong to.
+BLOCKS_FEATURE = "blocks"
 #: Name of the feature of connections to the desk of a group.
 GROUPS_FEATURE = "groups"
 
@@ -43,6 +45,7 @@ END = 0x0001
 SHM = 0x0002
 TASK_END = 0x0004
 TASK_MORE = 0x0008
+BLOCK = 0x0010
 
 # Codes of protocol violations. Do not change the string values. Once set,
 # they are set.
@@ -75,6 +78,7 @@ class FrameType(enum.IntEnum):
     UNLOCK = 132
     MEMBERS = 133
     CHECKPOINT = 134
+    MISS = 135
 
 
 HELLO = int(FrameType.HELLO)
@@ -94,6 +98,7 @@ LOCKED = int(FrameType.LOCKED)
 UNLOCK = int(FrameType.UNLOCK)
 MEMBERS = int(FrameType.MEMBERS)
 CHECKPOINT = int(FrameType.CHECKPOINT)
+MISS = int(FrameType.MISS)
 
 DATA_TYPES = frozenset({INPUT, OUTPUT})
 JSON_TYPES = frozenset(
@@ -110,7 +115,8 @@ class FrameHeader(typing.NamedTuple):
     """The header of one frame, without magic, version and reserved bits.
 
     :ivar type: frame type, see :class:`FrameType`.
-    :ivar flags: bit set of ``END``, ``SHM``, ``TASK_END``, ``TASK_MORE``.
+    :ivar flags: bit set of ``END``, ``SHM``, ``TASK_END``, ``TASK_MORE``,
+        ``BLOCK``.
     :ivar stream_id: stream within the connection.
     :ivar task_id: number of the task that the frame belongs to.
     :ivar offset_bytes: position in the input or the output of the session.

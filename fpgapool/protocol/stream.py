@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import itertools
 import typing
 from collections.abc import Callable
 
@@ -238,6 +239,26 @@ class Outbound(typing.Generic[_Piece]):
             end.data = end.data[:0]
             self.add(end, end.task_id, True)
         return there
+
+    def go_back(self, task_id: int) -> _Piece:
+        """Send a piece of this connection once more, and all behind it.
+
+        :param task_id: of the piece.
+        :returns: the piece.
+        :raises frames.ProtocolError: if it was not sent, or is acknowledged.
+        """
+        sent = len(self.kept) - len(self.unsent)
+        for index, piece in enumerate(self.kept):
+            if index < sent and piece.task_id == task_id:
+                self.unsent = collections.deque(
+                    itertools.islice(self.kept, index, None)
+                )
+                self.sent_bytes = piece.offset_bytes
+                return piece
+        raise frames.ProtocolError(
+            self._side.code,
+            f"{self._side.sends} of task {task_id} is not on its way",
+        )
 
     def finish(self) -> None:
         """Release all pieces: the other end needs none of them."""

@@ -285,3 +285,7 @@ INVALID_INPUT = "INVALID_INPUT"
 # Data for all pieces of the input is missing, or does not suit.
 INVALID_ARGUMENT = "INVALID_ARGUMENT"
 CHECKSUM_UNAVAILABLE = "CHECKSUM_UNAVAILABLE"
+# Data differs from the reference that announced it.
+BLOCK_DAMAGED = "BLOCK_DAMAGED"
+# The accelerator or the worker takes no such argument.
+INVALID_ARGUMENT = "INVALID_ARGUMENT"

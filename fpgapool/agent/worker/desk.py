@@ -8,6 +8,7 @@ import functools
 import logging
 import threading
 
+from fpgapool.agent.worker import blocks
 from fpgapool.agent.worker import hello as hellos
 from fpgapool.agent.worker import memory as memories
 from fpgapool.agent.worker import processing
@@ -29,6 +30,7 @@ class Desk:
     :param settings: of the worker.
     :param driver: opens the slot.
     :param post: takes events; must not block.
+    :param cache: keeps clients' blocks.
     """
 
     def __init__(
@@ -36,10 +38,12 @@ class Desk:
         settings: worker_settings.Settings,
         driver: drivers.Driver,
         post: sessions.Post,
+        cache: blocks.Cache,
     ) -> None:
         self._settings = settings
         self._driver = driver
         self._post = post
+        self._cache = cache
         self._lock = threading.Lock()
         self._keyring: hellos.Keyring | None = None
         self._profile: drivers.Profile | None = None
@@ -182,6 +186,8 @@ class Desk:
             settings,
             keyring,
             self._post,
+            # The slot is scrubbed after the session.
+            self._cache.open(keyring.order.project_id, hello.session_id),
             hello.start_input_offset,
             hello.start_output_offset,
         )
@@ -274,6 +280,7 @@ class Desk:
             "resume_secret": keyring.mint_resume(),
             "chunk_bytes": settings.chunk_bytes,
             "window_bytes": settings.window_bytes,
+            "cache_bytes": self._cache.capacity_bytes,
             "input_offset": input_bytes,
             "output_offset": output_bytes,
             "stateless": processor.profile.stateless,

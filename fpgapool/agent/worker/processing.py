@@ -102,7 +102,7 @@ class Processor:
 
     def agree(self, wanted: frozenset[str]) -> None:
         """Switch on the features that the client wants and the slot has."""
-        agreed = set()
+        agreed = {*wanted} & {frames.BLOCKS_FEATURE}
         if frames.CHECKSUM_FEATURE in wanted and isinstance(
             self.core, drivers.ChecksummedCore
         ):
@@ -149,6 +149,25 @@ class Processor:
             LOG.error("checkpoint refused: %s", type(exc).__name__)
             raise Failure(
                 codes.INVALID_CHECKPOINT, "the core refuses the checkpoint"
+            ) from None
+
+    def set_argument(self, number: int, data: frames.Buffer) -> None:
+        """Give the core an argument, before its first piece.
+
+        :param number: of the argument.
+        :param data: valid during the call only.
+        :raises Failure: if the core does not take it.
+        """
+        try:
+            self.core.set_argument(number, data)
+        except exceptions.CodedError as exc:
+            code = getattr(exc, "code", codes.INVALID_ARGUMENT)
+            raise Failure(code, exc.message) from None
+        except Exception as exc:
+            # Without the exception's text: it may quote the data.
+            LOG.error("argument refused: %s", type(exc).__name__)
+            raise Failure(
+                codes.INVALID_ARGUMENT, f"the core refuses argument {number}"
             ) from None
 
     def needed_bytes(self, length_bytes: int, end: bool) -> int:

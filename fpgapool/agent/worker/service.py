@@ -18,6 +18,7 @@ import selectors
 import time
 import typing
 
+from fpgapool.agent.worker import blocks
 from fpgapool.agent.worker import certificate as certificates
 from fpgapool.agent.worker import control
 from fpgapool.agent.worker import crew
@@ -101,7 +102,10 @@ class Worker:
             if settings.tls and settings.data_address is not None
             else None
         )
-        self._desk = desks.Desk(settings, self._driver, self.post)
+        self._cache = blocks.Cache(settings.block_cache_bytes)
+        self._desk = desks.Desk(
+            settings, self._driver, self.post, self._cache
+        )
         self._member = tasks.Member(settings, self._driver, self.post)
         self._port = ports.DataPort(settings, self._desk, self._certificate)
         self._control = control.ControlSocket(
@@ -316,6 +320,7 @@ class Worker:
             else self._member.clear()
         )
         self._clear_due_s = math.inf
+        self._cache.wipe()
         fault = spent = None
         try:
             self._driver.scrub(self._settings.device, self._settings.slot)
@@ -362,6 +367,7 @@ class Worker:
             "quanta": machine.quanta,
             "input_bytes": input_bytes,
             "output_bytes": output_bytes,
+            "blocks": self._cache.counts._asdict(),
             "last_result": None if result is None else _result_members(result),
             "recycle_for": machine.recycle_for,
             "message": machine.fault or "",

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import collections
 import collections.abc
+import functools
 import logging
 import threading
 import time
 import typing
 
+from fpgapool.agent.worker import blocks
 from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import goodbye
 from fpgapool.agent.worker import hello as hellos
@@ -70,6 +72,7 @@ class DataSession:
     :param settings: of the worker: sizes and times.
     :param keyring: of its assignment.
     :param post: takes events of the assignment; must not block.
+    :param kept: the client's blocks.
     :param start_input_bytes: offset of the first byte of input.
     :param start_output_bytes: offset of the first byte of output.
     """
@@ -82,6 +85,7 @@ class DataSession:
         settings: worker_settings.Settings,
         keyring: hellos.Keyring,
         post: Post,
+        kept: blocks.Blocks,
         start_input_bytes: int = 0,
         start_output_bytes: int = 0,
     ) -> None:
@@ -129,6 +133,16 @@ class DataSession:
             settings.window_bytes,
         )
         self._output = self._outgoing.output
+        # References count for the connection on which they come.
+        self._make_announced = functools.partial(
+            blocks.Announced,
+            kept,
+            settings.chunk_bytes,
+            shared,
+            self._set_argument,
+            self._miss,
+            {},
+        )
         # The core first needs the state that another slot has left.
         self._awaits_state = bool(
             start_input_bytes and processor.has_checkpoints
@@ -241,6 +255,7 @@ class DataSession:
 
     def _receive(self, channel: channels.Channel) -> None:
         scratch = bytearray(frames.HEADER_BYTES)
+        announced = self._make_announced()
         while True:
             header = channels.recv_header(
                 channel, scratch, max_data_bytes=self._settings.chunk_bytes
@@ -259,14 +274,19 @@ class DataSession:
                 raise processing.Failure(
                     codes.STREAM_LIMIT, "there is one stream, number 0"
                 )
-            self._take(channel, header)
+            self._take(channel, header, announced)
 
     def _take(
-        self, channel: channels.Channel, header: frames.FrameHeader
+        self,
+        channel: channels.Channel,
+        header: frames.FrameHeader,
+        announced: blocks.Announced,
     ) -> None:
         match header.type:
             case frames.INPUT:
-                self._take_input(channel, header)
+                piece = announced.take(channel, header)
+                if piece is not None:
+                    self._take_input(channel, piece, announced)
             case frames.ACK:
                 self._take_ack(header.offset_bytes)
             case frames.PING:
@@ -306,6 +326,24 @@ class DataSession:
             pongs.append(pong)
             self._condition.notify_all()
 
+    def _miss(self, task_id: int) -> None:
+        self._take_ping(frames.pack_header(frames.MISS, task_id=task_id))
+
+    def _set_argument(self, number: int, data: frames.Buffer) -> None:
+        with self._lock:
+            self._wait_for_run(lambda: not self._busy)
+            if self._stopping:
+                return
+            if self._input.received_bytes > self._input.start_bytes:
+                raise frames.ProtocolError(
+                    frames.PROTOCOL_ERROR, "an argument after the first piece"
+                )
+            self._busy = True
+        try:
+            self.processor.set_argument(number, data)
+        finally:
+            self._rest()
+
     def _take_ack(self, offset_bytes: int) -> None:
         with self._lock:
             self._outgoing.acknowledge(offset_bytes)
@@ -313,7 +351,10 @@ class DataSession:
                 self._condition.notify_all()
 
     def _take_input(
-        self, channel: channels.Channel, header: frames.FrameHeader
+        self,
+        channel: channels.Channel,
+        header: frames.FrameHeader,
+        announced: blocks.Announced,
     ) -> None:
         length_bytes = header.payload_length_bytes
         with self._lock:
@@ -333,13 +374,15 @@ class DataSession:
             view = _NO_BYTES
             if length_bytes:
                 view = self.memory.take_input(header.aux, length_bytes)
-            here = self.shared or not length_bytes
+            here = not length_bytes or (
+                self.shared and not announced.pending
+            )
             if here:
                 inline = self._add_task(header, view)
             else:
                 self._filling = True
         if not here:
-            inline = self._fill(channel, header, view)
+            inline = self._fill(channel, header, view, announced)
         if inline:
             self._run()
 
@@ -348,11 +391,14 @@ class DataSession:
         channel: channels.Channel,
         header: frames.FrameHeader,
         view: memoryview,
+        announced: blocks.Announced,
     ) -> bool:
         """Receive a piece; see :meth:`_add_task`."""
         complete = False
         try:
-            channel.recv_exact_into(view)
+            if not (announced.fill(view) or self.shared):
+                channel.recv_exact_into(view)
+            announced.check(view)
             complete = True
         finally:
             with self._lock:

@@ -46,6 +46,7 @@ class Settings:
     :ivar tls: whether connections to ``data_address`` are encrypted.
     :ivar chunk_bytes: longest piece of input or output in one frame.
     :ivar window_chunks: chunks that may be on their way in one direction.
+    :ivar block_cache_bytes: memory for blocks that clients refer to; 0: none.
     :ivar hello_timeout_s: how long a connection may take to identify itself.
     :ivar send_timeout_s: how long a client may take to accept a frame before
         its connection counts as lost.
@@ -72,6 +73,7 @@ class Settings:
     tls: bool = True
     chunk_bytes: int = 4 * 1024 * 1024
     window_chunks: int = 8
+    block_cache_bytes: int = 256 * 1024 * 1024
     hello_timeout_s: float = 5.0
     send_timeout_s: float = 60.0
     clear_timeout_s: float = 10.0
@@ -105,6 +107,7 @@ _INTEGERS = {
     # A client delays the acknowledgement of up to a quarter of the window, and
     # a whole chunk needs room besides: a window of one chunk would stall.
     "window_chunks": (2, 1024),
+    "block_cache_bytes": (0, 2**50),
 }
 _SECONDS = (
     "hello_timeout_s",

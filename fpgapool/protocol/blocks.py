@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Blocks: data that clients name, so that it need not be sent again.
+
+A reference says which data is meant. In a session it is the payload of an
+``INPUT`` frame with the flag ``BLOCK``; the input of a group's task begins
+with a list of them. :class:`Shelf` decides which blocks stay in a limited
+memory. Bytes and decisions only; the memory belongs to the callers.
+"""
+
+from __future__ import annotations
+
+import collections
+import struct
+import typing
+from collections.abc import Callable
+from collections.abc import Hashable
+from collections.abc import Iterable
+
+from fpgapool.protocol import frames
+
+#: Length of the name of a block.
+ID_BYTES = 16
+#: Highest number of an argument of a core.
+MAX_ARGUMENT = 255
+#: Most references of a task in a group.
+MAX_REFERENCES = 64
+
+_REFERENCE = struct.Struct(">16sQII")
+REFERENCE_BYTES = _REFERENCE.size
+
+
+class Reference(typing.NamedTuple):
+    """Which data is meant, and what for.
+
+    :ivar block_id: name of the data, 16 bytes.
+    :ivar length_bytes: its length, 1 at least.
+    :ivar crc32: its CRC-32.
+    :ivar argument: 0: it is input; else the number of a core's argument.
+    """
+
+    block_id: bytes
+    length_bytes: int
+    crc32: int
+    argument: int = 0
+
+    def encode(self) -> bytes:
+        """Encode the reference.
+
+        :returns: 32 bytes.
+        :raises ValueError: if a member does not fit its field.
+        """
+        if len(self.block_id) != ID_BYTES:
+            raise ValueError(f"the name of a block has {ID_BYTES} bytes")
+        try:
+            return _REFERENCE.pack(*self)
+        except struct.error as exc:
+            raise ValueError(f"reference not encodable: {exc}") from None
+
+    @classmethod
+    def decode(cls, payload: frames.Buffer, max_bytes: int) -> Reference:
+        """Decode and check a reference.
+
+        :param payload: 32 bytes.
+        :param max_bytes: longest block that the caller accepts.
+        :returns: the reference.
+        :raises frames.ProtocolError: ``PROTOCOL_ERROR`` if it is none,
+            ``FRAME_TOO_LARGE`` if the block is too long.
+        """
+        if len(payload) != REFERENCE_BYTES:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, f"a reference of {len(payload)} bytes"
+            )
+        reference = cls(*_REFERENCE.unpack(payload))
+        if reference.length_bytes > max_bytes:
+            raise frames.ProtocolError(
+                frames.FRAME_TOO_LARGE,
+                f"a block of {reference.length_bytes} bytes, "
+                f"at most {max_bytes} are allowed",
+            )
+        if not reference.length_bytes or reference.argument > MAX_ARGUMENT:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "a reference is out of range"
+            )
+        return reference
+
+
+class Part(typing.NamedTuple):
+    """A reference of a group's task.
+
+    :ivar data: that the task brings along; None: the member should have it.
+    """
+
+    reference: Reference
+    data: frames.Buffer | None
+
+
+def encode_parts(parts: Iterable[Part]) -> list[frames.Buffer]:
+    """Encode the references of a task, and the data that they bring along.
+
+    :returns: the front of the task's input, in pieces.
+    :raises ValueError: if a member does not fit its field.
+    """
+    found = list(parts)
+    brought = 0
+    for index, part in enumerate(found):
+        if part.data is not None:
+            brought |= 1 << index
+    head = [len(found).to_bytes(4, "big"), brought.to_bytes(8, "big")]
+    head += [part.reference.encode() for part in found]
+    data = [part.data for part in found if part.data is not None]
+    return [b"".join(head), *data]
+
+
+def decode_parts(
+    data: memoryview, max_bytes: int
+) -> tuple[list[Part], memoryview]:
+    """Take the input of a task apart; see :func:`encode_parts`.
+
+    :param data: the input.
+    :param max_bytes: longest block that the caller accepts.
+    :returns: the references, with views of their data, and the rest.
+    :raises frames.ProtocolError: as :meth:`Reference.decode`, and if the data
+        is too short.
+    """
+    references, brought, start = _decode_head(data, max_bytes)
+    parts = []
+    for index, reference in enumerate(references):
+        found = None
+        if brought >> index & 1:
+            end = start + reference.length_bytes
+            found = data[start:end]
+            start = end
+        parts.append(Part(reference, found))
+    if start > len(data):
+        raise _damaged_list()
+    return parts, data[start:]
+
+
+def referred(data: frames.Buffer) -> tuple[bytes, ...]:
+    """Return the names of the blocks of a task.
+
+    :param data: its input; see :func:`encode_parts`.
+    :raises frames.ProtocolError: if there is no list of references.
+    """
+    references, _, _ = _decode_head(memoryview(data), 2**64)
+    return tuple(one.block_id for one in references)
+
+
+def _decode_head(
+    data: memoryview, max_bytes: int
+) -> tuple[list[Reference], int, int]:
+    """Return the references, which bring data along, and where it begins."""
+    if len(data) < 12:
+        raise _damaged_list()
+    count = int.from_bytes(data[:4], "big")
+    brought = int.from_bytes(data[4:12], "big")
+    end = 12 + count * REFERENCE_BYTES
+    if not 0 < count <= MAX_REFERENCES or brought >> count or end > len(data):
+        raise _damaged_list()
+    references = [
+        Reference.decode(data[start : start + REFERENCE_BYTES], max_bytes)
+        for start in range(12, end, REFERENCE_BYTES)
+    ]
+    if len({one.argument for one in references}) != count:
+        raise _damaged_list()
+    return references, brought, end
+
+
+def _damaged_list() -> frames.ProtocolError:
+    return frames.ProtocolError(
+        frames.PROTOCOL_ERROR, "a task's list of references is damaged"
+    )
+
+
+Key = typing.TypeVar("Key", bound=Hashable)
+
+
+class _Place(typing.NamedTuple):
+    length_bytes: int
+    lasting: bool
+
+
+class Shelf(typing.Generic[Key]):
+    """Decides which blocks stay: the least recently used ones go first.
+
+    Lasting ones, which are arguments for all tasks, go when no other ones are
+    left. Pinned ones stay.
+
+    :param capacity_bytes: of the memory; 0 keeps nothing.
+    :ivar kept_bytes: length of all blocks that are kept.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.kept_bytes = 0
+        # The least recently used ones first.
+        self._places: collections.OrderedDict[Key, _Place] = (
+            collections.OrderedDict()
+        )
+        self._pins: collections.Counter[Key] = collections.Counter()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def use(self, key: Key) -> bool:
+        """Note that a block is used now.
+
+        :returns: whether it is kept.
+        """
+        if key not in self._places:
+            return False
+        self._places.move_to_end(key)
+        return True
+
+    def add(
+        self, key: Key, length_bytes: int, lasting: bool = False
+    ) -> list[Key] | None:
+        """Keep a block, if there is room for it.
+
+        :param key: of the block.
+        :param length_bytes: its length.
+        :param lasting: whether other ones go before it.
+        :returns: the blocks that go for it; None: it is not kept, and nothing
+            has changed.
+        """
+        if self.use(key):
+            return []
+        going = self._going(self.kept_bytes + length_bytes)
+        if going is None:
+            return None
+        for one in going:
+            self.drop(one)
+        self._places[key] = _Place(length_bytes, lasting)
+        self.kept_bytes += length_bytes
+        return going
+
+    def _going(self, needed_bytes: int) -> list[Key] | None:
+        """Return the blocks that have to go; None if that is not enough."""
+        over_bytes = needed_bytes - self.capacity_bytes
+        going = []
+        for lasting in (False, True):
+            for key, place in self._places.items():
+                if over_bytes <= 0:
+                    return going
+                if place.lasting == lasting and not self._pins[key]:
+                    going.append(key)
+                    over_bytes -= place.length_bytes
+        return going if over_bytes <= 0 else None
+
+    def pin(self, key: Key) -> None:
+        """Let a block stay until :meth:`unpin`, which each call needs."""
+        self._pins[key] += 1
+
+    def unpin(self, key: Key) -> None:
+        """See :meth:`pin`."""
+        self._pins[key] -= 1
+        if not self._pins[key]:
+            del self._pins[key]
+
+    def drop(self, key: Key) -> None:
+        """Forget a block, if it is kept."""
+        place = self._places.pop(key, None)
+        if place is not None:
+            self.kept_bytes -= place.length_bytes
+
+    def drop_all(self, chosen: Callable[[Key], bool]) -> list[Key]:
+        """Forget all blocks whose key is chosen, also pinned ones.
+
+        :returns: them.
+        """
+        going = [key for key in self._places if chosen(key)]
+        for key in going:
+            self.drop(key)
+        return going
