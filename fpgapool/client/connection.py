@@ -40,6 +40,9 @@ _LONGEST_GRACE_S = 86400.0
 _FAREWELL_S = 1.0
 _MAX_WINDOW_BYTES = 2**32 - 1
 
+#: Features that every session uses if the worker has them.
+_OFFERED = frames.BLOCKS_FEATURE, frames.CHECKPOINT_FEATURE
+
 # Of the C library.
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
@@ -67,6 +70,7 @@ class Opened:
     resume_grace_s: float
     shared_buffers: int
     features: frozenset[str]
+    cache_bytes: int = 0
 
     @classmethod
     def from_document(cls, document: dict[str, typing.Any]) -> Opened:
@@ -106,6 +110,11 @@ class Opened:
             resume_grace_s=_grace_s(document),
             shared_buffers=_shared_buffers(document, chunk_bytes),
             features=frames.features(document),
+            cache_bytes=(
+                frames.require_offset(document, "cache_bytes")
+                if "cache_bytes" in document
+                else 0
+            ),
         )
 
 
@@ -441,7 +450,7 @@ class Dialer:
         deadline_s = min(attempt_s, deadline_s or attempt_s)
         data, transport = self._connect(deadline_s)
         hello = {
-            "features": sorted({*self.features, frames.CHECKPOINT_FEATURE}),
+            "features": sorted({*self.features, *_OFFERED}),
             "session_id": self.view.session_id,
             "generation": self.view.generation,
             "transport": transport,

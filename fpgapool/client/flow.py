@@ -21,6 +21,7 @@ import time
 import typing
 from collections.abc import Iterable
 
+from fpgapool.client import blocks
 from fpgapool.client import checksum as checksums
 from fpgapool.client import connection as connections
 from fpgapool.client import errors
@@ -55,6 +56,7 @@ class Flow:
     :param connection: the first connection.
     :param seeker: finds another slot, or the CPU; the flow checks its token
         whenever the connection breaks.
+    :param sender: knows the arguments that were sent.
 
     :ivar chunk_bytes: longest piece.
     :ivar chunk_multiple_bytes: all pieces but the last are multiples of it.
@@ -72,6 +74,7 @@ class Flow:
         dialer: connections.Dialer,
         connection: connections.Connection,
         seeker: waiting.SlotSeeker,
+        sender: blocks.Sender | None = None,
     ) -> None:
         opened, shared = connection.opened, connection.shared
         self.chunk_bytes = opened.chunk_bytes
@@ -114,6 +117,8 @@ class Flow:
         # States of a lost slot's core by position in the input: one behind
         # the acknowledged input, and a later one.
         self._checkpoints: dict[int, bytes] = {}
+        self._blocks = sender or blocks.Sender()
+        self._blocks.move(opened.cache_bytes)
         # There is no output left to give back.
         self._ended_by_worker = False
         self._scratch = bytearray(frames.HEADER_BYTES)
@@ -248,6 +253,12 @@ class Flow:
         data, shared = connection.channel, connection.shared
         while self._input.unsent:
             piece = self._input.take()
+            if isinstance(piece, blocks.Piece):
+                prefix += self._blocks.announce(piece)
+                if not piece.brought:
+                    data.send(prefix, deadline_s=deadline_s)
+                    prefix = b""
+                    continue
             source, piece.shared = piece.shared, shared
             if shared is None:
                 data.send(
@@ -359,6 +370,11 @@ class Flow:
             self._checkpoints = dict([present] if present else ())
             state = frames.checkpoint_state(payload)
             self._checkpoints[header.offset_bytes] = state
+        elif kind == frames.MISS:
+            with self._sending:
+                with self.window.lock:
+                    self._blocks.missed(self._input.go_back(header.task_id))
+                self._send_unsent(b"", deadline_s)
         elif kind != frames.PONG and not header.optional:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, f"unexpected frame of type {kind}"
@@ -609,6 +625,7 @@ class Flow:
             self._verifier.move(self.received_bytes, self._input.kept)
         self._resumes.forget()
         opened, shared = connection.opened, connection.shared
+        self._blocks.move(opened.cache_bytes)
         if (
             opened.chunk_bytes < self.chunk_bytes
             or opened.window_bytes < self.window_bytes
@@ -628,6 +645,7 @@ class Flow:
         self._input.resume(opened.input_offset_bytes)
         if self._verifier is not None:
             self._verifier.resume()
+        self._blocks.send_arguments(self._connection, deadline_s)
         checkpoint = self._present_checkpoint()
         if checkpoint is not None:
             # A worker that has it already restores the same state again.

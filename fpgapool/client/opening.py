@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import functools
 import threading
 import time
@@ -12,8 +13,10 @@ import typing
 import uuid
 
 from fpgapool.client import apidoor
+from fpgapool.client import blocks
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
+from fpgapool.client import connection as connections
 from fpgapool.client import discovery
 from fpgapool.client import door as doors
 from fpgapool.client import errors
@@ -59,6 +62,7 @@ def acc_open(
     require_tls: bool | None = None,
     away_timeout_s: float | None = None,
     on_away: waiting.AwayCallback | None = None,
+    arguments: collections.abc.Mapping[int, typing.Any] | None = None,
 ) -> sessions.Session:
     """Get a slot with an accelerator, waiting for it as long as it takes.
 
@@ -134,6 +138,10 @@ def acc_open(
         away while the request or session goes on: with what does not answer,
         for people, and with the seconds until the library gives up on it,
         None if it does not.
+    :param arguments: data that is the same for all of the input, such as a
+        model, by number; the accelerator says which ones it takes. Anything
+        with the buffer protocol, or a :class:`fpgapool.client.Block`, at most
+        as long as the session's input buffer.
     :returns: the session, connected.
     :raises errors.InvalidRequest: if an argument is wrong, or the API lacks
         a required TLS.
@@ -185,6 +193,7 @@ def acc_open(
         meanwhile == CPU,
         checks.seconds(away_timeout_s, "away_timeout_s"),
         on_away,
+        blocks.checked_arguments(arguments),
     )
     return opening.run(front_door, verify, fallback == CPU)
 
@@ -204,7 +213,9 @@ class _Opening:
         computes_meanwhile: bool,
         away_timeout_s: float | None,
         on_away: waiting.AwayCallback | None,
+        arguments: dict[int, blocks.Block],
     ) -> None:
+        self._sender = blocks.Sender(arguments)
         self._away_timeout_s = away_timeout_s
         self._on_away = on_away
         self._features = features
@@ -345,7 +356,7 @@ class _Opening:
             )
         except waiting.Ended as exc:
             raise errors.rejection(*exc.view.ending) from None
-        return self._session(flows.Flow(dialer, connection, seeker))
+        return self._session(dialer, connection, seeker)
 
     def _queue_deadline_s(self) -> float | None:
         wait_timeout_s = self._members["wait_timeout_s"]
@@ -376,7 +387,7 @@ class _Opening:
         if self._on_state is not None:
             self._on_state(dialer.view)
         alone = software.Alone(loaded, self._token, cause)
-        return self._session(flows.Flow(dialer, connection, alone))
+        return self._session(dialer, connection, alone)
 
     def _load(self, cause: errors.FpgapoolError) -> software.Software:
         if self._is_own:
@@ -414,7 +425,24 @@ class _Opening:
             )
         return loaded
 
-    def _session(self, flow: flows.Flow) -> sessions.Session:
+    def _session(
+        self,
+        dialer: connections.Dialer,
+        connection: connections.Connection,
+        seeker: waiting.SlotSeeker | software.Alone,
+    ) -> sessions.Session:
+        flow = flows.Flow(dialer, connection, seeker, self._sender)
+        try:
+            # A flow sends them again after a broken connection.
+            with contextlib.suppress(channel.ChannelClosed):
+                self._sender.send_arguments(connection, self._deadline_s)
+        except (errors.SessionFailed, channel.DeadlineExceeded) as exc:
+            flow.stop()
+            flow.abandon()
+            flow.hang_up()
+            if isinstance(exc, errors.SessionFailed):
+                raise
+            raise errors.OperationTimeout("time limit passed") from exc
         return sessions.Session(
             flow, self._token, time.monotonic() - self._started_s
         )

@@ -39,6 +39,7 @@ class Options(typing.TypedDict, total=False):
     require_tls: bool | None
     away_timeout_s: float | None
     on_away: waiting.AwayCallback | None
+    arguments: collections.abc.Mapping[int, typing.Any] | None
 
 
 NAMES = frozenset(Options.__annotations__)

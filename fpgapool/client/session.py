@@ -13,6 +13,7 @@ import time
 import types
 import typing
 
+from fpgapool.client import blocks
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import connection as connections
@@ -208,11 +209,18 @@ class Session:
         )
 
     def run(
-        self, n_bytes: int | None = None, *, timeout_s: float | None = None
+        self,
+        n_bytes: int | blocks.Block | None = None,
+        *,
+        timeout_s: float | None = None,
     ) -> memoryview:
-        """Process the first bytes of :attr:`pin`.
+        """Process the first bytes of :attr:`pin`, or a block.
 
-        :param n_bytes: how many; None for the whole buffer. All but the
+        A block that comes again is not sent again as long as the slot keeps
+        it.
+
+        :param n_bytes: how many; None for the whole buffer; or a block, which
+            is at most as long as :attr:`pin`. All but the
             last of a session must be a multiple of what the
             accelerator requires (``chunk_multiple_bytes``).
         :param timeout_s: time limit; if it passes the session is over.
@@ -228,20 +236,25 @@ class Session:
         :raises errors.Cancelled: if cancelled.
         :raises errors.FpgapoolError: see :meth:`using`.
         """
+        block = n_bytes if isinstance(n_bytes, blocks.Block) else None
         length_bytes = len(self._pin)
         if n_bytes is not None:
-            length_bytes = checks.size(n_bytes)
+            length_bytes = checks.size(len(block) if block else n_bytes)
             if length_bytes > len(self._pin):
                 raise errors.InvalidRequest(
                     codes.INVALID_SIZE,
-                    f"{n_bytes} bytes do not fit the input buffer "
+                    f"{length_bytes} bytes do not fit the input buffer "
                     f"of {len(self._pin)}",
                 )
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s")
         )
         with self.using():
-            piece = _Pinned(self._pin, length_bytes, self._input.shared)
+            piece: pieces.Piece
+            if block is None:
+                piece = _Pinned(self._pin, length_bytes, self._input.shared)
+            else:
+                piece = blocks.Piece(0, block)
             return self._run(piece, end=False, deadline_s=deadline_s)
 
     def finish(self, *, timeout_s: float | None = None) -> memoryview:

@@ -22,6 +22,7 @@ from fpgapool.client import connection as connections
 from fpgapool.client import errors
 from fpgapool.client import view as views
 from fpgapool.common import channel
+from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
@@ -137,7 +138,7 @@ class Software:
             chunk_multiple_bytes=self._multiple_bytes,
             resume_grace_s=0.0,
             shared_buffers=0,
-            features=frozenset(),
+            features=frozenset({frames.BLOCKS_FEATURE}),
         )
         worker = Worker(self, self._make_core(), opened)
         cancel.attach(worker)
@@ -176,6 +177,8 @@ class Worker:
         self._replies: collections.deque[memoryview] = collections.deque()
         self._computing = False
         self._paused = False
+        # Number of the argument that comes next; 0: input does.
+        self._argument = 0
         self._farewell: bytes | None = None
         self._closed = False
 
@@ -218,7 +221,7 @@ class Worker:
     def send(
         self, *parts: frames.Buffer, deadline_s: float | None = None
     ) -> None:
-        """Take frames; input, and nothing else, is in a second part."""
+        """Take frames; input and arguments are in a second part."""
         front = memoryview(parts[0])
         with self._changed:
             if self._closed:
@@ -229,7 +232,7 @@ class Worker:
                 )
                 front = front[frames.HEADER_BYTES :]
                 payload: frames.Buffer = parts[-1]
-                if header.type != frames.INPUT:
+                if header.type != frames.INPUT or header.flags & frames.BLOCK:
                     payload = front[: header.payload_length_bytes]
                     front = front[header.payload_length_bytes :]
                 elif not header.payload_length_bytes:
@@ -328,6 +331,14 @@ class Worker:
         self._reply(frames.error_frame(code, message, offset_bytes))
 
     def _process(self, header: frames.FrameHeader, piece: memoryview) -> None:
+        if header.flags & frames.BLOCK:
+            reference = blocks.Reference.decode(piece, self._chunk_bytes)
+            self._argument = reference.argument
+            return
+        if self._argument:
+            self._core.set_argument(self._argument, piece)
+            self._argument = 0
+            return
         end = bool(header.flags & frames.END)
         if self._input.accept(header):
             output = self._compute(piece, header.offset_bytes, end)

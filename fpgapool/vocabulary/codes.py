@@ -287,5 +287,3 @@ INVALID_ARGUMENT = "INVALID_ARGUMENT"
 CHECKSUM_UNAVAILABLE = "CHECKSUM_UNAVAILABLE"
 # Data differs from the reference that announced it.
 BLOCK_DAMAGED = "BLOCK_DAMAGED"
-# The accelerator or the worker takes no such argument.
-INVALID_ARGUMENT = "INVALID_ARGUMENT"

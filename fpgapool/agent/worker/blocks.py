@@ -105,7 +105,7 @@ class Cache:
     ) -> None:
         with self._lock:
             self._misses += 1
-            if epoch != self._epoch or key in self._shelf:
+            if epoch != self._epoch or self._shelf.use(key):
                 return
             going = self._shelf.add(key, key.length_bytes, lasting)
             if going is None:
@@ -144,7 +144,7 @@ class Blocks:
 
     def keep(
         self, reference: blocks.Reference, data: frames.Buffer
-    ) -> bytearray:
+    ) -> memoryview:
         """Check the data of a block, and keep a copy if there is room.
 
         :param data: that has come for the reference. A client may be changing
@@ -165,7 +165,7 @@ class Blocks:
             memory,
             bool(reference.argument),
         )
-        return memory
+        return memoryview(memory)
 
     def release(self) -> None:
         """Let what was found be evicted again."""
@@ -190,7 +190,7 @@ class Announced:
         kept: Blocks,
         max_bytes: int,
         shared: bool,
-        set_argument: Callable[[int, bytearray | memoryview], None],
+        set_argument: Callable[[int, memoryview], None],
         miss: Callable[[int], None],
         arguments: dict[int, blocks.Reference],
     ) -> None:
@@ -269,9 +269,7 @@ class Announced:
             payload_length_bytes=reference.length_bytes,
         )
 
-    def _argue(
-        self, reference: blocks.Reference, data: bytearray | memoryview
-    ) -> None:
+    def _argue(self, reference: blocks.Reference, data: memoryview) -> None:
         # A client that resumes cannot know whether it arrived.
         if self._arguments.get(reference.argument) != reference:
             self._set_argument(reference.argument, data)

@@ -151,7 +151,7 @@ class Processor:
                 codes.INVALID_CHECKPOINT, "the core refuses the checkpoint"
             ) from None
 
-    def set_argument(self, number: int, data: frames.Buffer) -> None:
+    def set_argument(self, number: int, data: memoryview) -> None:
         """Give the core an argument, before its first piece.
 
         :param number: of the argument.
@@ -160,14 +160,13 @@ class Processor:
         """
         try:
             self.core.set_argument(number, data)
-        except exceptions.CodedError as exc:
-            code = getattr(exc, "code", codes.INVALID_ARGUMENT)
-            raise Failure(code, exc.message) from None
+        except drivers.InvalidInput as exc:
+            raise Failure(exc.code, exc.message) from None
         except Exception as exc:
             # Without the exception's text: it may quote the data.
             LOG.error("argument refused: %s", type(exc).__name__)
             raise Failure(
-                codes.INVALID_ARGUMENT, f"the core refuses argument {number}"
+                _code(exc), f"{type(exc).__name__} at argument {number}"
             ) from None
 
     def needed_bytes(self, length_bytes: int, end: bool) -> int:

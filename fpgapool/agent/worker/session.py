@@ -329,7 +329,7 @@ class DataSession:
     def _miss(self, task_id: int) -> None:
         self._take_ping(frames.pack_header(frames.MISS, task_id=task_id))
 
-    def _set_argument(self, number: int, data: frames.Buffer) -> None:
+    def _set_argument(self, number: int, data: memoryview) -> None:
         with self._lock:
             self._wait_for_run(lambda: not self._busy)
             if self._stopping:
@@ -374,9 +374,7 @@ class DataSession:
             view = _NO_BYTES
             if length_bytes:
                 view = self.memory.take_input(header.aux, length_bytes)
-            here = not length_bytes or (
-                self.shared and not announced.pending
-            )
+            here = not length_bytes or (self.shared and not announced.pending)
             if here:
                 inline = self._add_task(header, view)
             else:
