@@ -8,6 +8,7 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Iterable
+from collections.abc import Mapping
 
 from oslo_config import cfg
 
@@ -58,6 +59,26 @@ INPUT = _counter(
 OUTPUT = _counter(
     "fpgapool_agent_output_bytes_total",
     help="Bytes that sessions have got back through a device's DMA.",
+    labels=_DEVICE,
+)
+BLOCK_HITS = _counter(
+    "fpgapool_agent_block_hits_total",
+    help="Blocks that programs referred to and the slot's worker had.",
+    labels=_DEVICE,
+)
+BLOCK_MISSES = _counter(
+    "fpgapool_agent_block_misses_total",
+    help="Blocks that programs referred to and had to send.",
+    labels=_DEVICE,
+)
+BLOCK_EVICTIONS = _counter(
+    "fpgapool_agent_block_evictions_total",
+    help="Blocks that were removed to make room for others.",
+    labels=_DEVICE,
+)
+BLOCK_KEPT = _gauge(
+    "fpgapool_agent_block_kept_bytes",
+    help="Bytes of blocks that workers keep for programs.",
     labels=_DEVICE,
 )
 NIC_LIMIT = _gauge(
@@ -207,6 +228,10 @@ DEFINITIONS = (
     DMA_LIMIT,
     INPUT,
     OUTPUT,
+    BLOCK_HITS,
+    BLOCK_MISSES,
+    BLOCK_EVICTIONS,
+    BLOCK_KEPT,
     NIC_LIMIT,
     NIC_RECEIVED,
     NIC_SENT,
@@ -236,6 +261,13 @@ DEFINITIONS = (
     CACHE_STORED,
 )
 
+# Names of a worker's figures.
+_BLOCKS = {
+    "hits": BLOCK_HITS,
+    "misses": BLOCK_MISSES,
+    "evicted": BLOCK_EVICTIONS,
+}
+
 
 @dataclasses.dataclass(slots=True)
 class _Slot:
@@ -254,6 +286,7 @@ class _Slot:
     preparing: int | None = None
     reuses: bool = False
     asked_at_s: float = 0.0
+    blocks: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 class Counts:
@@ -270,6 +303,9 @@ class Counts:
         )
         self.input_bytes = collections.Counter[str]()
         self.output_bytes = collections.Counter[str]()
+        self.blocks = {
+            name: collections.Counter[str]() for name in _BLOCKS
+        }
         self.programmings = collections.Counter[str]()
         self.reuses = collections.Counter[str]()
         self.failures = collections.Counter[tuple[str, str]]()
@@ -292,11 +328,31 @@ class Counts:
             slot.known = True
             slot.result_of = -1 if result is None else result.generation
             self._set_bytes(slot, status)
+            slot.blocks = status.blocks
             return
+        self._count_blocks(key, status.blocks)
         if result is not None:
             self._advance(key, result.generation, result)
         if status.generation is not None:
             self._advance(key, status.generation, status)
+
+    def _count_blocks(
+        self, key: orders.Key, blocks: Mapping[str, int]
+    ) -> None:
+        slot = self._slots[key]
+        for name in _BLOCKS:
+            more = blocks.get(name, 0) - slot.blocks.get(name, 0)
+            # A new worker counts anew.
+            counted = more if more >= 0 else blocks.get(name, 0)
+            self.blocks[name][key[0]] += counted
+        slot.blocks = blocks
+
+    def kept_bytes(self) -> collections.Counter[str]:
+        """Return the bytes of blocks that workers keep now, by device."""
+        kept = collections.Counter[str]()
+        for key, slot in list(self._slots.items()):
+            kept[key[0]] += slot.blocks.get("kept_bytes", 0)
+        return kept
 
     @staticmethod
     def _set_bytes(slot: _Slot, status: slots.WorkerStatus) -> None:
@@ -427,6 +483,9 @@ class Writer:
         """Put the counts of events."""
         self.put_all(INPUT, counts.input_bytes)
         self.put_all(OUTPUT, counts.output_bytes)
+        for name, definition in _BLOCKS.items():
+            self.put_all(definition, counts.blocks[name])
+        self.put_all(BLOCK_KEPT, counts.kept_bytes())
         self.put_all(PROGRAMMINGS, counts.programmings)
         self.put_all(REUSES, counts.reuses)
         self.put_all(FAILURES, counts.failures)

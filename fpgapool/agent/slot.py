@@ -32,6 +32,7 @@ class WorkerStatus:
     """The status that a worker reports; ``state`` is a slot's state.
 
     :ivar is_member: the holder is a group, and ``session_id`` its id.
+    :ivar blocks: figures of the blocks that the worker keeps.
     """
 
     state: str
@@ -48,6 +49,7 @@ class WorkerStatus:
     quanta: int = 0
     bitstream_id: str | None = None
     is_member: bool = False
+    blocks: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def from_members(cls, members: Mapping[str, typing.Any]) -> WorkerStatus:
@@ -80,8 +82,9 @@ def _members(cls: type) -> tuple[str, ...]:
 
 _STATUS = _members(WorkerStatus)
 _RESULT = _members(objects.SessionResult)
+_BYTES = ("input_bytes", "output_bytes", "blocks")
 _all_but_bytes = operator.attrgetter(
-    *(name for name in _STATUS if name not in ("input_bytes", "output_bytes"))
+    *(name for name in _STATUS if name not in _BYTES)
 )
 
 

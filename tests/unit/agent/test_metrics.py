@@ -74,6 +74,24 @@ def test_every_byte_is_counted_once() -> None:
     assert _bytes(counts) == (157, 58)
 
 
+def test_blocks_are_counted_once_also_of_a_new_worker() -> None:
+    counts = _counts()
+    for hits, evicted, kept_bytes in ((3, 0, 10), (3, 0, 10), (5, 1, 7)):
+        blocks = {"hits": hits, "evicted": evicted, "kept_bytes": kept_bytes}
+        counts.count_status(KEY, _status(blocks=blocks))
+    assert counts.blocks["hits"] == {"board0": 5}
+    assert counts.blocks["evicted"] == {"board0": 1}
+    assert counts.kept_bytes() == {"board0": 7}
+    counts.count_status(KEY, _status(blocks={"hits": 2, "kept_bytes": 0}))
+    assert counts.blocks["hits"] == {"board0": 7}
+    assert counts.kept_bytes() == {"board0": 0}
+    # A worker of an agent before this one has counted already.
+    again = metrics.Counts()
+    again.count_status(KEY, _status(blocks={"hits": 9, "kept_bytes": 4}))
+    assert again.blocks["hits"] == {}
+    assert again.kept_bytes() == {"board0": 4}
+
+
 def test_slots_of_a_device_add_up() -> None:
     counts = _counts()
     other = ("board0", 1)

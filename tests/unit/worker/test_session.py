@@ -11,6 +11,7 @@ import threading
 
 from fpgapool.accelerators import base
 from fpgapool.accelerators import copy
+from fpgapool.agent.worker import blocks
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import memory
 from fpgapool.agent.worker import processing
