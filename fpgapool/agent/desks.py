@@ -43,7 +43,9 @@ LINGER_S = 60.0
 CLIENTS_AT_ONCE = 128
 
 #: Settings that desks take from their agent unchanged.
-_SAME = "data_address data_ports tls hello_timeout_s log_level".split()
+_SAME = (
+    "data_address data_ports tls block_cache_bytes hello_timeout_s log_level"
+).split()
 
 Members: typing.TypeAlias = Mapping[orders.Key, table.Member]
 

@@ -303,9 +303,7 @@ class Counts:
         )
         self.input_bytes = collections.Counter[str]()
         self.output_bytes = collections.Counter[str]()
-        self.blocks = {
-            name: collections.Counter[str]() for name in _BLOCKS
-        }
+        self.blocks = {name: collections.Counter[str]() for name in _BLOCKS}
         self.programmings = collections.Counter[str]()
         self.reuses = collections.Counter[str]()
         self.failures = collections.Counter[tuple[str, str]]()

@@ -91,7 +91,12 @@ def checked_arguments(
     :param arguments: by number; a block or any other data.
     :raises errors.InvalidRequest: if a number or the data is wrong.
     """
-    found = {}
+    found: dict[int, Block] = {}
+    if len(arguments or ()) >= blocks.MAX_REFERENCES:
+        raise errors.InvalidRequest(
+            codes.INVALID_ARGUMENT,
+            f"at most {blocks.MAX_REFERENCES - 1} arguments are possible",
+        )
     for number, data in dict(arguments or {}).items():
         if (
             isinstance(number, bool)

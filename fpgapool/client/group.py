@@ -8,6 +8,7 @@ import collections
 import collections.abc
 import concurrent.futures
 import contextlib
+import dataclasses
 import functools
 import math
 import operator
@@ -16,6 +17,7 @@ import threading
 import typing
 
 from fpgapool.client import apidoor
+from fpgapool.client import blocks
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import discovery
@@ -43,6 +45,7 @@ def group_open(
     front_door: str | apidoor.PoolApi | groupdoor.GroupDoor | None = None,
     cancel: threading.Event | cancelling.CancelToken | None = None,
     require_tls: bool | None = None,
+    application: str = "",
 ) -> Group:
     """Become a client of a group, waiting for its members if it has none.
 
@@ -59,6 +62,9 @@ def group_open(
     :param require_tls: refuse, with the code ``TLS_REQUIRED``, to send data to
         another host without TLS, and to ask an API without it; None means
         the value of ``FPGAPOOL_REQUIRE_TLS``, else no.
+    :param application: a name that programs of this project choose to share
+        blocks with each other. Without one, a program has its blocks for
+        itself.
     :returns: the group; its desks are connected in the background.
     :raises errors.InvalidRequest: if an argument is wrong, with the code
         ``WRONG_ACCELERATOR`` if the group has another accelerator.
@@ -82,6 +88,16 @@ def group_open(
             codes.INVALID_REQUEST,
             f"window_tasks must be from 1 to {groups.MAX_WINDOW_TASKS}",
         )
+    if (
+        not isinstance(application, str)
+        or len(application) > groups.MAX_APPLICATION
+        or not application.isprintable()
+    ):
+        raise errors.InvalidRequest(
+            codes.INVALID_REQUEST,
+            "application must be a text of at most "
+            f"{groups.MAX_APPLICATION} printable characters",
+        )
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
     must_encrypt = checks.require_tls(require_tls)
     token = cancelling.token_of(cancel)
@@ -99,6 +115,7 @@ def group_open(
                 token, deadline_s, require_tls=must_encrypt
             )
         access = found.attach(name, accelerator, deadline_s)
+        access = dataclasses.replace(access, application=application)
         return Group(found, access, window_tasks, token)
     except BaseException:
         cancelling.release(token)
@@ -123,8 +140,9 @@ class Group:
 
     Data is anything with the buffer protocol, such as ``bytes`` or a NumPy
     array. The result of an array is an array of the same type, and of the same
-    shape if it has the same size; of anything else it is ``bytes``. Do not
-    change data before its result is there: a task whose slot, desk or
+    shape if it has the same size; of anything else it is ``bytes``. A
+    :class:`fpgapool.client.Block` stays in members that have room for it. Do
+    not change data before its result is there: a task whose slot, desk or
     connection is lost runs again.
 
     :param door: gave the access.
@@ -193,6 +211,7 @@ class Group:
         *,
         params: collections.abc.Mapping[str, typing.Any] | None = None,
         offset: int = 0,
+        arguments: collections.abc.Mapping[int, typing.Any] | None = None,
         timeout_s: float | None = None,
     ) -> typing.Any:
         """Run a task and wait for its result.
@@ -202,6 +221,8 @@ class Group:
             digits. They are checked against its schema before they are sent.
         :param offset: position of the input in a stateless accelerator's
             stream.
+        :param arguments: data that the accelerator takes beside the input,
+            such as a model, by number. Members keep them as they do blocks.
         :param timeout_s: time limit; the task itself may still run.
         :returns: the output.
         :raises errors.InvalidRequest: if an argument is wrong, with the code
@@ -215,7 +236,7 @@ class Group:
             checks.seconds(timeout_s, "timeout_s")
         )
         self._check_may_wait()
-        task = self._task(data, params, offset)
+        task = self._task(data, params, offset, arguments)
         self._hosts.start(task)
         return self._result(task, deadline_s)
 
@@ -225,6 +246,7 @@ class Group:
         *,
         params: collections.abc.Mapping[str, typing.Any] | None = None,
         offset: int = 0,
+        arguments: collections.abc.Mapping[int, typing.Any] | None = None,
     ) -> concurrent.futures.Future[typing.Any]:
         """Run a task in the background.
 
@@ -236,7 +258,7 @@ class Group:
         future: concurrent.futures.Future[typing.Any] = (
             concurrent.futures.Future()
         )
-        task = self._task(data, params, offset)
+        task = self._task(data, params, offset, arguments)
         task.notify = functools.partial(self._settle, future)
         task.followed = True
         # A task cannot be recalled from a desk.
@@ -249,6 +271,7 @@ class Group:
         pieces: collections.abc.Iterable[typing.Any],
         *,
         params: collections.abc.Mapping[str, typing.Any] | None = None,
+        arguments: collections.abc.Mapping[int, typing.Any] | None = None,
     ) -> collections.abc.Iterator[typing.Any]:
         """Run a task for each piece of data.
 
@@ -260,8 +283,9 @@ class Group:
         """
         self._check_may_wait()
         tasks: collections.deque[grouplink.Task] = collections.deque()
+        arguments = blocks.checked_arguments(arguments)
         for piece in pieces:
-            task = self._task(piece, params, 0)
+            task = self._task(piece, params, 0, arguments)
             self._hosts.start(task)
             tasks.append(task)
             if len(tasks) >= self._window_tasks:
@@ -371,6 +395,7 @@ class Group:
         data: typing.Any,
         params: collections.abc.Mapping[str, typing.Any] | None,
         offset: int,
+        arguments: collections.abc.Mapping[int, typing.Any] | None,
     ) -> grouplink.Task:
         try:
             # NumPy's integers, too.
@@ -387,7 +412,12 @@ class Group:
         if encoded != self._checked:
             self._check_params(values)
             self._checked = encoded
-        view, out = _buffer(data)
+        used = blocks.checked_arguments(arguments) if arguments else {}
+        if isinstance(data, blocks.Block):
+            view, out = _buffer(data.source)
+            used, view = {0: data, **used}, b""
+        else:
+            view, out = _buffer(data)
         return grouplink.Task(
             records.TASK,
             encoded,
@@ -395,6 +425,7 @@ class Group:
             number,
             getattr(self._mine, "lock", None),
             out,
+            used,
         )
 
 

@@ -36,6 +36,7 @@ class Access:
     :ivar profile: public description of its accelerator; empty if the
         program's project does not see it.
     :ivar require_tls: send nothing to another host without TLS.
+    :ivar application: with which the program shares blocks; empty: none.
     """
 
     group_id: str
@@ -46,6 +47,7 @@ class Access:
         default_factory=dict
     )
     require_tls: bool = False
+    application: str = ""
 
 
 class GroupDoor(typing.Protocol):

@@ -132,13 +132,15 @@ class Hosts:
                 raise self._failure
             if self._closed:
                 raise errors.SessionClosed("the group is closed")
-            size_bytes = len(task.params) + len(task.data)
+            size_bytes = task.size_bytes
             if size_bytes > self._most_bytes:
                 raise errors.InvalidRequest(
                     codes.TASK_TOO_LARGE,
                     f"the task has {size_bytes} bytes of parameters and input;"
                     f" at most {self._most_bytes} are possible",
                 )
+            if task.has_arguments:
+                grouplink.check_blocks(self._links.values())
             held = task.lock
             if held is not None and task.kind == records.TASK:
                 if held.lost is not None:
@@ -183,7 +185,7 @@ class Hosts:
             self._last_task_id = task.number = number
         link.unanswered[task.kind, task.number] = task
         self._sent += 1
-        link.send(*task.parts())
+        link.send(*task.parts(link))
         if task.followed:
             link.follow()
 
@@ -378,6 +380,13 @@ class Hosts:
                     return None
                 self._lose_lock(number, error)
                 return None if task is None else _end(task, error)
+            if kind == records.MISS:
+                task = link.unanswered.get((records.TASK, number))
+                if task is not None:
+                    link.missed(task, document.get("arguments"))
+                    self._answered(link, (records.TASK, number))
+                    self._send(task, link)
+                return None
             if kind != records.FAILED:
                 raise channel.ChannelClosed(f"no record of kind {kind}")
             if number == 0:
@@ -555,7 +564,7 @@ class Hosts:
     def _attend(self, link: grouplink.Link, wire: grouplink.Wire) -> None:
         """Use a connection until it is lost, or not wanted any more."""
         with self._lock:
-            link.wire = wire
+            link.connected(wire)
             self._learn_limit()
             self._leave_locked()
             for number in link.stale_locks:

@@ -9,7 +9,9 @@ import queue
 import select
 import threading
 import typing
+from collections.abc import Iterable
 
+from fpgapool.client import blocks
 from fpgapool.client import errors
 from fpgapool.client import groupdoor
 from fpgapool.client import view as views
@@ -17,6 +19,7 @@ from fpgapool.common import channel
 from fpgapool.common import doorbells
 from fpgapool.common import rings
 from fpgapool.common import tls_channel
+from fpgapool.protocol import blocks as references
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
@@ -116,6 +119,7 @@ def connect(
             access.secret,
             groups.SHM if network == views.LOCAL_NETWORK else groups.STREAM,
             window_tasks,
+            access.application,
         )
         try:
             if network == views.LOCAL_NETWORK:
@@ -388,6 +392,17 @@ class RemoteWire:
         return not last
 
 
+def check_blocks(links: Iterable[Link]) -> None:
+    """Check that desks know blocks, as far as that is known.
+
+    :raises errors.InvalidRequest: if one does not.
+    """
+    if not all(link.knows_blocks for link in links):
+        raise errors.InvalidRequest(
+            codes.INVALID_ARGUMENT, "a desk of the group takes no arguments"
+        )
+
+
 class Lock:
     """A member that serves this client alone.
 
@@ -412,6 +427,8 @@ class Task:
     :ivar number: of the task or the lock, different from all unanswered ones.
     :ivar lock: that it runs under, or that it asks for.
     :ivar out: makes the result of the output, which it must copy.
+    :ivar blocks: of its arguments, by number; 0: of its input.
+    :ivar brings: numbers of those that a member has missed.
     """
 
     done = False
@@ -432,7 +449,10 @@ class Task:
         offset: int = 0,
         lock: Lock | None = None,
         out: typing.Callable[[rings.Buffer], typing.Any] = bytes,
+        blocks: dict[int, blocks.Block] | None = None,
     ) -> None:
+        self.blocks = blocks or {}
+        self.brings: set[int] = set()
         self.kind = kind
         self.number = 0
         self.params = params
@@ -441,17 +461,41 @@ class Task:
         self.lock = lock
         self.out = out
 
-    def parts(self) -> tuple[rings.Buffer, ...]:
-        """Return the record."""
+    @property
+    def size_bytes(self) -> int:
+        """Length of parameters and input, should it bring all blocks."""
+        size_bytes = len(self.params) + len(self.data)
+        if self.blocks:
+            count = len(self.blocks)
+            size_bytes += references.head_bytes(count)
+            size_bytes += sum(map(len, self.blocks.values()))
+        return size_bytes
+
+    @property
+    def has_arguments(self) -> bool:
+        """Whether a desk must know blocks."""
+        return any(self.blocks)
+
+    def parts(self, link: Link) -> tuple[rings.Buffer, ...]:
+        """Return the record.
+
+        :param link: to the host where it will run.
+        """
         if self.kind == groups.LOCK:
             return (records.header(groups.LOCK, self.number),)
-        kind = records.TASK
+        kind, data = records.TASK, self.data
+        front: list[rings.Buffer] = []
+        if self.blocks and (self.has_arguments or link.knows_blocks):
+            kind, front = records.BLOCKS_TASK, link.refer(self)
+        elif self.blocks:
+            data = self.blocks[0].data
         if self.lock is not None:
             kind |= self.lock.number << groups.KIND_BITS
         return (
             records.header(kind, self.number, len(self.params), self.offset),
             self.params,
-            self.data,
+            *front,
+            data,
         )
 
     def finish(self, error: errors.FpgapoolError | None = None) -> None:
@@ -505,6 +549,10 @@ class Link:
         self.locked = False
         self.wanted = True
         self.stale_locks: set[int] = set()
+        # The blocks that its members may have.
+        self._there: references.Shelf[references.Reference] = references.Shelf(
+            0
+        )
         self.changed = threading.Condition(lock)
         self.thread: threading.Thread | None = None
 
@@ -517,6 +565,11 @@ class Link:
             self.host.host_id,
         )
 
+    @property
+    def knows_blocks(self) -> bool:
+        """Whether its desk takes blocks and arguments, as far as is known."""
+        return self.wire is None or self.wire.opened.cache_bytes is not None
+
     def has_room(self) -> bool:
         """Whether one more task may be sent."""
         return (
@@ -525,6 +578,44 @@ class Link:
             and self.host.members > 0
             and len(self.unanswered) < self.wire.opened.window_tasks
         )
+
+    def refer(self, task: Task) -> list[rings.Buffer]:
+        """Return references to the blocks of a task, with new blocks."""
+        parts = []
+        for number, block in task.blocks.items():
+            reference = block.reference
+            there = self._there.use(reference) and number not in task.brings
+            if not there:
+                self._there.add(reference, len(block), bool(number))
+            parts.append(
+                references.Part(
+                    reference._replace(argument=number),
+                    None if there else block.data,
+                )
+            )
+        return references.encode_parts(parts)
+
+    def connected(self, wire: Wire) -> None:
+        """Use a new connection."""
+        self.wire = wire
+        cache_bytes = wire.opened.cache_bytes or 0
+        # Each block is in one member at least.
+        self._there = references.Shelf(cache_bytes * self.host.members)
+
+    def missed(self, task: Task, numbers: object) -> None:
+        """Let a task bring the blocks along that its member lacked.
+
+        :param numbers: of the arguments, as the desk says.
+        :raises frames.ProtocolError: if it brought them already.
+        """
+        if not isinstance(numbers, list):
+            numbers = []
+        fresh = {*task.blocks} & {*numbers} - task.brings
+        if not fresh:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "a member misses data that it got"
+            )
+        task.brings |= fresh
 
     def give_up(self) -> None:
         """Lose the connection, so that its tasks go elsewhere."""

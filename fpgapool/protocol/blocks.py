@@ -28,6 +28,9 @@ MAX_REFERENCES = 64
 
 _REFERENCE = struct.Struct(">16sQII")
 REFERENCE_BYTES = _REFERENCE.size
+# How many references there are, and a bit for each that brings its data.
+_HEAD = struct.Struct(">IQ")
+_HEAD_BYTES = _HEAD.size
 
 
 class Reference(typing.NamedTuple):
@@ -95,6 +98,11 @@ class Part(typing.NamedTuple):
     data: frames.Buffer | None
 
 
+def head_bytes(count: int) -> int:
+    """Return the length of a list of so many references, without data."""
+    return _HEAD_BYTES + count * REFERENCE_BYTES
+
+
 def encode_parts(parts: Iterable[Part]) -> list[frames.Buffer]:
     """Encode the references of a task, and the data that they bring along.
 
@@ -106,7 +114,7 @@ def encode_parts(parts: Iterable[Part]) -> list[frames.Buffer]:
     for index, part in enumerate(found):
         if part.data is not None:
             brought |= 1 << index
-    head = [len(found).to_bytes(4, "big"), brought.to_bytes(8, "big")]
+    head = [_HEAD.pack(len(found), brought)]
     head += [part.reference.encode() for part in found]
     data = [part.data for part in found if part.data is not None]
     return [b"".join(head), *data]
@@ -137,30 +145,29 @@ def decode_parts(
     return parts, data[start:]
 
 
-def referred(data: frames.Buffer) -> tuple[bytes, ...]:
-    """Return the names of the blocks of a task.
+def referred(data: frames.Buffer) -> list[tuple[bytes, int]]:
+    """Return the names and lengths of the blocks of a task.
 
     :param data: its input; see :func:`encode_parts`.
     :raises frames.ProtocolError: if there is no list of references.
     """
     references, _, _ = _decode_head(memoryview(data), 2**64)
-    return tuple(one.block_id for one in references)
+    return [(one.block_id, one.length_bytes) for one in references]
 
 
 def _decode_head(
     data: memoryview, max_bytes: int
 ) -> tuple[list[Reference], int, int]:
     """Return the references, which bring data along, and where it begins."""
-    if len(data) < 12:
+    if len(data) < _HEAD_BYTES:
         raise _damaged_list()
-    count = int.from_bytes(data[:4], "big")
-    brought = int.from_bytes(data[4:12], "big")
-    end = 12 + count * REFERENCE_BYTES
+    count, brought = _HEAD.unpack_from(data)
+    end = head_bytes(count)
     if not 0 < count <= MAX_REFERENCES or brought >> count or end > len(data):
         raise _damaged_list()
     references = [
         Reference.decode(data[start : start + REFERENCE_BYTES], max_bytes)
-        for start in range(12, end, REFERENCE_BYTES)
+        for start in range(_HEAD_BYTES, end, REFERENCE_BYTES)
     ]
     if len({one.argument for one in references}) != count:
         raise _damaged_list()

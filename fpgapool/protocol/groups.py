@@ -48,6 +48,9 @@ KIND_BITS = 8
 KIND_MASK = (1 << KIND_BITS) - 1
 MAX_LOCK_ID = (1 << 24) - 1
 
+#: Longest name of an application.
+MAX_APPLICATION = 255
+
 _MAX_HOSTS = 1024
 
 
@@ -55,6 +58,7 @@ class Hello(typing.NamedTuple):
     """The first message of a client to a desk.
 
     :ivar window_tasks: how many unanswered tasks it wants to have.
+    :ivar application: with which it shares blocks; empty: none.
     """
 
     group_id: str
@@ -62,6 +66,7 @@ class Hello(typing.NamedTuple):
     secret: str
     transport: str
     window_tasks: int
+    application: str = ""
 
     def __repr__(self) -> str:
         # The secret must not get into a log.
@@ -89,7 +94,19 @@ class Hello(typing.NamedTuple):
                 for name in ("group_id", "client_id", "secret", "transport")
             },
             window_tasks=frames.require(document, "window_tasks", int),
+            application=(
+                frames.require(document, "application", str)
+                if "application" in document
+                else ""
+            ),
         )
+        if (
+            len(hello.application) > MAX_APPLICATION
+            or not hello.application.isprintable()
+        ):
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "the application's name is wrong"
+            )
         if hello.transport not in (SHM, STREAM):
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, "transport is neither stream nor shm"
@@ -109,16 +126,24 @@ class Opened(typing.NamedTuple):
     :ivar max_task_bytes: longest input, and longest output, of a task.
     :ivar chunk_bytes: longest piece in one frame.
     :ivar resume_grace_s: how long locks survive without a connection.
+    :ivar cache_bytes: of each member, for blocks; None: the desk knows none.
     """
 
     window_tasks: int
     max_task_bytes: int
     chunk_bytes: int
     resume_grace_s: float
+    cache_bytes: int | None = None
 
     def document(self) -> dict[str, object]:
         """Return the payload of an OPENED frame."""
-        return {"features": [frames.GROUPS_FEATURE], **self._asdict()}
+        features = [frames.GROUPS_FEATURE]
+        document = self._asdict()
+        if self.cache_bytes is None:
+            del document["cache_bytes"]
+        else:
+            features.append(frames.BLOCKS_FEATURE)
+        return {"features": features, **document}
 
     @classmethod
     def parse(
@@ -133,7 +158,12 @@ class Opened(typing.NamedTuple):
             for name in ("window_tasks", "max_task_bytes", "chunk_bytes")
         )
         grace_s = frames.require(document, "resume_grace_s", (int, float))
-        opened = cls(window_tasks, max_task_bytes, chunk_bytes, grace_s)
+        cache_bytes = None
+        if frames.BLOCKS_FEATURE in frames.features(document):
+            cache_bytes = frames.require_offset(document, "cache_bytes")
+        opened = cls(
+            window_tasks, max_task_bytes, chunk_bytes, grace_s, cache_bytes
+        )
         if (
             not 1 <= opened.window_tasks <= MAX_WINDOW_TASKS
             or not 1 <= opened.max_task_bytes < 2**31
@@ -263,6 +293,7 @@ class TaskReader:
         self._max_task_bytes = max_task_bytes
         # The task that is incomplete.
         self._task_id: int | None = None
+        self._kind = records.TASK
         self._params: frames.Buffer = b""
         self._lock_id = 0
         self._start = 0
@@ -321,6 +352,8 @@ class TaskReader:
             self._task_id = header.task_id
             self._start = header.offset_bytes
             self._lock_id = header.aux
+            if header.flags & frames.BLOCK:
+                self._kind = records.BLOCKS_TASK
         if (
             header.offset_bytes != self._start + self._input_bytes
             or header.aux != self._lock_id
@@ -344,7 +377,7 @@ class TaskReader:
         if self._input_bytes + len(params) > self._max_task_bytes:
             record = records.header(TOO_LARGE, task_id)
         else:
-            kind = records.TASK | self._lock_id << KIND_BITS
+            kind = self._kind | self._lock_id << KIND_BITS
             record = b"".join(
                 (
                     records.header(kind, task_id, len(params), self._start),
@@ -353,6 +386,7 @@ class TaskReader:
                 )
             )
         self._task_id = None
+        self._kind = records.TASK
         self._params = b""
         self._pieces = []
         self._input_bytes = 0
@@ -390,7 +424,7 @@ class ResultReader:
                 records.header(records.FAILED, header.task_id, len(payload))
                 + payload
             )
-        if kind in (frames.LOCKED, frames.UNLOCK, frames.MEMBERS):
+        if kind in (frames.LOCKED, frames.UNLOCK, frames.MEMBERS, frames.MISS):
             return records.header(kind, header.task_id, len(payload)) + payload
         if header.optional:
             return None
@@ -438,7 +472,7 @@ def task_frames(
     :returns: pieces to send one after the other.
     """
     task_id, kind, offset, params, data = records.split(record)
-    if kind & KIND_MASK != records.TASK:
+    if kind & KIND_MASK not in (records.TASK, records.BLOCKS_TASK):
         yield frames.pack_header(kind, task_id=task_id)
         return
     if params:
@@ -448,13 +482,14 @@ def task_frames(
             payload_length_bytes=len(params),
         )
         yield params
+    begins = kind & KIND_MASK == records.BLOCKS_TASK and frames.BLOCK
     # Also without any input there is a piece.
     for start in range(0, max(1, len(data)), chunk_bytes):
         piece = data[start : start + chunk_bytes]
         more = start + chunk_bytes < len(data)
         yield frames.pack_header(
             frames.INPUT,
-            frames.TASK_MORE if more else 0,
+            begins | (frames.TASK_MORE if more else 0),
             task_id=task_id,
             offset_bytes=offset + start,
             payload_length_bytes=len(piece),

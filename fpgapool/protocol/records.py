@@ -35,13 +35,20 @@ from fpgapool.vocabulary import group
 #: Run a task.
 TASK = 1
 #: Remove everything of the last client; answered with ``CLEARED`` when
-#: the desk has freed all results, which are wiped, too.
+#: the desk has freed all results, which are wiped, too. Blocks of the project
+#: in the middle, the next client's, stay.
 CLEAR = 2
 #: Leave the group after this; answered with ``LEFT``.
 STOP = 3
 #: The tasks that follow, until ``CLEAR``, have a lock: the core may keep its
 #: state between them.
 KEEP = 4
+#: Run a task whose input begins with references to blocks; see
+#: :mod:`fpgapool.protocol.blocks`.
+BLOCKS_TASK = 5
+#: The blocks of the tasks that follow, until ``CLEAR``, are those of this
+#: project, the middle, and application, the rest.
+SCOPE = 7
 
 # From a member.
 #: The task's output follows.
@@ -52,6 +59,9 @@ FAILED = 2
 READY = 3
 CLEARED = 4
 LEFT = 5
+#: The member lacks blocks of a task: ``arguments``, in the detail, has their
+#: numbers. The task must be sent again, with them.
+MISS = frames.MISS
 
 _HEADER = struct.Struct("<QIIQ")
 HEADER_BYTES = _HEADER.size

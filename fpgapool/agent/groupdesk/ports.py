@@ -16,11 +16,13 @@ import threading
 import typing
 from collections.abc import Callable
 
+from fpgapool.agent.groupdesk import holding
 from fpgapool.agent.groupdesk import model
 from fpgapool.agent.groupdesk import queues
 from fpgapool.common import channel as channels
 from fpgapool.common import doorbells
 from fpgapool.common import rings
+from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
@@ -63,7 +65,6 @@ def _check(record: rings.Buffer) -> tuple[int, int]:
     return task_id, kind
 
 
-_CLEAR = records.header(records.CLEAR)
 _KEEP = records.header(records.KEEP)
 _STOP = records.header(records.STOP)
 
@@ -193,17 +194,29 @@ class ClientPort:
             self.fail_task(task_id, codes.TASK_TOO_LARGE)
         elif kind == records.TASK:
             self._take_task(record, task_id, lock_id, now)
+        elif kind == records.BLOCKS_TASK:
+            rest = records.split(memoryview(record)).rest
+            scope = self.client.scope
+            keys = tuple(
+                holding.Key(*scope, *one) for one in blocks.referred(rest)
+            )
+            self._take_task(record, task_id, lock_id, now, keys)
         else:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, f"no record of kind {kind}"
             )
 
     def _take_task(
-        self, record: rings.Buffer, task_id: int, lock_id: int, now: float
+        self,
+        record: rings.Buffer,
+        task_id: int,
+        lock_id: int,
+        now: float,
+        keys: tuple[holding.Key, ...] = (),
     ) -> None:
         size_bytes = len(record) - records.HEADER_BYTES
         task = self._queues.submit(
-            self.client, task_id, record, size_bytes, now, lock_id
+            self.client, task_id, record, size_bytes, now, lock_id, keys
         )
         if type(record) is bytes:
             return
@@ -341,6 +354,8 @@ class MemberPort:
         self.closed = False
         self._channel = channel
         self._get = channel.get
+        # Whose blocks its tasks use.
+        self._scope: tuple[str, str] | None = None
         self._ready = ready
         self._ended = ended
         self._left = left
@@ -387,7 +402,7 @@ class MemberPort:
                 frames.PROTOCOL_ERROR, "a record without a header"
             )
         task_id, kind, _, busy_ns = _unpack(record)
-        if kind <= records.FAILED:
+        if kind <= records.FAILED or kind == records.MISS:
             if self.number is not None:
                 self._ended(self.number, task_id, busy_ns, record, now)
         elif kind == records.READY:
@@ -400,30 +415,58 @@ class MemberPort:
                 frames.PROTOCOL_ERROR, f"no record of kind {kind}"
             )
 
-    def start(self, record: rings.Buffer, lock_id: int, clear: bool) -> bool:
+    def start(
+        self,
+        record: rings.Buffer,
+        lock_id: int,
+        clear: bool,
+        scope: tuple[str, str],
+    ) -> bool:
         """Send a task.
 
         :param record: of the client.
         :param lock_id: of the lock that it runs under; 0: none.
         :param clear: whether another client was served before.
+        :param scope: project and application of the client.
         :returns: False if there is no room: the member does not work.
         """
-        if clear and not self._put(_CLEAR):
+        if clear and not self._clear(scope):
+            return False
+        kind = _unpack(record)[1] & groups.KIND_MASK
+        if kind == records.BLOCKS_TASK and not self._use_scope(scope):
             return False
         if not lock_id:
             # A task without a lock is passed on as it is.
             return self._put(record)
         task = records.split(memoryview(record))
         head = records.header(
-            records.TASK, task.task_id, len(task.middle), task.number
+            kind, task.task_id, len(task.middle), task.number
         )
         return self._put(head, memoryview(record)[records.HEADER_BYTES :])
 
-    def keep(self, clear: bool) -> bool:
+    def keep(self, clear: bool, scope: tuple[str, str]) -> bool:
         """Let the core keep its state until the next CLEAR."""
-        if clear and not self._put(_CLEAR):
+        if clear and not self._clear(scope):
             return False
         return self._put(_KEEP)
+
+    def _clear(self, scope: tuple[str, str]) -> bool:
+        self._scope = None
+        project_id = scope[0].encode()
+        return self._put(
+            records.header(records.CLEAR, 0, len(project_id)), project_id
+        )
+
+    def _use_scope(self, scope: tuple[str, str]) -> bool:
+        if self._scope == scope:
+            return True
+        self._scope = scope
+        project_id, application = (name.encode() for name in scope)
+        return self._put(
+            records.header(records.SCOPE, 0, len(project_id)),
+            project_id,
+            application,
+        )
 
     def stop(self) -> None:
         """Let the member leave, cleared, which LEFT confirms."""

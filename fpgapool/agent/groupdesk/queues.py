@@ -15,9 +15,11 @@ Members belong to no queue, so that resizing the group touches no queue.
 from __future__ import annotations
 
 import heapq
+import math
 import typing
 
 from fpgapool.agent.groupdesk import heads
+from fpgapool.agent.groupdesk import holding
 from fpgapool.agent.groupdesk import model
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import group
@@ -82,6 +84,7 @@ class Queues:
         self._locks = 0
         # Of clients that are gone, until the period ends.
         self._gone: dict[str, model.Counts] = {}
+        self._holders = holding.Holders()
         self._out: list[model.Decision] = []
 
     # Clients.
@@ -223,6 +226,7 @@ class Queues:
         size_bytes: int,
         now: float,
         lock_id: int = 0,
+        blocks: tuple[holding.Key, ...] = (),
     ) -> model.Task:
         """Take a task, or answer it with a code, which changes nothing.
 
@@ -231,9 +235,10 @@ class Queues:
         :param payload: belongs to the caller.
         :param size_bytes: of params and input.
         :param lock_id: of the lock that it runs under; 0: none.
+        :param blocks: that it refers to: it prefers a member that has them.
         :returns: the task.
         """
-        task = model.Task(client, task_id, payload, lock_id)
+        task = model.Task(client, task_id, payload, lock_id, blocks)
         counts = client.counts
         if size_bytes > self._max_task_bytes:
             self._out.append(model.Answer(task, codes.TASK_TOO_LARGE))
@@ -287,6 +292,7 @@ class Queues:
             return None
         task = place.task
         place.task = None
+        self._holders.ended(member, busy_s, now)
         client = task.client
         if task.dropped:
             counts = self._counts(client.client_id)
@@ -515,6 +521,7 @@ class Queues:
         place = self._members.pop(member, None)
         if place is None:
             return
+        self._holders.forget(member)
         self._ask_blocked()
         task, place.task = place.task, None
         if place.lock is None and task is None:
@@ -559,6 +566,7 @@ class Queues:
 
     def _leave(self, place: model.Member) -> None:
         del self._members[place.number]
+        self._holders.forget(place.number)
         self._out.append(model.Left(place.number))
 
     # Decisions.
@@ -569,6 +577,9 @@ class Queues:
         :returns: all decisions since the last call, in order.
         """
         free, pop = self._free, self._heads.pop
+        if self._holders.due_s != math.inf:
+            self._holders.due_s = math.inf
+            self._ask_blocked()
         while free:
             queue = pop()
             if queue is None:
@@ -596,9 +607,17 @@ class Queues:
                 queue.asking, queue.busy = False, True
                 self._grant(item, self._members[heapq.heappop(free)], now)
                 continue
+            if item.blocks:
+                chosen = self._holders.choose(item, free, self._members, now)
+                if chosen is None:
+                    self._blocked.append(queue)
+                    continue
+                free.remove(number := chosen)
+                heapq.heapify(free)
+            else:
+                number = heapq.heappop(free)
             queue.waiting.popleft()
             queue.asking, queue.busy = False, True
-            number = heapq.heappop(free)
             member = self._members[number]
             member.task = item
             served = member.served
@@ -606,11 +625,10 @@ class Queues:
             counts = client.counts
             counts.waiting -= 1
             counts.running += 1
-            self._out.append(
-                model.Start(
-                    number, item, served is not None and served != owner
-                )
-            )
+            clear = served is not None and served != owner
+            if item.blocks or clear:
+                self._holders.started(number, item, clear, now)
+            self._out.append(model.Start(number, item, clear))
         out = self._out
         if out:
             self._out = []
@@ -619,15 +637,13 @@ class Queues:
     @property
     def deadline_s(self) -> float | None:
         """When :meth:`expire` has to be called; None: not needed."""
-        if not self._locks:
-            return None
-        dues = [
-            due
-            for client in self.clients.values()
-            if client.locks
-            for due in _dues(client, self._lock_idle_s)
-        ]
-        return min(dues, default=None)
+        dues = [self._holders.due_s]
+        if self._locks:
+            for client in self.clients.values():
+                if client.locks:
+                    dues += model.lock_dues(client, self._lock_idle_s)
+        due_s = min(dues)
+        return None if due_s == math.inf else due_s
 
     def expire(self, now: float) -> None:
         """End the locks of lost clients, and those without tasks."""
@@ -679,14 +695,3 @@ class Queues:
                 waiting=counts.waiting, running=counts.running
             )
         return taken
-
-
-def _dues(client: model.Client, lock_idle_s: float) -> list[float]:
-    """Return when the locks of a client end."""
-    if not client.attached:
-        return [client.grace_due_s]
-    return [
-        lock.idle_since_s + lock_idle_s
-        for lock in client.locks.values()
-        if lock.member is not None and lock.member.task is None
-    ]

@@ -177,6 +177,7 @@ class Desk:
         client_id: str,
         channel: ports.Channel,
         shutdown: Callable[[], None],
+        application: str,
     ) -> ports.ClientPort:
         port = ports.ClientPort(
             client_id,
@@ -186,13 +187,13 @@ class Desk:
             self._decide,
             self._client_failed,
         )
-        self._loop.call(lambda: self._attach(port))
+        self._loop.call(lambda: self._attach(port, application))
         return port
 
     def detach(self, port: ports.ClientPort, for_good: bool) -> None:
         self._loop.call(lambda: self._detach(port, for_good))
 
-    def _attach(self, port: ports.ClientPort) -> None:
+    def _attach(self, port: ports.ClientPort, application: str) -> None:
         now = time.monotonic()
         former = self._clients.get(port.client_id)
         if former is not None:
@@ -208,6 +209,9 @@ class Desk:
         port.client = self._queues.attach(
             port.client_id, now, self._owner(port.client_id)
         )
+        # Without an application a client has its blocks for itself.
+        own = f"\0{port.client_id}"
+        port.client.scope = access.project_id, application or own
         self._clients[port.client_id] = port
         self._loop.add(port)
         self._tell_members_to(port)
@@ -422,7 +426,8 @@ class Desk:
         if member is None:
             # It was lost after this was decided, with this task.
             return
-        if not member.start(task.payload, task.lock_id, clear):
+        scope = task.client.scope
+        if not member.start(task.payload, task.lock_id, clear, scope):
             LOG.error("a member does not work: it is dropped")
             self._forget_member(member)
         elif task.payload.__class__ is memoryview:
@@ -438,7 +443,7 @@ class Desk:
                     port.fail_task(task.task_id, code)
             case model.Locked(client, lock_id, number, clear):
                 member = self._members.get(number)
-                if member is not None and not member.keep(clear):
+                if member is not None and not member.keep(clear, client.scope):
                     self._forget_member(member)
                 elif client.client_id in self._clients:
                     self._clients[client.client_id].tell(

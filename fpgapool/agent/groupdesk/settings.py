@@ -31,6 +31,7 @@ class Settings:
         that served another one.
     :ivar window_tasks: most unanswered tasks of a client; it may have fewer.
     :ivar max_task_bytes: longest input, and longest output, of a task.
+    :ivar block_cache_bytes: of each member.
     :ivar resume_grace_s: how long the locks of a lost client last.
     :ivar lock_idle_s: how long a lock lasts without a task.
     :ivar hello_timeout_s: how long a connection may take to identify itself.
@@ -52,6 +53,7 @@ class Settings:
     clear_between: str = group.CLIENTS
     window_tasks: int = groups.MAX_WINDOW_TASKS
     max_task_bytes: int = group.MAX_TASK_BYTES
+    block_cache_bytes: int = 256 * 1024 * 1024
     resume_grace_s: float = 10.0
     lock_idle_s: float = queues.LOCK_IDLE_S
     hello_timeout_s: float = 5.0
@@ -71,6 +73,7 @@ _INTEGERS = {
     "window_tasks": (1, groups.MAX_WINDOW_TASKS),
     # The rings have room for the default.
     "max_task_bytes": (1, group.MAX_TASK_BYTES),
+    "block_cache_bytes": (0, 2**50),
 }
 _SECONDS = ("resume_grace_s", "lock_idle_s", "hello_timeout_s", "orphan_s")
 _CHECKS: dict[str, typing.Callable[[typing.Any], bool]] = {

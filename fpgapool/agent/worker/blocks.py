@@ -82,11 +82,7 @@ class Cache:
             for key in self._shelf.drop_all(
                 lambda key: key.project_id != but_project_id
             ):
-                self._zero(key)
-
-    def _zero(self, key: _Key) -> None:
-        memory = self._memory.pop(key)
-        memory[:] = bytes(len(memory))
+                _zero(self._memory.pop(key))
 
     def _find(self, epoch: int, key: _Key) -> memoryview | None:
         with self._lock:
@@ -101,19 +97,26 @@ class Cache:
             self._shelf.unpin(key)
 
     def _keep(
-        self, epoch: int, key: _Key, memory: bytearray, lasting: bool
+        self, epoch: int, key: _Key, memory: frames.Buffer, lasting: bool
     ) -> None:
         with self._lock:
             self._misses += 1
-            if epoch != self._epoch or self._shelf.use(key):
+            going = None
+            if epoch == self._epoch and not self._shelf.use(key):
+                going = self._shelf.add(key, key.length_bytes, lasting)
+            if not isinstance(memory, bytearray):
                 return
-            going = self._shelf.add(key, key.length_bytes, lasting)
             if going is None:
+                _zero(memory)
                 return
             self._evicted += len(going)
             for one in going:
-                self._zero(one)
+                _zero(self._memory.pop(one))
             self._memory[key] = memory
+
+
+def _zero(memory: bytearray) -> None:
+    memory[:] = bytes(len(memory))
 
 
 class Blocks:
@@ -142,18 +145,16 @@ class Blocks:
             self._pinned.append(key)
         return found
 
-    def keep(
-        self, reference: blocks.Reference, data: frames.Buffer
-    ) -> memoryview:
+    def keep(self, reference: blocks.Reference, data: frames.Buffer) -> None:
         """Check the data of a block, and keep a copy if there is room.
 
         :param data: that has come for the reference. A client may be changing
             it.
-        :returns: the copy.
         :raises processing.Failure: ``BLOCK_DAMAGED`` if it is not the
             announced data; it is not kept.
         """
-        memory = bytearray(data)
+        fits = reference.length_bytes <= self._cache.capacity_bytes
+        memory = bytearray(data) if fits else data
         if (
             len(memory) != reference.length_bytes
             or zlib.crc32(memory) != reference.crc32
@@ -165,7 +166,6 @@ class Blocks:
             memory,
             bool(reference.argument),
         )
-        return memoryview(memory)
 
     def release(self) -> None:
         """Let what was found be evicted again."""
@@ -238,7 +238,8 @@ class Announced:
             return header
         self._expected = None
         data = channels.recv_payload(channel, header)
-        self._argue(reference, self._kept.keep(reference, data))
+        self._kept.keep(reference, data)
+        self._argue(reference, memoryview(data))
         return None
 
     def _take_reference(

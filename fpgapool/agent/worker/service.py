@@ -104,7 +104,9 @@ class Worker:
         )
         self._cache = blocks.Cache(settings.block_cache_bytes)
         self._desk = desks.Desk(settings, self._driver, self.post, self._cache)
-        self._member = tasks.Member(settings, self._driver, self.post)
+        self._member = tasks.Member(
+            settings, self._driver, self.post, self._cache
+        )
         self._port = ports.DataPort(settings, self._desk, self._certificate)
         self._control = control.ControlSocket(
             settings.control_socket,

@@ -19,6 +19,7 @@ import threading
 import time
 import typing
 
+from fpgapool.agent.worker import blocks
 from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import hello as hellos
 from fpgapool.agent.worker import processing
@@ -27,9 +28,11 @@ from fpgapool.agent.worker import state
 from fpgapool.common import channel as channels
 from fpgapool.common import rings
 from fpgapool.drivers import base as drivers
+from fpgapool.protocol import blocks as references
 from fpgapool.protocol import frames
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import group
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
@@ -67,6 +70,7 @@ class Runner:
     :param slot: number of the slot in it.
     :param profile: of the accelerator in the slot.
     :param traffic: the path of the tasks' data.
+    :param cache: keeps clients' blocks.
     :param clock_ns: any monotonic time.
     :ivar input_bytes: input of all tasks so far.
     :ivar output_bytes: output of all tasks so far.
@@ -83,6 +87,7 @@ class Runner:
         slot: int,
         profile: drivers.Profile,
         traffic: drivers.Traffic,
+        cache: blocks.Cache,
         clock_ns: collections.abc.Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._driver = driver
@@ -90,6 +95,9 @@ class Runner:
         self._slot = slot
         self._profile = profile
         self._traffic = traffic
+        self._cache = cache
+        # Of the present project and application, if there may be any.
+        self._blocks: blocks.Blocks | None = None
         self._clock_ns = clock_ns
         self.input_bytes = 0
         self.output_bytes = 0
@@ -112,12 +120,23 @@ class Runner:
         :returns: its result, whatever the core does.
         """
         self.started += 1
-        self.input_bytes += len(task.rest)
         self.is_running = True
         busy_ns = 0
         try:
-            processor = self._open(task)
+            task, arguments, missing = self._resolve(task)
+            if missing:
+                detail = frames.encode_json({"arguments": missing})
+                return Result(records.MISS, 0, detail)
+            self.input_bytes += len(task.rest)
+            processor = self._open(task, bool(arguments))
+            for number, argument in arguments.items():
+                processor.set_argument(number, argument)
             room = self._room_for(processor, task.rest)
+            if room is task.rest and task.kind == records.BLOCKS_TASK:
+                # A block stays as it is.
+                room = self._own_room(len(room))
+                room[:] = task.rest
+                task = task._replace(rest=room)
             began_ns = self._clock_ns()
             try:
                 count_bytes = processor.process(
@@ -140,6 +159,8 @@ class Runner:
                 self.fault = exc.code  # type: ignore[attr-defined]
             return Result(records.FAILED, busy_ns, _detail(exc))
         finally:
+            if self._blocks is not None:
+                self._blocks.release()
             self._processor = None
             self.is_running = False
         self.output_bytes += count_bytes
@@ -147,17 +168,57 @@ class Runner:
             room = room[:count_bytes]
         return Result(records.DONE, busy_ns, b"", room)
 
+    def _resolve(
+        self, task: records.Record
+    ) -> tuple[records.Record, dict[int, memoryview], list[int]]:
+        """Replace the references of a task by blocks.
+
+        :returns: the task with its input, its arguments, and the numbers of
+            those blocks that are missing.
+        """
+        if task.kind != records.BLOCKS_TASK:
+            return task, {}, []
+        kept = self._blocks
+        if kept is None:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "references without an application"
+            )
+        parts, rest = references.decode_parts(task.rest, group.MAX_TASK_BYTES)
+        arguments: dict[int, memoryview] = {}
+        missing = []
+        for reference, data in parts:
+            found: memoryview | None = None
+            if data is None:
+                found = kept.find(reference)
+            else:
+                found = memoryview(data)
+                kept.keep(reference, found)
+            if found is None:
+                missing.append(reference.argument)
+            else:
+                arguments[reference.argument] = found
+        if 0 in arguments:
+            rest = arguments.pop(0)
+        return task._replace(rest=rest), arguments, missing
+
+    def use_blocks(self, project_id: str, application: str) -> None:
+        """Let tasks use the blocks of an application, until :meth:`clear`."""
+        self._blocks = self._cache.open(project_id, application)
+
     def keep(self) -> None:
         """Let cores stay that are able to, until :meth:`clear`."""
         self._locked = True
 
-    def clear(self) -> None:
+    def clear(self, project_id: str | None = None) -> None:
         """Remove all that the tasks so far have left.
 
+        :param project_id: of the next task, whose blocks stay; None: unknown.
         :raises drivers.DriverError: if that is impossible.
         """
         self._locked = False
         self._kept = None
+        self._blocks = None
+        self._cache.wipe(project_id)
         if self._room:
             # Before the allocator gives the memory to others.
             self._room[:] = bytes(len(self._room))
@@ -171,8 +232,13 @@ class Runner:
         if processor is not None:
             processor.cancel()
 
-    def _open(self, task: records.Record) -> processing.Processor:
-        """Return the core of a task, open."""
+    def _open(
+        self, task: records.Record, is_own: bool
+    ) -> processing.Processor:
+        """Return the core of a task, open.
+
+        :param is_own: no other task uses it: it gets arguments.
+        """
         offset_bytes = task.number
         if offset_bytes and not self._profile.stateless:
             raise processing.Failure(
@@ -186,7 +252,7 @@ class Runner:
             )
         encoded = bytes(task.middle)
         kept = self._kept
-        if kept is not None and kept[0] == encoded:
+        if kept is not None and kept[0] == encoded and not is_own:
             processor = kept[1]
         else:
             self._kept = None
@@ -198,8 +264,10 @@ class Runner:
                 frames.decode_json(encoded) if encoded else {},
             )
             processor = processing.Processor(core, self._profile)
-            if core.reusable and (
-                self._locked or (self._profile.stateless and not encoded)
+            if (
+                core.reusable
+                and not is_own
+                and (self._locked or (self._profile.stateless and not encoded))
             ):
                 self._kept = (encoded, processor)
         # In this order: cancel() sees the core, or this sees that it came.
@@ -216,7 +284,9 @@ class Runner:
         """Return the room for the output of a task."""
         if processor.core.in_place:
             return data
-        needed_bytes = processor.needed_bytes(len(data), True)
+        return self._own_room(processor.needed_bytes(len(data), True))
+
+    def _own_room(self, needed_bytes: int) -> memoryview:
         if len(self._room) < needed_bytes:
             self._room = memoryview(bytearray(needed_bytes))
         return self._room[:needed_bytes]
@@ -242,6 +312,7 @@ class Member:
     :param settings: of the worker.
     :param driver: of the slot.
     :param post: takes events of the assignment; must not block.
+    :param cache: keeps clients' blocks.
     """
 
     def __init__(
@@ -249,10 +320,12 @@ class Member:
         settings: worker_settings.Settings,
         driver: drivers.Driver,
         post: collections.abc.Callable[[state.Event], None],
+        cache: blocks.Cache,
     ) -> None:
         self._settings = settings
         self._driver = driver
         self._post = post
+        self._cache = cache
         self._lock = threading.Lock()
         self._runner: Runner | None = None
         self._stopped = threading.Event()
@@ -272,6 +345,7 @@ class Member:
             settings.slot,
             profile,
             drivers.Traffic(order.local, order.origin_host_uuid),
+            self._cache,
         )
         self._stopped.clear()
 
@@ -419,7 +493,7 @@ class Member:
         while not self._stopped.is_set():
             record = records.split(post.receive())
             match record.kind:
-                case records.TASK:
+                case records.TASK | records.BLOCKS_TASK:
                     result = runner.run(record, post.max_bytes)
                     if self._stopped.is_set():
                         # Another member runs the task again.
@@ -437,10 +511,16 @@ class Member:
                     continue
                 case records.KEEP:
                     runner.keep()
+                case records.SCOPE:
+                    runner.use_blocks(
+                        bytes(record.middle).decode(errors="replace"),
+                        bytes(record.rest).decode(errors="replace"),
+                    )
                 case records.CLEAR:
+                    project_id = bytes(record.middle).decode(errors="replace")
                     post.free()
                     try:
-                        runner.clear()
+                        runner.clear(project_id or None)
                     except Exception as exc:
                         post.send(records.LEFT)
                         return _soiled(order, exc)

@@ -403,9 +403,7 @@ class TestRaw:
         raw.channel.send(
             self.frame(block, task_id=1),
             self.frame(block, task_id=2, offset_bytes=1000),
-            harness.frame(
-                frames.INPUT, b"abc", task_id=3, offset_bytes=2000
-            ),
+            harness.frame(frames.INPUT, b"abc", task_id=3, offset_bytes=2000),
         )
         header, _ = raw.recv()
         assert (header.type, header.task_id) == (frames.MISS, 1)
@@ -413,9 +411,7 @@ class TestRaw:
             self.frame(block, frames.TASK_MORE, task_id=1),
             harness.frame(frames.INPUT, bytes(1000), task_id=1),
             self.frame(block, task_id=2, offset_bytes=1000),
-            harness.frame(
-                frames.INPUT, b"abc", task_id=3, offset_bytes=2000
-            ),
+            harness.frame(frames.INPUT, b"abc", task_id=3, offset_bytes=2000),
         )
         while raw.acked_input_bytes < 2003:
             raw.take()

@@ -62,6 +62,7 @@ def test_memory_is_reused_only_when_nobody_receives_into_it():
         ),
         hello.Keyring(test_state.order()),
         lambda event: None,
+        blocks.Cache(0).open("project", "session"),
     )
     log: list[str] = []
     here, there = socket.socketpair()

@@ -3,17 +3,23 @@
 """Tasks of a group in a slot, without a process or a ring."""
 
 import dataclasses
+import hashlib
 import itertools
 import json
+import zlib
 
 import pytest
 
 from fpgapool.accelerators import base as accelerators
+from fpgapool.agent.worker import blocks
+from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import tasks
 from fpgapool.drivers import base
+from fpgapool.protocol import blocks as references
 from fpgapool.protocol import frames
 from fpgapool.protocol import records
 
+CACHE_BYTES = 100
 PROFILE = accelerators.Profile(
     name="test",
     description="",
@@ -33,6 +39,7 @@ class Core(base.Core):
     def __init__(self, params):
         self.params = params
         self.tasks = 0
+        self.arguments = {}
         self.cancelled = False
         self.during = lambda: None
 
@@ -46,6 +53,11 @@ class Core(base.Core):
 
     def max_output_bytes(self, input_bytes):
         return self.params.get("most", input_bytes + 1)
+
+    def set_argument(self, number, data):
+        if number > 2:
+            super().set_argument(number, data)
+        self.arguments[number] = bytes(data)
 
     def process(self, chunk_in, chunk_out, offset_bytes):
         self.tasks += 1
@@ -104,6 +116,7 @@ def runner(driver):
         3,
         PROFILE,
         base.Traffic(),
+        blocks.Cache(CACHE_BYTES),
         clock_ns=lambda: next(ticks),
     )
 
@@ -193,7 +206,9 @@ def test_a_core_without_parameters_and_state_stays_until_it_is_cleared(
 def test_a_core_with_state_does_not_stay(driver, monkeypatch):
     monkeypatch.setattr(Core, "reusable", True)
     profile = dataclasses.replace(PROFILE, stateless=False)
-    runner = tasks.Runner(driver, "board0", 3, profile, base.Traffic())
+    runner = tasks.Runner(
+        driver, "board0", 3, profile, base.Traffic(), blocks.Cache(0)
+    )
     for _ in range(2):
         assert run(runner, b"a").output == b"a1"
 
@@ -265,3 +280,174 @@ def test_failures_of_the_device(driver, runner, code, told, fault):
     failing = run(runner, b"data", {"reusable": True})
     assert code_of(failing) == told
     assert runner.fault == fault
+
+
+def reference(data, argument=0):
+    name = hashlib.md5(data).digest()
+    return references.Reference(name, len(data), zlib.crc32(data), argument)
+
+
+def refer(*parts, rest=b"", params=None):
+    """Make a task of references; each is data, and whether it comes along."""
+    listed = [
+        references.Part(reference(data, number), data if comes else None)
+        for number, data, comes in parts
+    ]
+    made = task(
+        b"".join([*references.encode_parts(listed), rest]), params=params
+    )
+    return made._replace(kind=records.BLOCKS_TASK)
+
+
+def missing(result):
+    assert result.kind == records.MISS
+    return frames.decode_json(result.detail)["arguments"]
+
+
+@pytest.fixture
+def cache():
+    return blocks.Cache(CACHE_BYTES)
+
+
+@pytest.fixture
+def keeping(driver, cache):
+    """A runner whose tasks are those of an application."""
+    made = tasks.Runner(driver, "board0", 3, PROFILE, base.Traffic(), cache)
+    made.use_blocks("p", "a")
+    return made
+
+
+def test_a_task_is_run_with_the_blocks_that_are_kept(keeping, driver, cache):
+    first = (0, b"input", False), (1, b"weights", False)
+    assert missing(keeping.run(refer(*first), 99)) == [0, 1]
+    assert keeping.input_bytes == 0
+    comes = (0, b"input", True), (1, b"weights", True)
+    assert keeping.run(refer(*comes), 99).output == b"input1"
+    assert keeping.run(refer(*first), 99).output == b"input1"
+    assert driver.cores[-1].arguments == {1: b"weights"}
+    # Its core was its own.
+    assert len(driver.cores) == 2
+    assert keeping.input_bytes == 10
+    mixed = refer((1, b"weights", False), rest=b"other")
+    assert keeping.run(mixed, 99).output == b"other1"
+    assert cache.counts == blocks.Counts(3, 2, 0, 12)
+
+
+def test_a_core_in_place_leaves_its_block_as_it_is(keeping, driver):
+    params = {"in_place": True}
+    driver.during = lambda: None
+    for comes in (True, False, False):
+        made = refer((0, b"data", comes), params=params)
+        result = keeping.run(made, 99)
+        assert result.output == b"data"
+        result.output[:] = b"xxxx"
+
+
+def test_arguments_stay_in_no_core_for_another_task(keeping, driver):
+    keeping.keep()
+    params = {"reusable": True}
+    for _ in range(2):
+        made = refer((1, b"one", True), rest=b"x", params=params)
+        keeping.run(made, 99)
+    keeping.run(task(b"x", params=params), 99)
+    assert [core.tasks for core in driver.cores] == [1, 1, 1]
+    assert driver.cores[-1].arguments == {}
+
+
+def test_other_projects_and_applications_find_no_block(keeping, cache):
+    keeping.run(refer((0, b"data", True)), 99)
+    for project, application in (("p", "b"), ("q", "a")):
+        keeping.use_blocks(project, application)
+        assert missing(keeping.run(refer((0, b"data", False)), 99)) == [0]
+    keeping.use_blocks("p", "a")
+    assert keeping.run(refer((0, b"data", False)), 99).output == b"data1"
+    keeping.clear("p")
+    keeping.use_blocks("p", "a")
+    assert keeping.run(refer((0, b"data", False)), 99).output == b"data1"
+    keeping.clear("q")
+    assert cache.counts.kept_bytes == 0
+    keeping.use_blocks("p", "a")
+    assert missing(keeping.run(refer((0, b"data", False)), 99)) == [0]
+
+
+def test_nothing_is_kept_for_a_holder_that_is_gone(keeping, cache):
+    kept = cache.open("p", "a")
+    kept.keep(reference(b"data"), b"data")
+    held = kept.find(reference(b"data"))
+    assert held == b"data"
+    cache.wipe()
+    assert bytes(held) == bytes(4)
+    assert kept.find(reference(b"data")) is None
+    kept.keep(reference(b"data"), b"data")
+    assert cache.counts.kept_bytes == 0
+
+
+def test_evicted_blocks_are_zeroed_but_not_those_of_the_task(keeping, cache):
+    kept = cache.open("p", "a")
+    whole = bytes([1]) * 60
+    kept.keep(reference(whole), whole)
+    held = kept.find(reference(whole))
+    # There is no room: it is needed now.
+    other = bytes([2]) * 60
+    kept.keep(reference(other), other)
+    assert held == whole
+    kept.release()
+    kept.keep(reference(other), other)
+    assert bytes(held) == bytes(60)
+    assert cache.counts == blocks.Counts(1, 3, 1, 60)
+
+
+@pytest.mark.parametrize(
+    ("made", "code"),
+    [
+        (
+            task(b"")._replace(kind=records.BLOCKS_TASK),
+            "PROTOCOL_ERROR",
+        ),
+        (
+            task(
+                b"".join(
+                    references.encode_parts(
+                        [references.Part(reference(b"data"), b"dama")]
+                    )
+                )
+            )._replace(kind=records.BLOCKS_TASK),
+            "BLOCK_DAMAGED",
+        ),
+        (refer((3, b"x", True)), "INVALID_ARGUMENT"),
+        (
+            task(
+                b"".join(
+                    references.encode_parts(
+                        [
+                            references.Part(
+                                reference(b"x")._replace(length_bytes=2**40),
+                                None,
+                            )
+                        ]
+                    )
+                )
+            )._replace(kind=records.BLOCKS_TASK),
+            "FRAME_TOO_LARGE",
+        ),
+    ],
+)
+def test_wrong_references_fail_their_task_alone(keeping, cache, made, code):
+    result = keeping.run(made, 99)
+    assert result.kind == records.FAILED
+    assert frames.decode_json(result.detail)["code"] == code
+    assert keeping.run(refer((0, b"data", True)), 99).output == b"data1"
+
+
+def test_references_need_an_application(runner):
+    result = runner.run(refer((0, b"data", True)), 99)
+    assert frames.decode_json(result.detail)["code"] == "PROTOCOL_ERROR"
+
+
+def test_damaged_data_is_never_kept(cache):
+    kept = cache.open("p", "a")
+    for data in (b"dat", b"datb", b""):
+        with pytest.raises(processing.Failure) as caught:
+            kept.keep(reference(b"data"), data)
+        assert caught.value.code == "BLOCK_DAMAGED"
+    assert cache.counts == blocks.Counts()
