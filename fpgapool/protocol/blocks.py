@@ -248,7 +248,7 @@ class Shelf(typing.Generic[Key]):
     def _going(self, needed_bytes: int) -> list[Key] | None:
         """Return the blocks that have to go; None if that is not enough."""
         over_bytes = needed_bytes - self.capacity_bytes
-        going = []
+        going: list[Key] = []
         for lasting in (False, True):
             for key, place in self._places.items():
                 if over_bytes <= 0:

@@ -11,6 +11,7 @@ import collections
 import heapq
 import typing
 
+from fpgapool.agent.groupdesk import holding
 from fpgapool.agent.groupdesk import model
 from fpgapool.agent.groupdesk import queues
 from fpgapool.vocabulary import codes
@@ -59,7 +60,11 @@ class Driver:
         return self.queues.attach(name, self.now)
 
     def submit(
-        self, client: model.Client, *task_s: float, lock_id: int = 0
+        self,
+        client: model.Client,
+        *task_s: float,
+        lock_id: int = 0,
+        blocks: tuple[holding.Key, ...] = (),
     ) -> list[int]:
         """Submit tasks that take so long; their numbers are returned."""
         numbers = []
@@ -67,7 +72,7 @@ class Driver:
             self.serial[client.client_id] += 1
             numbers.append(self.serial[client.client_id])
             self.queues.submit(
-                client, numbers[-1], one_s, 8, self.now, lock_id
+                client, numbers[-1], one_s, 8, self.now, lock_id, blocks
             )
         return numbers
 
