@@ -30,6 +30,9 @@ _SENTENCES: Mapping[str, str] = {
         "The hosts with idle slots serve as many remote sessions as allowed."
     ),
     codes.WAITING_FOR_LOCAL: "The session waits for a slot on its own host.",
+    codes.WAITING_FOR_AFFINITY: (
+        "The session waits for a board that runs its accelerator, or none."
+    ),
     codes.WAITING_FOR_PASS: (
         "The session has just arrived or is next to be served."
     ),

@@ -156,7 +156,7 @@ class Job:
     """A waiting session, or a slot that a group waits for.
 
     Reserved names, not used yet: ``minimum_bytes_per_s``, ``preemptible``,
-    ``affinity_key``, ``input_block_ids``.
+    ``input_block_ids``.
 
     :param host_id: the host that its data comes from; None: outside the pool.
     :param claimed_bytes: the input that the client claims to have.
@@ -172,6 +172,8 @@ class Job:
     :param deadline_s: when it should have ended; None: it has no deadline.
     :param deadline_action: one of
         :data:`fpgapool.vocabulary.states.DEADLINE_ACTIONS`.
+    :param affinity_key: names the application, within its project, that it
+        belongs to; None: it is one by itself.
     """
 
     id: JobId
@@ -188,6 +190,7 @@ class Job:
     done_bytes: float = 0.0
     deadline_s: float | None = None
     deadline_action: str = states.CONTINUE
+    affinity_key: str | None = None
 
     @property
     def holder(self) -> Holder:

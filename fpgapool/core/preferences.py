@@ -72,6 +72,10 @@ class Preferences(abc.ABC):
     #: Whether the pool keeps jobs by host, and which jobs wait for their own
     #: host.
     wants_hosts: bool = True
+    #: Whether it looks at the applications of jobs, and at jobs by
+    #: accelerator: the pool then keeps
+    #: :class:`~fpgapool.core.applications.AffineJobs`.
+    wants_affinity: bool = False
     #: Whether it estimates rates: the view then keeps the loads of pipes and
     #: the waiting jobs as vectors, and :class:`~fpgapool.core.events.Progress`
     #: sets rates.

@@ -82,11 +82,13 @@ class JobGroup:
     :ivar by_host: the jobs of each host. This and the two above are empty
         unless the strategy wants hosts.
     :ivar homes: the hosts in ``by_host`` that have a usable slot that fits.
+    :ivar accelerator: that of all jobs; empty: they may differ.
     :ivar avoided: the slots that its jobs avoid.
     :ivar avoiding: ``avoided``; empty if the jobs fit no other usable slot.
     """
 
     __slots__ = (
+        "accelerator",
         "avoided",
         "avoiding",
         "by_host",
@@ -104,9 +106,11 @@ class JobGroup:
         lane: "Lane",
         shapes: model.Shapes,
         avoided: frozenset[model.SlotId],
+        accelerator: str = "",
     ) -> None:
         self.lane = lane
         self.shapes = shapes
+        self.accelerator = accelerator
         self.avoided = avoided
         self.avoiding = avoided
         self.count = 0
@@ -190,7 +194,7 @@ class Lane(Shown):
         lane of their own.
     :ivar urgent: whether its jobs have waited for ``max_wait_s`` and go first.
     :ivar size: the number of jobs.
-    :ivar by_needs: their groups.
+    :ivar by_needs: their groups, by shapes, avoided slots and accelerator.
     :ivar ranks: the lanes of the project's jobs of other priorities than 0, by
         priority. Only the project's own lane has them.
     """
@@ -199,7 +203,7 @@ class Lane(Shown):
 
     def __init__(self, project: str | None, urgent: bool) -> None:
         self.by_needs: dict[
-            tuple[model.Shapes, frozenset[model.SlotId]], JobGroup
+            tuple[model.Shapes, frozenset[model.SlotId], str], JobGroup
         ] = {}
         super().__init__()
         self.project = project
@@ -224,17 +228,23 @@ class Lane(Shown):
         """Do nothing: a lane has what has arrived from the beginning."""
 
     def make_group(
-        self, shapes: model.Shapes, avoided: frozenset[model.SlotId]
+        self,
+        shapes: model.Shapes,
+        avoided: frozenset[model.SlotId],
+        accelerator: str = "",
     ) -> JobGroup:
-        """Make the group of jobs with these needs."""
-        group = JobGroup(self, shapes, avoided)
-        self.by_needs[shapes, avoided] = group
+        """Make the group of jobs with these needs.
+
+        :param accelerator: see :class:`JobGroup`.
+        """
+        group = JobGroup(self, shapes, avoided, accelerator)
+        self.by_needs[shapes, avoided, accelerator] = group
         self._by_shape.clear()
         return group
 
     def drop(self, group: JobGroup) -> None:
         """Forget a group."""
-        del self.by_needs[group.shapes, group.avoided]
+        del self.by_needs[group.shapes, group.avoided, group.accelerator]
         self._by_shape.clear()
 
 

@@ -341,9 +341,10 @@ class PoolState:
 
     def _next_look_s(self) -> float:
         after_s = self._strategy.look_again_s
+        if after_s is None:
+            return self._jobs.look_s if self._wakeups else math.inf
         if (
-            after_s is None
-            or not self._wakeups
+            not self._wakeups
             or not self._jobs.count
             or not self._slots.idle_total
         ):

@@ -5,6 +5,7 @@
 import math
 from collections import abc
 
+from fpgapool.core import applications
 from fpgapool.core import columns
 from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
@@ -55,7 +56,10 @@ class PoolView:
         self.accounts: sharing.Accounts | None = None
         if strategy.shares is not None:
             self.accounts = sharing.Accounts(strategy.shares)
-        self.jobs = waiting.WaitingJobs(
+        make_jobs = waiting.WaitingJobs
+        if strategy.wants_affinity:
+            make_jobs = applications.AffineJobs
+        self.jobs = make_jobs(
             strategy, self.is_home, self.columns, self.accounts
         )
         self.power = pool_power.Power(self.slots)
@@ -125,7 +129,7 @@ class PoolView:
             record.paid_bytes or 0.0,
         )
         self.charge_claim(record, hold, in_turn and not record.urgent)
-        self.jobs.remove(record)
+        self.jobs.grant(record, self.now)
         record.slot_id = slot_id
         self.slots.hold(hold)
         if self.loads is not None:

@@ -18,6 +18,14 @@ from fpgapool.core import sharing
 _TIMEOUT_SLACK_S = 1e-12
 
 
+def has_waited(since_s: float, patience_s: float, now: float) -> bool:
+    """Whether a job has waited for ``patience_s``.
+
+    It has from :func:`first_due_s` on.
+    """
+    return now - since_s >= patience_s - _TIMEOUT_SLACK_S
+
+
 def first_due_s(arrival_s: float, patience_s: float) -> float:
     """The first time at which a job has waited for ``patience_s``.
 
@@ -70,6 +78,7 @@ class WaitingJobs:
     :ivar limits: when jobs have waited for their ``wait_timeout_s``.
     :ivar ageing: when jobs become urgent.
     :ivar quiet_until_s: a time before which no timer is due.
+    :ivar look_s: when another pass should follow, although nothing happens.
     :ivar skipped: jobs that were passed over; None: not counted.
     """
 
@@ -105,6 +114,7 @@ class WaitingJobs:
         self.limits = ordered.Timers()
         self.ageing = ordered.Timers()
         self.quiet_until_s = math.inf
+        self.look_s = math.inf
 
     def __len__(self) -> int:
         return self.count
@@ -168,7 +178,7 @@ class WaitingJobs:
         :returns: the group, and whether it is new.
         """
         lane = self._common if self._has_one_lane else self._lane(record, now)
-        group = lane.by_needs.get((shapes, record.avoided))
+        group = lane.by_needs.get((shapes, record.avoided, ""))
         if group is not None:
             return group, False
         self.changes += 1
@@ -339,6 +349,10 @@ class WaitingJobs:
             lane.drop(group)
         if lane is not self._common and not lane.size:
             self._drop_lane(lane, record.job.priority)
+
+    def grant(self, record: queued.JobRecord, now: float) -> None:
+        """Take a job out of the queue that gets a slot."""
+        self.remove(record)
 
     def rehome(
         self, group: queued.JobGroup, host_id: model.HostId, now: float

@@ -19,9 +19,11 @@ from fpgapool.strategies.joint import era as era_strategy
 from fpgapool.strategies.joint import hjf as hjf_strategy
 from fpgapool.strategies.orderings import edf as edf_ordering
 from fpgapool.strategies.orderings import fifo as fifo_ordering
+from fpgapool.strategies.orderings import lpt as lpt_ordering
 from fpgapool.strategies.orderings import random as random_ordering
 from fpgapool.strategies.orderings import sjf as sjf_ordering
 from fpgapool.strategies.orderings import wa as wa_ordering
+from fpgapool.strategies.placements import affinity as affinity_placement
 from fpgapool.strategies.placements import any as any_placement
 from fpgapool.strategies.placements import ra as ra_placement
 
@@ -82,6 +84,24 @@ def wra(options: Options, seed: int) -> base.Strategy:
     )
 
 
+def affinity(options: Options, seed: int) -> base.Strategy:
+    """First come, first served, on devices that run the same accelerator.
+
+    Its own options are those of
+    :class:`~fpgapool.strategies.placements.affinity.AffinityOptions`.
+    """
+    own = opts.own(options, affinity_placement.AffinityOptions)
+    ordering: base.Ordering = fifo_ordering.FifoOrdering()
+    if own.largest_first:
+        ordering = lpt_ordering.LptOrdering()
+    placement = affinity_placement.AffinityPlacement(
+        _ra_options(options, fallback=True),
+        own.affinity_misses,
+        numpy.random.default_rng(seed),
+    )
+    return base.ComposedStrategy(ordering, placement)
+
+
 def era(options: Options, seed: int) -> strategy.Strategy:
     """Expected-rate-aware: pairs of jobs and boards by expected rates.
 
@@ -110,8 +130,14 @@ def _any(options: Options, seed: int) -> any_placement.AnyPlacement:
 
 
 def _ra(options: Options, seed: int, fallback: bool) -> base.Placement:
+    return ra_placement.RaPlacement(
+        _ra_options(options, fallback), numpy.random.default_rng(seed)
+    )
+
+
+def _ra_options(options: Options, fallback: bool) -> ra_placement.RaOptions:
     default = ra_placement.RaOptions()
-    chosen = ra_placement.RaOptions(
+    return ra_placement.RaOptions(
         remote_limit=_limit(options, "remote_limit"),
         skip_limit=_limit(options, "skip_limit"),
         wait_s_per_byte=_number(
@@ -120,8 +146,11 @@ def _ra(options: Options, seed: int, fallback: bool) -> base.Placement:
         fallback=_flag(options, "fallback", fallback),
         slot_choice=_order(options, "slot_choice"),
         offer_order=_order(options, "offer_order"),
+        affinity=_flag(options, "affinity", default.affinity),
+        affinity_wait_s=_number(
+            options, "affinity_wait_s", default.affinity_wait_s
+        ),
     )
-    return ra_placement.RaPlacement(chosen, numpy.random.default_rng(seed))
 
 
 def _wa(options: Options) -> base.Ordering:

@@ -199,7 +199,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
     def set_few(self, few: int) -> None:
         """Say up to how many idle slots no index is looked at."""
         self.patch(any_placement, "_FEW", few)
-        self.patch(ra_placement, "_FEW", few)
+        self.patch(offers, "_FEW", few)
 
     def patch(self, module: object, name: str, value: int) -> None:
         self.patches.enter_context(mock.patch.object(module, name, value))

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Jobs avoid to program slots of devices that run other accelerators."""
+
+import dataclasses
+from collections import abc
+
+import numpy
+
+from fpgapool.core import model
+from fpgapool.core import strategy
+from fpgapool.core import view as pool_view
+from fpgapool.strategies.placements import ra
+from fpgapool.vocabulary import codes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AffinityOptions:
+    """Options of the strategy ``affinity`` alone.
+
+    :param largest_first: whether the largest jobs come first.
+    :param affinity_misses: jobs take any slot after this number of slots has
+        passed their application over, and no longer after a time. It is for
+        simulations: in a pool, such passes come in bursts.
+    :raises ValueError: if an option is out of its range.
+    """
+
+    largest_first: bool = False
+    affinity_misses: int | None = None
+
+    def __post_init__(self) -> None:
+        misses = self.affinity_misses
+        if misses is not None and (
+            isinstance(misses, bool)
+            or not isinstance(misses, int)
+            or misses < 0
+        ):
+            raise ValueError(
+                "affinity_misses must be a whole number from 0 on, "
+                f"not {misses!r}"
+            )
+
+
+class AffinityPlacement(ra.RaPlacement):
+    """Offers each idle slot to the waiting jobs in key order.
+
+    A job takes it if its fitness for the slot's device is at least its
+    threshold, see :mod:`fpgapool.core.affinity`. The hosts of jobs do not
+    matter.
+
+    :param options: those of its own host, and of leaving it, do not count.
+    :param misses: see :class:`AffinityOptions`.
+    """
+
+    wants_hosts = False
+
+    def __init__(
+        self,
+        options: ra.RaOptions,
+        misses: int | None,
+        generator: numpy.random.Generator,
+    ) -> None:
+        super().__init__(
+            dataclasses.replace(
+                options, affinity=True, fallback=True, skip_limit=None
+            ),
+            generator,
+            misses,
+        )
+
+    def patience_s(self, job: model.Job) -> float | None:
+        return None
+
+    def remote_limit(self, slot_count: int) -> int | None:
+        return None
+
+    def assign(
+        self, view: pool_view.PoolView
+    ) -> abc.Iterable[strategy.Choice]:
+        if not view.slots.idle_total:
+            return ()
+        return self._offer(view)
+
+    def reasons(
+        self, view: pool_view.PoolView, job_id: model.JobId
+    ) -> tuple[str, ...]:
+        return (codes.WAITING_FOR_AFFINITY,)

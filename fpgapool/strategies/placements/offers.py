@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Idle slots are offered one by one to the waiting jobs."""
+
+import heapq
+import math
+import typing
+from collections import abc
+
+from fpgapool.core import affinity
+from fpgapool.core import applications
+from fpgapool.core import model
+from fpgapool.core import ordered
+from fpgapool.core import queued
+from fpgapool.core import slots
+from fpgapool.core import strategy
+from fpgapool.core import view as pool_view
+from fpgapool.core import waiting
+
+# Up to this many hosts with idle slots, a loop over them is faster.
+_FEW = 4
+
+
+class Offers:
+    """The offers of one pass.
+
+    :param fallback: whether a slot that no job may have goes to the first
+        job that it fits.
+    :param counts_skips: whether it matters how often jobs were passed over.
+    :param swaps: whether a job may get, in place of the offered slot, one
+        that need not be programmed.
+    """
+
+    def __init__(
+        self,
+        view: pool_view.PoolView,
+        *,
+        fallback: bool,
+        counts_skips: bool,
+        swaps: bool,
+    ) -> None:
+        self._view = view
+        self._fallback = fallback
+        self._counts_skips = counts_skips
+        self._swaps = swaps
+        self._offered: set[model.SlotId] = set()
+        # Ranks of hosts with an idle slot that fits a waiting job of the host.
+        self._local_ranks: list[ordered.Key] | None = None
+
+    def make(self) -> abc.Iterator[strategy.Choice]:
+        """Offer slots in the order of their hosts' ranks, then numbers."""
+        cursor: ordered.Key = ()
+        table = self._view.slots
+        while table.idle_hosts:
+            rank = self._next_rank(cursor)
+            if rank is None:
+                break
+            choice = self._offer_one_of(table.hosts[rank[-1]])
+            if choice is None:
+                # Go just beyond this rank: the host has nothing left to offer.
+                cursor = (*rank, math.inf)
+                continue
+            # The same host may come again, at this rank or a later one.
+            cursor = rank
+            yield choice
+
+    def make_in(
+        self, order: abc.Iterable[slots.Slot]
+    ) -> abc.Iterator[strategy.Choice]:
+        """Offer slots in this order, as long as a job waits."""
+        for slot in order:
+            if not self._view.waiting_count:
+                return
+            self._offered.add(slot.id)
+            while self._view.slots.is_idle(slot.id):
+                choice = self._offer(slot)
+                if choice is None:
+                    break
+                yield choice
+
+    # -- which host is next ----------------------------------------------
+
+    def _next_rank(self, cursor: ordered.Key) -> ordered.Key | None:
+        """Return the next host with an idle slot that may be of use."""
+        table = self._view.slots
+        if len(table.idle_hosts) <= _FEW:
+            return self._next_of_few(cursor)
+        firsts = [self._next_local_rank(cursor)]
+        for shape, count in table.idle_by_shape.items():
+            if not count:
+                continue
+            for bucket in self._useful_buckets(shape):
+                queue = table.hosts_in(bucket)
+                if queue is not None:
+                    firsts.append(queue.at_or_after(cursor))
+        return queued.first_key(*firsts)
+
+    def _next_of_few(self, cursor: ordered.Key) -> ordered.Key | None:
+        first: ordered.Key | None = None
+        for host in self._view.slots.idle_hosts.values():
+            rank = host.rank
+            if rank >= cursor and (first is None or rank < first):
+                first = rank
+        return first
+
+    def _next_local_rank(self, cursor: ordered.Key) -> ordered.Key | None:
+        ranks = self._local_ranks
+        if ranks is None:
+            ranks = self._local_ranks = self._find_local_ranks()
+        while ranks:
+            host = self._view.slots.hosts[ranks[0][-1]]
+            if not host.idle or host.rank < cursor:
+                heapq.heappop(ranks)
+            elif host.rank != ranks[0]:
+                heapq.heapreplace(ranks, host.rank)
+            else:
+                return host.rank
+        return None
+
+    def _find_local_ranks(self) -> list[ordered.Key]:
+        ranks = [
+            host.rank
+            for host in map(self._view.slots.hosts.get, self._view.touched)
+            if host is not None and self._has_local_match(host)
+        ]
+        heapq.heapify(ranks)
+        return ranks
+
+    def _has_local_match(self, host: slots.Host) -> bool:
+        return bool(host.idle) and any(
+            host.id in group.by_host and self._view.fitting_idle(group, host)
+            for group in self._view.jobs.groups()
+        )
+
+    def _useful_buckets(self, shape: str) -> abc.Iterator[slots.OpenBucket]:
+        """Yield the hosts whose slots of a shape may serve any host's jobs."""
+        groups = [
+            group for group in self._view.jobs.groups_for(shape) if group.count
+        ]
+        if not groups:
+            return
+        if self._fallback:
+            yield (shape, False)
+        if self._fallback or any(map(self._has_remote_job, groups)):
+            yield (shape, True)
+
+    def _has_remote_job(self, group: queued.JobGroup) -> bool:
+        """Return whether a job would take or count a slot of another host."""
+        return bool(
+            group.roaming or (self._counts_skips and group.homed_count)
+        )
+
+    # -- offers ----------------------------------------------------------
+
+    def _offer_one_of(self, host: slots.Host) -> strategy.Choice | None:
+        """Offer a host's idle slots until one is taken."""
+        for slot in host.idle:
+            if slot.id not in self._offered:
+                choice = self._offer(slot)
+                if choice is not None:
+                    return choice
+                self._offered.add(slot.id)
+        return None
+
+    def _offer(self, slot: slots.Slot) -> strategy.Choice | None:
+        host, is_open = slot.host, slot.host.is_open
+        groups = self._view.jobs.groups_for(slot.shape)
+        first: ordered.Key | None = None
+        for group in groups:
+            if slot.id not in group.avoiding:
+                key = group.first_for(host.id, is_open)
+                if key is not None and (first is None or key < first):
+                    first = key
+        if self._counts_skips and is_open:
+            self._skip_before(first, slot)
+        if first is None and self._fallback:
+            first = queued.first_key(
+                *[g.first() for g in groups if slot.id not in g.avoiding]
+            )
+        if first is None:
+            return None
+        record = self._view.jobs.records[first[-1]]
+        return self._view.give(record, self._swap(slot, record))
+
+    def _skip_before(self, key: ordered.Key | None, slot: slots.Slot) -> None:
+        # Jobs from the slot's own host are not among them: the first of these
+        # would have taken the slot.
+        for group in self._view.jobs.groups_for(slot.shape):
+            if slot.id not in group.avoiding:
+                for skipped in group.jobs.below(key):
+                    self._view.skip(skipped[-1])
+
+    def _swap(self, slot: slots.Slot, record: queued.JobRecord) -> slots.Slot:
+        """Return the slot that the job gets if it accepts the offered one."""
+        if not self._swaps or len(slot.host.idle) == 1:
+            return slot
+        accelerator, group = record.job.accelerator, record.group
+        if slot.starts_at_once(accelerator) or group is None:
+            return slot
+        for other in slot.host.idle:
+            if (
+                other.shape == slot.shape
+                and other.id not in self._offered
+                and other.id not in group.avoiding
+                and other.starts_at_once(accelerator)
+            ):
+                return other
+        return slot
+
+
+class AffineOffers(Offers):
+    """Offers that jobs decline if the slot's device runs other accelerators.
+
+    Jobs of the slot's own host, in strategies that know hosts, take it in any
+    case. Others take it if their fitness for its device is at least their
+    threshold, see :mod:`fpgapool.core.affinity`.
+
+    When a job has taken a slot, and idle slots of the same device were
+    declined before, another pass follows: they may fit better now.
+
+    :param wait_s: thresholds fall to 0 in this time.
+    :param misses: or with so many misses; None: misses do not count.
+    """
+
+    def __init__(
+        self,
+        view: pool_view.PoolView,
+        *,
+        fallback: bool,
+        counts_skips: bool,
+        swaps: bool,
+        wait_s: float,
+        misses: int | None = None,
+    ) -> None:
+        super().__init__(
+            view, fallback=fallback, counts_skips=counts_skips, swaps=swaps
+        )
+        self._jobs = typing.cast(applications.AffineJobs, view.jobs)
+        self._wait_s = wait_s
+        self._misses = misses
+        # When the first of the jobs that declined the slot would take it.
+        self._due_s = math.inf
+
+    def _offer(self, slot: slots.Slot) -> strategy.Choice | None:
+        host, is_open = slot.host, slot.host.is_open
+        held = self._held_beside(slot)
+        groups = [
+            (group, _fitness(slot, group.accelerator, held))
+            for group in self._jobs.groups_for(slot.shape)
+            if group.count and slot.id not in group.avoiding
+        ]
+        self._due_s = math.inf
+        keys = [group.first_for(host.id, False) for group, _ in groups]
+        if is_open:
+            keys += [
+                self._first_willing(group, group.roaming, fitness)
+                for group, fitness in groups
+            ]
+        first = queued.first_key(*keys)
+        if self._counts_skips and is_open:
+            self._skip_before(first, slot)
+        if first is None and self._fallback:
+            first = queued.first_key(
+                *[
+                    self._first_willing(group, group.jobs, fitness)
+                    for group, fitness in groups
+                ]
+            )
+        if self._misses is not None:
+            self._jobs.miss(
+                key[-1]
+                for group, _ in groups
+                for key in group.jobs.below(first)
+            )
+        if first is None:
+            self._jobs.look_at(self._due_s)
+            return None
+        record = self._jobs.records[first[-1]]
+        taken = self._swap(slot, record)
+        choice = self._view.give(record, taken)
+        if any(
+            other.id in self._offered
+            and other.spec.device_id == taken.spec.device_id
+            for other in host.idle
+        ):
+            self._jobs.look_at(self._view.now)
+        return choice
+
+    def _skip_before(self, key: ordered.Key | None, slot: slots.Slot) -> None:
+        # Those that may leave their hosts have declined the slot; they were
+        # not passed over.
+        records = self._jobs.records
+        for group in self._jobs.groups_for(slot.shape):
+            if slot.id not in group.avoiding:
+                for skipped in group.jobs.below(key):
+                    if records[skipped[-1]].homed:
+                        self._view.skip(skipped[-1])
+
+    def _held_beside(self, slot: slots.Slot) -> list[str]:
+        """The accelerators of the jobs that the slot's device runs."""
+        assignments = self._view.slots.assignments
+        return [
+            hold.accelerator
+            for other in slot.host.slots
+            if other.spec.device_id == slot.spec.device_id
+            and (hold := assignments.get(other.id)) is not None
+            and hold.record is not None
+        ]
+
+    def _first_willing(
+        self, group: queued.JobGroup, queue: ordered.KeyQueue, fitness: float
+    ) -> ordered.Key | None:
+        """Return the first job of a queue that takes the slot.
+
+        :param queue: some or all jobs of the group.
+        """
+        if fitness >= 1.0 or not queue:
+            return queue.first()
+        jobs, records = self._jobs, self._jobs.records
+        if self._misses is not None:
+            for key in queue:
+                misses = jobs.misses(records[key[-1]])
+                if fitness >= affinity.threshold_by_misses(
+                    misses, self._misses
+                ):
+                    return key
+            return None
+        needed_s = (1.0 - fitness) * self._wait_s
+        # Most offers are declined by all, and the one that has waited longest
+        # says so.
+        oldest_s = jobs.oldest_s(group)
+        if not waiting.has_waited(oldest_s, needed_s, self._view.now):
+            self._expect(oldest_s, needed_s)
+            return None
+        oldest_s = math.inf
+        for key in queue:
+            since_s = jobs.since_s(records[key[-1]])
+            if waiting.has_waited(since_s, needed_s, self._view.now):
+                return key
+            oldest_s = min(oldest_s, since_s)
+        self._expect(oldest_s, needed_s)
+        return None
+
+    def _expect(self, since_s: float, needed_s: float) -> None:
+        self._due_s = min(self._due_s, waiting.first_due_s(since_s, needed_s))
+
+
+def _fitness(slot: slots.Slot, accelerator: str, held: list[str]) -> float:
+    """Return how well an accelerator fits a slot.
+
+    :param held: the accelerators of the jobs that the slot's device runs.
+    """
+    if slot.starts_at_once(accelerator):
+        return math.inf
+    return affinity.fitness(held.count(accelerator), len(held))
