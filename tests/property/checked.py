@@ -20,7 +20,21 @@ FACTORIES = {
     "wa": (strategies.wa, "wa", "any"),
     "ra": (strategies.ra, "fifo", "ra"),
     "wra": (strategies.wra, "wa", "ra"),
+    "affinity": (strategies.affinity, "fifo", "affinity"),
 }
+
+
+def make_rules(
+    name: str, options: dict[str, object], seed: int
+) -> literal.Rules:
+    """The literal rules of a strategy with these options."""
+    _, ordering, placement = FACTORIES[name]
+    common = {k: v for k, v in options.items() if v is not None}
+    common.setdefault("fallback", name == "wra")
+    common.setdefault("affinity", placement == "affinity")
+    rules = literal.Rules(ordering, placement, **common)
+    rules.reseed(seed)
+    return rules
 
 
 class CheckedStrategy(strategy.Strategy):
@@ -32,15 +46,13 @@ class CheckedStrategy(strategy.Strategy):
     def __init__(
         self, name: str, options: dict[str, object], seed: int
     ) -> None:
-        factory, ordering, placement = FACTORIES[name]
+        factory, _, _ = FACTORIES[name]
         self._real = factory(options, seed)
         self.idle_indexes = self._real.idle_indexes
         self.wants_hosts = self._real.wants_hosts
+        self.wants_affinity = self._real.wants_affinity
         self.skip_limit = self._real.skip_limit
-        common = {k: v for k, v in options.items() if v is not None}
-        common.setdefault("fallback", name == "wra")
-        self.rules = literal.Rules(ordering, placement, **common)
-        self.rules.reseed(seed)
+        self.rules = make_rules(name, options, seed)
         self.passes = 0
 
     def key(self, job: model.Job) -> ordered.Key:
@@ -86,4 +98,13 @@ def strategy_settings(
             st.sampled_from([0.0, 1e-8, 1e-7, float("inf")])
         )
         options["fallback"] = draw(st.sampled_from([None, False, True]))
+        options["affinity"] = draw(st.sampled_from([None, None, True]))
+    if name == "affinity":
+        options["offer_order"] = draw(st.sampled_from(ORDERS))
+        options["affinity_misses"] = draw(st.sampled_from([None, None, 0, 7]))
+        options["largest_first"] = draw(st.booleans())
+    if options.get("affinity") or name == "affinity":
+        options["affinity_wait_s"] = draw(
+            st.sampled_from([None, 0.0, 3.0, float("inf")])
+        )
     return name, options, draw(st.integers(0, 3))

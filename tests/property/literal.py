@@ -7,10 +7,14 @@ and simple: what the real strategies are compared with.
 """
 
 import dataclasses
+import math
 import typing
 
 import numpy
 
+from fpgapool.core import affinity
+from fpgapool.core import applications as core_applications
+from fpgapool.core import queued
 from fpgapool.core import view as pool_view
 
 
@@ -26,6 +30,9 @@ class Slot:
     programmed: str | None
     programming_time_s: float
     holder_is_local: bool | None
+    device: int = 0
+    #: The accelerator of the job that has it.
+    runs: str | None = None
 
     def is_idle(self) -> bool:
         return self.up and self.holder_is_local is None
@@ -34,6 +41,14 @@ class Slot:
         return (
             self.programming_time_s == 0 or self.programmed == job.accelerator
         )
+
+
+@dataclasses.dataclass(eq=False)
+class Application:
+    """Jobs that belong together."""
+
+    granted_s: float = -math.inf
+    misses: int = 0
 
 
 @dataclasses.dataclass
@@ -49,6 +64,7 @@ class Job:
     avoided: frozenset[int]
     skips: int
     is_for_group: bool
+    application: Application = dataclasses.field(default_factory=Application)
 
 
 @dataclasses.dataclass
@@ -64,6 +80,10 @@ class Rules:
     fallback: bool = False
     slot_choice: str = "least_busy"
     offer_order: str = "least_busy"
+    affinity: bool = False
+    affinity_wait_s: float = 10.0
+    affinity_misses: int | None = None
+    largest_first: bool = False
     generator: typing.Any = None
 
     def reseed(self, seed: int) -> None:
@@ -90,6 +110,9 @@ class Pass:
         self.arrived = arrived
         self.now = now
         self.offered: set[int] = set()
+        self.again: set[int] = set()
+        # When jobs would have taken the slots that they declined.
+        self.dues_s: list[float] = []
         self.choices: list[tuple[int, int]] = []
 
     def run(self) -> None:
@@ -99,6 +122,8 @@ class Pass:
             self.place_near()
 
     def key(self, job: Job) -> tuple[float, ...]:
+        if self.rules.largest_first:
+            return (-job.size_bytes, job.arrival_s, job.id)
         if self.rules.ordering == "fifo":
             return (job.arrival_s, job.id)
         if self.rules.ordering == "sjf":
@@ -140,6 +165,9 @@ class Pass:
 
     def take(self, job: Job, slot: Slot) -> None:
         slot.holder_is_local = job.is_for_group or job.host == slot.host
+        slot.runs = job.accelerator
+        job.application.granted_s = self.now
+        job.application.misses = 0
         self.jobs.remove(job)
         self.choices.append((job.id, slot.id))
 
@@ -172,10 +200,18 @@ class Pass:
     # -- placement ra ----------------------------------------------------
 
     def place_near(self) -> None:
-        self.serve_arrivals()
+        if self.rules.placement == "ra":
+            self.serve_arrivals()
         if self.rules.offer_order == "random":
             self.offer_at_random()
             return
+        self.offer_in_order()
+        while self.again:
+            self.offered -= self.again
+            self.again = set()
+            self.offer_in_order()
+
+    def offer_in_order(self) -> None:
         while True:
             left = [s for s in self.idle() if s.id not in self.offered]
             if not left:
@@ -204,34 +240,96 @@ class Pass:
         idle = self.idle()
         if not idle or not self.jobs:
             return
-        for number in self.rules.generator.permutation(len(idle)):
-            slot = idle[number]
+        order = [
+            idle[number]
+            for number in self.rules.generator.permutation(len(idle))
+        ]
+        self.offer_all(order)
+        while self.again:
+            again, self.again = self.again, set()
+            self.offered -= again
+            self.offer_all([slot for slot in order if slot.id in again])
+
+    def offer_all(self, slots: list[Slot]) -> None:
+        for slot in slots:
             self.offered.add(slot.id)
             while slot.is_idle() and self.offer(slot) is not None:
                 pass
 
     def offer(self, slot: Slot) -> Slot | None:
         """Offer a slot; say which one was taken for it, if any was."""
+        fitting = [job for job in self.jobs if self.fits(slot, job)]
+        self.declined: list[Job] = []
+        job = self.first_taker(slot, fitting)
+        if self.rules.affinity_misses is not None:
+            end = len(fitting) if job is None else fitting.index(job)
+            for one in {job.application for job in fitting[:end]}:
+                one.misses += 1
+        if job is not None:
+            return self.accept(job, slot)
+        for job in self.declined:
+            since_s = max(job.arrival_s, job.application.granted_s)
+            wait_s = (1.0 - self.fitness(slot, job)) * self.affinity_wait_s
+            self.dues_s.append(since_s + wait_s)
+        return None
+
+    @property
+    def affinity_wait_s(self) -> float:
+        return self.rules.affinity_wait_s
+
+    def first_taker(self, slot: Slot, fitting: list[Job]) -> Job | None:
         host_slots = self.of_host(slot.host)
         limit = self.rules.remote_limit
         if limit is None:
             limit = max(1, len(host_slots) // 2)
         remote = [s for s in host_slots if s.holder_is_local is False]
-        fitting = [job for job in self.jobs if self.fits(slot, job)]
         for job in fitting:
+            if self.rules.placement == "affinity":
+                if self.is_willing(slot, job):
+                    return job
+                continue
             if job.host == slot.host:
-                return self.accept(job, slot)
+                return job
             if len(remote) >= limit:
                 continue
-            if not self.has_home(job):
-                return self.accept(job, slot)
-            if self.may_leave(job):
-                return self.accept(job, slot)
-            if self.rules.skip_limit is not None:
+            if not self.has_home(job) or self.may_leave(job):
+                if self.is_willing(slot, job):
+                    return job
+            elif self.rules.skip_limit is not None:
                 job.skips += 1
-        if self.rules.fallback and fitting:
-            return self.accept(fitting[0], slot)
+        if self.rules.fallback:
+            for job in fitting:
+                if self.is_willing(slot, job):
+                    return job
         return None
+
+    def is_willing(self, slot: Slot, job: Job) -> bool:
+        if not self.rules.affinity:
+            return True
+        fitness = self.fitness(slot, job)
+        if self.rules.affinity_misses is not None:
+            threshold = affinity.threshold_by_misses(
+                job.application.misses, self.rules.affinity_misses
+            )
+            return fitness >= threshold
+        since_s = max(job.arrival_s, job.application.granted_s)
+        threshold = affinity.threshold_by_wait(
+            self.now - since_s, self.affinity_wait_s
+        )
+        if fitness >= threshold - 1e-11:
+            return True
+        self.declined.append(job)
+        return False
+
+    def fitness(self, slot: Slot, job: Job) -> float:
+        if slot.is_instant_for(job):
+            return math.inf
+        held = [
+            other.runs
+            for other in self.of_host(slot.host)
+            if other.device == slot.device and other.runs is not None
+        ]
+        return affinity.fitness(held.count(job.accelerator), len(held))
 
     def has_home(self, job: Job) -> bool:
         for slot in self.slots:
@@ -241,7 +339,7 @@ class Pass:
 
     def ends_of_patience(self) -> list[float]:
         """When jobs that wait for their own host will leave it."""
-        if self.rules.placement == "any":
+        if self.rules.placement != "ra":
             return []
         return [
             job.arrival_s + self.rules.wait_s_per_byte * job.size_bytes
@@ -274,11 +372,21 @@ class Pass:
                     taken = other
                     break
         self.take(job, taken)
+        if self.rules.affinity:
+            self.again |= {
+                other.id
+                for other in self.of_host(slot.host)
+                if other.is_idle()
+                and other is not slot
+                and other.id in self.offered
+                and other.device == taken.device
+            }
         return taken
 
 
 def snapshot(rules: Rules, view: pool_view.PoolView, now: float) -> Pass:
     """A pass over a copy of the pool as it is."""
+    applications: dict[object, Application] = {}
     slots = []
     for known in view.slots.slots.values():
         held = view.slots.assignments.get(known.id)
@@ -292,6 +400,10 @@ def snapshot(rules: Rules, view: pool_view.PoolView, now: float) -> Pass:
                 programmed=known.programmed,
                 programming_time_s=known.spec.programming_time_s,
                 holder_is_local=None if held is None else held.local,
+                device=known.spec.device_id,
+                runs=None
+                if held is None or held.record is None
+                else held.accelerator,
             )
         )
     jobs = [
@@ -305,8 +417,36 @@ def snapshot(rules: Rules, view: pool_view.PoolView, now: float) -> Pass:
             avoided=record.avoided,
             skips=record.skips,
             is_for_group=record.job.group_id is not None,
+            application=_application(rules, view, record, applications),
         )
         for record in view.jobs.records.values()
         if record.slot_id is None
     ]
     return Pass(rules, slots, jobs, set(view.arrived), now)
+
+
+def _application(
+    rules: Rules,
+    view: pool_view.PoolView,
+    record: queued.JobRecord,
+    known: dict[object, Application],
+) -> Application:
+    """The job's application, with what the pool knows of it.
+
+    :param known: those that others of these jobs have.
+    """
+    if not rules.affinity:
+        return Application()
+    jobs, job = view.jobs, record.job
+    assert isinstance(jobs, core_applications.AffineJobs)
+    name: object = job.id
+    if job.affinity_key is not None:
+        name = (job.project, job.affinity_key)
+    if name not in known:
+        since_s = jobs.since_s(record)
+        known[name] = Application(misses=jobs.misses(record))
+        if since_s > job.arrival_s:
+            known[name].granted_s = since_s
+    elif jobs.since_s(record) > job.arrival_s:
+        known[name].granted_s = jobs.since_s(record)
+    return known[name]

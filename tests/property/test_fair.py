@@ -24,7 +24,6 @@ from fpgapool.core import view as pool_view
 from fpgapool.strategies import shared
 from tests.harness import pool_invariants
 from tests.property import checked
-from tests.property import literal
 from tests.property import literal_fair
 from tests.property import test_pool
 from tests.unit.core import pools
@@ -139,13 +138,10 @@ class CheckedFair(shared.SharedStrategy):
         max_wait_s: float | None,
         breadth: int,
     ) -> None:
-        factory, ordering, placement = checked.FACTORIES[name]
+        factory, _, _ = checked.FACTORIES[name]
         super().__init__(factory(options, seed), shares, max_wait_s)
         self.breadth = breadth
-        common = {k: v for k, v in options.items() if v is not None}
-        common.setdefault("fallback", name == "wra")
-        self.rules = literal.Rules(ordering, placement, **common)
-        self.rules.reseed(seed)
+        self.rules = checked.make_rules(name, options, seed)
 
     def assign(
         self, view: pool_view.PoolView, now: float
@@ -272,6 +268,7 @@ class FairMachine(stateful.RuleBasedStateMachine):
                 * checked.MB,
                 arrival_s=self.now - float(random.choice([0.0, 0.0, 2.5])),
                 project=str(random.choice(PROJECTS, p=[0.6, 0.2, 0.1, 0.1])),
+                affinity_key=random.choice([None, "x", "y"]),
             )
             self.jobs += 1
             batch.append(events.JobSubmitted(job))

@@ -22,7 +22,7 @@ from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import state
 from fpgapool.strategies.placements import any as any_placement
-from fpgapool.strategies.placements import ra as ra_placement
+from fpgapool.strategies.placements import offers
 from fpgapool.vocabulary import codes
 from tests.harness import pool_invariants
 from tests.property import checked
@@ -244,6 +244,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
                 arrival_s=self.now - random.choice([0.0, 0.0, 0.5, 20.0]),
                 wait_timeout_s=random.choice([None] * 6 + [0.0, 5.0]),
                 instance_id=random.choice([*NOBODY, *INSTANCES]),
+                affinity_key=random.choice([None, "x", "y"]),
             )
             self.add(events.JobSubmitted(job))
 
@@ -679,6 +680,8 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         if self.wakeups:
             now = literal.snapshot(rules, self.pool.view, self.now)
             limits_s += filter(math.isfinite, now.ends_of_patience())
+            now.run()
+            limits_s += filter(math.isfinite, now.dues_s)
         if limits_s:
             assert self.wake_s is not None
             assert self.now < self.wake_s <= min(limits_s) + 1e-9
@@ -728,11 +731,16 @@ class WraMachine(PoolMachine):
     strategy_name = "wra"
 
 
+class AffinityMachine(PoolMachine):
+    strategy_name = "affinity"
+
+
 TestFifo = FifoMachine.TestCase
 TestSjf = SjfMachine.TestCase
 TestWa = WaMachine.TestCase
 TestRa = RaMachine.TestCase
 TestWra = WraMachine.TestCase
+TestAffinity = AffinityMachine.TestCase
 
 SETTINGS = hypothesis.settings(max_examples=100, stateful_step_count=25)
 TestFifo.settings = SETTINGS
@@ -740,3 +748,4 @@ TestSjf.settings = SETTINGS
 TestWa.settings = SETTINGS
 TestRa.settings = SETTINGS
 TestWra.settings = SETTINGS
+TestAffinity.settings = SETTINGS

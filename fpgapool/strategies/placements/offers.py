@@ -215,8 +215,8 @@ class AffineOffers(Offers):
     case. Others take it if their fitness for its device is at least their
     threshold, see :mod:`fpgapool.core.affinity`.
 
-    When a job has taken a slot, and idle slots of the same device were
-    declined before, another pass follows: they may fit better now.
+    When a job has taken a slot, idle slots of the same device that were
+    declined before are offered again at the end: jobs may fit better now.
 
     :param wait_s: thresholds fall to 0 in this time.
     :param misses: or with so many misses; None: misses do not count.
@@ -240,6 +240,31 @@ class AffineOffers(Offers):
         self._misses = misses
         # When the first of the jobs that declined the slot would take it.
         self._due_s = math.inf
+        self._again: set[model.SlotId] = set()
+
+    def make(self) -> abc.Iterator[strategy.Choice]:
+        yield from super().make()
+        while self._again:
+            self._reopen()
+            yield from super().make()
+
+    def make_in(
+        self, order: abc.Iterable[slots.Slot]
+    ) -> abc.Iterator[strategy.Choice]:
+        idle = list(order)
+        yield from super().make_in(idle)
+        while self._again:
+            again = self._reopen()
+            yield from super().make_in(
+                slot for slot in idle if slot.id in again
+            )
+
+    def _reopen(self) -> set[model.SlotId]:
+        """Have slots offered again; return them."""
+        again, self._again = self._again, set()
+        self._offered -= again
+        self._local_ranks = None
+        return again
 
     def _offer(self, slot: slots.Slot) -> strategy.Choice | None:
         host, is_open = slot.host, slot.host.is_open
@@ -278,12 +303,13 @@ class AffineOffers(Offers):
         record = self._jobs.records[first[-1]]
         taken = self._swap(slot, record)
         choice = self._view.give(record, taken)
-        if any(
-            other.id in self._offered
-            and other.spec.device_id == taken.spec.device_id
+        self._again.update(
+            other.id
             for other in host.idle
-        ):
-            self._jobs.look_at(self._view.now)
+            if other.id in self._offered
+            and other is not slot
+            and other.spec.device_id == taken.spec.device_id
+        )
         return choice
 
     def _skip_before(self, key: ordered.Key | None, slot: slots.Slot) -> None:
