@@ -49,6 +49,7 @@ def acc_dry_run(
     priority: int = 0,
     deadline_s: float | None = None,
     deadline_action: str | None = None,
+    application: str | None = None,
     cancel: threading.Event | cancelling.CancelToken | None = None,
     require_tls: bool | None = None,
 ) -> DryRun:
@@ -68,6 +69,7 @@ def acc_dry_run(
         priority=priority,
         deadline_s=deadline_s,
         deadline_action=deadline_action,
+        application=application,
     )
     (reply,) = asking.ask(
         [("dry_run", members)],

@@ -53,6 +53,7 @@ def acc_open(
     priority: int = 0,
     deadline_s: float | None = None,
     deadline_action: str | None = None,
+    application: str | None = None,
     on_state: waiting.StateCallback | None = None,
     cancel: threading.Event | cancelling.CancelToken | None = None,
     verify: bool = True,
@@ -111,6 +112,10 @@ def acc_open(
         ``kill``, or ``early``, which ends the session as soon as no slot
         could keep the deadline any more, both with the code
         ``DEADLINE_PASSED``. None: as the pool's operator decides.
+    :param application: a name that all sessions of an application have in
+        common. A pool whose strategy avoids to program boards treats them as
+        one: when one of them has got a slot, the others wait anew for boards
+        that run their accelerator. None: the session is by itself.
     :param on_state: called with a view of the session whenever its state or
         its place in the queue changes, also when it gets another slot
         later; with a fallback it is called with a view that is READY and
@@ -160,6 +165,7 @@ def acc_open(
         priority=priority,
         deadline_s=deadline_s,
         deadline_action=deadline_action,
+        application=application,
     )
     for name, where in (("fallback", fallback), ("meanwhile", meanwhile)):
         if where not in (None, CPU):

@@ -120,6 +120,7 @@ def _options(
         "priority": arguments.priority,
         "deadline_s": arguments.deadline,
         "deadline_action": arguments.deadline_action,
+        "application": arguments.application,
         **_door(arguments),
     }
 

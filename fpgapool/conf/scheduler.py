@@ -160,15 +160,45 @@ Which idle slot a session gets if the strategy leaves a choice.
         default="least_busy",
         choices=_CHOICES,
         help="""
-In which order ``ra`` and ``wra`` offer idle slots to waiting sessions.
+In which order ``ra``, ``wra`` and ``affinity`` offer idle slots to waiting
+sessions.
+""",
+    ),
+    cfg.BoolOpt(
+        "affinity",
+        default=False,
+        help="""
+Whether sessions avoid slots of boards that run other accelerators, with
+``ra`` and ``wra``.
+
+A session from another host than the slot's takes the slot only if the share of
+its accelerator among the sessions that the board runs is large enough: all of
+them at first, and none after ``affinity_wait_s``. It takes a slot at once that
+holds its accelerator, that is programmed in no time, or whose board is idle.
+So slots are programmed less often where that takes long. The strategy
+``affinity`` always does so, whatever this option says, and for all sessions.
+""",
+    ),
+    cfg.FloatOpt(
+        "affinity_wait_s",
+        default=10,
+        min=0,
+        max=86400,
+        help="""
+Seconds after which a session takes a slot of any board, with ``affinity``.
+They count from its arrival, or from the last time that a session of the same
+``application`` got a slot.
+
+A good value is a few times as long as sessions and programming take. 0 means
+that boards do not matter.
 """,
     ),
     cfg.DictOpt(
         "strategy_options",
         default={},
         help="""
-Options that only the chosen strategy has, by name: those of ``era`` and
-``hjf``, and of strategies from other packages. A value is a number, ``true``,
+Options that only the chosen strategy has, by name: those of ``era``, ``hjf``
+and ``affinity``, and of strategies from other packages. A value is a number, ``true``,
 ``false`` or text. The conductor does not start with an option that the
 strategy lacks.
 """,

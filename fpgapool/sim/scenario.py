@@ -186,6 +186,10 @@ class StrategyOptions(_Record, frozen=True):
     :ivar own: options that only this strategy has, by name.
     :ivar elasticity: the policy that sizes the scenario's groups; None: sizes
         stay.
+    :ivar affinity: of ``ra`` and ``wra``.
+    :ivar affinity_wait_s: of these and of ``affinity``.
+    :ivar affinity_misses: of ``affinity``, in place of a time.
+    :ivar largest_first: of ``affinity``.
     :ivar rule: of ``hjf``.
     :ivar preempt: ``fine``: a slot may change hands after each chunk.
     :ivar preempt_quantum_bytes: the least input of a chunk without cores;
@@ -209,6 +213,10 @@ class StrategyOptions(_Record, frozen=True):
     queues: _Count | None = None
     slot_choice: _Name = "index"
     offer_order: _Name = "index"
+    affinity: bool | None = None
+    affinity_wait_s: _NotNegative | None = None
+    affinity_misses: _Number | None = None
+    largest_first: bool | None = None
     own: dict[_Name, bool | int | float | str] = {}
     elasticity: Elasticity | None = None
     rule: _Name | None = None
@@ -268,6 +276,8 @@ class JobSpec(_Record, frozen=True):
     :ivar deadline_s: the time after its arrival in which it should end; None:
         it has no deadline.
     :ivar priority: higher ones of the same tenant come first.
+    :ivar app: the application of its tenant that it belongs to; None: one of
+        its own.
     """
 
     id: int
@@ -278,6 +288,7 @@ class JobSpec(_Record, frozen=True):
     tenant: str = ""
     deadline_s: _Positive | None = None
     priority: _Priority = 0
+    app: _Name | None = None
 
     @property
     def deadline_at_s(self) -> float | None:

@@ -412,7 +412,7 @@ class _Simulation:
             heapq.heappush(self._programming, (now + programming_s, number))
         else:
             self._work(number, held, now)
-            if self._quantum_bytes:
+            if self._quantum_bytes or programming_s:
                 # The core decides by what slots are programmed with.
                 yield events.SlotReady(number, held.generation)
 
@@ -461,6 +461,7 @@ def _model_job(job: scenarios.JobSpec, done_bytes: int) -> model.Job:
         project=job.tenant,
         done_bytes=done_bytes,
         deadline_s=job.deadline_at_s,
+        affinity_key=job.app,
     )
 
 

@@ -32,9 +32,11 @@ MAX_RATE_PER_S = 1e9
 #: Regular expressions for the whole text.
 GROUP_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 REQUEST_ID = "[A-Za-z0-9_.:-]{1,64}"
+APPLICATION = REQUEST_ID
 
 _GROUP_NAME = re.compile(GROUP_NAME)
 _REQUEST_ID = re.compile(REQUEST_ID)
+_APPLICATION = re.compile(APPLICATION)
 
 
 class RequestError(exceptions.PicklableError):
@@ -143,6 +145,22 @@ def check_deadline_action(value: object) -> str | None:
         codes.INVALID_REQUEST,
         f"deadline_action must be {', '.join(states.DEADLINE_ACTIONS[:-1])}"
         f" or {states.DEADLINE_ACTIONS[-1]}",
+    )
+
+
+def check_application(value: object) -> str | None:
+    """Return the name of an application; None if it was not given.
+
+    :param value: the given value.
+    :raises RequestError: INVALID_REQUEST.
+    """
+    if value is None or (
+        isinstance(value, str) and _APPLICATION.fullmatch(value)
+    ):
+        return value
+    raise RequestError(
+        codes.INVALID_REQUEST,
+        "application must be 1 to 64 of the characters A-Z a-z 0-9 _ . : -",
     )
 
 

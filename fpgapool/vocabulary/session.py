@@ -143,6 +143,25 @@ FIELDS = fields.Fields(
         " service's",
         **_DEADLINES,
     ),
+    fields.Option(
+        "application",
+        fields.NAME,
+        "The application that it belongs to, by a name of the client's choice"
+        " within the project; null: none. Strategies with affinity keep the"
+        " sessions of an application on boards that run their accelerator.",
+        default=None,
+        length=64,
+        shown="application",
+        column=False,
+        told=3,
+        noted=3,
+        since=(1, 4),
+        asked=2,
+        check=rules.check_application,
+        limits={"pattern": f"^{rules.APPLICATION}$"},
+        help="name of the application that the session belongs to, the same"
+        " for all its sessions; 1 to 64 of the characters A-Z a-z 0-9 _ . : -",
+    ),
     fields.time("deadline_at", **_DEADLINES),
     fields.public(
         "deadline_met",

@@ -321,7 +321,7 @@ def test_closing_goes_on(
 
 def test_application_credential(openstack_as: Command) -> None:
     """Of a program, with the versions of the API that there are."""
-    for version in ("1", "1.0", "1.1", "1.2", "1.3"):
+    for version in ("1", "1.0", "1.1", "1.2", "1.3", "1.4"):
         result = openstack_as(
             "nonsense",
             *("--os-cloud", server.CLOUD),
@@ -338,7 +338,7 @@ def test_version_that_is_not_known(openstack_as: Command) -> None:
     )
     assert result.status != 0
     assert (
-        "7 is not in supported versions: 1, 1.0, 1.1, 1.2, 1.3"
+        "7 is not in supported versions: 1, 1.0, 1.1, 1.2, 1.3, 1.4"
         in result.errors
     )
 
@@ -364,7 +364,7 @@ def test_sdk(clouds_yaml: pathlib.Path) -> None:
             session = pool.get_session(
                 session.id, wait_s=10, revision=session.revision
             )
-        assert session.microversion == "1.3"
+        assert session.microversion == "1.4"
         secret = session.connection_info["secret"]
         renewed = pool.renew_session_secret(session.id)
         while not (renewed.connection_info or {}).get("secret"):

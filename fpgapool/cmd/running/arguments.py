@@ -21,6 +21,7 @@ _SESSION_OPTIONS = (
     "priority",
     "deadline",
     "deadline_action",
+    "application",
     "fallback",
     "meanwhile",
     "checksum",
@@ -222,6 +223,12 @@ def _add_request(pool: argparse._ArgumentGroup) -> None:
         choices=states.DEADLINE_ACTIONS,
         help="at the deadline: continue, kill, or early, which gives up as "
         "soon as no slot can be done in time",
+    )
+    pool.add_argument(
+        "--application",
+        metavar="NAME",
+        help="the application that the session belongs to; a pool with "
+        "affinity keeps its sessions on boards that run their accelerator",
     )
     pool.add_argument(
         "--fallback",

@@ -219,6 +219,7 @@ class Session:
                 else self.arrival_s + ahead_s + self.deadline_s
             ),
             deadline_action=self.deadline_action or states.CONTINUE,
+            affinity_key=self.application,
         )
 
     def same_request(self, request: objects.OpenRequest) -> bool:

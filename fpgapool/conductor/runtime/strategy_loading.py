@@ -141,6 +141,8 @@ def options(conf: cfg.ConfigOpts) -> Mapping[str, object]:
         "fallback": _FALLBACKS[group.fallback],
         "slot_choice": group.slot_choice,
         "offer_order": group.offer_order,
+        "affinity": group.affinity,
+        "affinity_wait_s": group.affinity_wait_s,
     }
 
 

@@ -3,6 +3,8 @@
 """The conductor's engine and the simulator serve a trace alike."""
 
 import dataclasses
+import importlib.metadata
+import math
 import random
 import typing
 from collections.abc import Callable
@@ -11,6 +13,8 @@ import msgspec
 import pytest
 
 from fpgapool import strategies
+from fpgapool.conductor.decisions import inputs
+from fpgapool.db import api as db_api
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import schedules
 from fpgapool.sim import simulation
@@ -21,6 +25,8 @@ from tests.unit.conductor import world
 HOSTS = ("a", "b")
 SLOTS = 2
 STRATEGIES = ("fifo", "sjf", "edf", "hjf", "ra")
+#: All of the same rate.
+ACCELERATORS = ("copy", "other")
 BYTES_PER_S = int(world.PROFILE.peak_bytes_per_s)
 #: Links that are never the bottleneck.
 FAST_BYTES_PER_S = 1e15
@@ -34,9 +40,18 @@ def make_trace(
     seed: int,
     owners: Owners = lambda _number: ("", 0),
     count: int = 60,
+    *,
+    accelerators: int = 1,
+    applications: int = 0,
+    reconfiguration_s: float = 0.0,
+    names: tuple[str, ...] = STRATEGIES,
     **options: typing.Any,
 ) -> scenarios.Scenario:
-    """Return jobs that overload four slots, most with deadlines."""
+    """Return jobs that overload four slots, most with deadlines.
+
+    :param accelerators: they use so many.
+    :param applications: every other one belongs to one of so many.
+    """
     chooser = random.Random(seed)
     jobs = []
     arrival_s = 0.0
@@ -50,7 +65,10 @@ def make_trace(
                 host=chooser.randrange(len(HOSTS)),
                 size_bytes=work_s * BYTES_PER_S,
                 arrival_s=arrival_s,
-                accelerator="copy",
+                accelerator=ACCELERATORS[number % 7 % accelerators],
+                app=f"app{number % 8 % applications}"
+                if applications and number % 2
+                else None,
                 tenant=tenant,
                 deadline_s=chooser.choice(
                     [None, 1.5 * work_s, 4.0 * work_s, 9.0 * work_s]
@@ -61,15 +79,16 @@ def make_trace(
     return scenarios.Scenario(
         format=scenarios.FORMAT,
         strategies=dict.fromkeys(
-            STRATEGIES,
+            names,
             scenarios.StrategyOptions(slot_choice="index", **options),
         ),
         cluster=scenarios.Cluster(
             hosts=len(HOSTS),
             fpga_hosts=tuple(range(len(HOSTS))),
-            accelerators={
-                "copy": scenarios.AcceleratorProfile(BYTES_PER_S, 1.0)
-            },
+            accelerators=dict.fromkeys(
+                ACCELERATORS, scenarios.AcceleratorProfile(BYTES_PER_S, 1.0)
+            ),
+            reconfiguration_s=reconfiguration_s,
             slots_per_device=SLOTS,
             # As much as the slots need, and as the agents report.
             dma_bytes_per_s=SLOTS * BYTES_PER_S,
@@ -100,12 +119,18 @@ class Replay:
     :param trace: the jobs.
     :param name: of the strategy.
     :param fair: whether projects share the slots evenly.
+    :param woken: whether the engine is called whenever it asks for it.
     :ivar grants: by job, the host and slot of each grant, and when.
     :ivar preempted: the same for each slot that it had to leave.
     """
 
     def __init__(
-        self, trace: scenarios.Scenario, name: str, *, fair: bool = False
+        self,
+        trace: scenarios.Scenario,
+        name: str,
+        *,
+        fair: bool = False,
+        woken: bool = False,
     ) -> None:
         self._jobs = {f"r{job.id}": job for job in trace.jobs}
         self.grants: dict[int, list[Visit]] = {
@@ -123,13 +148,33 @@ class Replay:
             preempt_gain=options.preempt_gain if preempts else None,
             quantum_bytes=self._quantum_bytes,
             make_strategy=lambda: getattr(strategies, name)(
-                {"slot_choice": "index"}, 0
+                options.options(), 0
             ),
+        )
+        self._woken = woken
+        self._reconfiguration_s = trace.cluster.reconfiguration_s
+        for agent in self._pool.agents.values():
+            for slot in agent.slots:
+                slot.programming_time_s = self._reconfiguration_s
+            self._pool.feed(agent.report())
+        self._pool.feed(
+            inputs.Library(
+                [
+                    db_api.AcceleratorRecord(
+                        name=one,
+                        profile=world.PROFILE.to_primitive()["data"]
+                        | {"name": one},
+                    )
+                    for one in ACCELERATORS
+                ]
+            )
         )
         self._set_limits(trace, 2 * len(HOSTS) * SLOTS)
         self._began_s = self._pool.now
         # By host and slot.
         self._running: dict[tuple[str, int], Running] = {}
+        # When slots will be programmed.
+        self._ready_s: dict[tuple[str, int], float] = {}
 
     def _set_limits(self, trace: scenarios.Scenario, sessions: int) -> None:
         """Set limits of priorities, and of sessions that none reaches."""
@@ -143,22 +188,37 @@ class Replay:
     def run(self) -> None:
         """Play it to the end."""
         to_come = list(self._jobs.values())
-        while to_come or self._running:
+        while to_come or self._running or self._ready_s:
             now = min(
                 [
                     *(one.due_s for one in self._running.values()),
                     *(job.arrival_s for job in to_come[:1]),
+                    *self._ready_s.values(),
+                    self._wake_s(),
                 ]
             )
             self._pool.now = self._began_s + now
             batch = self._reports_of(self._go_on(now))
             while to_come and to_come[0].arrival_s <= now:
                 batch.append(self._opening(to_come.pop(0)))
-            while batch:
-                self._pool.feed(*batch)
-                self._pool.deliver_all()
-                batch = self._reports_of(self._leave(now))
+            self._decide(batch)
+            while batch := self._reports_of(self._leave(now)):
+                self._decide(batch)
             self._begin(now)
+
+    def _decide(self, batch: list[object]) -> None:
+        self._pool.feed(*batch)
+        self._pool.deliver_all()
+
+    def _wake_s(self) -> float:
+        wake_at = self._pool.engine.wake_at
+        if not self._woken or wake_at is None:
+            return math.inf
+        wake_s = wake_at - self._began_s
+        # Not too early by a rounding error.
+        while self._began_s + wake_s < wake_at:
+            wake_s = math.nextafter(wake_s, math.inf)
+        return wake_s
 
     def _reports_of(self, hosts: set[str]) -> list[object]:
         return [self._pool.agents[host].report() for host in sorted(hosts)]
@@ -223,6 +283,8 @@ class Replay:
                 project_id=job.tenant or "p",
                 host_uuid=HOSTS[job.host or 0],
                 claimed_bytes=int(job.size_bytes),
+                accelerator=job.accelerator,
+                application=job.app,
                 deadline_s=job.deadline_s,
                 priority=job.priority,
             )
@@ -241,6 +303,13 @@ class Replay:
                     if one.session_id == slot.session_id
                 )
                 job = self._jobs[session.request_id]
+                if slot.programmed != job.accelerator:
+                    ready_s = self._ready_s.setdefault(
+                        (host, number), now + self._reconfiguration_s
+                    )
+                    if ready_s > now:
+                        continue
+                self._ready_s.pop((host, number), None)
                 self.grants[job.id].append((index, number, now))
                 self._pool.feed(agent.prepared(number))
                 slot.state = states.SLOT_ACTIVE
@@ -286,6 +355,52 @@ def test_grants_are_the_same(name: str) -> None:
     starts_s = [one.start_s for one in outcomes]
     assert starts_s != sorted(starts_s) or name == "fifo"
     assert not any(one.preemptions for one in outcomes)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("affinity", {}),
+        ("affinity", {"largest_first": True, "affinity_wait_s": 20.0}),
+        ("wra", {"affinity": True}),
+        ("ra", {"affinity": True, "wait_s_per_byte": 1e-9}),
+    ],
+)
+def test_grants_with_affinity_are_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    options: dict[str, typing.Any],
+) -> None:
+    """Time causes passes, and slots take time to be programmed."""
+    # Installed only after the next installation of the package.
+    known = importlib.metadata.EntryPoint(
+        name, f"fpgapool.strategies:{name}", "fpgapool.strategies"
+    )
+    monkeypatch.setattr(simulation, "_strategies", lambda: {name: known})
+    trace = msgspec.structs.replace(
+        make_trace(
+            11,
+            accelerators=2,
+            applications=3,
+            reconfiguration_s=0.75,
+            names=(name,),
+            **options,
+        ),
+        wakeups=True,
+    )
+    replay = Replay(trace, name, woken=True)
+    replay.run()
+    outcomes = simulation.run(trace, name)
+    check_same(replay, outcomes)
+    off = {"affinity_wait_s": 0.0}
+    other = msgspec.structs.replace(
+        trace,
+        strategies={
+            name: msgspec.structs.replace(trace.strategies[name], **off)
+        },
+    )
+    # Affinity makes a difference.
+    assert simulation.run(other, name) != outcomes
 
 
 PREEMPTS = {

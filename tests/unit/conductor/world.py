@@ -130,6 +130,7 @@ class Slot:
     last_result: objects.SessionResult | None = None
     previous_result: objects.SessionResult | None = None
     energy_j: float | None = None
+    programming_time_s: float = 0.0
 
 
 @dataclasses.dataclass
@@ -191,6 +192,8 @@ class FakeAgent:
         self.sequence = 0
         self.slots = [Slot() for _ in range(slots)] if board else []
         self.views: dict[str, objects.SessionView] = {}
+        #: What slots are to be programmed with, by number.
+        self.wanted: dict[int, str] = {}
         #: By group.
         self.desks: dict[str, Desk] = {}
         self._groups: set[str] = set()
@@ -267,6 +270,7 @@ class FakeAgent:
             return
         slot.seen_generation = request.generation
         slot.state = states.SLOT_PREPARING
+        self.wanted[request.slot] = request.accelerator
         slot.session_id = request.session_id
         slot.generation = request.generation
         slot.previous_result = slot.last_result
@@ -299,7 +303,7 @@ class FakeAgent:
         if slot.state not in (states.SLOT_PREPARING, states.SLOT_READY):
             return None
         slot.state = states.SLOT_READY
-        slot.programmed = "copy"
+        slot.programmed = self.wanted.get(number, "copy")
         if slot.session_id in self._groups:
             # Members have no secret; they join their desk.
             slot.state = states.SLOT_ACTIVE

@@ -67,8 +67,8 @@ _VERSIONS = {
             "id": "v1",
             "status": "CURRENT",
             "min_version": "1.0",
-            "version": "1.3",
-            "max_version": "1.3",
+            "version": "1.4",
+            "max_version": "1.4",
             "links": [{"rel": "self", "href": f"{URL}/v1"}],
         }
     ]
