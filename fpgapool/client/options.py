@@ -27,7 +27,7 @@ class Options(typing.TypedDict, total=False):
     front_door: str | apidoor.PoolApi | None
     request_id: str | None
     wait_timeout_s: float | None
-    application: str
+    application: str | None
     priority: int
     deadline_s: float | None
     deadline_action: str | None
