@@ -39,8 +39,8 @@ How waiting sessions are ordered and placed: the name of an entry point in
 ``fifo`` serves in the order of arrival, ``sjf`` the smallest first, ``wa`` by
 queues of similar size; ``ra`` and ``wra`` are ``fifo`` and ``wa`` with slots
 chosen so that data stay on their host where possible. ``edf`` and ``hjf`` go
-by deadlines. ``affinity`` avoids to program slots. The default, ``wra``, is right for most clouds. Its options are
-in the group ``[scheduler]``.
+by deadlines. ``affinity`` avoids to program slots. The default, ``wra``, is
+right for most clouds. Its options are in the group ``[scheduler]``.
 """,
     ),
     cfg.FloatOpt(

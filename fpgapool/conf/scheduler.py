@@ -198,9 +198,9 @@ that boards do not matter.
         default={},
         help="""
 Options that only the chosen strategy has, by name: those of ``era``, ``hjf``
-and ``affinity``, and of strategies from other packages. A value is a number, ``true``,
-``false`` or text. The conductor does not start with an option that the
-strategy lacks.
+and ``affinity``, and of strategies from other packages. A value is a number,
+``true``, ``false`` or text. The conductor does not start with an option that
+the strategy lacks.
 """,
     ),
     cfg.StrOpt(

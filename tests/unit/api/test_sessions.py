@@ -294,6 +294,10 @@ def test_refusals_keep_their_code(world, code, status):
         ({"wait_timeout_s": 0}, "body.session.wait_timeout_s"),
         ({"host": fakes.HOST}, "body.session"),
         ({"request_id": "a b"}, "body.session.request_id"),
+        ({"application": ""}, "body.session.application"),
+        ({"application": "a b"}, "body.session.application"),
+        ({"application": "a" * 65}, "body.session.application"),
+        ({"application": None}, "body.session.application"),
         ({"novelty": 1}, "body.session"),
     ],
 )
@@ -318,6 +322,23 @@ def test_an_older_version_knows_no_new_options(world, monkeypatch):
     (error,) = answer.json["errors"]
     assert error["detail"] == f"body.session.{first.name} needs version 1.1"
     assert _open(world).status_code == 202
+
+
+def test_applications_come_with_version_1_4(world):
+    body = {"session": {**WANTED, "application": "app-1"}}
+    answer = world.ask(
+        "POST",
+        PATH,
+        body=body,
+        headers={"OpenStack-API-Version": "fpgapool 1.3"},
+    )
+    assert answer.status_code == 400
+    (error,) = answer.json["errors"]
+    assert error["detail"] == "body.session.application needs version 1.4"
+    new = _open(world, application="app-1")
+    assert new.status_code == 202
+    (request,) = world.conductor.requests
+    assert request.application == "app-1"
 
 
 def test_only_members_open(world):

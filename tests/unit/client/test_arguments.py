@@ -42,6 +42,13 @@ def _open(name, value) -> None:
     client.acc_open("copy", 1, front_door="/nonexistent", **{name: value})
 
 
+@pytest.mark.parametrize("value", ["", "a b", "a" * 65, "ä", "a\n", 7, b"a"])
+def test_wrong_applications(value):
+    assert _code(_open, "application", value) == "INVALID_REQUEST"
+    with pytest.raises(errors.InvalidRequest):
+        client.acc_dry_run("copy", 1, application=value)
+
+
 def test_import_is_light():
     script = (
         "import sys, fpgapool.client; print([name for name in sys.modules if "

@@ -13,8 +13,6 @@ import msgspec
 import pytest
 
 from fpgapool import strategies
-from fpgapool.conductor.decisions import inputs
-from fpgapool.db import api as db_api
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import schedules
 from fpgapool.sim import simulation
@@ -157,18 +155,7 @@ class Replay:
             for slot in agent.slots:
                 slot.programming_time_s = self._reconfiguration_s
             self._pool.feed(agent.report())
-        self._pool.feed(
-            inputs.Library(
-                [
-                    db_api.AcceleratorRecord(
-                        name=one,
-                        profile=world.PROFILE.to_primitive()["data"]
-                        | {"name": one},
-                    )
-                    for one in ACCELERATORS
-                ]
-            )
-        )
+        self._pool.feed(world.library(*ACCELERATORS))
         self._set_limits(trace, 2 * len(HOSTS) * SLOTS)
         self._began_s = self._pool.now
         # By host and slot.

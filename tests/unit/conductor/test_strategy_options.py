@@ -31,6 +31,14 @@ def test_a_strategy_gets_its_own_options() -> None:
     )
 
 
+def test_affinity_is_set_in_the_configuration() -> None:
+    made = load("ra", "", affinity=True, affinity_wait_s=3.0)
+    options = made.inner.placement.options
+    assert (options.affinity, options.affinity_wait_s) == (True, 3.0)
+    assert made.wants_affinity
+    assert not load("wra", "").wants_affinity
+
+
 @pytest.mark.parametrize(
     ("tuning", "gain"),
     [

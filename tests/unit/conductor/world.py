@@ -89,6 +89,19 @@ def opening(
     return inputs.Open(wanted, awaited_until, concurrent.futures.Future())
 
 
+def library(*names: str) -> inputs.Library:
+    """Return a library of accelerators that differ in their names only."""
+    return inputs.Library(
+        [
+            db_api.AcceleratorRecord(
+                name=name,
+                profile=PROFILE.to_primitive()["data"] | {"name": name},
+            )
+            for name in names
+        ]
+    )
+
+
 def reopening(view: objects.SessionView, host_uuid: str) -> inputs.Reopen:
     """Return the wish for another slot than a session has, or had."""
     return inputs.Reopen(
