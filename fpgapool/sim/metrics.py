@@ -176,6 +176,19 @@ class Service:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Packing:
+    """How well containers were spread over hosts.
+
+    :ivar reprogrammings: of all slots, the first of each included.
+    :ivar distance_to_bound: the part of the makespan that is beyond
+        :func:`fpgapool.sim.containers.bound_s`, from 0 to 1.
+    """
+
+    reprogrammings: int
+    distance_to_bound: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Improvement:
     """How many times better a schedule is than another one of the same jobs.
 

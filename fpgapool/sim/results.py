@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from fpgapool.sim import containers
 from fpgapool.sim import files
 from fpgapool.sim import group_results
 from fpgapool.sim import metrics
@@ -99,12 +100,14 @@ class Result(msgspec.Struct, frozen=True):
     :ivar outcome: as the scenario format writes it.
     :ivar measured: all metrics of all jobs.
     :ivar service: None: no job has a deadline.
+    :ivar packing: None: jobs are no containers.
     """
 
     outcome: schedules.Outcome
     measured: metrics.Metrics
     details: Details
     service: metrics.Service | None = None
+    packing: metrics.Packing | None = None
 
 
 def columns(
@@ -151,8 +154,31 @@ def evaluate(
     if any(job.deadline_s is not None for job in scenario.jobs):
         service = _measure_service(scenario, outcomes, details.energy)
         found |= dataclasses.asdict(service)
+    packing = None
+    if scenario.cluster.heartbeat_s is not None:
+        packing = _measure_packing(scenario, outcomes, measured.makespan_s)
+        found |= dataclasses.asdict(packing)
     return Result(
-        schedules.Outcome(outcomes, found), measured, details, service
+        schedules.Outcome(outcomes, found),
+        measured,
+        details,
+        service,
+        packing,
+    )
+
+
+def _measure_packing(
+    scenario: scenarios.Scenario,
+    outcomes: Sequence[schedules.JobOutcome],
+    makespan_s: float,
+) -> metrics.Packing:
+    return metrics.Packing(
+        reprogrammings=sum(
+            outcome.container.reprogrammings
+            for outcome in outcomes
+            if outcome.container is not None
+        ),
+        distance_to_bound=1 - containers.bound_s(scenario) / makespan_s,
     )
 
 

@@ -26,6 +26,8 @@ _NotNegative = typing.Annotated[float, msgspec.Meta(ge=0)]
 _Count = typing.Annotated[int, msgspec.Meta(ge=1)]
 _Number = typing.Annotated[int, msgspec.Meta(ge=0)]
 _Name = typing.Annotated[str, msgspec.Meta(min_length=1)]
+# Each one is an event of the simulation.
+_Heartbeat = typing.Annotated[float, msgspec.Meta(ge=0.001)]
 _Priority = typing.Annotated[
     int, msgspec.Meta(ge=-rules.MAX_PRIORITY, le=rules.MAX_PRIORITY)
 ]
@@ -121,6 +123,9 @@ class Cluster(_Record, frozen=True):
     :ivar cores_per_host: jobs need one of these cores, and compute there until
         they get a slot of the same host; None: jobs need only a slot.
     :ivar attach_s: time to attach a slot to another job; it needs cores.
+    :ivar heartbeat_s: how often a host with a device offers its room to the
+        jobs, which are containers of applications; None: jobs need a slot.
+    :ivar containers_per_device: how many containers share a device.
     """
 
     hosts: _Count
@@ -136,6 +141,8 @@ class Cluster(_Record, frozen=True):
     power: Power | None = None
     cores_per_host: _Count | None = None
     attach_s: _NotNegative = 0.0
+    heartbeat_s: _Heartbeat | None = None
+    containers_per_device: _Count = 1
 
     def slot_count(self, host: int) -> int:
         """Return the number of slots of a host with a device."""
@@ -197,6 +204,8 @@ class StrategyOptions(_Record, frozen=True):
     :ivar preempt_gain: a challenger takes a slot only if its stress is 1 +
         this times the holder's.
     :ivar deadline_action: None: ``kill`` with cores, otherwise ``continue``.
+    :ivar affinity_misses: with containers: an application takes any host
+        after it has passed over this many; None: the default.
     """
 
     strategy: _Name | None = None
@@ -224,6 +233,7 @@ class StrategyOptions(_Record, frozen=True):
     preempt_gain: _NotNegative = 0.0
     preempt_quantum_bytes: _Count | None = None
     deadline_action: typing.Literal["continue", "kill", "early"] | None = None
+    affinity_misses: _Number | None = None
 
     def options(self) -> dict[str, object]:
         """Return the options by name, for the strategy's factory."""
@@ -269,15 +279,17 @@ LONG_TAIL = Queues(E_bytes=26e6, q=1.8, k1=10, k2=11)
 
 
 class JobSpec(_Record, frozen=True):
-    """One request for an accelerator.
+    """One request for an accelerator; with heartbeats, a container.
 
     :ivar host: the host of its data; None: a machine outside of the cluster.
         With cores: the host where it runs; None: the cluster chooses one.
     :ivar deadline_s: the time after its arrival in which it should end; None:
         it has no deadline.
     :ivar priority: higher ones of the same tenant come first.
-    :ivar app: the application of its tenant that it belongs to; None: one of
-        its own.
+    :ivar app: the application of its tenant that it, or a container, belongs
+        to; None: one of its own.
+    :ivar tasks: parts of a container's input, computed one after another.
+    :ivar cpu_s_per_task: time of the processor before each task.
     """
 
     id: int
@@ -289,6 +301,8 @@ class JobSpec(_Record, frozen=True):
     deadline_s: _Positive | None = None
     priority: _Priority = 0
     app: _Name | None = None
+    tasks: _Count | None = None
+    cpu_s_per_task: _NotNegative = 0.0
 
     @property
     def deadline_at_s(self) -> float | None:

@@ -11,6 +11,7 @@ import typing
 
 import msgspec
 
+from fpgapool.sim import containers
 from fpgapool.sim import errors
 from fpgapool.sim import files
 from fpgapool.sim import scenario as scenarios
@@ -98,6 +99,7 @@ def check(scenario: scenarios.Scenario, source: str) -> None:
     _check_jobs(scenario, source)
     _check_priorities(scenario, source)
     _check_groups(scenario, source)
+    containers.check(scenario, source)
 
 
 def _check_cluster(cluster: scenarios.Cluster, source: str) -> None:

@@ -36,6 +36,17 @@ class OnCore(msgspec.Struct, frozen=True):
     done_bytes: float
 
 
+class InContainer(msgspec.Struct, frozen=True):
+    """What the tasks of a container had on its host.
+
+    :ivar slot_s: time of slots, programming included.
+    :ivar reprogrammings: how often a slot was programmed for one of them.
+    """
+
+    slot_s: float
+    reprogrammings: int
+
+
 class Stay(msgspec.Struct, frozen=True):
     """A time with a slot that the job had to leave to another one.
 
@@ -62,6 +73,8 @@ class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     :ivar state: ``late``: it ended after its deadline; None: it has no
         deadline, and there are no cores.
     :ivar core: None: there are no cores.
+    :ivar container: None: there are no containers. The job starts when it
+        gets its host, shares the host's slots, and thus has no ``slot``.
     :ivar preemptions: how often it had to leave its slot to another job.
     :ivar stays: the slots that it had to leave, if there are no cores.
     :ivar energy_j: energy that it added to that of idle devices and hosts;
@@ -79,6 +92,7 @@ class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     preemptions: int = 0
     stays: tuple[Stay, ...] = ()
     energy_j: float | None = None
+    container: InContainer | None = None
 
     @property
     def worked_s(self) -> float:
@@ -104,7 +118,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
     :ivar metrics: by name: ``act_s``, ``tct95_s``, ``sar``, ``dlr`` and
         ``makespan_s``; with deadlines, the members of
-        :class:`fpgapool.sim.metrics.Service`, too.
+        :class:`fpgapool.sim.metrics.Service`, too, and with containers those
+        of :class:`fpgapool.sim.metrics.Packing`.
     """
 
     jobs: list[JobOutcome]

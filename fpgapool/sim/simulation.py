@@ -25,6 +25,7 @@ from fpgapool.core import preemption
 from fpgapool.core import sharing
 from fpgapool.core import state
 from fpgapool.core import strategy as strategy_api
+from fpgapool.sim import containers
 from fpgapool.sim import errors
 from fpgapool.sim import nodes
 from fpgapool.sim import power_caps
@@ -101,6 +102,22 @@ def make_strategy(
     return made
 
 
+def check(
+    scenario: scenarios.Scenario, name: str, seed: int, source: str
+) -> None:
+    """Check that a strategy is there, and accepts its options.
+
+    :param name: of a strategy, as :func:`run` takes it.
+    :param seed: of random choices.
+    :param source: the scenario's file, for messages.
+    :raises errors.InputError: if not.
+    """
+    if scenario.cluster.heartbeat_s is not None:
+        containers.policy_of(scenario, name, source)
+    else:
+        make_strategy(scenario.strategies, name, seed, source)
+
+
 def run(
     scenario: scenarios.Scenario,
     name: str,
@@ -126,6 +143,15 @@ def run(
         hosts with cores know no such engine, watcher or shares, or if jobs
         cannot leave their slots with this engine.
     """
+    if scenario.cluster.heartbeat_s is not None:
+        if engine != "fluid" or watcher is not None or fair_share:
+            raise errors.InputError(
+                source,
+                "cluster.heartbeat_s",
+                "with containers there are no chunk engine, no pictures and "
+                "no fair shares",
+            )
+        return containers.run(scenario, name, source)
     strategy = make_strategy(scenario.strategies, name, seed, source)
     options = scenario.strategies.get(name, scenarios.StrategyOptions())
     caps = power_caps.caps(scenario.cluster, source)

@@ -166,7 +166,7 @@ class _Visit(typing.NamedTuple):
 def _all_visits(
     scenario: scenarios.Scenario, outcomes: Sequence[schedules.JobOutcome]
 ) -> Iterator[_Visit]:
-    """Yield the visits, each without its programming."""
+    """Yield the visits, without programming unless they are containers."""
     for job, outcome in enumerate(outcomes):
         left = scenario.jobs[job].size_bytes
         for stay in outcome.stays:
@@ -179,17 +179,20 @@ def _all_visits(
                 stay.done_bytes,
             )
             left -= stay.done_bytes
-        core = outcome.core
+        core, container = outcome.core, outcome.container
+        taken_s = outcome.finish_s - outcome.start_s
+        if core is not None:
+            taken_s = core.slot_s
+        elif container is not None:
+            taken_s = container.slot_s
         yield _Visit(
             job,
             -1 if outcome.host is None else outcome.host,
             outcome.slot,
             outcome.start_s,
-            outcome.finish_s - outcome.start_s
-            if core is None
-            else core.slot_s,
-            # With cores, jobs use no pipes.
-            left if core is None else 0.0,
+            taken_s,
+            # With cores, and in containers, jobs use no pipes.
+            left if core is None and container is None else 0.0,
         )
 
 
@@ -199,7 +202,7 @@ def _visits(
     visits = list(_all_visits(scenario, outcomes))
     taken_s = metrics.column(visit.taken_s for visit in visits)
     programming_s = scenario.cluster.reconfiguration_s
-    if programming_s:
+    if programming_s and scenario.cluster.heartbeat_s is None:
         programmed: dict[tuple[int, int | None], str] = {}
         for place in sorted(
             range(len(visits)), key=lambda at: visits[at].start_s

@@ -107,9 +107,7 @@ def run(arguments: argparse.Namespace) -> None:
     names = list(dict.fromkeys(arguments.strategy or scenario.strategies))
     for name in names:
         if scenario.jobs:
-            simulation.make_strategy(
-                scenario.strategies, name, arguments.seed, source
-            )
+            simulation.check(scenario, name, arguments.seed, source)
         if scenario.groups:
             elastic.check(scenario, name, source)
     if arguments.output is not None:
@@ -233,6 +231,13 @@ def _show(
     }
     if service:
         _show_service(console, service)
+    packing = {
+        name: each.packing
+        for name, each in found.items()
+        if each.packing is not None
+    }
+    if packing:
+        _show_packing(console, packing)
 
 
 def _show_one(
@@ -324,6 +329,25 @@ def _show_service(
             "" if energy_j is None else f"{energy_j / 1e3:.2f}",
             "" if each.frames_per_s is None else f"{each.frames_per_s:.1f}",
             "" if each.wasted_frames is None else f"{each.wasted_frames:.0f}",
+        )
+    console.print(table)
+
+
+def _show_packing(
+    console: rich.console.Console,
+    found: Mapping[str, metrics.Packing],
+) -> None:
+    table = screen.make_table(
+        ("strategy",),
+        ("reprogrammings", "distance to the bound"),
+        "Containers: slots programmed, and what the makespan is beyond the "
+        "bound",
+    )
+    for name, each in found.items():
+        table.add_row(
+            rich.markup.escape(name),
+            str(each.reprogrammings),
+            f"{each.distance_to_bound:.1%}",
         )
     console.print(table)
 
