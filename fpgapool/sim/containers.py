@@ -276,7 +276,9 @@ class _Simulation:
 
     def _beat_s(self) -> float:
         period, host = divmod(self._beat, len(self._hosts))
-        return (period + host / len(self._hosts)) * self._heartbeat_s
+        return _rounded_s(
+            (period + host / len(self._hosts)) * self._heartbeat_s
+        )
 
     def _plan(
         self,
@@ -287,7 +289,7 @@ class _Simulation:
         slot: int = 0,
     ) -> None:
         number = next(self._numbers)
-        event = _Event(time_s, kind, number, container, host, slot)
+        event = _Event(_rounded_s(time_s), kind, number, container, host, slot)
         heapq.heappush(self._events, event)
 
     def _handle(self, event: _Event) -> None:
@@ -405,6 +407,11 @@ class _Simulation:
         container.start_s = now
         container.task_s = _task_s(self._cluster, container.spec, host.shape)
         self._prepare(container, host, now)
+
+
+def _rounded_s(time_s: float) -> float:
+    """Round to nanoseconds, so that sums of the same times are equal."""
+    return round(time_s, 9)
 
 
 def _owners(cluster: scenarios.Cluster) -> dict[int, str]:
