@@ -275,6 +275,23 @@ def test_programmed_slot_is_preferred(tmp_path: pathlib.Path) -> None:
     assert found.packing.reprogrammings == 2
 
 
+def test_slots_end_tasks_before_others_are_ready(
+    tmp_path: pathlib.Path,
+) -> None:
+    document = make_document(
+        make_container(0, "lr", 1),
+        make_container(1, "km", 1, size_bytes=TASK / 4),
+        # Ready at 3.5 s, when the first one ends; the second has ended.
+        make_container(2, "lr", 1, cpu_s_per_task=1.5),
+        hosts=1,
+        fpga_hosts=[0],
+        slots_per_device=2,
+        containers_per_device=3,
+    )
+    found = simulate(document, tmp_path, "naive")
+    assert places(found) == [(0, 0, 3.5), (1, 0, 3), (2, 0, 5.5)]
+
+
 def test_rates_by_shape_and_processors(tmp_path: pathlib.Path) -> None:
     profile = {
         "peak_bytes_per_s": 1e6,
