@@ -12,7 +12,6 @@ rest is chosen here. Its tables are not available.
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 import random
 import typing
 from collections.abc import Iterable
@@ -23,7 +22,6 @@ from fpgapool.sim import results
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import simulation
 from fpgapool.sim.figures import experiments
-from fpgapool.sim.figures import tables
 
 SEEDS: Sequence[int] = range(40)
 JOBS = 20
@@ -258,47 +256,3 @@ HEADER = (
 def cells_of(score: Score) -> list[str]:
     """Return a score as cells of a table, see :data:`HEADER`."""
     return [f"{getattr(score, name):.6g}" for name in HEADER]
-
-
-@dataclasses.dataclass(frozen=True)
-class Claim:
-    """A claim of the paper beside what the simulations say.
-
-    :ivar text: what it is about.
-    :ivar paper: the paper's figure.
-    :ivar ours: the same here.
-    """
-
-    text: str
-    paper: str
-    ours: str
-    holds: bool
-
-
-def write_claims(path: pathlib.Path, claims: Iterable[Claim]) -> None:
-    """Write claims as a table."""
-    tables.write(
-        path,
-        ("claim", "paper", "ours", "holds"),
-        [
-            (each.text, each.paper, each.ours, "yes" if each.holds else "no")
-            for each in claims
-        ],
-    )
-
-
-def say(subject: str, claims: Sequence[Claim]) -> str:
-    """Say in sentences which claims hold."""
-    verdict = experiments.verdict([claim.holds for claim in claims])
-    lines = [f"{subject}: what the paper says {verdict}."]
-    lines += [
-        f"{'so' if claim.holds else 'NOT so'}: {claim.text}, "
-        f"paper: {claim.paper}, here: {claim.ours}."
-        for claim in claims
-    ]
-    return "\n".join(lines)
-
-
-def change(after: float, before: float) -> str:
-    """Return a relative change in percent, as text."""
-    return f"{100 * (after / before - 1):+.1f} %"

@@ -9,6 +9,7 @@ import pathlib
 from fpgapool.sim.figures import bags
 from fpgapool.sim.figures import experiments
 from fpgapool.sim.figures import tables
+from fpgapool.sim.figures import verdicts
 from fpgapool.sim.plots import style
 
 SETTINGS = tuple(bags.Setting(mode) for mode in bags.MODES)
@@ -27,9 +28,11 @@ def make(out_dir: pathlib.Path, measure: experiments.Measure) -> str:
         ],
     )
     claims = _claims(scores)
-    bags.write_claims(out_dir / "hjf13-claims.csv", claims)
+    verdicts.write(out_dir / "hjf13-claims.csv", claims)
     _draw(scores, out_dir / "hjf13.png")
-    return bags.say("Figure 13 of the paper on HJF (wasted frames)", claims)
+    return verdicts.say(
+        "Figure 13 of the paper on HJF (wasted frames)", claims
+    )
 
 
 def _wasted(scores: bags.Scores, mode: str, rule: str) -> float:
@@ -37,14 +40,14 @@ def _wasted(scores: bags.Scores, mode: str, rule: str) -> float:
     return scores[bags.Setting(mode), rule].wasted_frames / 1e3
 
 
-def _claims(scores: bags.Scores) -> list[bags.Claim]:
+def _claims(scores: bags.Scores) -> list[verdicts.Claim]:
     fine, killed = (
         [_wasted(scores, mode, rule) for rule in bags.PAPER_RULES]
         for mode in ("fine", "opt")
     )
     hjf, rnd = (_wasted(scores, "opt", rule) for rule in ("HJF", "RND"))
     return [
-        bags.Claim(
+        verdicts.Claim(
             "fewer frames are wasted if jobs end with their deadlines",
             "significantly fewer",
             "; ".join(
@@ -58,7 +61,7 @@ def _claims(scores: bags.Scores) -> list[bags.Claim]:
                 for before, after in zip(fine, killed, strict=True)
             ),
         ),
-        bags.Claim(
+        verdicts.Claim(
             "HJF wastes fewer frames than RND",
             "fewer",
             f"{hjf:.1f}k and {rnd:.1f}k in a bag",

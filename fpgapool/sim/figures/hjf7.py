@@ -12,6 +12,7 @@ from collections.abc import Callable
 from fpgapool.sim.figures import bags
 from fpgapool.sim.figures import experiments
 from fpgapool.sim.figures import tables
+from fpgapool.sim.figures import verdicts
 from fpgapool.sim.plots import style
 
 #: What a panel shows: member of a score, title.
@@ -38,7 +39,7 @@ class Plan:
     name: str
     subject: str
     mode: str
-    claims: Callable[[bags.Scores, str], list[bags.Claim]]
+    claims: Callable[[bags.Scores, str], list[verdicts.Claim]]
 
 
 def compare(plan: Plan, measure: experiments.Measure) -> bags.Scores:
@@ -62,9 +63,9 @@ def make(
         ],
     )
     claims = plan.claims(scores, plan.mode)
-    bags.write_claims(out_dir / f"{plan.name}-claims.csv", claims)
+    verdicts.write(out_dir / f"{plan.name}-claims.csv", claims)
     _draw(plan, scores, out_dir / f"{plan.name}.png")
-    return bags.say(
+    return verdicts.say(
         f"{plan.subject} of the paper on HJF ({plan.mode})", claims
     )
 
@@ -96,7 +97,7 @@ def _percents(values: dict[str, float]) -> str:
     )
 
 
-def _energy(scores: bags.Scores, mode: str) -> bags.Claim:
+def _energy(scores: bags.Scores, mode: str) -> verdicts.Claim:
     totals = [
         {
             rule: score.energy_kj
@@ -109,7 +110,7 @@ def _energy(scores: bags.Scores, mode: str) -> bags.Claim:
         for each in totals
     ]
     values = [value for each in changes for value in each.values()]
-    return bags.Claim(
+    return verdicts.Claim(
         "HJF and EDF take less energy in total than RND",
         "20 % less (abstract)",
         f"{100 * min(values):+.1f} to {100 * max(values):+.1f} %; the idle "
@@ -118,7 +119,7 @@ def _energy(scores: bags.Scores, mode: str) -> bags.Claim:
     )
 
 
-def _coarse(scores: bags.Scores, mode: str) -> list[bags.Claim]:
+def _coarse(scores: bags.Scores, mode: str) -> list[verdicts.Claim]:
     by_high = {high: _of(scores, mode, high) for high in bags.HIGH}
     kept = [
         "/".join(f"{found[rule].sla_percent:.1f}" for rule in bags.PAPER_RULES)
@@ -127,7 +128,7 @@ def _coarse(scores: bags.Scores, mode: str) -> list[bags.Claim]:
     costs = [found["HJF"].kj_per_sla for found in by_high.values()]
     return [
         _energy(scores, mode),
-        bags.Claim(
+        verdicts.Claim(
             "HJF keeps the most SLAs at each share of HR",
             "the most",
             f"{'; '.join(kept)} % (RND/EDF/HJF)",
@@ -137,7 +138,7 @@ def _coarse(scores: bags.Scores, mode: str) -> list[bags.Claim]:
                 for found in by_high.values()
             ),
         ),
-        bags.Claim(
+        verdicts.Claim(
             "energy per SLA grows with the share of HR",
             "grows",
             f"{', '.join(f'{cost:.2f}' for cost in costs)} kJ under HJF",
@@ -146,7 +147,7 @@ def _coarse(scores: bags.Scores, mode: str) -> list[bags.Claim]:
     ]
 
 
-def _fine(scores: bags.Scores, mode: str) -> list[bags.Claim]:
+def _fine(scores: bags.Scores, mode: str) -> list[verdicts.Claim]:
     found = _of(scores, mode)
     return [
         _less_energy(found, 35),
@@ -159,7 +160,7 @@ def _fine(scores: bags.Scores, mode: str) -> list[bags.Claim]:
     ]
 
 
-def _opt(scores: bags.Scores, mode: str) -> list[bags.Claim]:
+def _opt(scores: bags.Scores, mode: str) -> list[verdicts.Claim]:
     found = _of(scores, mode)
     return [
         _less_energy(found, 40),
@@ -168,9 +169,9 @@ def _opt(scores: bags.Scores, mode: str) -> list[bags.Claim]:
     ]
 
 
-def _less_energy(found: dict[str, bags.Score], percent: int) -> bags.Claim:
+def _less_energy(found: dict[str, bags.Score], percent: int) -> verdicts.Claim:
     changes = _against(found, "kj_per_sla")
-    return bags.Claim(
+    return verdicts.Claim(
         "HJF takes less energy per SLA at HR 50 %",
         f"{percent} % less",
         _percents(changes),
@@ -178,13 +179,13 @@ def _less_energy(found: dict[str, bags.Score], percent: int) -> bags.Claim:
     )
 
 
-def _more_slas(found: dict[str, bags.Score], percent: int) -> bags.Claim:
+def _more_slas(found: dict[str, bags.Score], percent: int) -> verdicts.Claim:
     changes = _against(found, "sla_percent")
     points = {
         rule: found["HJF"].sla_percent - found[rule].sla_percent
         for rule in changes
     }
-    return bags.Claim(
+    return verdicts.Claim(
         "HJF keeps more SLAs at HR 50 %, than RND at least",
         f"{percent} % more",
         f"{_percents(changes)} ({points['RND']:+.1f} and "
@@ -197,9 +198,9 @@ def _frames(
     found: dict[str, bags.Score],
     paper: str,
     holds: Callable[[dict[str, float]], bool],
-) -> bags.Claim:
+) -> verdicts.Claim:
     changes = _against(found, "frames_per_s")
-    return bags.Claim(
+    return verdicts.Claim(
         "HJF processes more frames/s at HR 50 %, than RND at least",
         paper,
         _percents(changes),

@@ -12,6 +12,7 @@ import pathlib
 from fpgapool.sim.figures import bags
 from fpgapool.sim.figures import experiments
 from fpgapool.sim.figures import tables
+from fpgapool.sim.figures import verdicts
 from fpgapool.sim.plots import style
 
 #: How far a value may be from the reference: points, and relatively.
@@ -118,18 +119,20 @@ def make(out_dir: pathlib.Path, measure: experiments.Measure) -> str:
     )
     scores = {(cell.setting, cell.rule): cell.score for cell in cells}
     claims = _claims(scores)
-    bags.write_claims(out_dir / "hjf-table7-claims.csv", claims)
+    verdicts.write(out_dir / "hjf-table7-claims.csv", claims)
     _draw(cells, out_dir / "hjf-table7.png")
     return "\n".join(
         [
-            bags.say("Table 7 and the conclusion of the paper on HJF", claims),
+            verdicts.say(
+                "Table 7 and the conclusion of the paper on HJF", claims
+            ),
             _failures(scores),
             _reference(cells),
         ]
     )
 
 
-def _claims(scores: bags.Scores) -> list[bags.Claim]:
+def _claims(scores: bags.Scores) -> list[verdicts.Claim]:
     killed = {rule: scores[bags.Setting("opt"), rule] for rule in bags.RULES}
     best = killed["HJF"]
     energy = {
@@ -142,23 +145,23 @@ def _claims(scores: bags.Scores) -> list[bags.Claim]:
         for rule in bags.PAPER_RULES
     )
     return [
-        bags.Claim(
+        verdicts.Claim(
             "HJF with kills takes the least energy per SLA of all",
             "the least",
             f"{best.kj_per_sla:.2f} kJ, the least is {least_kj:.2f}",
             best.kj_per_sla == least_kj,
         ),
-        bags.Claim(
+        verdicts.Claim(
             "SLAs kept under it at HR 50 %",
             "85 %",
             f"{best.sla_percent:.1f} %",
             best.sla_percent >= 85,
         ),
-        bags.Claim(
+        verdicts.Claim(
             "total energy saved by it",
             "20 % (abstract), 23 % (conclusion)",
             ", ".join(
-                f"{bags.change(best.energy_kj, other)} against {name}"
+                f"{verdicts.change(best.energy_kj, other)} against {name}"
                 for name, other in energy.items()
             )
             + "; the idle host and board take most of it, whatever the rule",

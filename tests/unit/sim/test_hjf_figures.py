@@ -18,6 +18,7 @@ from fpgapool.sim.figures import bags
 from fpgapool.sim.figures import experiments
 from fpgapool.sim.figures import hjf7
 from fpgapool.sim.figures import hjf_table7
+from fpgapool.sim.figures import verdicts
 
 _measure = functools.cache(experiments.measure_one)
 
@@ -126,7 +127,7 @@ def test_need_where_hjf_fails() -> None:
 
 
 def test_what_does_not_reproduce_is_said() -> None:
-    def energy(rnd: float) -> bags.Claim:
+    def energy(rnd: float) -> verdicts.Claim:
         scores = {
             (bags.Setting("coarse", high), rule): bags.Score(
                 80.0, rnd if rule == "RND" else 400.0, 20.0, 30.0, 1e4
@@ -140,6 +141,6 @@ def test_what_does_not_reproduce_is_said() -> None:
     assert not same.holds
     assert "idle host and board" in same.ours
     assert less.holds
-    assert bags.say("Table 1", [same, less]).startswith(
+    assert verdicts.say("Table 1", [same, less]).startswith(
         "Table 1: what the paper says holds in part.\nNOT so: HJF and EDF"
     )
