@@ -8,6 +8,7 @@ import functools
 import pathlib
 import typing
 
+from fpgapool.sim.figures import blaze5
 from fpgapool.sim.figures import blaze11
 from fpgapool.sim.figures import experiments
 from fpgapool.sim.figures import figure5
@@ -69,5 +70,6 @@ FIGURES: dict[str, Make] = {
     "hjf11": hjf7.make_opt,
     "hjf13": hjf13.make,
     "hjf-table7": hjf_table7.make,
+    "blaze5": blaze5.make,
     "blaze11": blaze11.make,
 }
