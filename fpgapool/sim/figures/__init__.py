@@ -9,6 +9,8 @@ import pathlib
 import typing
 
 from fpgapool.sim.figures import blaze5
+from fpgapool.sim.figures import blaze8
+from fpgapool.sim.figures import blaze9
 from fpgapool.sim.figures import blaze11
 from fpgapool.sim.figures import experiments
 from fpgapool.sim.figures import figure5
@@ -71,5 +73,7 @@ FIGURES: dict[str, Make] = {
     "hjf13": hjf13.make,
     "hjf-table7": hjf_table7.make,
     "blaze5": blaze5.make,
+    "blaze8": blaze8.make,
+    "blaze9": blaze9.make,
     "blaze11": blaze11.make,
 }
