@@ -37,12 +37,13 @@ from fpgapool.sim.figures import table6
 from fpgapool.sim.plots import style
 from tests.unit.sim import commands
 
-#: Those of jobs; test_group_figures.py and test_hjf_figures.py have others.
+#: Those of jobs; test_group_figures.py, test_hjf_figures.py and
+#: test_blaze_figures.py have others.
 SIMULATED = [
     name
     for name in figures.FIGURES
     if name not in ("5", "9")
-    and not name.startswith(("groups", "goals", "hjf"))
+    and not name.startswith(("groups", "goals", "hjf", "blaze"))
 ]
 
 
