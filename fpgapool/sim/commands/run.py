@@ -288,6 +288,9 @@ def _show_usage(
     if has_cores:
         # Their jobs use no pipes.
         names = ["slots", "cores"]
+    has_containers = any(each.packing for each in found.values())
+    if has_containers:
+        names = ["slots"]
     has_preempted = any(each.details.preemptions for each in found.values())
     table = screen.make_table(
         ("strategy",),
@@ -303,6 +306,8 @@ def _show_usage(
         shares = [used.slots, used.dma, used.nic_egress, used.nic_ingress]
         if has_cores:
             shares = [used.slots, used.cores]
+        elif has_containers:
+            shares = [used.slots]
         table.add_row(
             rich.markup.escape(name),
             *("" if share is None else f"{share:.1%}" for share in shares),
