@@ -100,7 +100,7 @@ def make_scenario(drawn: Drawn) -> scenarios.Scenario:
     )
 
 
-@hypothesis.settings(max_examples=100)
+@hypothesis.settings(max_examples=60)
 @hypothesis.given(drawn=runs())
 def test_as_written(drawn: Drawn) -> None:
     expected = copy.deepcopy(drawn.containers)
