@@ -228,7 +228,8 @@ class _Simulation:
             for number in sorted(cluster.fpga_hosts)
         ]
         self._free_places = len(self._hosts) * cluster.containers_per_device
-        self._applications: dict[str | int, _Application] = {}
+        # By id of the only job, or by tenant and name.
+        self._applications: dict[int | tuple[str, str], _Application] = {}
         # Those with containers that have no place, in their order.
         self._waiting: list[_Application] = []
         # The next heartbeat of all hosts; they take turns.
@@ -310,7 +311,7 @@ class _Simulation:
 
     def _arrive(self, container: _Container) -> None:
         spec = container.spec
-        name = spec.id if spec.app is None else spec.app
+        name = spec.id if spec.app is None else (spec.tenant, spec.app)
         application = self._applications.get(name)
         if application is None:
             application = self._applications[name] = _Application(
@@ -490,11 +491,11 @@ def check(scenario: scenarios.Scenario, source: str) -> None:
         raise errors.InputError(
             source, "cluster.containers_per_device", _NEEDS_HEARTBEATS
         )
-    accelerators: dict[str, str] = {}
+    accelerators: dict[tuple[str, str], str] = {}
     for at, job in enumerate(scenario.jobs):
         place = f"jobs[{at}]"
         if not has_containers:
-            for member in ("app", "tasks", "cpu_s_per_task"):
+            for member in ("tasks", "cpu_s_per_task"):
                 if getattr(job, member):
                     raise errors.InputError(
                         source, f"{place}.{member}", _NEEDS_HEARTBEATS
@@ -503,7 +504,7 @@ def check(scenario: scenarios.Scenario, source: str) -> None:
         _check_container(job, place, source)
         if job.app is None:
             continue
-        known = accelerators.setdefault(job.app, job.accelerator)
+        known = accelerators.setdefault((job.tenant, job.app), job.accelerator)
         if job.accelerator != known:
             raise errors.InputError(
                 source,

@@ -195,7 +195,9 @@ class StrategyOptions(_Record, frozen=True):
         stay.
     :ivar affinity: of ``ra`` and ``wra``.
     :ivar affinity_wait_s: of these and of ``affinity``.
-    :ivar affinity_misses: of ``affinity``, in place of a time.
+    :ivar affinity_misses: of ``affinity``, in place of a time; of ``gam`` and
+        ``lpt``: an application takes any host after it has passed over this
+        many.
     :ivar largest_first: of ``affinity``.
     :ivar rule: of ``hjf``.
     :ivar preempt: ``fine``: a slot may change hands after each chunk.
@@ -204,8 +206,6 @@ class StrategyOptions(_Record, frozen=True):
     :ivar preempt_gain: a challenger takes a slot only if its stress is 1 +
         this times the holder's.
     :ivar deadline_action: None: ``kill`` with cores, otherwise ``continue``.
-    :ivar affinity_misses: with containers: an application takes any host
-        after it has passed over this many; None: the default.
     """
 
     strategy: _Name | None = None
@@ -233,7 +233,6 @@ class StrategyOptions(_Record, frozen=True):
     preempt_gain: _NotNegative = 0.0
     preempt_quantum_bytes: _Count | None = None
     deadline_action: typing.Literal["continue", "kill", "early"] | None = None
-    affinity_misses: _Number | None = None
 
     def options(self) -> dict[str, object]:
         """Return the options by name, for the strategy's factory."""
@@ -286,8 +285,8 @@ class JobSpec(_Record, frozen=True):
     :ivar deadline_s: the time after its arrival in which it should end; None:
         it has no deadline.
     :ivar priority: higher ones of the same tenant come first.
-    :ivar app: the application of its tenant that it, or a container, belongs
-        to; None: one of its own.
+    :ivar app: the application of its tenant that it belongs to; None: one of
+        its own.
     :ivar tasks: parts of a container's input, computed one after another.
     :ivar cpu_s_per_task: time of the processor before each task.
     """

@@ -366,6 +366,24 @@ def test_applications_come_in_order_of_arrival(
     assert starts == {9: 1, 7: 2, 3: 3, 8: 4, 2: 5}
 
 
+def test_applications_of_tenants_are_apart(tmp_path: pathlib.Path) -> None:
+    def starts(tenant: str) -> list[float]:
+        document = make_document(
+            make_container(0, "lr", 1, app="a"),
+            make_container(1, "lr", 1, app="b"),
+            # Of a, it would be before b.
+            make_container(2, "lr", 1, app="a", tenant=tenant),
+            hosts=1,
+            fpga_hosts=[0],
+            containers_per_device=3,
+        )
+        found = simulate(document, tmp_path, "naive")
+        return [start_s for start_s, _, _ in places(found)]
+
+    assert starts("") == [0, 2, 1]
+    assert starts("other") == [0, 1, 2]
+
+
 def test_energy(tmp_path: pathlib.Path) -> None:
     document = make_document(
         make_container(0, "lr", 1),
@@ -573,10 +591,6 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "tasks without heartbeats": (
         _without_heartbeats(_job(tasks=2)),
         "jobs[1].tasks: needs cluster.heartbeat_s",
-    ),
-    "application without heartbeats": (
-        _without_heartbeats(_job(app="a")),
-        "jobs[1].app: needs cluster.heartbeat_s",
     ),
     "processor without heartbeats": (
         _without_heartbeats(_job(cpu_s_per_task=1)),
