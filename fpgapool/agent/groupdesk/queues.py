@@ -49,6 +49,9 @@ class Queues:
     :param lock_idle_s: how long a lock lasts without a task.
     :param max_waiting_tasks: of one client.
     :param max_task_bytes: longest input of a task.
+    :ivar expected: how many members there are to be, of those to come too:
+        a lock waits for them, and is not refused. Call :meth:`shrink` after a
+        change.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Queues:
         self._spares_member = True
         self._members: dict[int, model.Member] = {}
         self._free: list[int] = []
+        self.expected = 0
         # Members to give away as soon as they have no task.
         self._surplus = 0
         self.clients: dict[str, model.Client] = {}
@@ -328,7 +332,9 @@ class Queues:
         :param client: an attached client.
         :param lock_id: its number for the lock, above 0 and not in use.
         """
-        if lock_id in client.locks or self._locks >= self._most_locks(client):
+        if lock_id in client.locks or self._locks >= self._most_locks(
+            client, self.expected
+        ):
             self._out.append(
                 model.LockRefused(client, lock_id, codes.LOCK_LIMIT)
             )
@@ -369,9 +375,13 @@ class Queues:
         """Whether locks have all members, so that no other task can run."""
         return 0 < len(self._members) <= self._held
 
-    def _most_locks(self, client: model.Client) -> int:
-        """How many locks there may be if this client wants one."""
+    def _most_locks(self, client: model.Client, expected: int = 0) -> int:
+        """How many locks there may be if this client wants one.
+
+        :param expected: members to count if fewer are here.
+        """
         staying = sum(not member.leaving for member in self._members.values())
+        staying = max(staying, expected)
         spared = self._spares_member and any(
             other is not client and other.attached
             for other in self.clients.values()
@@ -594,13 +604,12 @@ class Queues:
                 self._blocked.append(queue)
                 continue
             if isinstance(item, model.Lock):
-                most = self._most_locks(client)
-                if not most:
+                if not self._most_locks(client, self.expected):
                     self._refuse(item)
                     if queue.waiting:
                         self._ask(queue, now)
                     continue
-                if self._held >= most:
+                if self._held >= self._most_locks(client):
                     self._blocked.append(queue)
                     continue
                 queue.waiting.popleft()

@@ -553,6 +553,7 @@ class Desk:
             if wanted.get(port.place[:2]) != port.place[2]:
                 self._queues.leave(number)
         self._join_wanted()
+        self._queues.expected = len(wanted) - len(self._left)
         self._queues.shrink(surplus)
 
     def _announce(self, hosts: groups.MemberList) -> None:

@@ -85,6 +85,44 @@ def test_there_are_at_most_as_many_locks_as_members():
     assert desk.refused == [("a", 4, codes.LOCK_LIMIT)]
 
 
+def test_a_lock_waits_for_a_member_that_is_about_to_join():
+    desk = driver.Driver(slots=3, members=1)
+    client, other = desk.client("a"), desk.client("b")
+    desk.queues.expected = 3
+    for lock_id in (1, 2, 3):
+        desk.queues.lock(client, lock_id, desk.now)
+    desk.submit(other, 1.0)
+    desk.run()
+    # The only member is for the other client.
+    assert (desk.locked, desk.codes("b")) == ([], {codes.OK: 1})
+    assert desk.refused == [("a", 3, codes.LOCK_LIMIT)]
+    desk.queues.join(1)
+    desk.run()
+    assert [lock_id for _, lock_id, _ in desk.locked] == [1]
+    # The third does not come.
+    desk.queues.expected = 2
+    desk.queues.shrink(0)
+    desk.run()
+    assert len(desk.refused) == 1
+    desk.queues.unlock(client, 1, desk.now)
+    desk.run()
+    assert [lock_id for _, lock_id, _ in desk.locked] == [1, 2]
+
+
+def test_a_lock_is_refused_when_its_member_does_not_come():
+    desk = driver.Driver(slots=2, members=1)
+    client = desk.client("a")
+    desk.client("b")
+    desk.queues.expected = 2
+    desk.queues.lock(client, 1, desk.now)
+    desk.run()
+    assert (desk.locked, desk.refused) == ([], [])
+    desk.queues.expected = 1
+    desk.queues.shrink(0)
+    desk.run()
+    assert desk.refused == [("a", 1, codes.LOCK_LIMIT)]
+
+
 def test_a_lock_number_in_use_is_refused():
     desk, client = _locked()
     desk.queues.lock(client, 7, desk.now)
