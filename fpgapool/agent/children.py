@@ -436,9 +436,18 @@ class Keeper(abc.ABC, typing.Generic[C]):
             child.unsent.clear()
         self._watch(child)
 
+    def _read(self, child: C, sock: socket.socket) -> bytes | memoryview:
+        """Return what a process has sent, nothing at the end.
+
+        :raises OSError: if nothing is there, or the connection is lost.
+        :raises frames.ProtocolError: if it is not what it should be.
+        """
+        return sock.recv(RECEIVE_BYTES)
+
     def _receive(self, child: C, sock: socket.socket) -> None:
+        data: bytes | memoryview
         try:
-            data = sock.recv(RECEIVE_BYTES)
+            data = self._read(child, sock)
             received = child.decoder.feed(data)
         except BlockingIOError:
             return

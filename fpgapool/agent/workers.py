@@ -7,10 +7,12 @@ Workers may outlive their agent, as :mod:`fpgapool.agent.children` says.
 
 from __future__ import annotations
 
+import array
 import collections
 import dataclasses
 import os
 import pathlib
+import socket
 import typing
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -25,6 +27,10 @@ from fpgapool.agent import processes
 from fpgapool.agent import settings as agent_settings
 from fpgapool.agent import slot
 from fpgapool.agent import table
+from fpgapool.agent import unread
+from fpgapool.common import buffers
+from fpgapool.common import channel
+from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 
 LOG = logging.getLogger(__name__)
@@ -58,6 +64,8 @@ class _Worker(children.Child):
     """The process of one slot, or its absence."""
 
     key: orders.Key
+    #: Descriptors whose message has not come yet.
+    fds: list[int] = dataclasses.field(default_factory=list)
 
 
 class Supervisor(children.Keeper[_Worker]):
@@ -85,6 +93,12 @@ class Supervisor(children.Keeper[_Worker]):
         self._counts = counts
         self._tell = tell
         self._workers: dict[orders.Key, _Worker] = {}
+        # A part of a message may have come before.
+        self._most_fds = 2 * buffers.DESCRIPTORS
+        self._buffer = memoryview(bytearray(children.RECEIVE_BYTES))
+        self._unread = unread.Unread(
+            loop, 2 * settings.chunk_bytes * settings.window_chunks
+        )
         self.started = collections.Counter[str]()
         self.ended = collections.Counter[tuple[str, str]]()
 
@@ -133,7 +147,10 @@ class Supervisor(children.Keeper[_Worker]):
 
     def close(self, timeout_s: float) -> None:
         super().close(timeout_s)
+        for worker in self._workers.values():
+            self._close_fds(worker)
         self._workers.clear()
+        self._unread.close()
 
     # Of the keeper.
 
@@ -171,7 +188,27 @@ class Supervisor(children.Keeper[_Worker]):
     def _ask_status(self, child: _Worker) -> None:
         self.send(orders.ToWorker(child.key, "status", 0, {}))
 
+    def _read(self, child: _Worker, sock: socket.socket) -> memoryview:
+        room_bytes = socket.CMSG_SPACE(
+            buffers.DESCRIPTORS * array.array("i").itemsize
+        )
+        count, ancillary, _flags, _ = sock.recvmsg_into(
+            [self._buffer], room_bytes, socket.MSG_CMSG_CLOEXEC
+        )
+        child.fds += channel.take_fds(ancillary)
+        if len(child.fds) > self._most_fds:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "descriptors without a message"
+            )
+        return self._buffer[:count]
+
+    @staticmethod
+    def _close_fds(child: _Worker) -> None:
+        fds, child.fds = child.fds, []
+        channel.close_fds(fds)
+
     def _hung_up(self, child: _Worker) -> None:
+        self._close_fds(child)
         key = child.key
         self._tell(key, lambda slots, _now: slots.worker_disconnected(key))
 
@@ -193,6 +230,11 @@ class Supervisor(children.Keeper[_Worker]):
         event = message.get("event")
         if event == "prepared":
             self._prepared(child.key, message)
+            return
+        if event == "unread":
+            count = buffers.DESCRIPTORS
+            fds, child.fds = child.fds[:count], child.fds[count:]
+            self._unread.keep(child.key, fds)
             return
         if event is None:
             request = child.requests.pop(message["id"], None)

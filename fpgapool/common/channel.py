@@ -347,7 +347,7 @@ class PlainChannel(Channel):
             )
         except OSError as exc:
             raise ChannelClosed(f"receiving failed: {exc}") from exc
-        fds = _take_fds(ancillary)
+        fds = take_fds(ancillary)
         if flags & _TRUNCATED or len(fds) > max_fds:
             close_fds(fds)
             raise ChannelClosed("more descriptors than expected came")
@@ -594,9 +594,10 @@ def close_fds(fds: collections.abc.Iterable[int]) -> None:
             os.close(fd)
 
 
-def _take_fds(
+def take_fds(
     ancillary: collections.abc.Iterable[tuple[int, int, bytes]],
 ) -> list[int]:
+    """Return the descriptors that ``recvmsg`` has received."""
     fds = array.array("i")
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

@@ -231,20 +231,6 @@ class Watcher:
         """Note what became of a client's session."""
         self._visits.append((visit, outcome))
 
-    def without_cleared(
-        self, outcomes: list[clients.Outcome]
-    ) -> list[clients.Outcome]:
-        """Leave out sessions that were not fetched from their slots in time.
-
-        When another project gets the slot, the worker ends, and clears the
-        buffers that it shares with a client on its host.
-        """
-        return [
-            one
-            for one in outcomes
-            if one.code != codes.SESSION_LOST or not self.taken[one.session_id]
-        ]
-
     def wrong(self) -> list[str]:
         """Find sessions whose input is not what their clients have sent."""
         return [

@@ -377,10 +377,7 @@ class World:
         return [f"clients wait for ever: {waiting} {outcomes}"]
 
     def _judge(self) -> list[str]:
-        found = judge.lost(
-            self.preemption.without_cleared(self.outcomes),
-            self.schedule.longest_trouble_s,
-        )
+        found = judge.lost(self.outcomes, self.schedule.longest_trouble_s)
         if len(self.outcomes) < len(self.schedule.visits) and not any(
             fault.kind in ("client-kill", "host-lost")
             for fault in self.schedule.faults

@@ -84,7 +84,11 @@ class _End(_File):
         self.other: _End | None = None
         self.host: str | None = None
         self.data = bytearray()
-        self.fds: collections.deque[list[int]] = collections.deque()
+        # What came with a message, and which part of all data ends it.
+        self.fds: collections.deque[tuple[int, list[int]]] = (
+            collections.deque()
+        )
+        self.taken_bytes = 0
         self.ended = False
         self.broken = False
         self.shut = False
@@ -108,7 +112,7 @@ class _End(_File):
         self.gone = self.ended = True
         self.data.clear()
         while self.fds:
-            for fd in self.fds.popleft():
+            for fd in self.fds.popleft()[1]:
                 _system.close(fd)
         if self.other is not None:
             # What it would send fails at once from now on.
@@ -141,9 +145,11 @@ class _End(_File):
         if room <= 0:
             raise BlockingIOError(errno.EAGAIN, "full")
         data = data[:room]
-        if fds:
-            other.fds.append([_system.duplicate(fd) for fd in fds])
         other.data += data
+        if fds:
+            end_bytes = other.taken_bytes + len(other.data)
+            copies = [_system.duplicate(fd) for fd in fds]
+            other.fds.append((end_bytes, copies))
         other.changed()
         return len(data)
 
@@ -599,6 +605,7 @@ class Socket:
         if waiting_bytes and not flags:
             if waiting_bytes <= size and waiting_bytes < _BUFFER_BYTES:
                 piece = bytes(data)
+                self._end().taken_bytes += waiting_bytes
                 data.clear()
                 return piece
             # Callers have room for far more than what mostly comes.
@@ -625,6 +632,7 @@ class Socket:
             was_full = len(end.data) >= _BUFFER_BYTES
             buffer[filled : filled + count] = end.data[:count]
             del end.data[:count]
+            end.taken_bytes += count
             filled += count
             if was_full and count and end.other is not None:
                 end.other.changed()
@@ -636,11 +644,15 @@ class Socket:
         self, buffers: Iterable[memoryview], _room: int = 0, flags: int = 0
     ) -> tuple[int, list[tuple[int, int, bytes]], int, None]:
         (buffer,) = buffers
-        count = self.recv_into(buffer)
         end = self._end()
+        size = len(buffer)
+        if end.fds:
+            # Messages with descriptors are not joined with the next ones.
+            size = min(size, end.fds[0][0] - end.taken_bytes)
+        count = self.recv_into(buffer, size)
         ancillary = []
         if count and end.fds:
-            fds = end.fds.popleft()
+            _, fds = end.fds.popleft()
             for fd in fds:
                 _system.own(fd)
             ancillary.append(

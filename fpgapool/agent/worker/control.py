@@ -69,6 +69,30 @@ class Agent:
         except (channels.ChannelClosed, channels.DeadlineExceeded):
             self.hang_up()
 
+    def hand_over(
+        self,
+        message: collections.abc.Mapping[str, object],
+        fds: collections.abc.Sequence[int],
+    ) -> bool:
+        """Send a message with descriptors, at once.
+
+        :param message: the message.
+        :param fds: descriptors, which stay the caller's own.
+        :returns: False if the agent does not take them; it is dropped.
+        """
+        self.flush()
+        try:
+            self._channel.send_with_fds(
+                messages.encode(message),
+                fds,
+                deadline_s=channels.deadline_after(_SEND_TIMEOUT_S),
+            )
+        except (channels.ChannelClosed, channels.DeadlineExceeded) as exc:
+            LOG.warning("agent dropped: %s", exc)
+            self.hang_up()
+            return False
+        return True
+
     def hang_up(self) -> None:
         """End the connection; its reader notices and closes it."""
         self._channel.shutdown()

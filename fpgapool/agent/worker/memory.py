@@ -9,20 +9,18 @@ and reuses it until it ends. Callers hold the session's lock.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import enum
-import fcntl
-import functools
 import heapq
 import logging
 import mmap
-import os
 import queue
-import threading
 import time
 import typing
 import weakref
 
-from fpgapool.agent.worker import crew
+from fpgapool.common import buffers as shared_buffers
+from fpgapool.common import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
@@ -31,10 +29,6 @@ LOG = logging.getLogger(__name__)
 
 #: How long closing waits for threads that are about to let go of a piece.
 CLOSE_S = 1.0
-
-#: How long a client may read unacknowledged output after the end of the
-#: session.
-UNREAD_S = 60.0
 
 _NO_BYTES = memoryview(b"")
 
@@ -204,12 +198,13 @@ class Memory(typing.Protocol):
     def release_output(self, piece: stream.Piece) -> None:
         """Take back the oldest kept piece."""
 
-    def close(self, remains: Remains = Remains.EMPTIED) -> None:
+    def close(self, remains: Remains = Remains.EMPTIED) -> Unread | None:
         """Release the bytes and the system's resources.
 
         No thread may use the memory any more.
 
         :param remains: how to clean up bytes that the client maps.
+        :returns: what is kept for the client, to be emptied later.
         """
 
 
@@ -270,8 +265,9 @@ class PrivateMemory:
         if piece.flags & frames.TASK_END:
             self._output_blocks.release()
 
-    def close(self, remains: Remains = Remains.EMPTIED) -> None:
+    def close(self, remains: Remains = Remains.EMPTIED) -> Unread | None:
         self._input = self._output = _NO_BYTES
+        return None
 
 
 class InPlaceMemory:
@@ -331,54 +327,27 @@ class InPlaceMemory:
         self._processed_bytes -= self._processed.popleft()
         self._blocks.release()
 
-    def close(self, remains: Remains = Remains.EMPTIED) -> None:
+    def close(self, remains: Remains = Remains.EMPTIED) -> Unread | None:
         self._memory = self._room = _NO_BYTES
+        return None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class Unread:
-    """Buffers that the client of one session may still be reading."""
+    """Buffers that the client of a session may still be reading.
 
-    def __init__(self) -> None:
-        self._later = crew.Later(UNREAD_S, "unread")
-        self._lock = threading.Lock()
-        self._number = 0
-        self._maps: list[mmap.mmap] = []
+    :ivar fds: descriptors of the input and the output buffers.
+    """
 
-    def keep(self, maps: list[mmap.mmap]) -> None:
-        """Empty buffers later, and those of the previous session now.
-
-        Clients that acknowledge nothing would keep more and more memory.
-        """
-        self.empty()
-        with self._lock:
-            self._number += 1
-            self._maps = maps
-            number = self._number
-        self._later.call(functools.partial(self.empty, number))
-
-    def empty(self, number: int | None = None) -> None:
-        """Empty the kept buffers.
-
-        :param number: only if they were kept with this number.
-        """
-        with self._lock:
-            if number not in (None, self._number):
-                return
-            maps, self._maps = self._maps, []
-        for mapped in maps:
-            _empty(mapped)
-
-
-#: Of this process.
-UNREAD = Unread()
+    fds: list[int]
 
 
 class SharedMemory:
     """Two memfds of equal buffers, mapped by the worker and its client.
 
     Their sizes are sealed, so a client cannot make the worker fault by
-    truncating them. Closing empties them: a client may keep its maps for
-    ever, and the pages would count as the worker's. The byte behind the
+    truncating them. They are emptied at the end: a client may keep its maps
+    for ever, and the pages would count as the worker's. The byte behind the
     buffers is 1 until then.
 
     :param buffer_bytes: size of a buffer, the longest piece.
@@ -394,15 +363,14 @@ class SharedMemory:
         # Buffers of each room, the oldest first.
         self._taken: collections.deque[list[int]] = collections.deque()
         self._free = list(range(buffers))
-        self._length_bytes = buffer_bytes * buffers + 1
+        length_bytes = buffer_bytes * buffers + 1
         opened: list[int] = []
         try:
             for name in ("fpgapool-input", "fpgapool-output"):
-                opened.append(_sealed_memfd(name, self._length_bytes))
-            maps = [mmap.mmap(fd, self._length_bytes) for fd in opened]
+                opened.append(shared_buffers.make(name, length_bytes))
+            maps = [mmap.mmap(fd, length_bytes) for fd in opened]
         except OSError:
-            for fd in opened:
-                os.close(fd)
+            channels.close_fds(opened)
             raise
         self.fds = opened
         for mapped in maps:
@@ -461,18 +429,15 @@ class SharedMemory:
     def release_output(self, piece: stream.Piece) -> None:
         self._free.append(piece.number)
 
-    def close(self, remains: Remains = Remains.EMPTIED) -> None:
-        """Empty and unmap the buffers too; waits until that is done."""
-        if remains is Remains.KEPT:
-            length_bytes = self._length_bytes
-            UNREAD.keep([mmap.mmap(fd, length_bytes) for fd in self.fds])
-        elif remains is Remains.EMPTIED and self.fds:
-            _empty(self._input.obj)
-            _empty(self._output.obj)
+    def close(self, remains: Remains = Remains.EMPTIED) -> Unread | None:
+        """Unmap the buffers; waits until that is done."""
+        fds, self.fds = self.fds, []
+        unread = Unread(fds) if remains is Remains.KEPT and fds else None
         self._input = self._output = self._scratch = _NO_BYTES
-        for fd in self.fds:
-            os.close(fd)
-        self.fds = []
+        if remains is Remains.EMPTIED:
+            shared_buffers.discard(fds)
+        elif unread is None:
+            channels.close_fds(fds)
         # A map has a descriptor of its own and ends with its last piece. The
         # thread that used that piece may not have returned yet.
         deadline_s = time.monotonic() + CLOSE_S
@@ -485,6 +450,7 @@ class SharedMemory:
                 LOG.warning("shared buffers outlive their session")
                 break
         self._maps = []
+        return unread
 
     def _buffer(self, number: int, length_bytes: int) -> memoryview:
         start = number * self._buffer_bytes
@@ -495,22 +461,3 @@ def _blank(blocks: Blocks) -> memoryview:
     # The system allocates a page at the first write to it.
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     return memoryview(mmap.mmap(-1, blocks.capacity_bytes, flags))
-
-
-def _empty(shared: typing.Any) -> None:
-    # First: a client that reads this byte has seen all the output.
-    shared[-1] = 0
-    # The pages go back to the system, wherever they are mapped.
-    shared.madvise(mmap.MADV_REMOVE)
-
-
-def _sealed_memfd(name: str, length_bytes: int) -> int:
-    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        os.ftruncate(fd, length_bytes)
-        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
-    except OSError:
-        os.close(fd)
-        raise
-    return fd

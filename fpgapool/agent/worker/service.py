@@ -29,6 +29,8 @@ from fpgapool.agent.worker import process
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import tasks
+from fpgapool.common import buffers
+from fpgapool.common import channel as channels
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.drivers import selftest
@@ -62,7 +64,9 @@ class _AgentGone:
     agent: control.Agent
 
 
-_Item: typing.TypeAlias = state.Event | _Request | _NewAgent | _AgentGone
+_Item: typing.TypeAlias = (
+    state.Event | memories.Unread | _Request | _NewAgent | _AgentGone
+)
 
 
 class Worker:
@@ -83,6 +87,8 @@ class Worker:
         self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._agent: control.Agent | None = None
         self._quit_reason: str | None = None
+        # Buffers that no agent has taken yet.
+        self._unread: list[memories.Unread] = []
         # Deadline for the core to stop after its session.
         self._clear_due_s = math.inf
         for path in (settings.control_socket, settings.data_socket):
@@ -115,7 +121,7 @@ class Worker:
             lambda agent: self._items.put(_AgentGone(agent)),
         )
 
-    def post(self, event: state.Event) -> None:
+    def post(self, event: state.Event | memories.Unread) -> None:
         """Hand an event to the main thread, from any thread.
 
         :param event: the event.
@@ -151,7 +157,7 @@ class Worker:
             # The lock goes with the process, after the sockets.
             self._control.close()
             self._port.close()
-            memories.UNREAD.empty()
+            self._discard_unread()
 
     def _next_item(self) -> _Item:
         deadline_s = self._machine.deadline_s
@@ -189,6 +195,7 @@ class Worker:
                     self._agent.hang_up()
                 self._agent = agent
                 self._decide(state.AgentConnected())
+                self._hand_over()
             case _AgentGone(agent):
                 # The loss of a replaced agent does not matter.
                 if agent is self._agent:
@@ -197,8 +204,30 @@ class Worker:
             case _Request(agent, message):
                 if agent is self._agent:
                     self._answer(agent, message)
+            case memories.Unread():
+                # Without an agent there is no other session: one is enough.
+                self._discard_unread()
+                self._unread.append(item)
+                self._hand_over()
             case _:
                 self._decide(item)
+
+    def _hand_over(self) -> None:
+        """Give the agent buffers that outlive the session and this process.
+
+        The slot's next project may need a fresh process.
+        """
+        while self._unread and self._agent is not None:
+            fds = self._unread[0].fds
+            message = messages.notification("unread")
+            if not self._agent.hand_over(message, fds):
+                return
+            channels.close_fds(fds)
+            del self._unread[0]
+
+    def _discard_unread(self) -> None:
+        while self._unread:
+            buffers.discard(self._unread.pop().fds)
 
     def _answer(self, agent: control.Agent, message: messages.Message) -> None:
         number = message.get("id")

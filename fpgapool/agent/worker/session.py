@@ -46,7 +46,9 @@ LOG = logging.getLogger(__name__)
 _MAX_TASKS = 4096
 _NO_BYTES = memoryview(b"")
 
-Post: typing.TypeAlias = collections.abc.Callable[[state.Event], None]
+Post: typing.TypeAlias = collections.abc.Callable[
+    [state.Event | memories.Unread], None
+]
 
 
 class _Message(typing.NamedTuple):
@@ -691,4 +693,6 @@ class DataSession:
             self._outgoing.finish()
         # An attaching connection may be handing over its descriptors.
         with self._attach_lock:
-            self.memory.close(remains)
+            unread = self.memory.close(remains)
+        if unread is not None:
+            self._post(unread)

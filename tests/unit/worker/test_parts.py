@@ -3,10 +3,8 @@
 """Memory, secrets and settings of a worker."""
 
 import collections
-import ctypes
 import gc
 import json
-import mmap
 import os
 import pathlib
 
@@ -18,7 +16,9 @@ from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import memory
 from fpgapool.agent.worker import settings
 from fpgapool.agent.worker import state
+from fpgapool.common import buffers
 from fpgapool.protocol import frames
+from tests.harness import mapping
 
 BLOCK_BYTES = 40
 OUT_BYTES = 100
@@ -239,81 +239,26 @@ def test_closing_tells_of_a_piece_that_is_still_held(
     assert not mapped()
 
 
-BUFFERS_BYTES = 3 * 4096
-
-
-class ClientEnd:
-    """A client that fills what it maps, and keeps it."""
-
-    def __init__(self) -> None:
-        self.worker_end = memory.SharedMemory(4096, 3)
-        self._maps = [
-            mmap.mmap(fd, BUFFERS_BYTES + 1) for fd in self.worker_end.fds
-        ]
-        for mapped in self._maps:
-            mapped[:-1] = b"x" * BUFFERS_BYTES
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no page of the maps is in memory, and the marks are gone."""
-        if any(map(_resident_bytes, self._maps)):
-            return False
-        return all(one[:] == bytes(BUFFERS_BYTES + 1) for one in self._maps)
-
-    @property
-    def is_whole(self) -> bool:
-        whole = b"x" * BUFFERS_BYTES + b"\1"
-        return all(one[:] == whole for one in self._maps)
-
-
-def _resident_bytes(mapped: mmap.mmap) -> int:
-    address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
-    lines = iter(pathlib.Path("/proc/self/smaps").read_text().splitlines())
-    next(line for line in lines if line.startswith(f"{address:x}-"))
-    resident = next(line for line in lines if line.startswith("Rss:"))
-    return 1024 * int(resident.split()[1])
-
-
-@pytest.fixture
-def unread(monkeypatch):
-    """Give what is to be called later."""
-    later = []
-    monkeypatch.setattr(memory, "UNREAD", memory.Unread())
-    monkeypatch.setattr(memory.UNREAD._later, "call", later.append)
-    return later
-
-
 @pytest.mark.security
 def test_a_client_keeps_no_memory_past_its_session():
-    client = ClientEnd()
-    client.worker_end.close()
+    client = mapping.ClientEnd()
+    assert client.worker_end.close() is None
     assert client.is_empty
 
 
 @pytest.mark.security
-def test_what_a_client_may_be_reading_stays_for_a_while(unread):
-    client = ClientEnd()
-    client.worker_end.close(memory.Remains.KEPT)
+def test_what_a_client_may_be_reading_is_emptied_later():
+    client = mapping.ClientEnd()
+    fds = client.leave()
     assert client.is_whole
-    unread.pop()()
+    assert client.worker_end.fds == []
+    buffers.discard(fds)
     assert client.is_empty
-
-
-@pytest.mark.security
-def test_what_one_client_may_be_reading_stays(unread):
-    first, second = ClientEnd(), ClientEnd()
-    first.worker_end.close(memory.Remains.KEPT)
-    second.worker_end.close(memory.Remains.KEPT)
-    assert first.is_empty
-    unread[0]()
-    assert second.is_whole
-    unread[1]()
-    assert second.is_empty
 
 
 def test_a_client_goes_on_elsewhere_with_what_it_has():
-    client = ClientEnd()
-    client.worker_end.close(memory.Remains.LEFT)
+    client = mapping.ClientEnd()
+    assert client.worker_end.close(memory.Remains.LEFT) is None
     assert client.is_whole
 
 

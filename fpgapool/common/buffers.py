@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Buffers that a session shares with its client: memory of fixed size.
+
+The last byte is 1 while the rest is what it should be.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import fcntl
+import logging
+import mmap
+import os
+
+LOG = logging.getLogger(__name__)
+
+#: A session has input buffers and output buffers, each with a descriptor.
+DESCRIPTORS = 2
+
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+
+def make(name: str, length_bytes: int) -> int:
+    """Return a descriptor of new memory.
+
+    :param name: for those who look at the process.
+    :param length_bytes: its size, sealed: nobody can truncate it.
+    :raises OSError: if there is no memory or descriptor.
+    """
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fd, length_bytes)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def size_bytes(fd: int) -> int:
+    """Return the size of memory that :func:`make` made.
+
+    :param fd: any descriptor of another process.
+    :raises ValueError: if it is of anything else.
+    """
+    try:
+        seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+    except OSError as exc:
+        raise ValueError(f"the descriptor is not of memory: {exc}") from exc
+    if seals != _SEALS:
+        # Its size could change, or it could not be emptied.
+        raise ValueError(f"memory with the seals {seals}")
+    return os.fstat(fd).st_size
+
+
+def empty(mapped: mmap.mmap) -> None:
+    """Clear memory; its pages go back to the system, wherever they are mapped.
+
+    :param mapped: all of it.
+    """
+    # First: a client that reads this byte has seen all the output.
+    mapped[-1] = 0
+    mapped.madvise(mmap.MADV_REMOVE)
+
+
+def discard(fds: collections.abc.Iterable[int]) -> None:
+    """Clear memory, and close its descriptors."""
+    for fd in fds:
+        try:
+            with mmap.mmap(fd, 0) as mapped:
+                empty(mapped)
+        except (OSError, ValueError) as exc:
+            LOG.warning("shared buffers cannot be emptied: %s", exc)
+        finally:
+            with contextlib.suppress(OSError):
+                os.close(fd)
