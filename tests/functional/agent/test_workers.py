@@ -20,15 +20,21 @@ from fpgapool.agent import children
 from fpgapool.agent import processes
 from fpgapool.agent import reports
 from fpgapool.agent import service
+from fpgapool.agent import unread
 from fpgapool.agent import workers
+from fpgapool.common import channel
 from fpgapool.common import descriptors
+from fpgapool.protocol import frames
 from fpgapool.rpcapi import agent as agent_rpcapi
+from fpgapool.vocabulary import codes
 from tests.functional.agent import harness
+from tests.functional.worker import harness as worker_harness
 from tests.harness import cases
 from tests.harness import supervised
 from tests.harness import waiting
 
 KEY = ("board0", 0)
+SECRET = b"what a client has not read yet"
 
 
 def idle(slot):
@@ -149,6 +155,92 @@ def test_a_slot_goes_to_another_project_in_a_fresh_process(host):
     )
     assert slot.last_result is None
     assert pid_of(agent) != first
+
+
+class Reader:
+    """A client that has sent some data, and has not read the result yet."""
+
+    def __init__(self, host: harness.Host, agent: service.Agent) -> None:
+        self._agent, self._conductor = agent, host.conductor
+        harness.assign(agent, 7)
+        prepared = host.conductor.wait_for(
+            "prepared", lambda one: one.generation == 7
+        )
+        path = workers.data_path(host.settings.state_path, KEY)
+        sock = channel.PlainChannel(channel.connect_unix(path))
+        self.client = worker_harness.Client(sock).hello(
+            dataclasses.asdict(prepared), transport="shm"
+        )
+        shm = self.client.opened["shm"]
+        self._buffers_bytes = shm["buffers"] * shm["buffer_bytes"]
+        self.client.send_input(SECRET)
+        header, _ = self.client.recv()
+        while header.type != frames.OUTPUT:
+            header, _ = self.client.recv()
+        self._start = header.aux * shm["buffer_bytes"]
+
+    def lose_slot(self) -> None:
+        """Lose it to another project, in which a session waits for it."""
+        first = pid_of(self._agent)
+        self._agent.manager.release(
+            {}, 1, "board0", 0, "session-7", 7, codes.PREEMPTED
+        )
+        slot = self._conductor.wait_for_slot(0, lambda one: one.last_result)
+        assert slot.last_result.code == codes.PREEMPTED
+        self.next_project(first)
+
+    def next_project(self, first: int) -> None:
+        harness.assign(self._agent, 8, project_id="project-b")
+        self._conductor.wait_for_slot(
+            0, lambda one: one.state == "ready" and one.generation == 8
+        )
+        second = pid_of(self._agent)
+        assert second != first
+        assert worker_harness.shared_memory_of(second) == b""
+
+    @property
+    def unread(self) -> tuple[bytes, bool]:
+        """The result, and whether the mark says that it is whole."""
+        fd = self.client.fds[1]
+        found = os.pread(fd, len(SECRET), self._start)
+        return found, os.pread(fd, 1, self._buffers_bytes) == b"\1"
+
+
+@pytest.mark.security
+def test_a_client_reads_on_when_another_project_has_its_slot(host):
+    agent = start_idle(host)
+    reader = Reader(host, agent)
+    reader.lose_slot()
+    assert reader.unread == (SECRET, True)
+    reader.client.close()
+
+
+@pytest.mark.security
+def test_what_a_client_does_not_read_for_long_is_emptied(host, monkeypatch):
+    monkeypatch.setattr(unread, "UNREAD_S", 0.1)
+    agent = start_idle(host)
+    reader = Reader(host, agent)
+    reader.lose_slot()
+    waiting.wait_until(
+        lambda: reader.unread == (bytes(len(SECRET)), False),
+        "empty buffers",
+    )
+    reader.client.close()
+
+
+@pytest.mark.security
+def test_what_a_killed_worker_has_left_is_its_clients_alone(host):
+    agent = start_idle(host)
+    reader = Reader(host, agent)
+    first = pid_of(agent)
+    os.kill(first, signal.SIGKILL)
+    slot = host.conductor.wait_for_slot(
+        0, lambda one: one.last_result and one.state == "idle"
+    )
+    assert slot.last_result.code == codes.WORKER_DIED
+    reader.next_project(first)
+    assert reader.unread == (SECRET, True)
+    reader.client.close()
 
 
 def test_steps_are_gathered_and_a_free_slot_is_reported_at_once(

@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from fpgapool.agent.worker import port
+from fpgapool.common import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from tests.functional.worker import harness
@@ -142,21 +143,6 @@ def test_a_negative_limit_is_refused(agent, limit):
     assert reply["error"]["code"] == "PROTOCOL_ERROR"
 
 
-def _memory_of(pid: int) -> bytes:
-    """All that a process can write to and that is shared with others."""
-    found = []
-    memory = pathlib.Path(f"/proc/{pid}/fd")
-    for path in memory.iterdir():
-        try:
-            target = os.readlink(path)
-            if "memfd:" in target or "/shm/" in target:
-                found.append(path.read_bytes())
-        except FileNotFoundError:
-            # It has been closed meanwhile.
-            continue
-    return b"".join(found)
-
-
 def _maps_of(pid: int) -> str:
     return pathlib.Path(f"/proc/{pid}/maps").read_text()
 
@@ -167,7 +153,7 @@ def test_nothing_of_a_session_is_left_for_the_next_one(worker, agent):
     first.run(SECRET)
     pid = agent.status()["pid"]
     assert "fpgapool-input" in _maps_of(pid), "and this"
-    assert SECRET in _memory_of(pid), "the test would see it"
+    assert SECRET in harness.shared_memory_of(pid), "the test would see it"
     first.close_session()
     agent.wait_result(1)
     # The worker still reads the connection to its end.
@@ -175,7 +161,7 @@ def test_nothing_of_a_session_is_left_for_the_next_one(worker, agent):
         lambda: "fpgapool-input" not in _maps_of(pid),
         "the buffers are unmapped",
     )
-    assert SECRET not in _memory_of(pid)
+    assert SECRET not in harness.shared_memory_of(pid)
     first.close()
 
     prepared = agent.prepare(2)
@@ -183,9 +169,47 @@ def test_nothing_of_a_session_is_left_for_the_next_one(worker, agent):
     for buffer in second.buffers:
         assert buffer.find(SECRET) == -1
         assert not any(buffer[:])
-    assert SECRET not in _memory_of(pid)
+    assert SECRET not in harness.shared_memory_of(pid)
     second.close_session()
     second.close()
+
+
+def _unread_output(worker, agent) -> harness.Client:
+    """Have a session end while there is no agent, its output unread."""
+    prepared = agent.prepare(1, resume_grace_s=0.0)
+    client = harness.Client.local(worker).hello(prepared, transport="shm")
+    client.send_input(SECRET)
+    while client.take().type != frames.OUTPUT:
+        pass
+    agent.close()
+    client.channel.close()
+    waiting.wait_until(
+        lambda: "session-1 ends: RESUME_TIMEOUT" in worker.log(), "the end"
+    )
+    assert client.output == SECRET
+    return client
+
+
+def test_an_agent_that_comes_gets_what_a_client_may_read(worker, agent):
+    client = _unread_output(worker, agent)
+    second = worker.connect()
+    assert second.wait_result(1)["code"] == codes.RESUME_TIMEOUT
+    waiting.wait_until(lambda: len(second.fds) == 2, "both buffers")
+    inodes = [os.fstat(fd).st_ino for fd in second.fds]
+    assert inodes == [os.fstat(fd).st_ino for fd in client.fds]
+    pid = second.status()["pid"]
+    waiting.wait_until(
+        lambda: harness.shared_memory_of(pid) == b"", "they are handed over"
+    )
+    assert SECRET in client.buffers[1][:]
+    channels.close_fds(second.fds)
+
+
+def test_what_no_agent_has_taken_is_emptied_at_the_end(worker, agent):
+    client = _unread_output(worker, agent)
+    worker.process.terminate()
+    assert worker.wait() == 0
+    assert not any(client.buffers[1][:])
 
 
 @pytest.mark.parametrize("tls", [True, False])

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What workers hand over to their agent."""
+
+import array
+import os
+import socket
+
+import pytest
+
+from fpgapool.agent import children
+from fpgapool.agent import settings
+from fpgapool.agent import unread
+from fpgapool.agent import workers
+from fpgapool.protocol import messages
+from tests.harness import mapping
+
+pytestmark = pytest.mark.security
+
+KEY = ("board0", 0)
+MESSAGE = messages.encode(messages.notification("unread"))
+
+
+class Loop:
+    """Takes the place of the loop, and forgets what is to be done later."""
+
+    def now(self):
+        return 0.0
+
+    def watch(self, *_arguments):
+        return
+
+    def unwatch(self, _sock):
+        return
+
+    def call_later(self, _delay_s, _callback):
+        return
+
+
+class Site:
+    """An agent's end of one worker, and the worker's."""
+
+    def __init__(self, directory):
+        made = settings.AgentSettings(
+            host_uuid="host",
+            host_name="host",
+            state_path=str(directory),
+            driver_name="emulator",
+            driver_path="",
+            chunk_bytes=mapping.BUFFERS_BYTES,
+            window_chunks=1,
+        )
+        self.supervisor = workers.Supervisor(made, Loop(), None, None)
+        self.supervisor._tell = lambda _key, _change: None
+        self._agent_end, self.worker_end = socket.socketpair()
+        self._agent_end.setblocking(False)
+        self.child = workers._Worker(
+            title="worker",
+            control_path="",
+            log_file=None,
+            key=KEY,
+            sock=self._agent_end,
+        )
+
+    def send(self, data, *fds):
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
+        self.worker_end.sendmsg([data], [rights] if fds else [])
+        for fd in fds:
+            os.close(fd)
+
+    def receive(self):
+        while self.child.sock is not None:
+            before = len(os.listdir("/proc/self/fd"))
+            self.supervisor._receive(self.child, self._agent_end)
+            if before == len(os.listdir("/proc/self/fd")):
+                return
+
+    @property
+    def kept(self):
+        return [fds for _, fds in self.supervisor._unread._kept[KEY]]
+
+
+@pytest.fixture
+def site(tmp_path):
+    made = Site(tmp_path)
+    yield made
+    made.supervisor.close(0.0)
+    made.worker_end.close()
+
+
+def test_buffers_come_with_their_messages(site):
+    clients = [mapping.ClientEnd() for _ in range(unread.SESSIONS)]
+    for client in clients:
+        site.send(MESSAGE, *client.leave())
+    site.receive()
+    assert [len(fds) for fds in site.kept] == [2] * len(clients)
+    assert site.child.fds == []
+    assert all(client.is_whole for client in clients)
+
+
+def test_a_message_may_come_in_pieces(site):
+    client = mapping.ClientEnd()
+    site.send(MESSAGE[:5], *client.leave())
+    site.receive()
+    assert (len(site.child.fds), site.kept) == (2, [])
+    site.send(MESSAGE[5:])
+    site.receive()
+    assert (site.child.fds, len(site.kept)) == ([], 1)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 200])
+def test_a_worker_that_lies_about_descriptors_leaves_none(site, caplog, count):
+    before = len(os.listdir("/proc/self/fd"))
+    site.send(MESSAGE, *(os.dup(0) for _ in range(count)))
+    site.receive()
+    assert site.kept == []
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert "invalid message" in caplog.text
+
+
+def test_descriptors_without_messages_end_the_connection(site, caplog):
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        site.send(MESSAGE[:1], os.dup(0), os.dup(0))
+    site.receive()
+    assert site.child.sock is None
+    assert "descriptors without a message" in caplog.text
+    # The agent's end is closed as well.
+    assert len(os.listdir("/proc/self/fd")) == before - 1
+
+
+def test_a_worker_that_goes_leaves_no_descriptor(site):
+    site.send(MESSAGE[:5], *mapping.ClientEnd().leave())
+    site.receive()
+    site.worker_end.close()
+    site.receive()
+    assert (site.child.sock, site.child.fds) == (None, [])
+
+
+def test_the_other_processes_hand_over_nothing(site):
+    """Only workers may: the kernel closes what a desk would send."""
+    before = len(os.listdir("/proc/self/fd"))
+    site.send(MESSAGE, *mapping.ClientEnd().leave())
+    data = children.Keeper._read(site.supervisor, site.child, site.child.sock)
+    assert data == MESSAGE
+    assert len(os.listdir("/proc/self/fd")) == before
