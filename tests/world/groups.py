@@ -59,6 +59,10 @@ _OF_LOCKS = {codes.LOCK_LOST, codes.LOCK_LIMIT}
 #: How all tasks of a client may end that was revoked. A desk that is new does
 #: not know who was.
 _OF_REVOKED = {codes.ACCESS_REVOKED, codes.UNAUTHORIZED}
+#: How long a client may be without any connection.
+_GRACE_S = typing.cast(float, pools.OPTIONS["conductor"]["resume_grace_s"])
+#: How long after a fault it may hear where its group is now.
+_NEWS_S = 2.0
 #: What whoever comes to a group that is gone hears.
 _OF_DELETED = {
     codes.GROUP_NOT_FOUND,
@@ -263,6 +267,7 @@ class Guest:
     :param owner: of the group.
     :param accelerator: that the group has.
     :param number: its own.
+    :param trouble_s: how long the pool is in trouble at most.
     """
 
     def __init__(
@@ -272,12 +277,16 @@ class Guest:
         owner: Owner,
         accelerator: str,
         number: int,
+        trouble_s: float,
     ) -> None:
         self._pool = pool
         self._planned = planned
         self._owner = owner
         self._job = jobs.Job(accelerator, {}, "", 0, 0, 0, 0.0, 0.0)
         self._number = number
+        # A client that cannot be told for so long where the group is now ends
+        # like one whose program is gone.
+        self._may_be_lost = trouble_s + _NEWS_S >= _GRACE_S
         self._rng = random.Random(planned.data_seed)
         self.outcome = Outcome(planned.conduct)
 
@@ -334,7 +343,7 @@ class Guest:
             if self._owner.is_deleted
             # The owner may revoke a client that is about to come.
             else (
-                bool(self._owner.revoked)
+                (bool(self._owner.revoked) or self._may_be_lost)
                 and code in {*_OF_REVOKED, codes.GROUP_CLIENT_NOT_FOUND}
             )
         )

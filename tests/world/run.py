@@ -319,7 +319,14 @@ class World:
             owner.guests -= 1
 
         process.at_exit.append(ended)
-        guest = groups.Guest(pool, coming, owner, planned.accelerator, number)
+        guest = groups.Guest(
+            pool,
+            coming,
+            owner,
+            planned.accelerator,
+            number,
+            self.schedule.longest_trouble_s,
+        )
         self.guests.append(guest)
         body = _to_the_end(process, guest.run)
         self.kernel.spawn(process, "main", body)
