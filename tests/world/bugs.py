@@ -306,6 +306,13 @@ def bytes_of_the_former_slot_forgotten() -> None:
     )
 
 
+@_preemption_bug(seed=5)
+def slot_taken_from_a_project_within_its_share() -> None:
+    sharing.Accounts.is_above_share = (  # type: ignore[method-assign]
+        lambda _accounts, _project: True
+    )
+
+
 # Of groups.
 
 
