@@ -273,13 +273,12 @@ class _Search:
             self._log_span = (math.log(2.0), math.log(2.0))
             return
         widest = max(high_bytes / min(low_bytes, E_bytes or low_bytes), 1.1)
-        self._log_span = (
-            self._steps * math.log(_MIN_RATIO),
-            min(
-                max(1.2 * math.log(widest), 0.02 * self._steps),
-                self._steps * math.log(_MAX_RATIO),
-            ),
-        )
+        most = max(1.2 * math.log(widest), 0.02 * self._steps)
+        if E_bytes is None:
+            # The conductor's options allow no larger ratio. A first threshold
+            # that is far too low may need one.
+            most = min(most, self._steps * math.log(_MAX_RATIO))
+        self._log_span = (self._steps * math.log(_MIN_RATIO), most)
 
     def best(self, pairs: list[tuple[int, int]]) -> Tuning:
         """The best E and q with these choices of k1 and k2."""

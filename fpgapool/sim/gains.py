@@ -26,11 +26,27 @@ _NORMAL = 1.96
 
 
 class Spread(typing.NamedTuple):
-    """A value over several seeds: mean, smallest and largest."""
+    """A value over several seeds: its mean, smallest and largest.
+
+    :ivar interval_low: lower end of the 95 % confidence interval of the mean;
+        infinite, as the upper one, with a single seed.
+    :ivar interval_high: upper end of it.
+    """
 
     mean: float
     low: float
     high: float
+    interval_low: float
+    interval_high: float
+
+    def bar(self) -> tuple[float, float]:
+        """Return how far the interval reaches below and above the mean.
+
+        :returns: zeros for a single seed, which has no interval.
+        """
+        if not math.isfinite(self.interval_high):
+            return 0.0, 0.0
+        return self.mean - self.interval_low, self.interval_high - self.mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +59,7 @@ class Gain:
     :ivar tct95: how many times shorter its 95th percentile is.
     :ivar sar: how many times larger the slot access ratio is.
     :ivar dlr: how many times larger the data locality ratio is.
+    :ivar dlr_itself: the strategy's own data locality ratio.
     :ivar means: of the strategy's own metrics, see :data:`MEANS`.
     """
 
@@ -51,6 +68,7 @@ class Gain:
     tct95: Spread
     sar: Spread
     dlr: Spread
+    dlr_itself: Spread
     means: Mapping[str, float]
 
 
@@ -72,6 +90,7 @@ def compare(
         tct95=_spread([each.tct95 for each in factors]),
         sar=_spread([each.sar for each in factors]),
         dlr=_spread([each.dlr for each in factors]),
+        dlr_itself=_plain_spread([each.dlr for each in after]),
         means=means(after),
     )
 
@@ -87,9 +106,50 @@ def means(measured: Sequence[metrics.Metrics]) -> dict[str, float]:
 def _spread(factors: Sequence[float]) -> Spread:
     low, high = min(factors), max(factors)
     if low > 0 and high < math.inf:
-        logarithms = math.fsum(map(math.log, factors))
-        return Spread(math.exp(logarithms / len(factors)), low, high)
-    return Spread(math.fsum(factors) / len(factors), low, high)
+        mean, half = confidence(list(map(math.log, factors)))
+        return Spread(
+            math.exp(mean),
+            low,
+            high,
+            math.exp(mean - half),
+            math.exp(mean + half),
+        )
+    mean = math.fsum(factors) / len(factors)
+    return Spread(mean, low, high, -math.inf, math.inf)
+
+
+def _plain_spread(values: Sequence[float]) -> Spread:
+    mean, half = confidence(values)
+    return Spread(mean, min(values), max(values), mean - half, mean + half)
+
+
+def change_percent(before: Sequence[float], after: Sequence[float]) -> Spread:
+    """Return by how many percent the mean of times got shorter.
+
+    :param before: a time for each seed.
+    :param after: a time for each of the same seeds.
+    :returns: the change of the means; the extremes are of single seeds.
+    """
+    single = [
+        100 * (1 - new / old) for old, new in zip(before, after, strict=True)
+    ]
+    mean_before = statistics.fmean(before)
+    ratio = statistics.fmean(after) / mean_before
+    # Of a ratio of means: what the seeds deviate from it.
+    _, half = confidence(
+        [
+            (new - ratio * old) / mean_before
+            for old, new in zip(before, after, strict=True)
+        ]
+    )
+    overall = 100 * (1 - ratio)
+    return Spread(
+        overall,
+        min(single),
+        max(single),
+        overall - 100 * half,
+        overall + 100 * half,
+    )
 
 
 def confidence(values: Sequence[float]) -> tuple[float, float]:

@@ -24,6 +24,7 @@ from fpgapool.sim.figures import goals3
 from fpgapool.sim.figures import goals6
 from fpgapool.sim.figures import groups5
 from fpgapool.sim.figures import groups7
+from fpgapool.sim.figures import headline
 from fpgapool.sim.figures import hjf7
 from fpgapool.sim.figures import hjf13
 from fpgapool.sim.figures import hjf_table7
@@ -61,6 +62,8 @@ FIGURES: dict[str, Make] = {
     "13": functools.partial(maps.make, maps.FIGURE13),
     "14": functools.partial(maps.make, maps.FIGURE14),
     "table6": table6.make,
+    "jobs-per-host": headline.make_jobs_per_host,
+    "steady-loads": headline.make_steady_loads,
     "groups5": groups5.make_figure5,
     "groups6": groups5.make_figure6,
     "groups7": groups7.make,

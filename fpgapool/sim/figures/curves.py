@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Figures 10 to 12: how much strategies gain over FIFO along an axis.
+"""How much strategies gain over FIFO along an axis, as in Figures 10 to 12.
 
 A row of panels per return ratio, a column per metric.
 """
@@ -58,7 +58,7 @@ class Axis:
 
 
 class Claim(typing.NamedTuple):
-    """A claim of the paper.
+    """A claim, mostly of the paper.
 
     :ivar text: follows "that", with the numbers found here.
     :ivar holds: whether the simulations show it.
@@ -72,21 +72,28 @@ class Claim(typing.NamedTuple):
 class Plan:
     """One of the figures.
 
+    :ivar name: of its files.
+    :ivar heading: its name in the sentence.
     :ivar axis: its x axis.
     :ivar make_run: of x, return ratio, strategy and seed.
     :ivar strategies: all but the baseline.
     :ivar metrics: a panel each: ``act``, ``tct95``, ``sar`` or ``dlr``.
-    :ivar title: without the figure's number.
+    :ivar return_ratios: a row of panels each.
+    :ivar seeds: of the runs at each point.
+    :ivar title: of the picture.
     :ivar subtitle: the settings, for the picture.
     :ivar settings: the settings, for the sentence.
-    :ivar claims: the paper's claims about a return ratio.
+    :ivar claims: the claims about a return ratio.
     """
 
-    number: int
+    name: str
+    heading: str
     axis: Axis
     make_run: Callable[[float, float, str, int], experiments.ClusterRun]
     strategies: Sequence[str] = experiments.STRATEGIES
     metrics: Sequence[str] = ("act", "tct95", "sar", "dlr")
+    return_ratios: Sequence[float] = RETURN_RATIOS
+    seeds: Sequence[int] = experiments.SEEDS
     title: str
     subtitle: str
     settings: str
@@ -98,15 +105,16 @@ def make(
 ) -> str:
     """Write a figure's files; see the package."""
     found = Curves(plan, measure)
-    name = f"figure{plan.number}"
-    found.write(out_dir / f"{name}.csv")
-    found.draw(out_dir / f"{name}.png")
+    found.write(out_dir / f"{plan.name}.csv")
+    found.draw(out_dir / f"{plan.name}.png")
     return _sentence(plan, found)
 
 
 def _sentence(plan: Plan, found: Curves) -> str:
     """Say which claims hold with each return ratio, and which do not."""
-    by_ratio = {ratio: plan.claims(found, ratio) for ratio in RETURN_RATIOS}
+    by_ratio = {
+        ratio: plan.claims(found, ratio) for ratio in plan.return_ratios
+    }
     verdict = experiments.verdict(
         [claim.holds for some in by_ratio.values() for claim in some]
     )
@@ -120,10 +128,7 @@ def _sentence(plan: Plan, found: Curves) -> str:
         if false:
             texts.append("it is not so that " + ", that ".join(false))
         parts.append(f"with return ratio {ratio:g} {', but '.join(texts)}")
-    return (
-        f"Figure {plan.number} {verdict} ({plan.settings}): "
-        f"{'; '.join(parts)}."
-    )
+    return f"{plan.heading} {verdict} ({plan.settings}): {'; '.join(parts)}."
 
 
 class Curves:
@@ -142,11 +147,11 @@ class Curves:
             measure,
             {
                 (x, return_ratio): maker(x, return_ratio)
-                for return_ratio in RETURN_RATIOS
+                for return_ratio in plan.return_ratios
                 for x in plan.axis.values
             },
             plan.strategies,
-            experiments.SEEDS,
+            plan.seeds,
         )
 
     def gain(self, x: float, return_ratio: float, strategy: str) -> gains.Gain:
@@ -212,8 +217,8 @@ class Curves:
 
     def draw(self, path: pathlib.Path) -> None:
         """Draw the plan's metrics."""
-        metrics = self._plan.metrics
-        rows = len(RETURN_RATIOS)
+        plan, metrics = self._plan, self._plan.metrics
+        rows = len(plan.return_ratios)
         height_in = _TOP_IN + _BOTTOM_IN + rows * _ROW_IN + _GAP_IN
         figure, grid = style.make_panels(
             height_in,
@@ -224,7 +229,7 @@ class Curves:
             gaps=(_GAP_IN / _ROW_IN, 0.2),
             sharex=True,
         )
-        for row, return_ratio in enumerate(RETURN_RATIOS):
+        for row, return_ratio in enumerate(plan.return_ratios):
             for column, metric in enumerate(metrics):
                 axes = grid[row][column]
                 self._draw_panel(axes, metric, return_ratio)
@@ -238,9 +243,8 @@ class Curves:
         style.add_legend(figure, handles, handlelength=3.4)
         style.write_texts(
             figure,
-            f"Figure {self._plan.number}: {self._plan.title}",
-            f"{self._plan.subtitle}; {len(experiments.SEEDS)} seeds (shaded: "
-            "their range).",
+            plan.title,
+            f"{plan.subtitle}; {len(plan.seeds)} seeds, bars: 95 % intervals.",
         )
         style.save(figure, path)
 
@@ -250,25 +254,18 @@ class Curves:
         style.prepare_axes(axes, "both")
         for strategy in (experiments.BASELINE, *self._plan.strategies):
             colour, line, marker = _STYLES[strategy]
-            values = self.line(metric, return_ratio, strategy)
-            if metric == "dlr":
-                values = [100 * value for value in values]
-            elif metric in ("act", "tct95"):
-                spreads = [
-                    getattr(self.gain(x, return_ratio, strategy), metric)
-                    for x in self.axis.values
-                ]
-                axes.fill_between(
-                    self.axis.values,
-                    [spread.low for spread in spreads],
-                    [spread.high for spread in spreads],
-                    color=colour,
-                    alpha=0.15,
-                    linewidth=0,
-                )
-            axes.plot(
+            some = [
+                self.gain(x, return_ratio, strategy) for x in self.axis.values
+            ]
+            is_share = metric == "dlr"
+            style.draw_spreads(
+                axes,
                 self.axis.values,
-                values,
+                [
+                    each.dlr_itself if is_share else getattr(each, metric)
+                    for each in some
+                ],
+                100 if is_share else 1,
                 color=colour,
                 linestyle=line,
                 marker=marker,

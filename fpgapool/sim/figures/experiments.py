@@ -14,6 +14,8 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+import numpy as np
+
 from fpgapool.sim import families
 from fpgapool.sim import gains
 from fpgapool.sim import metrics
@@ -27,6 +29,10 @@ BASELINE = "fifo"
 #: The paper's strategies, in its order.
 STRATEGIES = ("sjf", "wa", "ra", "wra")
 SEEDS = (1, 2, 3)
+#: For figures whose differences are small.
+MANY_SEEDS = tuple(range(1, 11))
+#: The ends of columns of spreads, in the order of their members.
+SPREAD_ENDS = ("", "_smallest", "_largest", "_95_low", "_95_high")
 
 EXPONENTIAL = "exponential:s0_bytes=20e6,mean_bytes=400e6"
 POWER_LAW = "power-law:s0_bytes=20e6,smax_bytes=10e9,alpha=1.1"
@@ -103,6 +109,7 @@ class ClusterRun:
     :ivar return_ratio: of all accelerators.
     :ivar seed: of the jobs, and of the strategy's choices.
     :ivar queues: only strategies with queues use them.
+    :ivar warm_up: the share of the jobs, the first ones, that do not count.
     """
 
     strategy: str
@@ -114,6 +121,7 @@ class ClusterRun:
     hosts: int = 100
     boards: int = 50
     jobs_per_host: int = 50
+    warm_up: float = 0.0
 
     def measure(self) -> metrics.Metrics:
         """Simulate."""
@@ -130,7 +138,12 @@ class ClusterRun:
             make_options(self.strategy, self.queues),
             workloads.make_jobs(workload, cluster, self.seed),
         )
-        return metrics.measure_columns(simulate(scenario, self.seed))
+        jobs = simulate(scenario, self.seed)
+        # They are in the order of their arrivals.
+        first = int(self.warm_up * jobs.arrivals_s.size)
+        return metrics.measure_columns(
+            jobs.of(np.arange(first, jobs.arrivals_s.size))
+        )
 
 
 def verdict(holds: Sequence[bool]) -> str:
@@ -157,7 +170,7 @@ GAIN_HEADER = (
     *(
         f"{name}_improvement{end}"
         for name in ("act", "tct95")
-        for end in ("", "_smallest", "_largest")
+        for end in SPREAD_ENDS
     ),
     "sar_improvement",
     "dlr_improvement",

@@ -24,10 +24,11 @@ _CLEARLY = 1.05
 def make(out_dir: pathlib.Path, measure: experiments.Measure) -> str:
     """Write ``figure10.png`` and ``figure10.csv``; see the package."""
     plan = curves.Plan(
-        number=10,
+        name="figure10",
+        heading="Figure 10",
         axis=curves.Axis("mean size, MB", "mean_mb", MEANS_MB),
         make_run=_run,
-        title="improvement over FIFO, exponential sizes",
+        title="Figure 10: improvement over FIFO, exponential sizes",
         subtitle="100 hosts, 50 with a board of 4 slots, 50 jobs per host, "
         f"load {LOAD:g}, no job below 20 MB; thresholds of 400 MB "
         "throughout; C = 2, D = 5, W = 0.01 s/MB",

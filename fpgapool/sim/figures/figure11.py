@@ -21,10 +21,11 @@ _MOST_TCT95 = 3
 def make(out_dir: pathlib.Path, measure: experiments.Measure) -> str:
     """Write ``figure11.png`` and ``figure11.csv``; see the package."""
     plan = curves.Plan(
-        number=11,
+        name="figure11",
+        heading="Figure 11",
         axis=curves.Axis("α (smaller: longer tail)", "alpha", ALPHAS),
         make_run=_run,
-        title="improvement over FIFO, power-law sizes",
+        title="Figure 11: improvement over FIFO, power-law sizes",
         subtitle="100 hosts, 50 with a board of 4 slots, 50 jobs per host, "
         f"load {LOAD:g}, sizes from 20 MB to 10 GB; thresholds of α = 1.1 "
         "throughout; C = 2, D = 5, W = 0.01 s/MB",

@@ -26,14 +26,17 @@ _EQUAL = 1.03
 def make(out_dir: pathlib.Path, measure: experiments.Measure) -> str:
     """Write ``figure12.png`` and ``figure12.csv``; see the package."""
     plan = curves.Plan(
-        number=12,
+        name="figure12",
+        heading="Figure 12",
         axis=curves.Axis(
             "hosts with a board, %", "board_share_percent", SHARES_PERCENT
         ),
         make_run=_run,
         strategies=STRATEGIES,
         metrics=("act", "tct95"),
-        title="improvement over FIFO by the share of hosts with boards",
+        seeds=experiments.MANY_SEEDS,
+        title="Figure 12: improvement over FIFO by the share of hosts with "
+        "boards",
         subtitle="100 hosts, 50 jobs each, exponential sizes of 400 MB on "
         "average; arriving bytes/s = DMA rate of 50 boards throughout; C = 2, "
         "D = 5",

@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable
 from collections.abc import Sequence
 
+from fpgapool.sim import gains
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim.figures import experiments
 from fpgapool.sim.figures import tables
@@ -38,6 +39,7 @@ class Plan:
     :ivar sizes: as :class:`.experiments.ClusterRun` has them.
     :ivar sizes_name: in words.
     :ivar best: the thresholds that the paper calls optimal.
+    :ivar seeds: of the runs of each cell.
     :ivar qs: values of q.
     :ivar k1s: values of k1.
     :ivar least_act: the paper's smallest factor by which ACT is shorter.
@@ -52,6 +54,7 @@ class Plan:
     k1s: Sequence[int]
     least_act: float
     least_tct95: float
+    seeds: Sequence[int] = experiments.SEEDS
 
 
 #: Over exponential sizes, and over a bounded power law.
@@ -65,6 +68,7 @@ FIGURE13, FIGURE14 = (
         k1s=(1, 5, 10, 15),
         least_act=1.98,
         least_tct95=2.20,
+        seeds=experiments.MANY_SEEDS,
     ),
     Plan(
         number=14,
@@ -107,7 +111,7 @@ class _Maps:
             measure,
             {(q, k1): self._maker(q, k1) for q in plan.qs for k1 in plan.k1s},
             STRATEGIES,
-            experiments.SEEDS,
+            plan.seeds,
         )
 
     def _maker(
@@ -129,19 +133,19 @@ class _Maps:
 
         return make_run
 
-    def rows(self, strategy: str, metric: str) -> list[list[float]]:
+    def rows(self, strategy: str, metric: str) -> list[list[gains.Spread]]:
         """Return factors over FIFO, a row per q, a column per k1."""
         return [
             [
-                getattr(self.gains[(q, k1), strategy], metric).mean
+                getattr(self.gains[(q, k1), strategy], metric)
                 for k1 in self.plan.k1s
             ]
             for q in self.plan.qs
         ]
 
     def all_of(self, strategy: str, metric: str) -> list[float]:
-        """Return all of a map's factors."""
-        return [one for row in self.rows(strategy, metric) for one in row]
+        """Return the means of all of a map's factors."""
+        return [one.mean for row in self.rows(strategy, metric) for one in row]
 
 
 # -- results --------------------------------------------------------------
@@ -183,11 +187,12 @@ def _best_text(found: _Maps) -> str:
     plan = found.plan
     rows = found.rows("wra", "act")
     best, q, k1 = max(
-        (factor, q, k1)
+        (factor.mean, q, k1)
         for q, row in zip(plan.qs, rows, strict=True)
         for k1, factor in zip(plan.k1s, row, strict=True)
     )
-    named = rows[plan.qs.index(plan.best.q)][plan.k1s.index(plan.best.k1)]
+    at_q, at_k1 = plan.qs.index(plan.best.q), plan.k1s.index(plan.best.k1)
+    named = rows[at_q][at_k1].mean
     return (
         f"q = {plan.best.q:g}, k1 = {plan.best.k1}, which the paper calls "
         f"optimal, gives {named:.2f}, the best of these, q = {q:g}, k1 = "
@@ -236,8 +241,9 @@ def _draw(found: _Maps, path: pathlib.Path) -> None:
         f"{plan.sizes_name} sizes",
         f"K = {best.queues}, k2 = {best.k2}, E = {best.E_bytes / 1e6:g} MB; "
         f"100 hosts, 50 boards, 50 jobs per host, load {LOAD:g}, return ratio "
-        f"{RETURN_RATIO:g}, C = 2, D = 5; {len(experiments.SEEDS)} seeds. "
-        f"Framed: q = {best.q:g}, k1 = {best.k1}, the paper's optimum.",
+        f"{RETURN_RATIO:g}, C = 2, D = 5; {len(plan.seeds)} seeds, ± half of "
+        f"the 95 % interval. Framed: the paper's optimum, q = {best.q:g}, "
+        f"k1 = {best.k1}.",
     )
     style.save(figure, path)
 
@@ -245,14 +251,19 @@ def _draw(found: _Maps, path: pathlib.Path) -> None:
 def _draw_map(
     axes: mpl_axes.Axes,
     plan: Plan,
-    rows: list[list[float]],
+    rows: list[list[gains.Spread]],
     low: float,
     high: float,
 ) -> None:
     from matplotlib import patches
 
     axes.imshow(
-        rows, cmap="Blues", vmin=low, vmax=high, aspect="auto", origin="lower"
+        [[factor.mean for factor in row] for row in rows],
+        cmap="Blues",
+        vmin=low,
+        vmax=high,
+        aspect="auto",
+        origin="lower",
     )
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0, colors=style.INK, labelsize=9)
@@ -260,11 +271,12 @@ def _draw_map(
     axes.set_yticks(range(len(plan.qs)), [f"{q:g}" for q in plan.qs])
     for at_q, row in enumerate(rows):
         for at_k1, factor in enumerate(row):
-            is_dark = factor - low > _DARK * (high - low)
+            is_dark = factor.mean - low > _DARK * (high - low)
+            half = sum(factor.bar()) / 2
             axes.text(
                 at_k1,
                 at_q,
-                f"{factor:.2f}",
+                f"{factor.mean:.2f}" + (f" ± {half:.2f}" if half else ""),
                 ha="center",
                 va="center",
                 fontsize=9.5,

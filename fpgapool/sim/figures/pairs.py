@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import itertools
 import pathlib
-import statistics
 from collections.abc import Iterable
 from collections.abc import Sequence
 
@@ -54,7 +53,7 @@ _HEADER = (
     *(
         f"{metric}_improvement_percent{end}"
         for metric in METRICS
-        for end in ("", "_smallest", "_largest")
+        for end in experiments.SPREAD_ENDS
     ),
 )
 
@@ -178,7 +177,7 @@ def _point(
     pooled: Sequence[metrics.Metrics],
 ) -> Point:
     act, tct95 = (
-        _change(
+        gains.change_percent(
             [getattr(each, name) for each in apart],
             [getattr(each, name) for each in pooled],
         )
@@ -192,15 +191,6 @@ def _point(
         act,
         tct95,
     )
-
-
-def _change(apart: Sequence[float], pooled: Sequence[float]) -> gains.Spread:
-    single = [
-        100 * (1 - after / before)
-        for before, after in zip(apart, pooled, strict=True)
-    ]
-    overall = 100 * (1 - statistics.fmean(pooled) / statistics.fmean(apart))
-    return gains.Spread(overall, min(single), max(single))
 
 
 def write(points: Iterable[Point], path: pathlib.Path) -> None:
@@ -272,9 +262,10 @@ def draw(
             some = [
                 point for point in points if point.return_ratio == return_ratio
             ]
-            axes.plot(
+            style.draw_spreads(
+                axes,
                 [point.mean_mb for point in some],
-                [getattr(point, metric).mean for point in some],
+                [getattr(point, metric) for point in some],
                 color=colour,
                 linestyle=line,
                 marker=marker,
@@ -301,6 +292,7 @@ def draw(
         title,
         f"2 hosts with a board each, {JOBS_PER_HOST} jobs per host, "
         f"{ARRIVALS_PER_S:.2f} jobs/s per host (load 1 at 800 MB), Gaussian "
-        f"sizes (deviation {100 * DEVIATION:.0f} %); {len(SEEDS)} seeds.",
+        f"sizes (deviation {100 * DEVIATION:.0f} %); {len(SEEDS)} seeds, "
+        "bars: 95 % intervals.",
     )
     style.save(figure, path)

@@ -197,6 +197,29 @@ def test_few_and_many_queues(queues: int) -> None:
     assert found.completion_s <= fewer.completion_s * (1 + 1e-6)
 
 
+@pytest.mark.parametrize(
+    ("formula", "services"), [("paper", 5.387), ("cobham", 8.526)]
+)
+def test_a_first_threshold_far_too_low_needs_a_large_ratio(
+    paper_server: queueing.PriorityServer,
+    formula: queueing.Formula,
+    services: float,
+) -> None:
+    """The second threshold is free; the best is beyond 500 MB."""
+    found = queueing.minimise(
+        paper_server, 3, formula=formula, E_bytes=PAPER.min_bytes
+    )
+    seconds = np.linspace(1e6, 3e9, 3000)
+    firsts = np.full_like(seconds, PAPER.min_bytes)
+    best_s = paper_server.completion_s(
+        np.stack([firsts, seconds], axis=-1), formula
+    ).min()
+    assert found.completion_s == pytest.approx(best_s, rel=1e-5)
+    assert found.completion_s / 400 == pytest.approx(services, abs=1e-3)
+    # The conductor's options allow no such ratio.
+    assert found.q > 1000 >= queueing.minimise(paper_server, 3).q
+
+
 def test_scale_does_not_matter() -> None:
     one, other = (
         queueing.minimise(

@@ -31,6 +31,7 @@ from fpgapool.sim.figures import figure9
 from fpgapool.sim.figures import figure10
 from fpgapool.sim.figures import figure11
 from fpgapool.sim.figures import figure12
+from fpgapool.sim.figures import headline
 from fpgapool.sim.figures import maps
 from fpgapool.sim.figures import pairs
 from fpgapool.sim.figures import table6
@@ -45,6 +46,13 @@ SIMULATED = [
     if name not in ("5", "9")
     and not name.startswith(("groups", "goals", "hjf", "blaze"))
 ]
+
+#: What the sentences of those without a number are about.
+SUBJECTS = {
+    "table6": "The reference table",
+    "jobs-per-host": "The figure of jobs per host",
+    "steady-loads": "The figure of steady loads",
+}
 
 
 @pytest.fixture
@@ -210,16 +218,19 @@ def _tiny(run: experiments.Run) -> metrics.Metrics:
 @pytest.fixture
 def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ends of all axes."""
-    monkeypatch.setattr(experiments, "SEEDS", (1,))
+    for plan in ("SEEDS", "MANY_SEEDS"):
+        monkeypatch.setattr(experiments, plan, (1,))
     monkeypatch.setattr(table6, "SEEDS", (101, 102))
     monkeypatch.setattr(pairs, "SEEDS", (1, 2))
     monkeypatch.setattr(pairs, "MEANS_MB", (100, 1000))
     monkeypatch.setattr(figure10, "MEANS_MB", (100, 1000))
     monkeypatch.setattr(figure11, "ALPHAS", (0.7, 1.7))
     monkeypatch.setattr(figure12, "SHARES_PERCENT", (10, 90))
+    monkeypatch.setattr(headline, "JOBS_PER_HOST", (12, 200))
+    monkeypatch.setattr(headline, "LOADS", (0.1, 0.35))
     for plan in (maps.FIGURE13, maps.FIGURE14):
         few = dataclasses.replace(
-            plan, qs=(plan.best.q,), k1s=(1, plan.best.k1)
+            plan, qs=(plan.best.q,), k1s=(1, plan.best.k1), seeds=(1, 2)
         )
         monkeypatch.setitem(
             figures.FIGURES,
@@ -243,13 +254,16 @@ def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
         ("13", 2 * 2),
         ("14", 2 * 2),
         ("table6", 4 * 4),
+        # Points × strategies, with FIFO.
+        ("jobs-per-host", 2 * 5),
+        ("steady-loads", 2 * 5),
     ],
 )
 def test_simulated_figure(
     name: str, rows: int, tmp_path: pathlib.Path
 ) -> None:
     said = figures.FIGURES[name](tmp_path, _invented(_tiny))
-    subject = f"Figure {name}" if name.isdecimal() else "The reference table"
+    subject = SUBJECTS.get(name, f"Figure {name}")
     assert said.startswith((f"{subject} holds", f"{subject} does not hold"))
     assert said.endswith(".")
     stem = f"figure{name}" if name.isdecimal() else name
@@ -267,7 +281,10 @@ def test_simulated_figure(
 
 
 def test_every_figure_of_simulations_is_tried() -> None:
-    assert SIMULATED == ["7", "8", "10", "11", "12", "13", "14", "table6"]
+    assert [name for name in SIMULATED if name not in SUBJECTS] == [
+        *("7", "8", "10", "11", "12", "13", "14"),
+    ]
+    assert {name for name in SIMULATED if name in SUBJECTS} == set(SUBJECTS)
 
 
 def test_figure_9(
@@ -318,9 +335,9 @@ def test_a_run_is_done_once_for_all_figures(
             and run.load == 1
             and run.strategy == "wra"
         ]
-    ) == len(curves.RETURN_RATIOS) * len(experiments.SEEDS)
+    ) == len(curves.RETURN_RATIOS) * len(experiments.MANY_SEEDS)
     # FIFO has no queues: one run per seed serves all thresholds.
-    seeds = len(experiments.SEEDS)
+    seeds = len(maps.FIGURE13.seeds) + len(maps.FIGURE14.seeds)
     assert (
         len(
             [
@@ -329,7 +346,7 @@ def test_a_run_is_done_once_for_all_figures(
                 if run.strategy == "fifo" and run.load == maps.LOAD
             ]
         )
-        == 2 * seeds
+        == seeds
     )
 
 
@@ -338,8 +355,13 @@ def test_gain_over_seeds() -> None:
     after = [_measured(4.0, 3.0, 0.4, 0.4), _measured(1.0, 9.0, 0.8, 0.1)]
     gain = gains.compare(before, after)
     assert gain.seeds == 2
-    assert gain.act == pytest.approx((4.0, 2.0, 8.0))
-    assert gain.tct95 == pytest.approx((math.sqrt(3.0), 1.0, 3.0))
+    assert gain.act[:3] == pytest.approx((4.0, 2.0, 8.0))
+    assert gain.tct95[:3] == pytest.approx((math.sqrt(3.0), 1.0, 3.0))
+    # Logarithms of 2 and 8 have the standard error log 2.
+    low, high = 4.0 * 2**-12.71, 4.0 * 2**12.71
+    assert gain.act[3:] == pytest.approx((low, high))
+    assert gain.act.bar() == pytest.approx((4.0 - low, high - 4.0))
+    assert gain.dlr_itself[:3] == pytest.approx((0.25, 0.1, 0.4))
     assert gain.sar.mean == pytest.approx(math.sqrt(8.0))
     assert gain.dlr.mean == pytest.approx(2.0)
     assert gain.means == pytest.approx(
@@ -347,6 +369,19 @@ def test_gain_over_seeds() -> None:
     )
     nothing_local = gains.compare([_measured(dlr=0.0)], after[:1])
     assert nothing_local.dlr.mean == math.inf
+    # A single seed has no interval.
+    assert nothing_local.act.bar() == (0.0, 0.0)
+
+
+def test_a_change_of_means_has_an_interval() -> None:
+    change = gains.change_percent([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
+    # All seeds agree.
+    assert change == pytest.approx((50.0, 50.0, 50.0, 50.0, 50.0))
+    change = gains.change_percent([2.0, 4.0], [1.0, 3.0])
+    assert change[:3] == pytest.approx((100 / 3, 25.0, 50.0))
+    # The means are 3 and 2; seeds deviate by ∓ 1/3 s from two thirds.
+    half = 12.71 * 100 * (1 / 3) / 3
+    assert change.bar() == pytest.approx((half, half))
 
 
 def test_hosts_apart_do_not_use_the_network() -> None:
@@ -470,6 +505,60 @@ def test_claims_of_figure_12(tmp_path: pathlib.Path) -> None:
     assert "(here nowhere)" in said
     assert "behind at 10, 20, 30, 40, 50, 60, 70, 80, 90 %" in said
     assert "at worst 0.50 times" in said
+
+
+def _with_times(
+    fifo_s_of: Callable[[experiments.ClusterRun], float],
+) -> experiments.Measure:
+    """Only FIFO's times depend on the run."""
+    return _invented(
+        lambda run: (
+            _measured(fifo_s_of(run), fifo_s_of(run))
+            if run.strategy == "fifo"
+            else _measured(2.0, 2.0)
+        )
+    )
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_what_decides_the_headline(tmp_path: pathlib.Path) -> None:
+    growing = _with_times(lambda run: float(run.jobs_per_host))
+    said = headline.make_jobs_per_host(tmp_path, growing)
+    assert said.startswith("The figure of jobs per host holds (load")
+    assert (
+        "(here 12, 25, 50, 100 and 200 s with 12, 25, 50, 100 and 200 jobs "
+        "per host)" in said
+    )
+    assert "(here 6.0, 12.5, 25.0, 50.0 and 100.0 times)" in said
+    steady = _with_times(lambda _run: 4.0)
+    said = headline.make_jobs_per_host(tmp_path, steady)
+    assert said.startswith("The figure of jobs per host does not hold")
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_gains_without_a_growing_queue(tmp_path: pathlib.Path) -> None:
+    said = headline.make_steady_loads(
+        tmp_path, _with_times(lambda run: 2.0 + run.load)
+    )
+    assert said.startswith("The figure of steady loads holds (loads of")
+    assert "the first 25 % of the jobs left out" in said
+    assert "WRA improves ACT (here 1.05 to 1.18 times)" in said
+    said = headline.make_steady_loads(
+        tmp_path, _with_times(lambda run: 2.0 - run.load)
+    )
+    assert said.startswith("The figure of steady loads does not hold")
+
+
+def test_the_first_jobs_can_be_left_out() -> None:
+    run = experiments.ClusterRun(
+        "fifo", experiments.EXPONENTIAL, 0.8, 1.0, 1, jobs_per_host=4
+    )
+    late = dataclasses.replace(run, warm_up=0.25)
+    all_jobs, later = run.measure(), late.measure()
+    assert (all_jobs.jobs, later.jobs) == (400, 300)
+    # The queue of FIFO grows: the first jobs wait least.
+    assert later.act_s > all_jobs.act_s
+    assert later.makespan_s == all_jobs.makespan_s
 
 
 @pytest.mark.usefixtures("no_pictures")
