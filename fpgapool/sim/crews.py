@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from fpgapool.sim import errors
 
 _CONNECT_LIMIT_S = 10
+_MAX_PROCESSES = 1024
 
 _Task = typing.TypeVar("_Task")
 _Result = typing.TypeVar("_Result")
@@ -35,10 +36,10 @@ def add_processes(parser: argparse._ActionsContainer) -> None:
 def check_processes(processes: int | None) -> None:
     """Check the number of processes.
 
-    :raises errors.InputError: if it is below 1.
+    :raises errors.InputError: if it is below 1, or too high.
     """
     if processes is not None:
-        errors.check_at_least("--processes", processes)
+        errors.check_range("--processes", processes, _MAX_PROCESSES)
 
 
 def work_here(

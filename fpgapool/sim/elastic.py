@@ -91,7 +91,7 @@ def _make_core(
     wanted = scenarios.Elasticity(name)
     if strategy is not None:
         wanted = strategy.elasticity or scenarios.Elasticity()
-    place = f"strategies.{name}.elasticity"
+    place = f"{scenario.place(name)}.elasticity"
     entry = _policies().get(wanted.name)
     if entry is None:
         raise errors.InputError(

@@ -13,6 +13,9 @@ from collections.abc import Iterator
 
 from fpgapool.sim import errors
 
+#: The largest file that is read, for example a scenario of 2 million jobs.
+MAX_BYTES = 256 * 2**20
+
 
 def write(path: pathlib.Path, content: bytes) -> None:
     """Write a file; readers see the old content or all of the new.
@@ -33,14 +36,28 @@ def write(path: pathlib.Path, content: bytes) -> None:
 
 
 def read(path: pathlib.Path) -> bytes:
-    """Read a file.
+    """Read a file of up to :data:`MAX_BYTES`.
 
-    :raises errors.InputError: if it cannot be read.
+    :raises errors.InputError: if it cannot be read, or is larger.
     """
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise unusable(path, error) from error
+    check_size(path, len(content))
+    return content
+
+
+def check_size(path: pathlib.Path, size_bytes: int) -> None:
+    """Check that a file is not too large to be read.
+
+    :raises errors.InputError: if it is.
+    """
+    if size_bytes > MAX_BYTES:
+        raise errors.InputError(
+            str(path), "", f"is larger than {MAX_BYTES / 2**20:.0f} MiB"
+        )
 
 
 def read_text(path: pathlib.Path) -> str:

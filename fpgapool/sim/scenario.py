@@ -21,13 +21,38 @@ from fpgapool.vocabulary import rules
 
 FORMAT: typing.Final = "fpgapool-scenario/1"
 
-_Positive = typing.Annotated[float, msgspec.Meta(gt=0)]
-_NotNegative = typing.Annotated[float, msgspec.Meta(ge=0)]
-_Count = typing.Annotated[int, msgspec.Meta(ge=1)]
-_Number = typing.Annotated[int, msgspec.Meta(ge=0)]
+#: The largest values of a scenario. Within them all results are finite, and
+#: the cluster and its jobs fit into memory.
+MAX_HOSTS: typing.Final = 100_000
+MAX_SLOTS_PER_DEVICE: typing.Final = 1000
+MAX_SLOTS: typing.Final = 1_000_000
+MAX_JOBS: typing.Final = 2_000_000
+MAX_BYTES: typing.Final = 1e18
+MAX_BYTES_PER_S: typing.Final = 1e15
+MIN_BYTES_PER_S: typing.Final = 1e-3
+MAX_S: typing.Final = 1e9
+MAX_QUEUES: typing.Final = 1000
+MAX_RETURN_RATIO: typing.Final = 1000.0
+_MAX_OTHER = 1e12
+
+_Positive = typing.Annotated[float, msgspec.Meta(gt=0, le=_MAX_OTHER)]
+_NotNegative = typing.Annotated[float, msgspec.Meta(ge=0, le=_MAX_OTHER)]
+_Bytes = typing.Annotated[float, msgspec.Meta(gt=0, le=MAX_BYTES)]
+_Rate = typing.Annotated[
+    float, msgspec.Meta(ge=MIN_BYTES_PER_S, le=MAX_BYTES_PER_S)
+]
+_Time = typing.Annotated[float, msgspec.Meta(ge=0, le=MAX_S)]
+_Span = typing.Annotated[float, msgspec.Meta(gt=0, le=MAX_S)]
+_Ratio = typing.Annotated[float, msgspec.Meta(ge=0, le=MAX_RETURN_RATIO)]
+_Hosts = typing.Annotated[int, msgspec.Meta(ge=1, le=MAX_HOSTS)]
+_Slots = typing.Annotated[int, msgspec.Meta(ge=1, le=MAX_SLOTS_PER_DEVICE)]
+_Queue = typing.Annotated[int, msgspec.Meta(ge=1, le=MAX_QUEUES)]
+_Count = typing.Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+_Number = typing.Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Id = typing.Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Name = typing.Annotated[str, msgspec.Meta(min_length=1)]
 # Each one is an event of the simulation.
-_Heartbeat = typing.Annotated[float, msgspec.Meta(ge=0.001)]
+_Heartbeat = typing.Annotated[float, msgspec.Meta(ge=0.001, le=MAX_S)]
 _Priority = typing.Annotated[
     int, msgspec.Meta(ge=-rules.MAX_PRIORITY, le=rules.MAX_PRIORITY)
 ]
@@ -47,7 +72,7 @@ class Platform(_Record, frozen=True):
         idle device; None: its share of that of the device.
     """
 
-    peak_bytes_per_s: _Positive
+    peak_bytes_per_s: _Rate
     active_w: _NotNegative | None = None
 
 
@@ -61,10 +86,10 @@ class AcceleratorProfile(_Record, frozen=True):
     :ivar quantum_bytes: input of a chunk, after which a slot may change hands.
     """
 
-    peak_bytes_per_s: _Positive
-    return_ratio: _NotNegative = 0.0
-    cpu_bytes_per_s: _Positive | None = None
-    quantum_bytes: _Positive | None = None
+    peak_bytes_per_s: _Rate
+    return_ratio: _Ratio = 0.0
+    cpu_bytes_per_s: _Rate | None = None
+    quantum_bytes: _Bytes | None = None
     platforms: dict[_Name, Platform] = {}
 
     def peak_in(self, shape: str) -> float:
@@ -80,9 +105,9 @@ class AcceleratorProfile(_Record, frozen=True):
 class HostOverride(_Record, frozen=True):
     """Values of one host; None: the same as everywhere."""
 
-    slots_per_device: _Count | None = None
-    dma_bytes_per_s: _Positive | None = None
-    nic_bytes_per_s: _Positive | None = None
+    slots_per_device: _Slots | None = None
+    dma_bytes_per_s: _Rate | None = None
+    nic_bytes_per_s: _Rate | None = None
     shape: _Name | None = None
 
 
@@ -128,21 +153,21 @@ class Cluster(_Record, frozen=True):
     :ivar containers_per_device: how many containers share a device.
     """
 
-    hosts: _Count
+    hosts: _Hosts
     fpga_hosts: tuple[_Number, ...]
     accelerators: dict[_Name, AcceleratorProfile]
-    slots_per_device: _Count = 4
-    dma_bytes_per_s: _Positive = 2.1e9
-    nic_bytes_per_s: _Positive = 1.25e9
-    reconfiguration_s: _NotNegative = 0.0
+    slots_per_device: _Slots = 4
+    dma_bytes_per_s: _Rate = 2.1e9
+    nic_bytes_per_s: _Rate = 1.25e9
+    reconfiguration_s: _Time = 0.0
     tasks_per_s: _Positive | None = None
     host_overrides: dict[_Number, HostOverride] = {}
     shape: _Name = "any"
     power: Power | None = None
-    cores_per_host: _Count | None = None
-    attach_s: _NotNegative = 0.0
+    cores_per_host: _Slots | None = None
+    attach_s: _Time = 0.0
     heartbeat_s: _Heartbeat | None = None
-    containers_per_device: _Count = 1
+    containers_per_device: _Slots = 1
 
     def slot_count(self, host: int) -> int:
         """Return the number of slots of a host with a device."""
@@ -177,7 +202,7 @@ class Elasticity(_Record, frozen=True):
     """
 
     name: _Name = "none"
-    period_s: _Positive | None = None
+    period_s: _Span | None = None
     estimate: typing.Literal["measured", "nnls", "saturated", "as_printed"] = (
         "measured"
     )
@@ -214,12 +239,12 @@ class StrategyOptions(_Record, frozen=True):
     skip_limit: _Number | None = None
     wait_s_per_byte: _NotNegative | None = None
     fallback: bool | None = None
-    thresholds_bytes: tuple[_Positive, ...] | None = None
-    E_bytes: _Positive | None = None
+    thresholds_bytes: tuple[_Bytes, ...] | None = None
+    E_bytes: _Bytes | None = None
     q: _Positive | None = None
-    k1: _Count | None = None
-    k2: _Count | None = None
-    queues: _Count | None = None
+    k1: _Queue | None = None
+    k2: _Queue | None = None
+    queues: _Queue | None = None
     slot_choice: _Name = "index"
     offer_order: _Name = "index"
     affinity: bool | None = None
@@ -291,13 +316,13 @@ class JobSpec(_Record, frozen=True):
     :ivar cpu_s_per_task: time of the processor before each task.
     """
 
-    id: int
+    id: _Id
     host: _Number | None
-    size_bytes: _Positive
-    arrival_s: _NotNegative
+    size_bytes: _Bytes
+    arrival_s: _Time
     accelerator: str
     tenant: str = ""
-    deadline_s: _Positive | None = None
+    deadline_s: _Span | None = None
     priority: _Priority = 0
     app: _Name | None = None
     tasks: _Count | None = None
@@ -326,11 +351,11 @@ class GroupClient(_Record, frozen=True):
     """
 
     name: _Name
-    task_s: _Positive
+    task_s: _Span
     batch_tasks: _Count = 1
     window_s: _Positive | None = None
-    load: tuple[tuple[_Positive, _NotNegative], ...] | None = None
-    arrivals_s: tuple[_NotNegative, ...] | None = None
+    load: tuple[tuple[_Span, _NotNegative], ...] | None = None
+    arrivals_s: tuple[_Time, ...] | None = None
 
 
 class Goal(_Record, frozen=True):
@@ -341,7 +366,7 @@ class Goal(_Record, frozen=True):
     :ivar actions: number of tasks after which the group ends.
     """
 
-    deadline_s: _Positive | None = None
+    deadline_s: _Span | None = None
     rate_per_s: _Positive | None = None
     actions: _Count | None = None
 
@@ -363,13 +388,14 @@ class Group(_Record, frozen=True):
     max_size: _Count | None = None
     elastic: bool = True
     goal: Goal | None = None
-    end_s: _Positive | None = None
+    end_s: _Span | None = None
 
 
 class Scenario(_Record, frozen=True):
     """A whole file.
 
-    :ivar strategies: by name. Files may call them ``policies``.
+    :cvar word: what the file calls the strategies.
+    :ivar strategies: by name.
     :ivar wakeups: whether a job causes a scheduling pass by itself as soon as
         it has waited for its own host for long enough.
     :ivar expected: worked results, by strategy.
@@ -379,10 +405,12 @@ class Scenario(_Record, frozen=True):
         counts against other tenants; 0 for all others.
     """
 
+    word: typing.ClassVar[str] = "strategies"
+
     format: typing.Literal["fpgapool-scenario/1"]
     cluster: Cluster
     strategies: dict[_Name, StrategyOptions]
-    jobs: list[JobSpec]
+    jobs: typing.Annotated[list[JobSpec], msgspec.Meta(max_length=MAX_JOBS)]
     name: str = ""
     note: str = ""
     wakeups: bool = False
@@ -402,3 +430,15 @@ class Scenario(_Record, frozen=True):
         if self.groups and not self.jobs:
             return self.slot_count
         return sum(group.slots for group in self.groups)
+
+    def place(self, strategy: str) -> str:
+        """Return the place of a strategy's options in the file."""
+        return f"{self.word}.{strategy}"
+
+
+class OldScenario(Scenario, frozen=True, kw_only=True):
+    """A file that calls the strategies policies, as older ones do."""
+
+    word: typing.ClassVar[str] = "policies"
+
+    strategies: dict[_Name, StrategyOptions] = msgspec.field(name="policies")

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import pathlib
+import re
 import typing
+from collections.abc import Callable
 
 import msgspec
 
@@ -23,54 +26,198 @@ def read(path: pathlib.Path) -> scenarios.Scenario:
     :raises errors.InputError: if it cannot be read, or cannot be simulated.
     """
     source = str(path)
-    text = files.read_text(path)
-    try:
-        scenario = _decode(text)
-    except msgspec.ValidationError as error:
-        raise errors.InputError(
-            source, *place_and_reason(str(error))
-        ) from error
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno} column {error.colno}"
-        raise errors.InputError(source, place, error.msg) from error
+    scenario = _decode(files.read_text(path).encode(), source)
     check(scenario, source)
     return scenario
-
-
-def _decode(text: str) -> scenarios.Scenario:
-    try:
-        return msgspec.json.decode(text, type=scenarios.Scenario)
-    except msgspec.DecodeError:
-        # Slower, but this says where the text stops being JSON, and accepts
-        # NaN, so that the check of its member refuses it.
-        document = accept_old_name(json.loads(text))
-        return msgspec.convert(document, scenarios.Scenario, str_keys=True)
-
-
-def accept_old_name(document: typing.Any) -> typing.Any:
-    """Rename ``policies``, as older files call the strategies.
-
-    :param document: a file's content; is changed.
-    """
-    if isinstance(document, dict) and "policies" in document:
-        document.setdefault("strategies", document.pop("policies"))
-    return document
 
 
 def write(scenario: scenarios.Scenario, path: pathlib.Path) -> None:
     """Write a scenario file, as a whole or not at all.
 
-    :raises errors.InputError: if it cannot be written.
+    :raises errors.InputError: if it cannot be written, or would be larger
+        than files may be.
     """
     text = msgspec.json.format(msgspec.json.encode(scenario), indent=1)
+    files.check_size(path, len(text) + 1)
     files.write(path, text + b"\n")
 
 
-def place_and_reason(message: str) -> tuple[str, str]:
-    """Split msgspec's ``Expected … - at `$.jobs[3].host```."""
+def check_all(scenario: scenarios.Scenario, source: str) -> None:
+    """Check a scenario that no file had, as :func:`read` does.
+
+    :param source: names it in messages.
+    :raises errors.InputError: if it cannot be simulated.
+    """
+    check(_decode(msgspec.json.encode(scenario), source), source)
+
+
+def _decode(text: bytes, source: str) -> scenarios.Scenario:
+    try:
+        return _converted(text, source, _from_json)
+    except msgspec.DecodeError as error:
+        offset = _offset(text, str(error))
+        if text.startswith(_NOT_IN_JSON, offset):
+            # The check of its member refuses it.
+            _converted(json.loads(text), source, _from_plain)
+        raise errors.InputError(
+            source, *_malformed(text, offset, str(error))
+        ) from error
+
+
+#: What Python's own JSON has besides.
+_NOT_IN_JSON = (b"NaN", b"Infinity")
+
+_Text = typing.TypeVar("_Text")
+
+
+def _from_json(
+    text: bytes, kind: type[scenarios.Scenario]
+) -> scenarios.Scenario:
+    return msgspec.json.decode(text, type=kind)
+
+
+def _from_plain(
+    document: object, kind: type[scenarios.Scenario]
+) -> scenarios.Scenario:
+    return msgspec.convert(document, kind, str_keys=True)
+
+
+def _converted(
+    text: _Text,
+    source: str,
+    convert: Callable[[_Text, type[scenarios.Scenario]], scenarios.Scenario],
+) -> scenarios.Scenario:
+    """Convert a file, or its plain values, to a scenario.
+
+    :raises errors.InputError: if it is none.
+    """
+    kind: type[scenarios.Scenario] = scenarios.Scenario
+    try:
+        try:
+            return convert(text, kind)
+        except msgspec.ValidationError as error:
+            if f"`{scenarios.OldScenario.word}`" not in str(error):
+                raise
+            kind = scenarios.OldScenario
+            return convert(text, kind)
+    except msgspec.ValidationError as error:
+        document = (
+            msgspec.json.decode(text) if isinstance(text, bytes) else text
+        )
+        if isinstance(document, dict) and "$.jobs" not in str(error):
+            # Not to be converted again for each member that may be wrong.
+            document["jobs"] = []
+        raise errors.InputError(
+            source,
+            *place_and_reason(
+                error,
+                document,
+                lambda: _from_plain(document, kind),
+            ),
+        ) from error
+
+
+def _offset(text: bytes, message: str) -> int:
+    """Return where msgspec says that a text stops being JSON."""
+    _, _, at = message.partition(" (byte ")
+    return int(at.removesuffix(")")) if at else len(text)
+
+
+def _malformed(text: bytes, offset: int, message: str) -> tuple[str, str]:
+    """Return where a text stops being JSON, and why."""
+    reason, _, _ = message.partition(" (byte ")
+    line = text.count(b"\n", 0, offset) + 1
+    column = offset - text.rfind(b"\n", 0, offset)
+    seen = text[offset : offset + 10].decode(errors="replace")
+    if seen:
+        reason += f", at {seen!r}"
+    return f"line {line} column {column}", reason
+
+
+def place_and_reason(
+    error: msgspec.ValidationError,
+    document: typing.Any,
+    convert: Callable[[], object],
+) -> tuple[str, str]:
+    """Split msgspec's ``Expected … - at `$.jobs[3].host```.
+
+    It has ``[...]`` for the key of a mapping; the result has the key.
+
+    :param document: what was converted, as plain values.
+    :param convert: converts the document once more.
+    """
+    message = str(error)
     reason, _, place = message.partition(" - at ")
-    place = place.replace("`", "").replace("$.", "").replace("$", "")
-    return place, reason[:1].lower() + reason[1:]
+    place = place.replace("`", "")
+    if _SOME_KEY in place:
+        place = _with_keys(place, message, document, convert)
+    place = place.replace("$.", "").replace("$", "")
+    unknown = _UNKNOWN.fullmatch(reason)
+    if unknown is None:
+        return place, reason[:1].lower() + reason[1:]
+    name = unknown[1]
+    if not place.startswith(_OPTIONS):
+        return place, f"unknown member {name}"
+    close = difflib.get_close_matches(
+        name, scenarios.StrategyOptions.__struct_fields__, 1
+    )
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return place, f"unknown option {name}{hint}"
+
+
+_SOME_KEY = "[...]"
+_UNKNOWN = re.compile("Object contains unknown field `(.*)`")
+_OPTIONS = tuple(
+    f"{kind.word}." for kind in (scenarios.Scenario, scenarios.OldScenario)
+)
+
+
+def _with_keys(
+    place: str,
+    message: str,
+    document: typing.Any,
+    convert: Callable[[], object],
+) -> str:
+    """Replace ``[...]`` by the keys whose values cause the error."""
+    parts, at = [], document
+    for part in re.findall(r"\[\.\.\.\]|\[\d+\]|[^.\[\]]+", place):
+        if part == "$":
+            parts.append(part)
+        elif part == _SOME_KEY:
+            key = _key_of(at, message, convert)
+            if key is None:
+                return place
+            parts.append(f".{key}")
+            at = at[key]
+        elif part.startswith("["):
+            parts.append(part)
+            at = at[int(part[1:-1])]
+        else:
+            parts.append(f".{part}")
+            at = at.get(part)
+    return "".join(parts)
+
+
+def _key_of(
+    mapping: dict[str, typing.Any],
+    message: str,
+    convert: Callable[[], object],
+) -> str | None:
+    """Return the key of a part of the document that causes an error."""
+    members = dict(mapping)
+    try:
+        for key, value in members.items():
+            mapping.clear()
+            mapping[key] = value
+            try:
+                convert()
+            except msgspec.ValidationError as error:
+                if str(error) == message:
+                    return key
+        return None
+    finally:
+        mapping.clear()
+        mapping.update(members)
 
 
 # -- checks beyond types ---------------------------------------------------
@@ -83,17 +230,25 @@ def check(scenario: scenarios.Scenario, source: str) -> None:
     :raises errors.InputError: if it cannot.
     """
     _check_cluster(scenario.cluster, source)
+    if scenario.slot_count > scenarios.MAX_SLOTS:
+        raise errors.InputError(
+            source,
+            "cluster",
+            f"has {scenario.slot_count} slots, more than "
+            f"{scenarios.MAX_SLOTS}",
+        )
     if not scenario.strategies:
         raise errors.InputError(
-            source, "strategies", "there are none; add at least one"
+            source, scenario.word, "there are none; add at least one"
         )
     for name, strategy in scenario.strategies.items():
-        _check_thresholds(strategy, f"strategies.{name}", source)
-        _check_preemption(scenario.cluster, strategy, name, source)
+        place = scenario.place(name)
+        _check_thresholds(strategy, place, source)
+        _check_preemption(scenario.cluster, strategy, place, source)
         if strategy.elasticity is not None and not scenario.groups:
             raise errors.InputError(
                 source,
-                f"strategies.{name}.elasticity",
+                f"{place}.elasticity",
                 "there are no groups",
             )
     _check_jobs(scenario, source)
@@ -103,33 +258,15 @@ def check(scenario: scenarios.Scenario, source: str) -> None:
 
 
 def _check_cluster(cluster: scenarios.Cluster, source: str) -> None:
-    for place in ("dma_bytes_per_s", "nic_bytes_per_s"):
-        _check_finite(getattr(cluster, place), f"cluster.{place}", source)
-    for name, profile in cluster.accelerators.items():
-        where = f"cluster.accelerators.{name}"
-        _check_finite(
-            profile.peak_bytes_per_s, f"{where}.peak_bytes_per_s", source
-        )
-        _check_finite(profile.return_ratio, f"{where}.return_ratio", source)
-        for shape, platform in profile.platforms.items():
-            at_shape = f"{where}.platforms.{shape}"
-            _check_finite(
-                platform.peak_bytes_per_s,
-                f"{at_shape}.peak_bytes_per_s",
-                source,
-            )
-            if platform.active_w is not None:
-                _check_finite(
-                    platform.active_w, f"{at_shape}.active_w", source
-                )
-        for member in ("cpu_bytes_per_s", "quantum_bytes"):
-            value = getattr(profile, member)
-            if value is not None:
-                _check_finite(value, f"{where}.{member}", source)
-            elif cluster.cores_per_host is not None:
-                reason = "is missing; hosts with cores need it"
-                raise errors.InputError(source, f"{where}.{member}", reason)
-    _check_finite(cluster.attach_s, "cluster.attach_s", source)
+    if cluster.cores_per_host is not None:
+        for name, profile in cluster.accelerators.items():
+            for member in ("cpu_bytes_per_s", "quantum_bytes"):
+                if getattr(profile, member) is None:
+                    raise errors.InputError(
+                        source,
+                        f"cluster.accelerators.{name}.{member}",
+                        "is missing; hosts with cores need it",
+                    )
     _check_cores(cluster, source)
     seen: set[int] = set()
     for at, host in enumerate(cluster.fpga_hosts):
@@ -161,16 +298,14 @@ def _check_cores(cluster: scenarios.Cluster, source: str) -> None:
 def _check_preemption(
     cluster: scenarios.Cluster,
     strategy: scenarios.StrategyOptions,
-    name: str,
+    place: str,
     source: str,
 ) -> None:
-    place = f"strategies.{name}"
     has_cores = cluster.cores_per_host is not None
     if strategy.deadline_action not in (None, "continue") and not has_cores:
         raise errors.InputError(
             source, f"{place}.deadline_action", "needs cluster.cores_per_host"
         )
-    _check_finite(strategy.preempt_gain, f"{place}.preempt_gain", source)
     if strategy.preempt_quantum_bytes is not None and has_cores:
         raise errors.InputError(
             source,
@@ -193,11 +328,6 @@ def _check_host(
             place,
             f"there is no host {host}, only 0 to {cluster.hosts - 1}",
         )
-
-
-def _check_finite(value: float, place: str, source: str) -> None:
-    if not math.isfinite(value):
-        raise errors.InputError(source, place, f"{value} is not finite")
 
 
 def _check_thresholds(
@@ -243,10 +373,6 @@ def _check_jobs(scenario: scenarios.Scenario, source: str) -> None:
                 f"{place}.accelerator",
                 f"there is no accelerator {job.accelerator!r}; known: {known}",
             )
-        _check_finite(job.size_bytes, f"{place}.size_bytes", source)
-        _check_finite(job.arrival_s, f"{place}.arrival_s", source)
-        if job.deadline_s is not None:
-            _check_finite(job.deadline_s, f"{place}.deadline_s", source)
 
 
 def _check_priorities(scenario: scenarios.Scenario, source: str) -> None:
@@ -305,8 +431,6 @@ def _check_group(group: scenarios.Group, place: str, source: str) -> None:
             f"{group.slots} is not between min_size and max_size, "
             f"{group.min_size} and {most:g}",
         )
-    if group.end_s is not None:
-        _check_finite(group.end_s, f"{place}.end_s", source)
     if not group.clients:
         raise errors.InputError(
             source, f"{place}.clients", "there are none; add at least one"
@@ -327,7 +451,6 @@ def _check_group(group: scenarios.Group, place: str, source: str) -> None:
 def _check_client(
     client: scenarios.GroupClient, place: str, source: str
 ) -> None:
-    _check_finite(client.task_s, f"{place}.task_s", source)
     batch_s = client.task_s * client.batch_tasks
     if client.window_s is not None and client.window_s < batch_s:
         raise errors.InputError(
@@ -340,20 +463,11 @@ def _check_client(
         raise errors.InputError(
             source, place, "needs either load or arrivals_s"
         )
-    for at, (length_s, slots) in enumerate(client.load or ()):
-        _check_finite(length_s, f"{place}.load[{at}][0]", source)
-        _check_finite(slots, f"{place}.load[{at}][1]", source)
-    for at, arrival_s in enumerate(client.arrivals_s or ()):
-        _check_finite(arrival_s, f"{place}.arrivals_s[{at}]", source)
     if not client.load and not client.arrivals_s:
         raise errors.InputError(source, place, "no task ever arrives")
 
 
 def _check_goal(goal: scenarios.Goal, place: str, source: str) -> None:
-    for name in ("deadline_s", "rate_per_s"):
-        value = getattr(goal, name)
-        if value is not None:
-            _check_finite(value, f"{place}.{name}", source)
     if (goal.deadline_s is None) == (goal.rate_per_s is None):
         raise errors.InputError(
             source, place, "needs either deadline_s or rate_per_s"

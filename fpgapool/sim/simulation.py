@@ -73,6 +73,7 @@ def make_strategy(
     name: str,
     seed: int,
     source: str,
+    word: str = scenarios.Scenario.word,
 ) -> strategy_api.Strategy:
     """Make a strategy.
 
@@ -81,13 +82,14 @@ def make_strategy(
         has its default options.
     :param seed: of random choices, unless the options have one.
     :param source: the scenario's file, for messages.
+    :param word: what the file calls the strategies.
     :raises errors.InputError: if there is no such strategy, or if it
         refuses its options.
     """
     options = known.get(name, scenarios.StrategyOptions())
     wanted = options.strategy or name
     entry = _strategies().get(wanted)
-    place = f"strategies.{name}"
+    place = f"{word}.{name}"
     if entry is None:
         reason = f"there is no strategy {wanted!r}; known: "
         reason += ", ".join(strategy_names())
@@ -115,7 +117,9 @@ def check(
     if scenario.cluster.heartbeat_s is not None:
         containers.policy_of(scenario, name, source)
     else:
-        make_strategy(scenario.strategies, name, seed, source)
+        make_strategy(
+            scenario.strategies, name, seed, source, scenario.word
+        )
 
 
 def run(
@@ -139,9 +143,9 @@ def run(
     :param fair_share: whether the jobs' tenants share the slots evenly.
     :returns: the result of each job, in the order of the scenario.
     :raises errors.InputError: if the strategy is unknown or refuses its
-        options, if jobs would wait for ever, if caps on power are wrong, if
-        hosts with cores know no such engine, watcher or shares, or if jobs
-        cannot leave their slots with this engine.
+        options, if jobs would wait or run for ever, if caps on power are
+        wrong, if hosts with cores know no such engine, watcher or shares, or
+        if jobs cannot leave their slots with this engine.
     """
     if scenario.cluster.heartbeat_s is not None:
         if engine != "fluid" or watcher is not None or fair_share:
@@ -152,7 +156,9 @@ def run(
                 "no fair shares",
             )
         return containers.run(scenario, name, source)
-    strategy = make_strategy(scenario.strategies, name, seed, source)
+    strategy = make_strategy(
+        scenario.strategies, name, seed, source, scenario.word
+    )
     options = scenario.strategies.get(name, scenarios.StrategyOptions())
     caps = power_caps.caps(scenario.cluster, source)
     if scenario.cluster.cores_per_host is not None:
@@ -167,7 +173,7 @@ def run(
     preempts = options.preempt == "fine"
     if preempts and engine != "fluid":
         raise errors.InputError(
-            source, f"strategies.{name}.preempt", "needs the fluid engine"
+            source, f"{scenario.place(name)}.preempt", "needs the fluid engine"
         )
     if fair_share or preempts or any(job.priority for job in scenario.jobs):
         strategy = shared.SharedStrategy(
@@ -185,11 +191,18 @@ def run(
     if simulation.waiting:
         raise errors.InputError(
             source,
-            f"strategies.{name}",
+            scenario.place(name),
             f"{len(simulation.waiting)} jobs would wait for ever, the first "
             f"has the id {min(simulation.waiting)}; change the strategy's "
             "options, so that jobs may leave their hosts",
         )
+    for job in scenario.jobs:
+        if job.id not in simulation.outcomes:
+            raise errors.InputError(
+                source,
+                scenario.place(name),
+                f"job {job.id} would never end; its results are not finite",
+            )
     return [simulation.outcomes[job.id] for job in scenario.jobs]
 
 
@@ -270,6 +283,8 @@ class _Simulation:
         self._pool.step([*topology, self._caps, self._limits], 0.0)
         while self._to_come or self._working or self._goes_on():
             now, done = self._engine.advance(self._next_s())
+            if now == math.inf:
+                return
             batch: list[events.Event] = [
                 self._end_piece(slot, now) for slot in done
             ]

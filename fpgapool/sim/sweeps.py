@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import pathlib
 import typing
 from collections.abc import Iterator
@@ -55,8 +56,11 @@ _Value = str | int | float | bool
 _Name = typing.Annotated[str, msgspec.Meta(min_length=1)]
 _Values = typing.Annotated[list[_Value], msgspec.Meta(min_length=1)]
 
+#: Of a sweep, in all.
+MAX_RUNS = 100_000
+
 #: Options of generate that a sweep sets itself.
-_RESERVED = ("output", "strategy", "seed")
+_RESERVED = ("output", "strategy", "policy", "seed")
 
 
 class Specification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,7 +74,7 @@ class Specification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     strategies: typing.Annotated[list[_Name], msgspec.Meta(min_length=1)]
     seeds: (
-        typing.Annotated[int, msgspec.Meta(ge=1)]
+        typing.Annotated[int, msgspec.Meta(ge=1, le=MAX_RUNS)]
         | typing.Annotated[
             list[typing.Annotated[int, msgspec.Meta(ge=0)]],
             msgspec.Meta(min_length=1),
@@ -132,11 +136,10 @@ def read(path: pathlib.Path) -> Specification:
     :raises errors.InputError: if it cannot be read or is invalid.
     """
     source = str(path)
+    document: typing.Any = None
     try:
-        document = scenario_files.accept_old_name(
-            yaml.safe_load(files.read_text(path))
-        )
-        specification = msgspec.convert(document, Specification)
+        document = _accept_old_name(yaml.safe_load(files.read_text(path)))
+        specification = _convert(document)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f"line {mark.line + 1}"
@@ -144,10 +147,24 @@ def read(path: pathlib.Path) -> Specification:
         raise errors.InputError(source, place, reason) from error
     except msgspec.ValidationError as error:
         raise errors.InputError(
-            source, *scenario_files.place_and_reason(str(error))
+            source,
+            *scenario_files.place_and_reason(
+                error, document, lambda: _convert(document)
+            ),
         ) from error
     _check(specification, source)
     return specification
+
+
+def _convert(document: typing.Any) -> Specification:
+    return msgspec.convert(document, Specification)
+
+
+def _accept_old_name(document: typing.Any) -> typing.Any:
+    """Rename ``policies``, as older files call the strategies."""
+    if isinstance(document, dict) and "policies" in document:
+        document.setdefault("strategies", document.pop("policies"))
+    return document
 
 
 def _check(specification: Specification, source: str) -> None:
@@ -178,6 +195,11 @@ def _check(specification: Specification, source: str) -> None:
     for name, values in lists.items():
         if len(set(map(str, values))) < len(values):
             raise errors.InputError(source, name, "has the same value twice")
+    runs = math.prod(len(values) for values in lists.values())
+    if runs > MAX_RUNS:
+        raise errors.InputError(
+            source, "", f"{runs} runs are more than {MAX_RUNS}"
+        )
 
 
 def tasks(specification: Specification, source: str) -> list[Task]:

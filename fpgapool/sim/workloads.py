@@ -26,8 +26,6 @@ from fpgapool.sim import scenario as scenarios
 
 _Places = npt.NDArray[np.int64]
 
-#: More would not fit into memory.
-_MOST_JOBS = 20_000_000
 _QUANTILES = 1000
 #: Assumed peak rates of the pool's own accelerators in bytes/s.
 PEAKS_BYTES_PER_S = {
@@ -233,8 +231,10 @@ def _check_count(workload: Workload, cluster: scenarios.Cluster) -> None:
         or (workload.jobs_per_host or 0) * cluster.hosts
         or (workload.duration_s or 0.0) * workload.rate_per_s(cluster)
     )
-    if count > _MOST_JOBS:
-        raise ValueError(f"{count:.3g} jobs are more than {_MOST_JOBS:.0e}")
+    if count > scenarios.MAX_JOBS:
+        raise ValueError(
+            f"{count:.3g} jobs are more than {scenarios.MAX_JOBS:.0e}"
+        )
 
 
 class _Streams:

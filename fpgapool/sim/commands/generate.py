@@ -109,7 +109,7 @@ def _make(
         strategies=strategies,
         jobs=jobs,
     )
-    scenario_files.check(scenario, source)
+    scenario_files.check_all(scenario, source)
     return scenario, expected
 
 
@@ -117,10 +117,16 @@ def _make(
 
 
 def _cluster(arguments: argparse.Namespace) -> scenarios.Cluster:
-    for name in ("hosts", "boards", "slots_per_device"):
-        errors.check_at_least(_option(name), getattr(arguments, name))
+    for name, most in (
+        ("hosts", scenarios.MAX_HOSTS),
+        ("boards", scenarios.MAX_HOSTS),
+        ("slots_per_device", scenarios.MAX_SLOTS_PER_DEVICE),
+    ):
+        errors.check_range(_option(name), getattr(arguments, name), most)
     for name in ("dma_bytes_per_s", "nic_bytes_per_s"):
-        _check(name, getattr(arguments, name), above=True)
+        value = getattr(arguments, name)
+        _check(name, value, above=True)
+        _check_most(name, value, scenarios.MAX_BYTES_PER_S)
     for name in ("return_ratio", "reconfiguration_s"):
         _check(name, getattr(arguments, name), above=False)
     try:
@@ -145,6 +151,7 @@ def _accelerators(
     peaks = dict(_pairs("peak_bytes_per_s", arguments.peak_bytes_per_s))
     for name, peak in peaks.items():
         _check("peak_bytes_per_s", peak, above=True, place=name)
+        _check_most("peak_bytes_per_s", peak, scenarios.MAX_BYTES_PER_S, name)
     return {
         name: scenarios.AcceleratorProfile(peak, arguments.return_ratio)
         for name, peak in (peaks or workloads.PEAKS_BYTES_PER_S).items()
@@ -187,7 +194,7 @@ def _strategy(
         for option in ("remote_limit", "skip_limit"):
             value = getattr(arguments, option)
             if value is not None:
-                errors.check_at_least(_option(option), value, 0)
+                errors.check_range(_option(option), value, 2**31, 0)
             options[option] = value
         _check("wait_s_per_byte", arguments.wait_s_per_byte, above=False)
         options["wait_s_per_byte"] = arguments.wait_s_per_byte
@@ -379,6 +386,13 @@ def _check(name: str, value: float, *, above: bool, place: str = "") -> None:
         limit = "above 0" if above else "at least 0"
         raise errors.InputError(
             _option(name), place, f"must be finite and {limit}, not {value:g}"
+        )
+
+
+def _check_most(name: str, value: float, most: float, place: str = "") -> None:
+    if value > most:
+        raise errors.InputError(
+            _option(name), place, f"must be at most {most:g}, not {value:g}"
         )
 
 

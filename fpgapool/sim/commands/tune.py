@@ -24,8 +24,8 @@ from fpgapool.sim import sizes as size_files
 from fpgapool.sim import tuning
 from fpgapool.sim import workloads
 
-#: Limits of the conductor's options.
-_MAX_QUEUES = 1000
+_MAX_SEEDS = 1000
+#: A limit of the conductor's options.
 _MAX_BYTES = 2**63 - 1
 #: Digits of threshold_ratio in the conductor's configuration.
 _RATIO_DIGITS = 6
@@ -156,17 +156,31 @@ def _check(arguments: argparse.Namespace) -> None:
         queueing.check_load(arguments.load)
     except ValueError as error:
         raise errors.InputError("--load", "", str(error)) from error
-    if not 1 <= arguments.queues <= _MAX_QUEUES:
+    if not 1 <= arguments.queues <= scenarios.MAX_QUEUES:
         raise errors.InputError(
             "--queues",
             "",
-            f"must be from 1 to {_MAX_QUEUES}, not {arguments.queues}",
+            f"must be from 1 to {scenarios.MAX_QUEUES}, not "
+            f"{arguments.queues}",
         )
     if arguments.no_confirm:
         return
-    for name in ("hosts", "boards", "slots", "jobs_per_host", "seeds"):
+    for name, most in (
+        ("hosts", scenarios.MAX_HOSTS),
+        ("boards", scenarios.MAX_HOSTS),
+        ("slots", scenarios.MAX_SLOTS_PER_DEVICE),
+        ("jobs_per_host", scenarios.MAX_JOBS),
+        ("seeds", _MAX_SEEDS),
+    ):
         value = getattr(arguments, name)
-        errors.check_at_least(f"--{name.replace('_', '-')}", value)
+        errors.check_range(f"--{name.replace('_', '-')}", value, most)
+    jobs = arguments.hosts * arguments.jobs_per_host
+    if jobs > scenarios.MAX_JOBS:
+        raise errors.InputError(
+            "--jobs-per-host",
+            "",
+            f"{jobs} jobs in all are more than {scenarios.MAX_JOBS}",
+        )
     if arguments.boards > arguments.hosts:
         raise errors.InputError(
             "--boards",
@@ -174,11 +188,12 @@ def _check(arguments: argparse.Namespace) -> None:
             f"{arguments.boards} boards need as many hosts, not "
             f"{arguments.hosts}",
         )
-    if not 0 <= arguments.return_ratio < float("inf"):
+    if not 0 <= arguments.return_ratio <= scenarios.MAX_RETURN_RATIO:
         raise errors.InputError(
             "--return-ratio",
             "",
-            f"must be at least 0 and finite, not {arguments.return_ratio:g}",
+            f"must be from 0 to {scenarios.MAX_RETURN_RATIO:g}, not "
+            f"{arguments.return_ratio:g}",
         )
 
 

@@ -36,6 +36,7 @@ NAME = "figure6"
 SCALES = (1e-4, 0.1)
 #: Clients have a thread for each job.
 MAX_JOBS = 2000
+MAX_RUNS = 100
 #: Above this share, the real system's own work may slow down the jobs.
 _BUSY = 0.9
 
@@ -255,15 +256,8 @@ def _seconds(*times_s: float) -> list[str]:
 def _trials(
     modes: Sequence[experiments.Mode], arguments: argparse.Namespace
 ) -> list[_Trial]:
-    for option in ("jobs", "runs"):
-        errors.check_at_least(f"--{option}", getattr(arguments, option))
-    if arguments.jobs > MAX_JOBS:
-        raise errors.InputError(
-            "--jobs",
-            "",
-            f"must be at most {MAX_JOBS}, not {arguments.jobs}; increase "
-            "--runs for more",
-        )
+    errors.check_range("--jobs", arguments.jobs, MAX_JOBS)
+    errors.check_range("--runs", arguments.runs, MAX_RUNS)
     low, high = SCALES
     if not low <= arguments.scale <= high:
         raise errors.InputError(

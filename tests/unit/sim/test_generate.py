@@ -154,6 +154,16 @@ BAD = {
     "--boards 101": "--boards: from 1 to 100 boards are possible",
     "--boards 0": "--boards: must be at least 1",
     "--hosts 0": "--hosts: must be at least 1",
+    "--hosts 999999999999": "--hosts: must be at most 100000, not 9999999",
+    "--boards 999999999999": "--boards: must be at most 100000",
+    "--slots-per-device 1001": "--slots-per-device: must be at most 1000",
+    "--dma-bytes-per-s 1e16": "--dma-bytes-per-s: must be at most 1e+15",
+    "--peak-bytes-per-s a=1e16": "--peak-bytes-per-s: a: must be at most",
+    "--return-ratio 1001": "cluster.accelerators.aes.return_ratio: expected",
+    "--sizes lognormal --median-size-bytes 1e20 --max-size-bytes 1e21": (
+        "jobs[0].size_bytes: expected `float` <= 1e+18"
+    ),
+    "--jobs-per-host 20001": "workload: 2e+06 jobs are more than 2e+06",
     "--slots-per-device 0": "--slots-per-device: must be at least 1",
     "--dma-bytes-per-s 0": "--dma-bytes-per-s: must be finite and above 0",
     "--nic-bytes-per-s nan": "--nic-bytes-per-s: must be finite and above 0",

@@ -318,7 +318,7 @@ BAD = {
     "twice": (_group(name="busy"), "groups[1].name", "used twice"),
     "no clients": (_group(clients=[]), "groups[1].clients", "none"),
     "unknown": (_group(colour="red"), "groups[1]", "colour"),
-    "end": (_group(end_s=float("inf")), "groups[1].end_s", "inf"),
+    "end": (_group(end_s=float("inf")), "groups[1].end_s", "<= 1"),
     "no time": (_client(task_s=0), "groups[1].clients[0].task_s", "> 0"),
     "no tasks": (
         _client(batch_tasks=0),
@@ -348,7 +348,7 @@ BAD = {
     "endless load": (
         _client(load=[[1.0, float("inf")]]),
         "groups[1].clients[0].load[0][1]",
-        "inf",
+        "<= 1",
     ),
     "flood": (
         _client(load=[[1e9, 4.0]]),
@@ -374,7 +374,7 @@ BAD = {
     "period": (_policy(period_s=1.0), "strategies.ahead", "below 2 times"),
     "estimate": (
         _policy(estimate="guess"),
-        "strategies[...].elasticity.estimate",
+        "strategies.ahead.elasticity.estimate",
         "guess",
     ),
     "option": (_policy(own={"x": 1}), "strategies.ahead", "x"),

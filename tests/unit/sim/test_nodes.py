@@ -579,8 +579,8 @@ BAD: dict[str, tuple[Change, str, str]] = {
     ),
     "cpu": (
         _profile(cpu_bytes_per_s=0),
-        "cluster.accelerators[...].cpu_bytes_per_s",
-        "> 0",
+        "cluster.accelerators.sobel.cpu_bytes_per_s",
+        ">= 0.001",
     ),
     "no cpu": (
         _profile(cpu_bytes_per_s=None),
@@ -590,7 +590,7 @@ BAD: dict[str, tuple[Change, str, str]] = {
     "endless cpu": (
         _profile(cpu_bytes_per_s=float("inf")),
         "cluster.accelerators.sobel.cpu_bytes_per_s",
-        "inf is not finite",
+        "<= 1",
     ),
     "no quantum": (
         _profile(quantum_bytes=None),
@@ -599,44 +599,44 @@ BAD: dict[str, tuple[Change, str, str]] = {
     ),
     "quantum": (
         _profile(quantum_bytes=-1),
-        "cluster.accelerators[...].quantum_bytes",
+        "cluster.accelerators.sobel.quantum_bytes",
         "> 0",
     ),
     "deadline": (_job(deadline_s=0), "jobs[0].deadline_s", "> 0"),
     "endless": (
         _job(deadline_s=float("inf")),
         "jobs[0].deadline_s",
-        "inf is not finite",
+        "<= 1",
     ),
     "preempt": (
         _policy(preempt="often"),
-        "strategies[...].preempt",
+        "policies.hjf.preempt",
         "often",
     ),
     "gain": (
         _policy(preempt="none", preempt_gain=0.5),
-        "strategies.hjf.preempt_gain",
+        "policies.hjf.preempt_gain",
         "needs preempt: fine",
     ),
     "negative gain": (
         _policy(preempt_gain=-0.5),
-        "strategies[...].preempt_gain",
+        "policies.hjf.preempt_gain",
         ">= 0",
     ),
     "action": (
         _policy(deadline_action="stop"),
-        "strategies[...].deadline_action",
+        "policies.hjf.deadline_action",
         "stop",
     ),
     "kill without cores": (
         _without_cores(_policy(deadline_action="kill")),
-        "strategies.hjf.deadline_action",
+        "policies.hjf.deadline_action",
         "needs cluster.cores_per_host",
     ),
-    "rule": (_policy(rule="x"), "strategies.hjf", "hjf or need"),
+    "rule": (_policy(rule="x"), "policies.hjf", "hjf or need"),
     "rule of another": (
         _policy(strategy="edf", rule="need"),
-        "strategies.hjf",
+        "policies.hjf",
         "unknown options rule",
     ),
     "groups": (

@@ -10,7 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from fpgapool.cmd import sim
+from fpgapool.sim import files
 from fpgapool.sim import simulation
+from fpgapool.sim.engines import fluid
 from tests.unit.sim import commands
 
 
@@ -181,6 +183,15 @@ def _of(place: str, value: object) -> Callable[[dict[str, typing.Any]], None]:
     return change
 
 
+def _of_cluster(
+    place: str, value: object, **others: object
+) -> Callable[[dict[str, typing.Any]], None]:
+    """Set members of the cluster."""
+    return lambda scenario: scenario["cluster"].update(
+        {place: value, **others}
+    )
+
+
 def _twice(scenario: dict[str, typing.Any]) -> None:
     scenario["jobs"][2]["id"] = scenario["jobs"][0]["id"]
 
@@ -206,7 +217,93 @@ BAD = {
     "unknown": (_of("colour", "red"), "jobs[0]", "colour"),
     "negative": (_of("size_bytes", -1), "jobs[0].size_bytes", "> 0"),
     "nan": (_of("size_bytes", float("nan")), "jobs[0].size_bytes", "> 0"),
-    "infinite": (_of("size_bytes", float("inf")), "jobs[0].size_bytes", "inf"),
+    "infinite": (
+        _of("size_bytes", float("inf")),
+        "jobs[0].size_bytes",
+        "<= 1e+18",
+    ),
+    "large": (_of("size_bytes", 2e18), "jobs[0].size_bytes", "<= 1e+18"),
+    "huge": (_of("arrival_s", 10**400), "jobs[0].arrival_s", "out of range"),
+    "hosts": (_of_cluster("hosts", 10**9), "cluster.hosts", "<= 100000"),
+    "slots": (
+        _of_cluster("slots_per_device", 1001),
+        "cluster.slots_per_device",
+        "<= 1000",
+    ),
+    "all slots": (
+        _of_cluster(
+            "host_overrides",
+            {str(host): {"slots_per_device": 1000} for host in range(1001)},
+            hosts=1001,
+            fpga_hosts=list(range(1001)),
+        ),
+        "cluster: has 1001000 slots, more than 1000000",
+        "",
+    ),
+    "rate": (
+        _of_cluster("dma_bytes_per_s", 1e16),
+        "cluster.dma_bytes_per_s",
+        "<= 1000000000000000.0",
+    ),
+    "no time": (_of_cluster("nic_bytes_per_s", 1e-9), "cluster.nic", ">= 0"),
+    "peak": (
+        _of_cluster("accelerators", {"a.b": {"peak_bytes_per_s": 0}}),
+        "cluster.accelerators.a.b.peak_bytes_per_s",
+        ">= 0.001",
+    ),
+    "platform": (
+        _of_cluster(
+            "accelerators",
+            {
+                name: {
+                    "peak_bytes_per_s": 1e9,
+                    "platforms": {
+                        "u50": {"peak_bytes_per_s": 1e9},
+                        "u280": {"peak_bytes_per_s": peak},
+                    },
+                }
+                for name, peak in (("aes", 1e9), ("sha", 1e300))
+            },
+        ),
+        "cluster.accelerators.sha.platforms.u280.peak_bytes_per_s",
+        "<= ",
+    ),
+    "misspelt": (
+        lambda each: each["strategies"].update(ra={"remote_limitt": 1}),
+        "strategies.ra: unknown option remote_limitt",
+        "did you mean remote_limit?",
+    ),
+    "misspelt, as older files have it": (
+        lambda each: each.update(
+            policies={**each.pop("strategies"), "ra": {"remote_limitt": 1}}
+        ),
+        "policies.ra: unknown option remote_limitt",
+        "did you mean remote_limit?",
+    ),
+    "nothing like an option": (
+        lambda each: each["strategies"].update(ra={"colour": 1}),
+        "strategies.ra: unknown option colour",
+        "",
+    ),
+    "negative, as older files have it": (
+        lambda each: each.update(
+            policies={**each.pop("strategies"), "ra": {"skip_limit": -1}}
+        ),
+        "policies.ra.skip_limit",
+        ">= 0",
+    ),
+    "refused, as older files have it": (
+        lambda each: each.update(
+            policies={**each.pop("strategies"), "wa": {"k1": 3, "k2": 2}}
+        ),
+        "policies.wa",
+        "k1 < k2",
+    ),
+    "queues": (
+        lambda each: each["strategies"].update(wa={"queues": 10**9}),
+        "strategies.wa.queues",
+        "<= 1000",
+    ),
     "early": (_of("arrival_s", -1), "jobs[0].arrival_s", ">= 0"),
     "host": (_of("host", 3), "jobs[0].host", "no host 3, only 0 to 2"),
     "twice": (_twice, "jobs[2].id", "0 is used twice"),
@@ -267,6 +364,39 @@ def test_no_scenario_at_all(
     path = tmp_path / "s.json"
     path.write_bytes(content)
     assert place in commands.refused(capsys, "run", path)
+
+
+def test_a_file_that_is_too_large(
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(files, "MAX_BYTES", 2**20)
+    for path in (pathlib.Path("/dev/zero"), tmp_path / "s.json"):
+        if not path.exists():
+            path.write_bytes(b" " * (2**20 + 1))
+        said = commands.refused(capsys, "run", path)
+        assert said == f"{path}: is larger than 1 MiB"
+
+
+def test_results_are_finite(
+    scenario: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Endless(fluid.FluidEngine):
+        def advance(self, limit_s: float) -> tuple[float, list[int]]:
+            time_s, done = super().advance(limit_s)
+            return (float("inf") if done else time_s), done
+
+    monkeypatch.setitem(simulation.ENGINES, "fluid", Endless)
+    out = scenario.parent / "o.json"
+    said = commands.refused(capsys, "run", scenario, "--output", out)
+    assert said == (
+        f"{scenario}: strategies.fifo: job 0 would never end; its results "
+        "are not finite"
+    )
+    assert not out.exists()
 
 
 def test_missing_file(
