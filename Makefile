@@ -25,7 +25,7 @@ STRICT := $(patsubst %/,%,$(wildcard $(addsuffix /,$(addprefix fpgapool/,\
 SHELL_SCRIPTS := devstack/plugin.sh devstack/settings devstack/lib/fpgapool \
     tests/functional/devstack/standins.sh tools/apt-install \
     tools/create-venv tools/install-browser tools/install-services \
-    tools/install-simgrid .ci/run
+    tools/install-java tools/install-simgrid .ci/run
 
 # Without git's history (an unpacked archive, or a checkout that belongs to
 # another user) pbr cannot tell the version; it does not matter here.
@@ -172,6 +172,28 @@ browser: ## install Chromium, Selenium and Prometheus if missing
 test-ui: openstack-venv browser ## test the live page in Chromium; minutes
 	@echo "== testing the live page and the dashboard"
 	@$(BIN)/python -m pytest tests/ui $(if $(PICTURE),--picture=$(PICTURE))
+
+# Apart from the rest: Spark is half a gigabyte.
+SPARK_VENV := .venv-spark
+SPARK_EXTRAS := allinone,cli,mysql,plot,spark
+SPARK_TOOLS := hypothesis 'psycopg[binary]' pytest pytest-timeout pytest-xdist \
+    requests scikit-learn
+$(SPARK_VENV)/.installed: $(REQUIREMENTS)
+	@[ -x $(@D)/bin/python ] || tools/create-venv $(@D)
+	@echo "== installing Spark and fpgapool into $(@D)"
+	@$(@D)/bin/python $(PIP_INSTALL) --editable '.[$(SPARK_EXTRAS)]' \
+	    $(SPARK_TOOLS)
+	@touch $@
+
+.PHONY: spark-venv
+spark-venv: $(SPARK_VENV)/.installed
+spark-venv: ## install Spark and, if missing, Java
+	@tools/install-java
+
+.PHONY: test-spark
+test-spark: spark-venv ## test fpgapool.spark with real executors; minutes
+	@echo "== testing fpgapool.spark"
+	@$(SPARK_VENV)/bin/python -m pytest tests/spark
 
 .PHONY: test-reproduction
 test-reproduction: $(VENV)/.installed-test ## simulate the reference tables; minutes

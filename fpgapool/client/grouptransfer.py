@@ -9,6 +9,7 @@ import collections.abc
 import concurrent.futures
 import contextlib
 import dataclasses
+import math
 import os
 import time
 import typing
@@ -54,6 +55,7 @@ def run_group_file(
     size_bytes: int | None = None,
     progress: collections.abc.Callable[[int, int], object] | None = None,
     timeout_s: float | None = None,
+    chunk_multiple_bytes: int = 1,
 ) -> GroupReport:
     """Send a file through a group into another file.
 
@@ -71,6 +73,8 @@ def run_group_file(
         with a known size.
     :param progress: called with the input bytes done and all of them.
     :param timeout_s: time limit of everything together.
+    :param chunk_multiple_bytes: tasks but the last are multiples of this, too,
+        for an accelerator where it depends on ``params``.
     :returns: the report.
     :raises errors.InvalidRequest: with code ``ACCELERATOR_NOT_STATELESS`` if
         the accelerator is not, or not known to be, ``INVALID_SIZE`` if the
@@ -80,7 +84,7 @@ def run_group_file(
     :raises OSError: if a file cannot be read or written; it names the file.
     """
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
-    piece_bytes = _piece_bytes(group.profile)
+    piece_bytes = _piece_bytes(group.profile, chunk_multiple_bytes)
     with contextlib.ExitStack() as stack:
         if isinstance(source, str | os.PathLike):
             source = stack.enter_context(files.Input(source))
@@ -112,6 +116,7 @@ def run_group_file(
 
 def _piece_bytes(
     profile: collections.abc.Mapping[str, typing.Any],
+    chunk_multiple_bytes: int = 1,
 ) -> int:
     """Return the input of each task but the last."""
     if not profile.get("stateless"):
@@ -121,7 +126,9 @@ def _piece_bytes(
             f"the accelerator {name} is not stateless, so a file cannot be"
             " divided into tasks; use a session",
         )
-    multiple_bytes: int = profile["chunk_multiple_bytes"]
+    multiple_bytes = math.lcm(
+        profile["chunk_multiple_bytes"], chunk_multiple_bytes
+    )
     longest_bytes = int(PIECE_BYTES / max(profile["return_ratio"], 1.0))
     return max(longest_bytes // multiple_bytes, 1) * multiple_bytes
 

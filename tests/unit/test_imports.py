@@ -58,6 +58,7 @@ client: protocol accelerators common.channel common.doorbells
     common.rings common.tls_channel version
     vocabulary # the standard library is enough for it
 osc: version vocabulary # speaks to the API only, as a user does
+spark: client vocabulary # what programs and their executors import
 sim: client common.descriptors core strategies version vocabulary # the
     # pool's own decisions, and a pool as a user sees it to compare with
 demo: client common vocabulary sim # what a newcomer runs
@@ -106,12 +107,17 @@ THIRD_PARTY: dict[str, frozenset[str]] = {
     "objects": frozenset(),
     "osc": frozenset("keystoneauth1 openstack osc_lib".split()),
     "protocol": frozenset(),
+    "spark": frozenset({"numpy", "pyarrow", "pyspark"}),
     "strategies": frozenset({"numpy"}),
     "version": frozenset(),
     "vocabulary": frozenset(),
 }
 #: What only one package imports.
-ONLY_IN = {"pyopencl": "fpgapool.drivers.opencl"}
+ONLY_IN = {
+    "pyarrow": "fpgapool.spark",
+    "pyopencl": "fpgapool.drivers.opencl",
+    "pyspark": "fpgapool.spark",
+}
 NOVA_SIDE = frozenset({"keystoneauth1", "nova"})
 #: Concurrency in this project is threads.
 BANNED = frozenset({"asyncio", "eventlet"})

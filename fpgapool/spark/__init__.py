@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Accelerators of the pool for programs that use Apache Spark.
+
+:func:`wrap` gives an RDD the method :meth:`~rdds.AccRDD.map_acc`, and
+:func:`map_batches` does the same for a DataFrame. An :class:`Accelerator`
+says which accelerator of the pool computes, and how Python objects become its
+bytes. Executors need ``fpgapool[spark]`` and, to compute without the pool,
+``fpgapool[emulator]``.
+"""
+
+from fpgapool.spark.accelerator import Accelerator
+from fpgapool.spark.codecs import ArrayCodec
+from fpgapool.spark.codecs import BytesCodec
+from fpgapool.spark.codecs import Codec
+from fpgapool.spark.dataframes import map_batches
+from fpgapool.spark.rdds import AccRDD
+from fpgapool.spark.rdds import wrap
+
+__all__ = [
+    "AccRDD",
+    "Accelerator",
+    "ArrayCodec",
+    "BytesCodec",
+    "Codec",
+    "map_batches",
+    "wrap",
+]

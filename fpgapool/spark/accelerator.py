@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a program says about an accelerator that its partitions use."""
+
+from __future__ import annotations
+
+import collections.abc
+import typing
+
+from fpgapool.client import errors
+from fpgapool.spark import codecs
+from fpgapool.vocabulary import codes
+
+
+class Accelerator:
+    """An accelerator of the pool, for the records of an RDD or DataFrame.
+
+    Programs derive a class from it, and send its objects to executors.
+
+    :cvar id: the accelerator's name in the pool, for example ``fft``.
+    :cvar params: its parameters.
+    :cvar codec: encodes records.
+    :cvar results: decodes results; None: ``codec`` does.
+    :cvar chunk_multiple_bytes: the accelerator takes pieces of a multiple of
+        this length. Zero bytes are added to a partition's input until it is
+        one, too.
+    :cvar block_records: the accelerator returns one result for so many
+        records.
+    """
+
+    id: str
+    params: collections.abc.Mapping[str, typing.Any] = {}
+    codec: codecs.Codec
+    results: codecs.Codec | None = None
+    chunk_multiple_bytes: int = 1
+    block_records: int = 1
+
+    def call(self, element: typing.Any) -> typing.Any:
+        """Return the result of one record, computed by the processor.
+
+        It is used if neither the pool nor a software core of this machine can
+        compute; without it such a partition fails. With ``block_records`` it
+        gives more results than the accelerator does.
+
+        :param element: the record, as ``codec`` decodes it.
+        """
+        raise NotImplementedError
+
+    @property
+    def has_call(self) -> bool:
+        """Whether the program has defined :meth:`call`."""
+        return type(self).call is not Accelerator.call
+
+
+def check(accelerator: Accelerator) -> Accelerator:
+    """Refuse an accelerator before any executor works with it.
+
+    :param accelerator: of a program.
+    :returns: the same.
+    :raises errors.InvalidRequest: if it has no name, no codec, or wrong
+        numbers.
+    """
+
+    def refuse(reason: str) -> typing.NoReturn:
+        raise errors.InvalidRequest(codes.INVALID_REQUEST, reason)
+
+    if not isinstance(accelerator, Accelerator):
+        refuse(f"{accelerator!r} must be an object of class Accelerator")
+    told = type(accelerator).__name__
+    name = getattr(accelerator, "id", None)
+    if not isinstance(name, str) or not name:
+        refuse(f"{told}.id must be the name of an accelerator")
+    for member in ("codec", "results"):
+        codec = getattr(accelerator, member, None)
+        if member == "results" and codec is None:
+            continue
+        if not isinstance(codec, codecs.Codec):
+            refuse(f"{told}.{member} must be a Codec")
+    for member in ("chunk_multiple_bytes", "block_records"):
+        value = getattr(accelerator, member)
+        if not isinstance(value, int) or value < 1:
+            refuse(f"{told}.{member} must be an integer of at least 1")
+    return accelerator

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""DataFrames whose partitions use accelerators, by way of Arrow."""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import itertools
+import typing
+
+from fpgapool.client import errors
+from fpgapool.spark import accelerator as accelerators
+from fpgapool.spark import partitions
+from fpgapool.vocabulary import codes
+
+if typing.TYPE_CHECKING:
+    import pyarrow
+    from pyspark import sql
+    from pyspark.sql import types
+
+#: Rows of the batches that go back to Spark.
+BATCH_ROWS = 10_000
+
+
+def map_batches(
+    frame: sql.DataFrame,
+    accelerator: accelerators.Accelerator,
+    schema: types.StructType | str,
+    *,
+    group: str | None = None,
+) -> sql.DataFrame:
+    """Return a DataFrame of the results of the rows, in their order.
+
+    A record is a row: the value of its only column, or a tuple of the values
+    of all. Results become rows in the same way.
+
+    :param frame: without nulls.
+    :param accelerator: computes.
+    :param schema: of the results, for example ``value float``.
+    :param group: see :meth:`fpgapool.spark.AccRDD.map_acc`.
+    :raises errors.InvalidRequest: if the accelerator is incomplete; in the
+        executor also if there is a null.
+    """
+    from pyspark.sql import types
+
+    if isinstance(schema, str):
+        schema = types.StructType.fromDDL(schema)
+    application = frame.sparkSession.conf.get("spark.app.id") or ""
+    return frame.mapInArrow(
+        functools.partial(
+            _run,
+            accelerators.check(accelerator),
+            application,
+            group,
+            _arrow_schema(schema),
+        ),
+        schema,
+    )
+
+
+def _arrow_schema(schema: types.StructType) -> pyarrow.Schema:
+    from pyspark.sql.pandas import types as conversion
+
+    return conversion.to_arrow_schema(schema)
+
+
+def _run(
+    accelerator: accelerators.Accelerator,
+    application: str,
+    group: str | None,
+    schema: pyarrow.Schema,
+    batches: collections.abc.Iterable[pyarrow.RecordBatch],
+) -> collections.abc.Iterator[pyarrow.RecordBatch]:
+    counts = partitions.Counts(lambda: None, lambda: None)
+    partition = partitions.Partition(accelerator, application, group, counts)
+    results = partition.run(itertools.chain.from_iterable(map(_rows, batches)))
+    while rows := list(itertools.islice(results, BATCH_ROWS)):
+        yield _batch(rows, schema)
+
+
+def _rows(
+    batch: pyarrow.RecordBatch,
+) -> collections.abc.Iterable[typing.Any]:
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if column.null_count:
+            raise errors.InvalidRequest(
+                codes.INVALID_REQUEST,
+                f"column {name} has nulls, which no accelerator can compute",
+            )
+    columns = [column.to_pylist() for column in batch.columns]
+    return columns[0] if len(columns) == 1 else zip(*columns, strict=True)
+
+
+def _batch(
+    rows: list[typing.Any], schema: pyarrow.Schema
+) -> pyarrow.RecordBatch:
+    import pyarrow
+
+    columns = [rows] if len(schema) == 1 else zip(*rows, strict=True)
+    arrays = [
+        pyarrow.array(list(column), field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""One attempt of one partition, in an executor.
+
+The whole input is encoded before a session is opened: the pool is told its
+exact size. No slot is held any more when the first result goes on to Spark, so
+it does not matter how slowly Spark takes them.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import itertools
+import logging
+import mmap
+import os
+import secrets
+import tempfile
+import typing
+
+from fpgapool import client
+from fpgapool.client import software
+from fpgapool.client import transfer
+from fpgapool.spark import accelerator as accelerators
+from fpgapool.vocabulary import codes
+
+LOG = logging.getLogger(__name__)
+
+#: More than this of a partition's input or output is in a file.
+SPILL_BYTES = 64 * 1024 * 1024
+#: How many records are encoded together.
+BATCH_RECORDS = 1024
+#: Spark names directories for such files here.
+DIRECTORIES_VARIABLE = "SPARK_LOCAL_DIRS"
+
+#: Codes with which a partition is computed otherwise. The pool cannot compute
+#: now; the program has made no mistake.
+UNSERVED = (
+    software.FALLBACK_CODES
+    | codes.SLOT_LOST
+    | {codes.CORE_UNAVAILABLE, codes.SESSION_LOST}
+)
+
+# The pool's names of requests are short, and transfers add to them.
+_LONGEST_NAME = 60
+
+
+class Counts(typing.NamedTuple):
+    """Called once for each partition that is not empty.
+
+    :ivar served: a session or group of the pool has computed it.
+    :ivar fallback: a processor has.
+    """
+
+    served: collections.abc.Callable[[], object]
+    fallback: collections.abc.Callable[[], object]
+
+
+class Partition:
+    """Computes one partition.
+
+    :param accelerator: computes.
+    :param application: Spark's name of it.
+    :param group: whose client the partition is; None: it has a session.
+    :param counts: what became of it.
+    """
+
+    def __init__(
+        self,
+        accelerator: accelerators.Accelerator,
+        application: str,
+        group: str | None,
+        counts: Counts,
+    ) -> None:
+        self._accelerator = accelerator
+        self._application = application
+        self._group = group
+        self._counts = counts
+
+    def run(
+        self, records: collections.abc.Iterable[typing.Any]
+    ) -> collections.abc.Iterator[typing.Any]:
+        """Yield the results of records, in their order.
+
+        :raises client.FpgapoolError: if neither the pool nor this machine can
+            compute them.
+        :raises ValueError: of the codec.
+        """
+        with _spool() as source, _spool() as destination:
+            count = self._encode(records, source)
+            if not count:
+                return
+            try:
+                computed_by = self._compute(source, destination)
+            except client.FpgapoolError as exc:
+                if exc.code not in UNSERVED or not self._accelerator.has_call:
+                    raise
+                computed_by = exc.code
+                results = self._call(source, count)
+            else:
+                results = self._decode(destination, count)
+            if computed_by is None:
+                self._counts.served()
+            else:
+                LOG.warning(
+                    "%s: the processor computes a partition: %s",
+                    self._accelerator.id,
+                    computed_by,
+                )
+                self._counts.fallback()
+            yield from results
+
+    def _encode(
+        self,
+        records: collections.abc.Iterable[typing.Any],
+        source: typing.BinaryIO,
+    ) -> int:
+        """Write the input; returns how many records it has."""
+        waiting = iter(records)
+        count = 0
+        while batch := list(itertools.islice(waiting, BATCH_RECORDS)):
+            source.write(self._accelerator.codec.encode(batch))
+            count += len(batch)
+        multiple_bytes = self._accelerator.chunk_multiple_bytes
+        source.write(bytes(-source.tell() % multiple_bytes))
+        return count
+
+    def _compute(
+        self, source: typing.BinaryIO, destination: typing.BinaryIO
+    ) -> str | None:
+        """Write the output.
+
+        :returns: the code for which a processor computed; None if a slot did.
+        """
+        if self._group is not None:
+            try:
+                self._compute_in_group(self._group, source, destination)
+                return None
+            except client.FpgapoolError as exc:
+                if exc.code not in UNSERVED:
+                    raise
+                # A session finds another slot, or the processor.
+                LOG.warning("group %s: %s", self._group, exc)
+                destination.seek(0)
+                destination.truncate()
+        size_bytes = _size_bytes(source)
+        source.seek(0)
+        report = transfer.run_stream(
+            self._accelerator.id,
+            source,
+            destination,
+            size_bytes,
+            params=self._accelerator.params,
+            request_id=_request_id(self._application),
+            fallback="cpu",
+        )
+        return report.fallback_reason
+
+    def _compute_in_group(
+        self, name: str, source: typing.BinaryIO, destination: typing.BinaryIO
+    ) -> None:
+        size_bytes = _size_bytes(source)
+        source.seek(0)
+        accelerator = self._accelerator
+        with client.group_open(name, accelerator=accelerator.id) as group:
+            client.run_group_file(
+                group,
+                source,
+                destination,
+                params=accelerator.params,
+                size_bytes=size_bytes,
+                chunk_multiple_bytes=accelerator.chunk_multiple_bytes,
+            )
+
+    def _call(
+        self, source: typing.BinaryIO, count: int
+    ) -> collections.abc.Iterator[typing.Any]:
+        records = self._accelerator.codec.decode(_whole(source), count)
+        return map(self._accelerator.call, records)
+
+    def _decode(
+        self, destination: typing.BinaryIO, count: int
+    ) -> list[typing.Any]:
+        codec = self._accelerator.results or self._accelerator.codec
+        blocks = -(-count // self._accelerator.block_records)
+        return codec.decode(_whole(destination), blocks)
+
+
+def _spool() -> contextlib.AbstractContextManager[typing.BinaryIO]:
+    directories = os.environ.get(DIRECTORIES_VARIABLE)
+    return typing.cast(
+        "contextlib.AbstractContextManager[typing.BinaryIO]",
+        tempfile.SpooledTemporaryFile(
+            SPILL_BYTES,
+            prefix="fpgapool-",
+            dir=directories.split(",")[0] if directories else None,
+        ),
+    )
+
+
+def _size_bytes(stream: typing.BinaryIO) -> int:
+    return stream.seek(0, os.SEEK_END)
+
+
+def _whole(stream: typing.BinaryIO) -> bytes | mmap.mmap:
+    """Return what was written, without reading a file."""
+    if _size_bytes(stream) <= SPILL_BYTES:
+        stream.seek(0)
+        return stream.read()
+    stream.flush()
+    return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _request_id(application: str) -> str:
+    """Name this attempt for the pool.
+
+    One attempt may use several accelerators, or one for two RDDs: the end is
+    random.
+    """
+    import pyspark
+
+    context = pyspark.TaskContext.get()
+    assert context is not None
+    own = (
+        f"-{context.stageId()}-{context.taskAttemptId()}"
+        f"-{secrets.token_hex(3)}"
+    )
+    return f"spark-{application}"[: _LONGEST_NAME - len(own)] + own
