@@ -51,21 +51,27 @@ def status() -> int:
     return _run("status", extra="server")
 
 
+def yarn_labels() -> int:
+    """Run ``fpgapool-yarn-labels``."""
+    return _run("yarn_labels", extra="cli")
+
+
 def _run(name: str, extra: str) -> int:
+    program = f"fpgapool-{name.replace('_', '-')}"
     try:
         command = importlib.import_module(f"fpgapool.cmd.{name}")
     except ModuleNotFoundError as error:
         if (error.name or "fpgapool").split(".")[0] == "fpgapool":
             raise
         print(
-            f"fpgapool-{name}: {error.name} is not installed; "
+            f"{program}: {error.name} is not installed; "
             f"pip install 'fpgapool[{extra}]'",
             file=sys.stderr,
         )
         return FAILURE
     except KeyboardInterrupt:
         # These imports take long enough for Ctrl-C.
-        print(f"fpgapool-{name}: CANCELLED: interrupted", file=sys.stderr)
+        print(f"{program}: CANCELLED: interrupted", file=sys.stderr)
         return INTERRUPTED
     status: int = command.main()
     return status

@@ -29,8 +29,9 @@ LOG = logging.getLogger(__name__)
 
 #: More than this of a partition's input or output is in a file.
 SPILL_BYTES = 64 * 1024 * 1024
-#: How many records are encoded together.
-BATCH_RECORDS = 1024
+#: Records are encoded together until they have about so many bytes.
+BATCH_BYTES = 1024 * 1024
+MAX_BATCH_RECORDS = 4096
 #: Spark names directories for such files here.
 DIRECTORIES_VARIABLE = "SPARK_LOCAL_DIRS"
 
@@ -118,10 +119,15 @@ class Partition:
     ) -> int:
         """Write the input; returns how many records it has."""
         waiting = iter(records)
-        count = 0
-        while batch := list(itertools.islice(waiting, BATCH_RECORDS)):
-            source.write(self._accelerator.codec.encode(batch))
+        count, batch_records = 0, 1
+        while batch := list(itertools.islice(waiting, batch_records)):
+            encoded = memoryview(self._accelerator.codec.encode(batch))
+            source.write(encoded)
             count += len(batch)
+            if encoded.nbytes < BATCH_BYTES:
+                batch_records = min(2 * batch_records, MAX_BATCH_RECORDS)
+            else:
+                batch_records = max(batch_records // 2, 1)
         multiple_bytes = self._accelerator.chunk_multiple_bytes
         source.write(bytes(-source.tell() % multiple_bytes))
         return count

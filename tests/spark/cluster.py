@@ -4,12 +4,16 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import os
 import pathlib
+import re
 import shutil
+import signal
 import sys
 import typing
+from collections.abc import Callable
 from collections.abc import Iterator
 from unittest import mock
 
@@ -23,10 +27,15 @@ from tests.functional.allinone import harness
 
 #: Processes, each with one core and so much memory in MiB.
 MASTER = "local-cluster[2,1,768]"
+#: Starts faster, and leaves more of the processors to others.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: What tests of speculation need; the others must not mind it.
 SETTINGS = {
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.maxResultSize": "8m",
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
     "spark.executor.memory": "512m",
     "spark.ui.enabled": "false",
     "spark.speculation": "true",
@@ -41,7 +50,15 @@ ENVIRONMENT = {
     "SPARK_LOCAL_HOSTNAME": "localhost",
 }
 ROOT = pathlib.Path(__file__).parents[2]
+#: Tells of clients of groups.
+CONFIGURATION = """
+[oslo_messaging_notifications]
+driver = log
+"""
 
+_ATTACHED = re.compile(
+    r'"group.client.attach".*?"client_id": "([^"]+)"', re.DOTALL
+)
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 
@@ -85,6 +102,10 @@ class Cluster:
                         found.append(int(entry.name))
         return sorted(found)
 
+    def kill_executor(self) -> None:
+        """Kill the Java of one of them, as if it had run out of memory."""
+        os.kill(self.executors()[0], signal.SIGKILL)
+
     def close(self) -> None:
         """End the executors and the driver's Java."""
         gateway = pyspark.SparkContext._gateway
@@ -104,8 +125,12 @@ class Cluster:
 class Pool(harness.Site):
     """A pool whose front door the executors find."""
 
-    def __init__(self, pool: harness.Pool, url: str) -> None:
+    def __init__(
+        self, pool: harness.Pool, url: str, state_dir: pathlib.Path
+    ) -> None:
         super().__init__(pool, url)
+        self._state_dir = state_dir
+        self._seen: set[str] = set()
         cloud = openstack.connect(
             load_yaml_config=False,
             load_envvars=False,
@@ -118,8 +143,17 @@ class Pool(harness.Site):
         self.proxy: typing.Any = fpgapool_service.proxy_of(cloud)
 
     def sessions(self) -> list[typing.Any]:
-        """Return all sessions that there have been."""
-        return list(self.proxy.sessions())
+        """Return the sessions that there have been since the last call."""
+        found = [
+            one for one in self.proxy.sessions() if one.id not in self._seen
+        ]
+        self._seen.update(one.id for one in found)
+        return found
+
+    def attached(self) -> int:
+        """Return how many clients of groups there have been."""
+        logs = [path.read_text() for path in self._state_dir.rglob("*.log")]
+        return len(set(_ATTACHED.findall("".join(logs))))
 
     def held(self) -> list[str]:
         """Return the slots that are not idle."""
@@ -131,14 +165,28 @@ class Pool(harness.Site):
 
 
 @contextlib.contextmanager
+def started(
+    action: Callable[[], typing.Any],
+) -> Iterator[concurrent.futures.Future[typing.Any]]:
+    """Run an action in the background."""
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        yield threads.submit(action)
+
+
+@contextlib.contextmanager
 def pool(spark: Cluster, *options: str) -> Iterator[Pool]:
     """Give a pool for the executors, of four slots on two hosts."""
+    state_dir = spark.run_dir.with_name("state")
+    config = spark.run_dir.with_name("pool.conf")
+    config.write_text(CONFIGURATION)
     pool = harness.Pool(
         spark.run_dir,
         *("--hosts=2", "--boards=2", "--slots=2", "--api-port=0"),
+        *(f"--config-file={config}", f"--state-dir={state_dir}"),
         *options,
     )
     try:
-        yield Pool(pool, pool.wait_until_ready()["api_url"])
+        yield Pool(pool, pool.wait_until_ready()["api_url"], state_dir)
     finally:
         pool.close()
+        shutil.rmtree(state_dir, ignore_errors=True)

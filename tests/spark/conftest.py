@@ -21,7 +21,7 @@ def spark() -> Iterator[cluster.Cluster]:
         running.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pool(spark: cluster.Cluster) -> Iterator[cluster.Pool]:
     """Give a pool of four slots on two hosts, as fast as this machine."""
     with cluster.pool(spark, "--unlimited") as running:

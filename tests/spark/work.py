@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import typing
+from collections.abc import Iterable
+from collections.abc import Iterator
 
 import numpy
 
@@ -26,6 +28,15 @@ def transformed(number: int) -> numpy.ndarray:
     return numpy.fft.fft(frame(number)).astype("<c8")
 
 
+def edges(
+    numbers: Iterable[int],
+) -> Iterator[tuple[int, int, bool]]:
+    """Yield first and last number, and whether the others are between."""
+    found = numpy.fromiter(numbers, "i8")
+    ordered = bool((numpy.diff(found) == 1).all())
+    yield int(found[0]), int(found[-1]), ordered
+
+
 class Fft(spark.Accelerator):
     """Transforms frames."""
 
@@ -36,6 +47,18 @@ class Fft(spark.Accelerator):
 
     def call(self, element: typing.Any) -> typing.Any:
         return numpy.fft.fft(element).astype("<c8")
+
+
+class Inverse(Fft):
+    """Transforms back."""
+
+    params = {"frame_samples": SAMPLES, "inverse": True}
+
+
+class Wrong(Fft):
+    """Lacks a parameter."""
+
+    params = {}
 
 
 class Copy(spark.Accelerator):
@@ -50,3 +73,28 @@ class Numbers(spark.Accelerator):
 
     id = "copy"
     codec = spark.ArrayCodec("<i8")
+
+
+class Blocks(spark.Accelerator):
+    """Returns large records."""
+
+    id = "copy"
+    codec = spark.ArrayCodec("u1", 1 << 20)
+
+
+class Encrypt(spark.Accelerator):
+    """Encrypts words, two in a row of a DataFrame."""
+
+    id = "aes"
+    params = {"key": bytes(16), "iv": bytes(16)}
+    codec = spark.ArrayCodec("<i4", 2)
+
+
+class Called(spark.Accelerator):
+    """Is in no pool, and has no software core."""
+
+    id = "adder"
+    codec = spark.ArrayCodec("<i8")
+
+    def call(self, element: typing.Any) -> typing.Any:
+        return element + 1

@@ -59,6 +59,7 @@ client: protocol accelerators common.channel common.doorbells
     vocabulary # the standard library is enough for it
 osc: version vocabulary # speaks to the API only, as a user does
 spark: client vocabulary # what programs and their executors import
+yarn: vocabulary # labels of nodes; decides only
 sim: client common.descriptors core strategies version vocabulary # the
     # pool's own decisions, and a pool as a user sees it to compare with
 demo: client common vocabulary sim # what a newcomer runs
@@ -84,7 +85,7 @@ IMPURE = frozenset(
     " sqlite3 ssl subprocess sys tempfile threading time urllib uuid"
     " warnings zoneinfo".split()
 )
-PURE = ("core", "strategies", "vocabulary")
+PURE = ("core", "strategies", "vocabulary", "yarn")
 #: Pure but for the names that they give, and for answers that others await.
 DECIDES = ("conductor.decisions",)
 NAMES_AND_FUTURES = frozenset({"concurrent", "datetime", "uuid"})

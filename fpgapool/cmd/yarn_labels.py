@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``fpgapool-yarn-labels``: tell Hadoop YARN where accelerators are.
+
+It watches the pool, and runs ``yarn rmadmin`` when a node needs another label.
+A failure of either is printed, and tried again. It runs until a signal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections.abc
+import signal
+import subprocess
+import sys
+import threading
+import time
+import typing
+
+from fpgapool import client
+from fpgapool import version
+from fpgapool.client import asking
+from fpgapool.cmd import launch
+from fpgapool.yarn import labels
+
+PROGRAM = "fpgapool-yarn-labels"
+#: How long the pool, and YARN's command, may take.
+POOL_S = 10.0
+YARN_S = 60.0
+
+Hosts: typing.TypeAlias = list[dict[str, typing.Any]]
+
+
+def main(argv: collections.abc.Sequence[str] | None = None) -> int:
+    """Run until a signal.
+
+    :param argv: the command line without the program; None means the
+        process's own.
+    :returns: 0 after SIGTERM, 130 after SIGINT, 1 if the pool cannot be found.
+    """
+    arguments = _parser().parse_args(argv)
+    ended = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    try:
+        front_door: str | client.PoolApi | None = arguments.socket
+        if arguments.os_cloud is not None:
+            front_door = client.PoolApi.from_cloud(arguments.os_cloud)
+        elif arguments.api_url is not None:
+            front_door = client.PoolApi.at(arguments.api_url)
+        watcher = Watcher(
+            lambda: _hosts(front_door), Yarn(arguments.yarn).set_labels
+        )
+        while not ended.is_set():
+            watcher.step(time.monotonic())
+            ended.wait(arguments.interval)
+    except client.FpgapoolError as exc:
+        _tell(str(exc))
+        return launch.FAILURE
+    except KeyboardInterrupt:
+        return launch.INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return 0
+
+
+class Watcher:
+    """Compares the pool with YARN's labels.
+
+    :param hosts: asks for the pool's hosts.
+    :param set_labels: changes YARN's labels, of nodes by name.
+    """
+
+    def __init__(
+        self,
+        hosts: collections.abc.Callable[[], Hosts],
+        set_labels: collections.abc.Callable[[dict[str, str | None]], None],
+    ) -> None:
+        self._hosts = hosts
+        self._set_labels = set_labels
+        self._labels = labels.Labels()
+
+    def step(self, now_s: float) -> None:
+        """Look once.
+
+        :param now_s: time of a clock that never goes back.
+        """
+        try:
+            changes = self._labels.decide(self._hosts(), now_s)
+        except client.FpgapoolError as exc:
+            _tell(f"the pool does not answer, labels stay: {exc}")
+            return
+        if not changes:
+            return
+        try:
+            self._set_labels(changes)
+        except (OSError, subprocess.SubprocessError) as exc:
+            _tell(f"labels are not set, trying again: {exc}")
+            return
+        for node, label in changes.items():
+            self._labels.applied(node, label)
+            print(f"{node}: {label or 'no label'}", flush=True)
+
+
+class Yarn:
+    """The command of YARN's administrators.
+
+    :param path: of the command, or its name in ``PATH``.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._known: set[str] = set()
+
+    def set_labels(self, wanted: dict[str, str | None]) -> None:
+        """Give nodes their labels.
+
+        :param wanted: labels by node; None: none.
+        :raises OSError: if the command cannot be run.
+        :raises subprocess.SubprocessError: if it fails, or takes too long.
+        """
+        new = sorted(
+            {label for label in wanted.values() if label} - self._known
+        )
+        if new:
+            # Containers without this label may use the node, too.
+            self._run(
+                "-addToClusterNodeLabels",
+                ",".join(f"{label}(exclusive=false)" for label in new),
+            )
+            self._known.update(new)
+        self._run(
+            "-replaceLabelsOnNode",
+            " ".join(
+                # A node alone loses its label.
+                f"{node}={label}" if label else node
+                for node, label in sorted(wanted.items())
+            ),
+        )
+
+    def _run(self, *arguments: str) -> None:
+        subprocess.run(
+            [self._path, "rmadmin", *arguments],
+            stdin=subprocess.DEVNULL,
+            timeout=YARN_S,
+            check=True,
+        )
+
+
+def _hosts(front_door: str | client.PoolApi | None) -> Hosts:
+    (pool,) = asking.ask(
+        [("pool", {})],
+        front_door=front_door,
+        timeout_s=POOL_S,
+        cancel=None,
+        require_tls=None,
+    )
+    hosts: Hosts = pool["summary"]["hosts"]
+    return hosts
+
+
+def _tell(text: str) -> None:
+    print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)
+
+
+def _interval(text: str) -> float:
+    interval_s = float(text)
+    if not 0.1 <= interval_s <= labels.STABLE_S:
+        raise ValueError
+    return interval_s
+
+
+_interval.__name__ = "number of seconds from 0.1 to 30"
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        PROGRAM,
+        description="Label each node of Hadoop YARN with the accelerator that"
+        " is programmed into most of its healthy slots.",
+    )
+    made.add_argument(
+        "--version", action="version", version=version.version_string()
+    )
+    made.add_argument(
+        "--yarn",
+        metavar="PATH",
+        default="yarn",
+        help="YARN's command; the default is yarn in PATH",
+    )
+    made.add_argument(
+        "--interval",
+        type=_interval,
+        metavar="SECONDS",
+        default=2.0,
+        help="how often to look at the pool; the default is 2",
+    )
+    pool = made.add_argument_group(
+        "the pool", "the default is the front door or API of the environment"
+    )
+    where = pool.add_mutually_exclusive_group()
+    where.add_argument("--socket", metavar="PATH", help="a front door")
+    where.add_argument("--api-url", metavar="URL", help="an API without login")
+    where.add_argument("--os-cloud", metavar="NAME", help="in clouds.yaml")
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())
