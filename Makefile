@@ -287,11 +287,14 @@ FREEZE := -m pip --disable-pip-version-check freeze --all --exclude pip \
     --exclude-editable
 .PHONY: constraints
 constraints: $(VENV)/.installed-test $(OPENSTACK_VENV)/.installed
+constraints: $(SPARK_VENV)/.installed
 constraints: ## write the installed versions to constraints.txt
 	@{ echo "# Versions that all tests have passed with; install.rst says what"; \
 	    echo "# for. Written by 'make constraints', after 'make test-all'."; \
 	    { $(BIN)/python $(FREEZE); \
 	        $(OPENSTACK_VENV)/bin/python $(FREEZE) | grep '^pyuwsgi=='; \
+	        $(SPARK_VENV)/bin/python $(FREEZE) \
+	            | grep -E '^(pandas|py4j|pyarrow|pyspark)=='; \
 	    } | LC_ALL=C sort --ignore-case; } >constraints.txt
 	@echo "wrote constraints.txt"
 

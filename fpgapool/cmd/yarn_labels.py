@@ -38,7 +38,7 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
         process's own.
     :returns: 0 after SIGTERM, 130 after SIGINT, 1 if the pool cannot be found.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     ended = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
     try:
@@ -48,7 +48,7 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
         elif arguments.api_url is not None:
             front_door = client.PoolApi.at(arguments.api_url)
         watcher = Watcher(
-            lambda: _hosts(front_door), Yarn(arguments.yarn).set_labels
+            lambda: hosts(front_door), Yarn(arguments.yarn).set_labels
         )
         while not ended.is_set():
             watcher.step(time.monotonic())
@@ -146,7 +146,12 @@ class Yarn:
         )
 
 
-def _hosts(front_door: str | client.PoolApi | None) -> Hosts:
+def hosts(front_door: str | client.PoolApi | None) -> Hosts:
+    """Return the hosts of the pool.
+
+    :param front_door: the way to it; None: that of the environment.
+    :raises client.FpgapoolError: if it does not answer.
+    """
     (pool,) = asking.ask(
         [("pool", {})],
         front_door=front_door,
@@ -154,8 +159,8 @@ def _hosts(front_door: str | client.PoolApi | None) -> Hosts:
         cancel=None,
         require_tls=None,
     )
-    hosts: Hosts = pool["summary"]["hosts"]
-    return hosts
+    found: Hosts = pool["summary"]["hosts"]
+    return found
 
 
 def _tell(text: str) -> None:
@@ -172,7 +177,8 @@ def _interval(text: str) -> float:
 _interval.__name__ = "number of seconds from 0.1 to 30"
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         PROGRAM,
         description="Label each node of Hadoop YARN with the accelerator that"

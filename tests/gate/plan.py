@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 _OPENSTACK_VENV = ".venv-openstack"
+_SPARK_VENV = ".venv-spark"
 
 #: Versions of libraries with which unit tests pass, besides the newest ones:
 #: each has an environment.
@@ -175,6 +176,16 @@ def plan(settings: Settings) -> list[Job]:
             ),
         ]
         after = (*after, "install-browser", "ui")
+        jobs += [
+            _make("install-spark", "spark-venv", ("world",), after=after),
+            settings.tests(
+                "spark",
+                "tests/spark",
+                python=f"{_SPARK_VENV}/bin/python",
+                needs=("install-spark",),
+            ),
+        ]
+        after = (*after, "install-spark", "spark")
         jobs.append(
             settings.tests(
                 "alone",

@@ -4,12 +4,21 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Iterator
 
 import pytest
 
 from tests.functional.allinone import harness
 from tests.spark import cluster
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests here time: a call of Spark that is interrupted breaks it."""
+    here = pathlib.Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,9 @@ import py4j.protocol
 import pytest
 
 from fpgapool import spark as acc
+from fpgapool.cmd import yarn_labels
 from fpgapool.vocabulary import codes
+from fpgapool.yarn import labels
 from tests.functional.allinone import harness
 from tests.harness import waiting
 from tests.spark import cluster
@@ -135,3 +137,16 @@ def test_sum_of_numbers(spark: cluster.Cluster, pool: cluster.Pool) -> None:
     )
     total = numbers.map_acc(work.Numbers()).map(int).reduce(operator.add)
     assert total == 499_500
+
+
+def test_labels_of_the_pools_hosts(
+    spark: cluster.Cluster, pool: cluster.Pool
+) -> None:
+    """The command understands what the API of a real pool answers."""
+    numbers = acc.wrap(spark.context.parallelize(range(10), 1))
+    numbers.map_acc(work.Numbers()).collect()
+    decided = labels.Labels()
+    for now_s in (0.0, 30.0):
+        changes = decided.decide(yarn_labels.hosts(pool.api), now_s)
+    assert set(changes) == {"node1"}
+    assert str(changes["node1"]).startswith(labels.PREFIX)

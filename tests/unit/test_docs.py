@@ -17,6 +17,7 @@ from fpgapool.client import errors
 from fpgapool.cmd import allinone
 from fpgapool.cmd import manage
 from fpgapool.cmd import sim
+from fpgapool.cmd import yarn_labels
 from fpgapool.cmd.running import arguments
 from fpgapool.vocabulary import codes
 from tests.unit.osc import reference
@@ -115,7 +116,7 @@ def test_every_reason_to_wait_is_explained_in_the_words_of_the_api() -> None:
 
 COMMAND = re.compile(
     r"(?<![\w./-])(?:[\w.]+/)*"
-    r"(openstack(?: --os-[\w-]+ \S+)* fpga|fpgapool-[a-z]+)(?![\w-])"
+    r"(openstack(?: --os-[\w-]+ \S+)* fpga|fpgapool-(?:yarn-labels|[a-z]+))(?![\w-])"
     r"((?: [^\n`|;>&#)]*)?)"
 )
 #: Texts for whoever reads, instead of a word of a command.
@@ -135,6 +136,7 @@ def _parsers() -> dict[str, argparse.ArgumentParser]:
         "fpgapool-manage": managing,
         "fpgapool-run": arguments.parser(),
         "fpgapool-sim": sim.parser(),
+        "fpgapool-yarn-labels": yarn_labels.parser(),
     }
 
 
