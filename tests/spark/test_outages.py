@@ -8,6 +8,7 @@ import numpy
 
 from fpgapool import spark as acc
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.harness import waiting
 from tests.spark import cluster
 from tests.spark import numbered
@@ -16,17 +17,22 @@ from tests.spark import work
 
 def test_killed_executor(spark: cluster.Cluster) -> None:
     """One of two is killed while slots work for both."""
-    # A partition has 4 MB, which takes 2 seconds.
+    # A partition has 4 MB, which takes 5 seconds.
     records = 3_500_000
     numbers = spark.context.parallelize(range(records), numbered.PARTITIONS)
     wrapped = acc.wrap(numbers)
     total = wrapped.map_acc(work.Numbers()).map(int)
     ordered = total.mapPartitions(work.edges)
-    with cluster.pool(spark, "--rate-scale=0.001") as pool:
+    with cluster.pool(spark, "--rate-scale=0.0004") as pool:
         assert len(spark.executors()) == 2
         with cluster.started(ordered.collect) as job:
             waiting.wait_until(
-                lambda: sum("ACTIVE" in one for one in pool.held()) == 2,
+                lambda: (
+                    sum(
+                        one.endswith(states.SLOT_ACTIVE) for one in pool.held()
+                    )
+                    == 2
+                ),
                 lambda: f"two working slots: {pool.held()}",
             )
             spark.kill_executor()

@@ -116,7 +116,8 @@ def test_every_reason_to_wait_is_explained_in_the_words_of_the_api() -> None:
 
 COMMAND = re.compile(
     r"(?<![\w./-])(?:[\w.]+/)*"
-    r"(openstack(?: --os-[\w-]+ \S+)* fpga|fpgapool-(?:yarn-labels|[a-z]+))(?![\w-])"
+    r"(openstack(?: --os-[\w-]+ \S+)* fpga|fpgapool-(?:yarn-labels|[a-z]+))"
+    r"(?![\w-])"
     r"((?: [^\n`|;>&#)]*)?)"
 )
 #: Texts for whoever reads, instead of a word of a command.

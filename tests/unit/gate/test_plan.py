@@ -130,6 +130,7 @@ def test_long_tests_run_only_on_request() -> None:
         "unit-2026.1": "",
         "unit-lowest": "",
         "ui": "",
+        "spark": "",
         "alone": "alone",
     }
 
@@ -147,6 +148,6 @@ def test_unit_tests_run_with_other_versions_of_libraries(
 
 def test_each_run_of_tests_is_told_in_a_file_of_its_own() -> None:
     jobs = [job for job in JOBS if job.junit is not None]
-    assert len({job.junit for job in jobs}) == len(jobs) == 7
+    assert len({job.junit for job in jobs}) == len(jobs) == 8
     for job in jobs:
         assert f"--junit-xml={job.junit}" in job.command
