@@ -14,6 +14,7 @@ import os
 import time
 import typing
 
+from fpgapool.client import blocks
 from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import files
@@ -55,6 +56,7 @@ def run_group_file(
     size_bytes: int | None = None,
     progress: collections.abc.Callable[[int, int], object] | None = None,
     timeout_s: float | None = None,
+    arguments: collections.abc.Mapping[int, typing.Any] | None = None,
     chunk_multiple_bytes: int = 1,
 ) -> GroupReport:
     """Send a file through a group into another file.
@@ -73,6 +75,7 @@ def run_group_file(
         with a known size.
     :param progress: called with the input bytes done and all of them.
     :param timeout_s: time limit of everything together.
+    :param arguments: see :meth:`fpgapool.client.Group.run`.
     :param chunk_multiple_bytes: tasks but the last are multiples of this, too,
         for an accelerator where it depends on ``params``.
     :returns: the report.
@@ -84,6 +87,8 @@ def run_group_file(
     :raises OSError: if a file cannot be read or written; it names the file.
     """
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
+    # Their names are made once.
+    known = blocks.checked_arguments(arguments)
     piece_bytes = _piece_bytes(group.profile, chunk_multiple_bytes)
     with contextlib.ExitStack() as stack:
         if isinstance(source, str | os.PathLike):
@@ -95,7 +100,9 @@ def run_group_file(
         started_s = time.monotonic()
         done_bytes = output_bytes = tasks = 0
         pieces = _pieces(source, size_bytes, piece_bytes)
-        for input_bytes, result in _results(group, pieces, params, deadline_s):
+        for input_bytes, result in _results(
+            group, pieces, params, known, deadline_s
+        ):
             files.write_all(output, memoryview(result))
             tasks += 1
             done_bytes += input_bytes
@@ -156,6 +163,7 @@ def _results(
     group: groups.Group,
     pieces: collections.abc.Iterable[tuple[int, bytes]],
     params: collections.abc.Mapping[str, typing.Any] | None,
+    arguments: collections.abc.Mapping[int, blocks.Block],
     deadline_s: float | None,
 ) -> collections.abc.Iterator[tuple[int, bytes]]:
     """Run a task for each piece.
@@ -174,7 +182,9 @@ def _results(
             raise errors.OperationTimeout("time limit passed") from None
 
     for offset, piece in pieces:
-        future = group.submit(piece, params=params, offset=offset)
+        future = group.submit(
+            piece, params=params, offset=offset, arguments=arguments
+        )
         tasks.append((len(piece), future))
         if len(tasks) >= _TASKS_PER_MEMBER * max(group.members, 1):
             yield first()

@@ -21,19 +21,41 @@ class Accelerator:
     :cvar params: its parameters.
     :cvar codec: encodes records.
     :cvar results: decodes results; None: ``codec`` does.
-    :cvar chunk_multiple_bytes: the accelerator takes pieces of a multiple of
-        this length. Zero bytes are added to a partition's input until it is
-        one, too.
-    :cvar block_records: the accelerator returns one result for so many
-        records.
+
+    :param arguments: data that is the same for all records, such as a model,
+        by number; see :func:`fpgapool.client.acc_open`.
     """
 
     id: str
     params: collections.abc.Mapping[str, typing.Any] = {}
     codec: codecs.Codec
     results: codecs.Codec | None = None
-    chunk_multiple_bytes: int = 1
-    block_records: int = 1
+
+    def __init__(
+        self,
+        arguments: collections.abc.Mapping[int, typing.Any] | None = None,
+    ) -> None:
+        self.arguments = arguments or {}
+
+    @property
+    def block_records(self) -> int:
+        """How many records one result is for.
+
+        It is the parameter of this name, as accelerators have it that return
+        a result for each block of records; else 1.
+        """
+        records: int = self.params.get("block_records", 1)
+        return records
+
+    @property
+    def chunk_multiple_bytes(self) -> int:
+        """The accelerator gets pieces of a multiple of this length.
+
+        It is that of a record or block, as far as records have a length, and
+        can be replaced by a longer one. Zero bytes are added to the last
+        piece, except to blocks, of which the last may be short.
+        """
+        return (self.codec.record_bytes or 1) * self.block_records
 
     def call(self, element: typing.Any) -> typing.Any:
         """Return the result of one record, computed by the processor.

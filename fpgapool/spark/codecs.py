@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import abc
+import math
 import mmap
 import struct
 import typing
@@ -22,6 +23,9 @@ class Codec(abc.ABC):
     Executors import its class, so it belongs into a module that is installed
     there. The order of records is kept.
     """
+
+    #: Length of each record; None: they differ.
+    record_bytes: int | None = None
 
     @abc.abstractmethod
     def encode(self, records: list[typing.Any]) -> Buffer:
@@ -52,9 +56,13 @@ class ArrayCodec(Codec):
     :param shape: of a record; none for a single number.
     """
 
+    record_bytes: int
+
     def __init__(self, dtype: str, *shape: int) -> None:
         self._dtype = numpy.dtype(dtype)
         self._shape = shape
+        self._numbers = math.prod(shape)
+        self.record_bytes = self._numbers * self._dtype.itemsize
         if self._dtype.hasobject:
             raise ValueError(f"the type {dtype!r} has no bytes of its own")
 
@@ -87,16 +95,13 @@ class ArrayCodec(Codec):
 
         :returns: NumPy's numbers or arrays, which may be views of the buffer.
         """
-        record_bytes = self._dtype.itemsize * int(numpy.prod(self._shape))
         found_bytes = memoryview(buffer).nbytes
-        if found_bytes < count * record_bytes:
+        if found_bytes < count * self.record_bytes:
             raise ValueError(
-                f"{count} records of {record_bytes} bytes cannot be in "
+                f"{count} records of {self.record_bytes} bytes cannot be in "
                 f"{found_bytes} bytes"
             )
-        numbers = numpy.frombuffer(
-            buffer, self._dtype, count * int(numpy.prod(self._shape))
-        )
+        numbers = numpy.frombuffer(buffer, self._dtype, count * self._numbers)
         return list(numbers.reshape(count, *self._shape))
 
 

@@ -89,7 +89,7 @@ class Partition:
         :raises ValueError: of the codec.
         """
         with _spool() as source, _spool() as destination:
-            count = self._encode(records, source)
+            count, padding_bytes = self._encode(records, source)
             if not count:
                 return
             try:
@@ -100,7 +100,7 @@ class Partition:
                 computed_by = exc.code
                 results = self._call(source, count)
             else:
-                results = self._decode(destination, count)
+                results = self._decode(destination, count, not padding_bytes)
             if computed_by is None:
                 self._counts.served()
             else:
@@ -116,8 +116,11 @@ class Partition:
         self,
         records: collections.abc.Iterable[typing.Any],
         source: typing.BinaryIO,
-    ) -> int:
-        """Write the input; returns how many records it has."""
+    ) -> tuple[int, int]:
+        """Write the input.
+
+        :returns: how many records it has, and how many bytes follow them.
+        """
         waiting = iter(records)
         count, batch_records = 0, 1
         while batch := list(itertools.islice(waiting, batch_records)):
@@ -129,8 +132,11 @@ class Partition:
             else:
                 batch_records = max(batch_records // 2, 1)
         multiple_bytes = self._accelerator.chunk_multiple_bytes
-        source.write(bytes(-source.tell() % multiple_bytes))
-        return count
+        if self._accelerator.block_records > 1:
+            multiple_bytes = 1
+        padding_bytes = -source.tell() % multiple_bytes
+        source.write(bytes(padding_bytes))
+        return count, padding_bytes
 
     def _compute(
         self, source: typing.BinaryIO, destination: typing.BinaryIO
@@ -158,6 +164,7 @@ class Partition:
             destination,
             size_bytes,
             params=self._accelerator.params,
+            arguments=self._accelerator.arguments,
             request_id=_request_id(self._application),
             fallback="cpu",
         )
@@ -175,6 +182,7 @@ class Partition:
                 source,
                 destination,
                 params=accelerator.params,
+                arguments=accelerator.arguments,
                 size_bytes=size_bytes,
                 chunk_multiple_bytes=accelerator.chunk_multiple_bytes,
             )
@@ -186,10 +194,16 @@ class Partition:
         return map(self._accelerator.call, records)
 
     def _decode(
-        self, destination: typing.BinaryIO, count: int
+        self, destination: typing.BinaryIO, count: int, exact: bool
     ) -> list[typing.Any]:
         codec = self._accelerator.results or self._accelerator.codec
         blocks = -(-count // self._accelerator.block_records)
+        found_bytes = _size_bytes(destination)
+        if exact and codec.record_bytes not in (None, found_bytes / blocks):
+            raise ValueError(
+                f"{self._accelerator.id} has returned {found_bytes} bytes, "
+                f"and not {blocks} results of {codec.record_bytes} bytes"
+            )
         return codec.decode(_whole(destination), blocks)
 
 

@@ -43,7 +43,6 @@ class Fft(spark.Accelerator):
     id = "fft"
     params = {"frame_samples": SAMPLES}
     codec = spark.ArrayCodec("<c8", SAMPLES)
-    chunk_multiple_bytes = FRAME_BYTES
 
     def call(self, element: typing.Any) -> typing.Any:
         return numpy.fft.fft(element).astype("<c8")
@@ -53,12 +52,6 @@ class Inverse(Fft):
     """Transforms back."""
 
     params = {"frame_samples": SAMPLES, "inverse": True}
-
-
-class Wrong(Fft):
-    """Lacks a parameter."""
-
-    params = {}
 
 
 class Copy(spark.Accelerator):
@@ -80,6 +73,12 @@ class Blocks(spark.Accelerator):
 
     id = "copy"
     codec = spark.ArrayCodec("u1", 1 << 20)
+
+
+class Wrong(Numbers):
+    """Lacks parameters."""
+
+    id = "aes"
 
 
 class Encrypt(spark.Accelerator):

@@ -28,8 +28,7 @@ class Sums(Copy):
     """Adds three numbers; the pool has no such accelerator."""
 
     id = "adder"
-    chunk_multiple_bytes = 24
-    block_records = 3
+    params = {"block_records": 3}
 
     def call(self, element: Any) -> Any:
         return element + 1
@@ -88,37 +87,73 @@ def test_without_either_the_error_is_raised() -> None:
     assert outcome.counted == {}
 
 
-def test_input_is_padded_and_blocks_have_one_result(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sent = []
+class Report:
+    def __init__(self, fallback_reason: str | None) -> None:
+        self.fallback_reason = fallback_reason
+
+
+class Sent:
+    """What the pool gets, and adds in blocks."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.data = b""
+        self.options: dict[str, Any] = {}
 
     def run_stream(
+        self,
         name: str,
         source: Any,
         destination: Any,
         size_bytes: int,
         **options: Any,
-    ) -> Any:
-        data = source.read()
-        sent.append((name, size_bytes, data, options["fallback"]))
-        for start in range(0, len(data), 24):
-            numbers = memoryview(data[start : start + 24]).cast("q")
+    ) -> Report:
+        self.name, self.options = name, options
+        self.data = source.read()
+        assert size_bytes == len(self.data)
+        for start in range(0, size_bytes, 24):
+            numbers = memoryview(self.data[start : start + 24]).cast("q")
             destination.write(sum(numbers).to_bytes(8, "little"))
         return Report(None)
 
-    monkeypatch.setattr(transfer, "run_stream", run_stream)
-    outcome = Outcome(Sums())
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    made = Sent()
+    monkeypatch.setattr(transfer, "run_stream", made.run_stream)
+    return made
+
+
+def test_blocks_have_one_result_and_the_last_may_be_short(sent: Sent) -> None:
+    outcome = Outcome(Sums({1: b"weights"}))
     assert outcome.run(1, 2, 3, 4) == [6, 4]
-    ((name, size_bytes, data, fallback),) = sent
-    assert (name, size_bytes, fallback) == ("adder", 48, "cpu")
-    assert data[32:] == bytes(16)
+    assert sent.name == "adder"
+    assert len(sent.data) == 32
+    assert sent.options == {
+        "params": {"block_records": 3},
+        "arguments": {1: b"weights"},
+        "request_id": "one",
+        "fallback": "cpu",
+    }
     assert outcome.counted == {"served": 1}
 
 
-class Report:
-    def __init__(self, fallback_reason: str | None) -> None:
-        self.fallback_reason = fallback_reason
+def test_other_input_is_padded(sent: Sent) -> None:
+    class Padded(Copy):
+        chunk_multiple_bytes = 24
+
+    class Two(spark.ArrayCodec):
+        def decode(self, buffer: Any, count: int) -> list[Any]:
+            return super().decode(buffer, count // 2)
+
+    Padded.results = Two("<i8")
+    assert Outcome(Padded()).run(1, 2, 3, 4) == [6, 4]
+    assert sent.data[32:] == bytes(16)
+
+
+def test_wrong_amounts_of_output_are_refused(sent: Sent) -> None:
+    with pytest.raises(ValueError, match="returned 16 bytes, and not 4"):
+        Outcome(Copy()).run(1, 2, 3, 4)
 
 
 @pytest.mark.parametrize(
