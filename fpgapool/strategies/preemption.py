@@ -85,15 +85,19 @@ class Preemption:
         view, looked = self._view, 0
         account = accounts.first_from(())
         while account is not None and looked < self._breadth:
-            if accounts.has_to_wait(account.project):
+            key, project = account.key, account.project
+            if accounts.has_to_wait(project):
                 return
             looked += 1
-            if account.project != self._holder.job.project and (
-                not view.is_held(account.project)
+            if (
+                project != self._holder.job.project
+                and not view.is_held(project)
+                # It may have used up its share since it was last charged.
+                and not accounts.is_above_share(project)
             ):
-                for record in self._waiting(account.project):
+                for record in self._waiting(project):
                     yield _Rival(accounts.priority_of(record.job), record)
-            account = accounts.first_from((*account.key, 0))
+            account = accounts.first_from((*key, 0))
 
     def _waiting(self, project: str) -> abc.Iterator[queued.JobRecord]:
         """The jobs of a project for which no slot is idle."""
