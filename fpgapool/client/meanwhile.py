@@ -58,6 +58,8 @@ class Seeker(waiting.SlotSeeker):
         self._reports_at_s: float | None = None
         # It then sets this one, and ends.
         self._found: _Found | None = None
+        # The last slot: the session may have begun there.
+        self._slot: connections.Opened | None = None
 
     @property
     def cpu_energy_j(self) -> float | None:
@@ -112,6 +114,7 @@ class Seeker(waiting.SlotSeeker):
         found, self._found = self._found, None
         self._computing = None
         assert found is not None
+        self._slot = found[1].opened
         return found
 
     def _compute(
@@ -121,7 +124,9 @@ class Seeker(waiting.SlotSeeker):
             self._software = self._load(view.chunk_bytes)
         self._computing = (
             software.Dialer(view, self.token),
-            self._software.connect(self.token, *offsets_bytes, moves=True),
+            self._software.connect(
+                self.token, *offsets_bytes, moves=True, former=self._slot
+            ),
         )
         return self._computing
 

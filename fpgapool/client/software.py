@@ -77,9 +77,9 @@ class Software:
         chunk_bytes: object = None,
     ) -> None:
         self._params = params
-        self._chunk_bytes = _CHUNK_BYTES
-        if isinstance(chunk_bytes, int) and 0 < chunk_bytes < _CHUNK_BYTES:
-            self._chunk_bytes = chunk_bytes
+        most_bytes = _CHUNK_BYTES
+        if isinstance(chunk_bytes, int) and chunk_bytes > 0:
+            most_bytes = chunk_bytes
         self.busy_s = 0.0
         self._core_class, profile = _load(
             accelerator, params, core_name, unavailable
@@ -93,11 +93,14 @@ class Software:
         self._multiple_bytes = (
             core.chunk_multiple_bytes or profile.chunk_multiple_bytes
         )
-        if self._multiple_bytes > self._chunk_bytes:
+        if self._multiple_bytes > most_bytes:
             raise errors.InvalidParams(
                 f"these parameters need pieces of {self._multiple_bytes} "
-                f"bytes; a piece has at most {self._chunk_bytes}"
+                f"bytes; a piece has at most {most_bytes}"
             )
+        self._chunk_bytes = min(
+            most_bytes, max(_CHUNK_BYTES, self._multiple_bytes)
+        )
 
     @property
     def cpu_energy_j(self) -> float | None:
@@ -119,6 +122,7 @@ class Software:
         output_offset_bytes: int = 0,
         *,
         moves: bool = False,
+        former: connections.Opened | None = None,
     ) -> Connection:
         """Make a worker with a core of its own.
 
@@ -126,12 +130,19 @@ class Software:
         :param input_offset_bytes: where its input begins.
         :param output_offset_bytes: where its output begins.
         :param moves: whether another worker may go on.
+        :param former: of the worker that was lost: the client goes on with
+            pieces and a window of its sizes.
         :raises errors.Cancelled: if cancelled.
         """
+        chunk_bytes = self._chunk_bytes
+        window_bytes = _BUFFERS * chunk_bytes
+        if former is not None:
+            chunk_bytes = max(chunk_bytes, former.chunk_bytes)
+            window_bytes = max(window_bytes, former.window_bytes)
         opened = connections.Opened(
             resume_secret="",
-            chunk_bytes=self._chunk_bytes,
-            window_bytes=_BUFFERS * self._chunk_bytes,
+            chunk_bytes=chunk_bytes,
+            window_bytes=window_bytes,
             input_offset_bytes=input_offset_bytes,
             output_offset_bytes=output_offset_bytes,
             stateless=self._stateless and moves,

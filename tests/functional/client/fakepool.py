@@ -476,6 +476,7 @@ class Pool:
         self.asked = threading.Event()
         self.ready = threading.Event()
         self.ready.set()
+        self.tells_of_queue = True
         self.drop_while_queued = 0
         self.drop_while_reopening = 0
         #: Requests for a connection that are refused, and those by which
@@ -651,7 +652,8 @@ class Pool:
             self._revision = 2
         if self.worker.dead and self._spares:
             self._advance()
-        self._push(sock, state="QUEUED", revision=1, queue_position=0)
+        if self.tells_of_queue:
+            self._push(sock, state="QUEUED", revision=1, queue_position=0)
         if self.drop_while_queued:
             self.drop_while_queued -= 1
             return False

@@ -9,6 +9,7 @@ import types
 import pytest
 
 from fpgapool import client
+from fpgapool.client import cancel
 from fpgapool.client import meanwhile
 from fpgapool.client import software
 from fpgapool.vocabulary import codes
@@ -16,6 +17,7 @@ from tests.functional.client import fakepool
 from tests.harness import waiting
 
 CHUNK = fakepool.CHUNK_BYTES
+REFUSAL = client.FpgapoolError(codes.CORE_UNAVAILABLE, "no core")
 TIMEOUT_S = 60
 
 
@@ -82,7 +84,14 @@ class Work:
 
     def run(self) -> str:
         """Process a piece and say what has done it."""
-        piece = self._random.randbytes(self._random.randrange(1, 300))
+        return self._run(self._random.randrange(1, 300))
+
+    def run_all(self) -> None:
+        """Process the longest piece."""
+        self._run(len(self.session.pin))
+
+    def _run(self, length_bytes: int) -> str:
+        piece = self._random.randbytes(length_bytes)
         self.session.pin[: len(piece)] = piece
         self.output += self.session.run(len(piece), timeout_s=TIMEOUT_S)
         self.data += piece
@@ -193,6 +202,39 @@ def test_a_slot_that_is_ready_is_used_at_once(pools):
     with work.session:
         work.run_until(on_cpu=False)
     work.check()
+
+
+@pytest.mark.parametrize("begins_on_cpu", [True, False])
+@pytest.mark.parametrize("times", [1, 2])
+def test_pieces_of_any_size_go_to_and_fro(
+    pools, monkeypatch, begins_on_cpu, times
+):
+    """Slots may take longer pieces than the CPU would, and more of them."""
+    monkeypatch.setattr(software, "_CHUNK_BYTES", CHUNK // times)
+    others = [
+        fakepool.Worker("double", local=local) for local in (True, False)
+    ]
+    pool = pools("double", spares=others)
+    pool.tells_of_queue = begins_on_cpu
+    if begins_on_cpu:
+        pool.ready.clear()
+    work = Work(pool)
+    with work.session as session:
+        assert (work.run() == "cpu") is begins_on_cpu
+        assert len(session.pin) == (CHUNK // times if begins_on_cpu else CHUNK)
+        for _ in others:
+            pool.ready.set()
+            work.run_until(on_cpu=False)
+            pool.ready.clear()
+            pool.worker.yields_at = len(work.data) + 100
+            work.run_until(on_cpu=True)
+            work.run_all()
+        pool.ready.set()
+        work.run_until(on_cpu=False)
+        work.run_all()
+        work.output += session.finish()
+    work.check()
+    assert session.reopens == len(others)
 
 
 def test_a_slot_that_comes_after_the_end_is_given_back(pools):
@@ -306,6 +348,21 @@ def test_wrong_arguments(pools, options, words):
     assert caught.value.code == codes.INVALID_REQUEST
     assert words in caught.value.message
     assert pool.requests == []
+
+
+def test_a_core_gets_pieces_as_long_as_it_and_the_pool_need(monkeypatch):
+    def size_bytes(multiple_bytes: int, pool_bytes: int | None) -> int:
+        monkeypatch.setattr(Core, "chunk_multiple_bytes", multiple_bytes)
+        made = software.Software("copy", {}, None, REFUSAL, pool_bytes)
+        return made.connect(cancel.CancelToken()).opened.chunk_bytes
+
+    assert size_bytes(1, None) == size_bytes(1, 2 * CHUNK) == CHUNK
+    assert size_bytes(1, CHUNK // 2) == CHUNK // 2
+    # Longer than the CPU likes them, but not too long for the slots.
+    assert size_bytes(CHUNK + 1, 2 * CHUNK) == CHUNK + 1
+    for pool_bytes in (None, CHUNK):
+        with pytest.raises(client.InvalidParams, match=f"at most {CHUNK}"):
+            size_bytes(CHUNK + 1, pool_bytes)
 
 
 def test_an_accelerator_with_state_cannot_move(pools, monkeypatch):
