@@ -173,7 +173,9 @@ def run(
     preempts = options.preempt == "fine"
     if preempts and engine != "fluid":
         raise errors.InputError(
-            source, f"{scenario.place(name)}.preempt", "needs the fluid engine"
+            source,
+            f"{scenario.place(name)}.preempt",
+            "slots change hands in the fluid engine only: use --engine fluid",
         )
     if fair_share or preempts or any(job.priority for job in scenario.jobs):
         strategy = shared.SharedStrategy(

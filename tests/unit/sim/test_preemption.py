@@ -395,4 +395,7 @@ def test_chunks_on_the_way_do_not_change_hands(
     document = commands.make_scenario(strategies={"fifo": {"preempt": "fine"}})
     path = commands.write(tmp_path / "s.json", document)
     said = commands.refused(capsys, "run", path, "--engine", "chunk")
-    assert said == f"{path}: strategies.fifo.preempt: needs the fluid engine"
+    assert said == (
+        f"{path}: strategies.fifo.preempt: slots change hands in the fluid"
+        " engine only: use --engine fluid"
+    )
