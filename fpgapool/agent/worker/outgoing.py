@@ -23,8 +23,8 @@ INLINE_SENT_BYTES = 128 * 1024
 # Bounds the memory that tiny pieces cost beyond their bytes.
 _MAX_SEGMENTS = 65536
 _MAX_SENT_AT_ONCE = 16
-# Longer ones would take too much of the connection.
-_MAX_EARLY_CHECKPOINT_BYTES = 4096
+# The frame of a longer state would take too much of the connection.
+_MAX_EARLY_CHECKPOINT_BYTES = len(frames.checkpoint_frame(0, bytes(4096)))
 _NO_BYTES = memoryview(b"")
 
 
@@ -62,6 +62,8 @@ class Outgoing:
         # For the output of the next task.
         self._room: memoryview | None = None
         self._unproven_bytes = 0
+        # So far; whether a checkpoint goes before each ACK.
+        self._has_short_states = processor.has_checkpoints and not shared
 
     # The client's side.
 
@@ -176,7 +178,7 @@ class Outgoing:
                     frames.CHECKSUM, *place, len(checksums)
                 )
                 parts.append(announced + checksums)
-            if self._processor.has_checkpoints and not self._shared:
+            if self._has_short_states:
                 parts += self._early_checkpoint()
             parts.append(frames.pack_header(frames.ACK, *place))
         self._unproven_bytes += sum(map(len, parts))
@@ -192,5 +194,6 @@ class Outgoing:
             # They change the state behind that input.
             return []
         found = self._processor.checkpoint(self._incoming.consumed_bytes)
-        short = len(found) <= _MAX_EARLY_CHECKPOINT_BYTES
-        return [found] if found and short else []
+        # To ask for a long state again and again would be a waste.
+        self._has_short_states = len(found) <= _MAX_EARLY_CHECKPOINT_BYTES
+        return [found] if found and self._has_short_states else []

@@ -156,6 +156,49 @@ def test_without_the_feature_there_is_none(worker, agent):
     client.close()
 
 
+@pytest.mark.parametrize(
+    ("state_bytes", "is_early"),
+    [(4096, True), (4097, False), (1 << 20, False)],
+)
+def test_a_long_state_goes_at_the_end_only(start, state_bytes, is_early):
+    worker = start(
+        driver="tests.functional.worker.stateful_driver:StatefulDriver"
+    )
+    agent = worker.connect()
+    client = harness.Client.local(worker).hello(
+        agent.prepare(**CBC),
+        params=PARAMS | {"iv": f"{state_bytes:032x}"},
+        features=FEATURES,
+    )
+    found = []
+    for last in b"123":
+        client.send_input(bytes(15) + bytes([last]))
+        while True:
+            header, payload = client.recv()
+            if header.type == frames.CHECKPOINT:
+                found.append((header.offset_bytes, payload))
+            elif header.type == frames.OUTPUT:
+                client.output += payload
+            else:
+                break
+        client.send_ack()
+    preempt(agent)
+    found += [
+        (header.offset_bytes, payload)
+        for header, payload in last_frames(client)
+        if header.type == frames.CHECKPOINT
+    ]
+    states = [
+        (offset_bytes, frames.checkpoint_state(payload))
+        for offset_bytes, payload in found
+    ]
+    all_states = [
+        (16 * number, b"%d" % number * state_bytes) for number in (1, 2, 3, 3)
+    ]
+    assert states == (all_states if is_early else all_states[-1:])
+    client.close()
+
+
 class Slow:
     """A client that acknowledges no output, and keeps all it receives."""
 
