@@ -15,6 +15,7 @@ from fpgapool.agent import table
 from fpgapool.agent.groupdesk import ports
 from fpgapool.agent.groupdesk import service as desk_service
 from fpgapool.agent.worker import hello
+from fpgapool.agent.worker import service as worker_service
 from fpgapool.agent.worker import tasks
 from fpgapool.conductor.decisions import desk_accounts
 from fpgapool.conductor.decisions import desks
@@ -310,6 +311,13 @@ def bytes_of_the_former_slot_forgotten() -> None:
 def slot_taken_from_a_project_within_its_share() -> None:
     sharing.Accounts.is_above_share = (  # type: ignore[method-assign]
         lambda _accounts, _project: True
+    )
+
+
+@_preemption_bug(seed=2)
+def unread_output_cleared_for_the_next_project() -> None:
+    worker_service.Worker._hand_over = (  # type: ignore[method-assign]
+        lambda worker: worker._discard_unread()
     )
 
 
