@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Callable
 
+from fpgapool.common import buffers
 from fpgapool.common import channel
 from fpgapool.protocol import messages
 from tests.functional.worker import harness
@@ -32,6 +33,13 @@ class Slot:
             directory, tls=transport == "tls", **settings
         )
         self.agent = self.worker.connect()
+
+    def end(self) -> None:
+        """End the worker, and clear what it has left, as agents do later."""
+        self.worker.process.terminate()
+        self.worker.wait()
+        fds, self.agent.fds = self.agent.fds, []
+        buffers.discard(fds)
 
     def stop(self) -> None:
         self.agent.close()

@@ -304,9 +304,8 @@ def test_the_last_output_outlives_the_session(local_door, aborted):
     if aborted:
         session.abort()
         local_door.take_back("CANCELLED")
-        # It keeps output that was not acknowledged for a while.
-        local_door.worker.process.terminate()
-        local_door.worker.wait()
+        # Output that was not acknowledged is kept for a while.
+        local_door.slot.end()
     else:
         session.close()
         local_door.slot.agent.wait_result()
@@ -323,10 +322,9 @@ def test_a_slot_that_was_lost_too_long_ago(directory):
         ) as session:
             session.pin[:3] = b"abc"
             session.run(3, timeout_s=TIMEOUT_S)
-            # The worker keeps the buffers for a while, but not for ever.
+            # The agent keeps the buffers for a while, but not for ever.
             door.take_back("RESUME_TIMEOUT")
-            door.worker.process.terminate()
-            door.worker.wait()
+            door.slot.end()
             with pytest.raises(client.SessionFailed) as caught:
                 session.run(3, timeout_s=TIMEOUT_S)
     finally:
@@ -340,12 +338,7 @@ def emptied_door(request, directory):
     """A first slot whose buffers are empty before there is another one."""
     door = slots.Door(directory, "shm")
     door.spares.append(slots.Slot(directory / "spare", request.param))
-
-    def end_worker() -> None:
-        door.worker.process.terminate()
-        door.worker.wait()
-
-    door.on_reopen = end_worker
+    door.on_reopen = lambda: door.slot.end()
     yield door
     door.stop()
 
@@ -360,8 +353,7 @@ def test_programs_that_send_too_much_keep_no_memory_of_the_slot(local_door):
         for buffer in buffers:
             buffer[:3] = b"abc"
         local_door.take_back("YIELDED")
-        local_door.worker.process.terminate()
-        local_door.worker.wait()
+        local_door.slot.end()
         assert [bytes(buffer[:3]) for buffer in buffers] == 2 * [bytes(3)]
         with pytest.raises(client.SessionFailed):
             session.run(3, timeout_s=TIMEOUT_S)

@@ -212,6 +212,8 @@ class AgentEnd:
 
     def close(self) -> None:
         self._channel.close()
+        fds, self.fds = self.fds, []
+        channels.close_fds(fds)
 
 
 def shared_memory_of(pid: int) -> bytes:

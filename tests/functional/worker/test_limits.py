@@ -9,7 +9,6 @@ import socket
 import pytest
 
 from fpgapool.agent.worker import port
-from fpgapool.common import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from tests.functional.worker import harness
@@ -202,7 +201,6 @@ def test_an_agent_that_comes_gets_what_a_client_may_read(worker, agent):
         lambda: harness.shared_memory_of(pid) == b"", "they are handed over"
     )
     assert SECRET in client.buffers[1][:]
-    channels.close_fds(second.fds)
 
 
 def test_what_no_agent_has_taken_is_emptied_at_the_end(worker, agent):
