@@ -34,6 +34,7 @@ TASKS = [
         records.header(groups.LOCK, 2),
         _task(3, b""),
         records.header(groups.UNLOCK, 2),
+        records.header(records.BLOCKS_TASK, 4) + b"x" * 40,
     )
     for piece in groups.task_frames(memoryview(record), CHUNK_BYTES)
 ]
@@ -44,6 +45,7 @@ RESULTS = [
         records.header(groups.LOCKED, 2),
         records.header(records.FAILED, 3, 2) + b"{}",
         records.header(groups.MEMBERS, 0, 2) + b"{}",
+        records.header(records.MISS, 4, 2) + b"{}",
     )
     for piece in groups.result_frames(memoryview(record), CHUNK_BYTES)
 ]
@@ -73,8 +75,8 @@ def test_readers(make, frames_sent, data: st.DataObject) -> None:
 
 
 RIGHT = {
-    "hello": groups.Hello("g", "c", "s", groups.SHM, 10).document(),
-    "opened": groups.Opened(10, 100, 16, 1.5).document(),
+    "hello": groups.Hello("g", "c", "s", groups.SHM, 10, "app").document(),
+    "opened": groups.Opened(10, 100, 16, 1.5, 50).document(),
     "members": groups.MemberList(
         3, (groups.Host("h", 2, (("data", "::1", 5),), "00"),)
     ).document(),

@@ -11,12 +11,14 @@ has the other take more memory than a frame of the agreed size needs.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import pathlib
 import socket
 import tempfile
 import threading
 import tracemalloc
+import zlib
 from collections.abc import Iterable
 from collections.abc import Iterator
 
@@ -31,6 +33,7 @@ from fpgapool.client import errors
 from fpgapool.client import flow
 from fpgapool.client import view
 from fpgapool.common import channel
+from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from tests.harness import wire
@@ -53,6 +56,7 @@ FRAMES = [
     frames.pack_header(200, payload_length_bytes=3) + b"new",
     frames.error_frame("CODE", "why"),
     frames.pack_header(frames.CLOSE),
+    frames.pack_header(frames.MISS, task_id=1),
 ]
 MESSAGES = [
     messages.encode(messages.request(1, "hello", version=1)),
@@ -115,6 +119,7 @@ OPENED = {
     "chunk_multiple_bytes": 1,
     "resume_grace_s": 1.0,
     "shm": {"buffers": 2, "buffer_bytes": 4096},
+    "cache_bytes": 100,
 }
 VIEW = {
     "session_id": "s",
@@ -211,6 +216,42 @@ def test_worker_and_streams(worker: slots.InProcess, stream: bytes) -> None:
         given_in = nonsense.sent_input(sent, slots.CHUNK_BYTES)
         assert given_in.startswith(_output(answer))
         assert worker.result["output_bytes"] <= len(given_in)
+
+
+def _referring() -> list[bytes]:
+    """Return the frames of a session with references, without fault."""
+    data = b"some data"
+    block = blocks.Reference(b"n" * 16, len(data), zlib.crc32(data))
+    said = functools.partial(frames.pack_header, frames.INPUT)
+    named = block.encode()
+    first, *_, last = _session([], features=[frames.BLOCKS_FEATURE])
+    return [
+        first,
+        said(frames.BLOCK | frames.TASK_MORE, 0, 1, 0, len(named)) + named,
+        said(0, 0, 1, 0, len(data)) + data,
+        said(frames.BLOCK, 0, 2, len(data), len(named)) + named,
+        said(0, 0, 3, 2 * len(data), 1) + b"x",
+        last,
+    ]
+
+
+def test_worker_and_right_references(worker: slots.InProcess) -> None:
+    with worker.session() as prepared:
+        said = _named(b"".join(_referring()), prepared)
+        answer = worker.talk(said, waits=True)
+    assert _output(answer) == b"some datasome datax"
+
+
+@fuzzing.examples(150)
+@given(fuzzing.streams(_referring()))
+def test_worker_and_references(worker: slots.InProcess, stream: bytes) -> None:
+    """No reference gives anything but the data that has come for it."""
+    with fuzzing.no_errors_logged():
+        with worker.session() as prepared:
+            answer = worker.talk(_named(stream, prepared))
+        given_in = 2 * nonsense.sent_input(stream, slots.CHUNK_BYTES)
+        assert {*_output(answer)} <= {*given_in}
+        assert worker.agent.status()["blocks"]["kept_bytes"] == 0
 
 
 @fuzzing.examples(120)
@@ -523,6 +564,16 @@ def test_client_and_lying_worker(liar: Liar, stream: bytes) -> None:
     """Whatever a worker says, its client ends, with an error of its own."""
     with contextlib.suppress(*ENDS):
         liar.run(stream)
+
+
+@pytest.mark.parametrize("task_id", [0, 1, 2])
+def test_client_and_a_miss_of_data_that_it_sent(
+    liar: Liar, task_id: int
+) -> None:
+    """A client that believed it would send the same for ever."""
+    miss = frames.pack_header(frames.MISS, task_id=task_id)
+    with pytest.raises(frames.ProtocolError):
+        liar.run(_answers(OPENED)[0] + miss)
 
 
 @pytest.mark.parametrize("behind_opened", [False, True])

@@ -282,12 +282,13 @@ class Queues:
         self._heads.push(queue)
 
     def ended(
-        self, member: int, busy_s: float, now: float
+        self, member: int, busy_s: float, now: float, ran: bool = True
     ) -> model.Task | None:
         """A member has ended its task, well or not.
 
         :param member: its number.
         :param busy_s: how long it worked on it.
+        :param ran: False if it lacked a block: the task comes again.
         :returns: the task whose client waits for the result; None if there
             is none, or its client is gone.
         """
@@ -303,7 +304,7 @@ class Queues:
         else:
             counts = client.counts
             counts.running -= 1
-        counts.ended += 1
+        counts.ended += ran
         counts.busy_s += busy_s
         lock = place.lock
         if lock is not None:

@@ -384,7 +384,8 @@ class Desk:
         record: rings.Buffer,
         now: float,
     ) -> None:
-        task = self._queues.ended(number, busy_ns * 1e-9, now)
+        ran = groups.HEAD.unpack_from(record)[1] != records.MISS
+        task = self._queues.ended(number, busy_ns * 1e-9, now, ran)
         if task is None:
             return
         if task.task_id != task_id:

@@ -13,6 +13,7 @@ from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from tests.functional.worker import harness
+from tests.harness import cases
 from tests.harness import masking
 from tests.harness import programs
 from tests.harness import slots
@@ -152,7 +153,7 @@ def test_blocks_that_have_no_room_are_sent_again(directory):
     }
 
 
-@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("transport", cases.first("shm", "tcp"))
 def test_without_a_cache_all_is_sent(directory, transport):
     door = slots.Door(directory, transport, block_cache_bytes=0)
     try:
@@ -182,7 +183,7 @@ def test_connections_break_and_nothing_is_lost(door):
         assert session.reconnects > 1
 
 
-@pytest.mark.parametrize("transport", ["shm", "tcp", "tls"])
+@pytest.mark.parametrize("transport", cases.first("shm", "tcp", "tls"))
 def test_another_slot_gets_the_data(directory, transport):
     door = slots.Door(directory, transport)
     door.spares.append(slots.Slot(directory / "spare", "tls"))
@@ -204,10 +205,10 @@ def test_another_slot_gets_the_data(directory, transport):
     assert (counts["hits"], counts["misses"]) == (0, 3)
 
 
-def test_a_miss_is_answered_with_the_data(door, monkeypatch):
+def test_a_miss_is_answered_with_the_data(door):
     """As if the worker had lost it."""
     made = some_blocks(2)
-    with opened(door) as session:
+    with opened(door, checksum=True) as session:
         work = Work(session)
         sender = session.flow._blocks
         for block in (made[0], made[1]):
