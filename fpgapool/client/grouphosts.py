@@ -155,18 +155,18 @@ class Hosts:
         """Send waiting tasks as far as the window allows; holds the lock."""
         waiting = self._waiting
         while waiting and self._sent < self._window_tasks:
-            link = self._best_link()
+            link = self._best_link(waiting[0])
             if link is None:
                 return
             self._send(waiting.popleft(), link)
 
-    def _best_link(self) -> grouplink.Link | None:
+    def _best_link(self, task: grouplink.Task) -> grouplink.Link | None:
         """Return the host for one more task; holds the lock."""
-        best = None
-        for link in self._links.values():
-            if link.has_room() and (best is None or link.load < best.load):
-                best = link
-        return best
+        return min(
+            (link for link in self._links.values() if link.has_room()),
+            key=lambda link: link.load(task),
+            default=None,
+        )
 
     def _send(self, task: grouplink.Task, link: grouplink.Link) -> None:
         """Send a task to a host; holds the lock."""
@@ -414,7 +414,7 @@ class Hosts:
             if one.has_room() and one.host.host_id not in refused
         ]
         if links:
-            self._send(task, min(links, key=lambda one: one.load))
+            self._send(task, min(links, key=lambda one: one.load(task)))
             self._wake()
         return bool(links)
 

@@ -556,14 +556,17 @@ class Link:
         self.changed = threading.Condition(lock)
         self.thread: threading.Thread | None = None
 
-    @property
-    def load(self) -> tuple[bool, float, str]:
-        """Sort key: the best host for one more task is first."""
-        return (
-            self.locked,
-            (len(self.unanswered) + 1) / self.host.members,
-            self.host.host_id,
-        )
+    def load(self, task: Task) -> tuple[bool, float, str]:
+        """Sort key: the best host for one more task is first.
+
+        If it lacks the longest block of the task, that counts as much as a
+        task for each member.
+        """
+        load = (len(self.unanswered) + 1) / self.host.members
+        if task.blocks:
+            longest = max(task.blocks.values(), key=len)
+            load += longest.reference not in self._there
+        return self.locked, load, self.host.host_id
 
     @property
     def knows_blocks(self) -> bool:

@@ -3,7 +3,6 @@
 """Blocks and arguments of sessions, with real worker processes."""
 
 import random
-import threading
 
 import pytest
 
@@ -121,7 +120,8 @@ def test_a_cached_iteration_sends_under_one_percent(door, tap):
     assert counts["kept_bytes"] == 0
 
 
-def test_another_session_finds_nothing_of_the_one_before(door):
+def test_another_session_finds_nothing_of_the_one_before(local_door):
+    door = local_door
     made = some_blocks(1)
     for _ in range(2):
         with opened(door) as session:
@@ -220,6 +220,7 @@ def test_a_miss_is_answered_with_the_data(door):
     assert (counts["hits"], counts["misses"]) == (1, 2)
 
 
+@pytest.mark.long
 def test_arguments_reach_the_core(door):
     data = random.Random(3).randbytes(5 * CHUNK + 7)
     expected = masking.masked(data, MASK)
@@ -250,20 +251,17 @@ def test_arguments_outlive_connections(door):
         assert session.reconnects > 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
+def test_wrong_arguments_end_the_session(local_door):
+    for arguments, code in (
         ({}, codes.INVALID_ARGUMENT),
         ({2: b"x"}, codes.INVALID_ARGUMENT),
         ({1: b"wrong"}, codes.INVALID_ARGUMENT),
         ({1: bytes(CHUNK + 1)}, codes.INCOMPATIBLE_SLOT),
-    ],
-)
-def test_wrong_arguments_end_the_session(local_door, arguments, code):
-    with pytest.raises(client.SessionFailed) as caught:
-        with opened(local_door, "mask", arguments=arguments) as session:
-            session.run(1, timeout_s=TIMEOUT_S)
-    assert caught.value.code == code
+    ):
+        with pytest.raises(client.SessionFailed) as caught:
+            with opened(local_door, "mask", arguments=arguments) as session:
+                session.run(1, timeout_s=TIMEOUT_S)
+        assert caught.value.code == code
 
 
 def test_damaged_data_is_refused_and_not_kept(door, tap):
@@ -318,11 +316,12 @@ class TestRaw:
             **members,
         )
 
-    def failure(self, start, *sent):
-        worker = start()
-        agent = worker.connect()
+    @staticmethod
+    def failure(worker, agent, generation, *sent):
         prepared = agent.prepare(
-            accelerator=masking.NAME, bitstream=f"builtin:{masking.NAME}"
+            generation,
+            accelerator=masking.NAME,
+            bitstream=f"builtin:{masking.NAME}",
         )
         raw = harness.Client.local(worker).hello(
             prepared, features=[frames.BLOCKS_FEATURE]
@@ -333,16 +332,16 @@ class TestRaw:
         with pytest.raises(harness.ErrorFrame) as caught:
             raw.recv_to_the_end()
         raw.close()
-        result = agent.wait_result()
+        result = agent.wait_result(generation)
         assert result["code"] == caught.value.code
         return result["code"]
 
-    def test_wrong_references_end_the_session(self, start):
+    def test_wrong_references_end_the_session(self, worker, agent):
         more = frames.TASK_MORE
         data = harness.frame(frames.INPUT, bytes(1000), task_id=1)
         block = self.REFERENCE
         mask = self.frame(block._replace(argument=1), more) + data
-        for sent, code in (
+        wrong = (
             (
                 [self.frame(block._replace(length_bytes=CHUNK + 1))],
                 codes.FRAME_TOO_LARGE,
@@ -391,12 +390,11 @@ class TestRaw:
                 ],
                 codes.PROTOCOL_ERROR,
             ),
-        ):
-            assert self.failure(start, *sent) == code
+        )
+        for number, (sent, code) in enumerate(wrong, 1):
+            assert self.failure(worker, agent, number, *sent) == code
 
-    def test_what_follows_a_miss_is_ignored_until_the_data_comes(self, start):
-        worker = start()
-        agent = worker.connect()
+    def test_what_follows_a_miss_is_ignored(self, worker, agent):
         raw = harness.Client.local(worker).hello(
             agent.prepare(), features=[frames.BLOCKS_FEATURE]
         )
@@ -421,22 +419,17 @@ class TestRaw:
 
 
 @pytest.fixture
-def start(directory):
-    """Start workers, one after the other, in this directory."""
-    workers = []
-    number = iter(range(100))
-    lock = threading.Lock()
+def worker(directory):
+    made = harness.WorkerProcess(directory)
+    yield made
+    made.kill()
 
-    def start_worker():
-        with lock:
-            place = directory / f"worker{next(number)}"
-        place.mkdir()
-        workers.append(harness.WorkerProcess(place))
-        return workers[-1]
 
-    yield start_worker
-    for worker in workers:
-        worker.kill()
+@pytest.fixture
+def agent(worker):
+    made = worker.connect()
+    yield made
+    made.close()
 
 
 @pytest.mark.parametrize(
