@@ -4,7 +4,8 @@
 
 The input says what else it does: ``die`` ends the process, ``sleep X`` takes X
 seconds, ``fail`` fails, ``count`` returns the number of tasks since the last
-CLEAR, ``params`` returns the parameters.
+CLEAR, ``params`` returns the parameters. Tasks with references go through a
+worker's own runner, with the accelerator ``copy``.
 """
 
 from __future__ import annotations
@@ -14,10 +15,41 @@ import select
 import sys
 import time
 
+from fpgapool.accelerators import base as accelerators
+from fpgapool.accelerators import copy
+from fpgapool.agent.worker import blocks
+from fpgapool.agent.worker import tasks
 from fpgapool.common import channel as channels
 from fpgapool.common import rings
+from fpgapool.drivers import base
 from fpgapool.protocol import frames
 from fpgapool.protocol import records
+
+CACHE_BYTES = 1_000_000
+
+
+class Driver:
+    """Has one accelerator, which copies."""
+
+    def expect(self, device: str, slot: int, traffic: base.Traffic) -> None:
+        return
+
+    def open(self, device: str, slot: int, params: object) -> base.Core:
+        return copy.CopyCore({})
+
+    def clear_task(self, device: str, slot: int) -> None:
+        return
+
+
+def _runner() -> tasks.Runner:
+    return tasks.Runner(
+        Driver(),  # type: ignore[arg-type]
+        "board0",
+        0,
+        accelerators.load_profile("copy"),
+        base.Traffic(),
+        blocks.Cache(CACHE_BYTES),
+    )
 
 
 def main(path: str, slot: int, generation: int) -> None:
@@ -32,6 +64,7 @@ def main(path: str, slot: int, generation: int) -> None:
     poller.register(channel.fileno(), select.POLLIN)
     poller.register(sock.fileno(), select.POLLIN)
     served = 0
+    runner = _runner()
     while True:
         record = channel.get()
         if record is None:
@@ -44,8 +77,21 @@ def main(path: str, slot: int, generation: int) -> None:
         if task.kind == records.TASK:
             served += 1
             channel.put(*_work(task, served))
+        elif task.kind == records.BLOCKS_TASK:
+            result = runner.run(task, CACHE_BYTES)
+            channel.put(
+                records.header(
+                    result.kind, task.task_id, len(result.detail), 1
+                ),
+                result.detail,
+                result.output,
+            )
+        elif task.kind == records.SCOPE:
+            names = (bytes(one).decode() for one in task[3:])
+            runner.use_blocks(*names)
         elif task.kind == records.CLEAR:
             served = 0
+            runner.clear(bytes(task.middle).decode())
             channel.put(records.header(records.CLEARED))
         elif task.kind == records.STOP:
             channel.put(records.header(records.LEFT))

@@ -10,6 +10,7 @@ import threading
 import numpy
 import pytest
 
+from fpgapool import client
 from fpgapool.client import errors
 from fpgapool.client import group
 from fpgapool.client import grouphosts
@@ -78,6 +79,83 @@ def test_a_member_is_cleared_between_projects_or_clients(
     finally:
         desk.close()
     assert found == counts
+
+
+@pytest.mark.security
+def test_blocks_are_those_of_a_project_and_an_application(tmp_path, tcp):
+    desk = harness.DeskProcess(
+        tmp_path / "h", slots=1, data_address="127.0.0.1"
+    )
+    desk.admit("c", "d")
+    desk.admit("e", project_id="q")
+    desk.join(0)
+    block = client.Block(bytes(range(256)) * 400)
+
+    def sent_bytes(client_id: str, application: str) -> int:
+        """Run a task as if the program knew that the block is there."""
+        with harness.open_group(
+            desk, client_id, tcp, application=application
+        ) as opened:
+            assert opened.run(b"x", timeout_s=30) == b"x"
+            (link,) = opened._hosts._links.values()
+            link._there.add(block.reference, len(block))
+            sent = []
+            put = link._put
+            link._put = lambda parts: (
+                sent.append(sum(map(len, parts))) or put(parts)
+            )
+            assert opened.run(block, timeout_s=30) == block.data
+        return sum(sent)
+
+    try:
+        found = [
+            sent_bytes(*one) > len(block)
+            for one in (
+                *(("c", "a"), ("c", "a"), ("d", "a"), ("d", "b")),
+                # Another project, and then the first one again.
+                *(("e", "a"), ("e", "a"), ("c", "a")),
+                # Each for itself.
+                *(("c", ""), ("d", ""), ("c", "")),
+            )
+        ]
+    finally:
+        desk.close()
+    first, again = True, False
+    assert found == [
+        *(first, again, again, first),
+        *(first, again, first),
+        *(first, first, again),
+    ]
+
+
+@pytest.mark.parametrize(
+    "application", ["x" * 256, "a\nb", "\0", "\ud800", 5, None]
+)
+def test_wrong_applications_are_refused(application):
+    with pytest.raises(client.InvalidRequest):
+        client.group_open("g", application=application, front_door=object())
+
+
+def test_a_list_of_references_that_is_none_ends_the_connection(desk):
+    door = harness.GivenDoor(desk.host(), h=desk)
+    access = door.attach("c", None, None)
+    (host,) = access.members.hosts
+    for record in (
+        (records.header(records.BLOCKS_TASK, 1), b"x"),
+        (records.header(records.BLOCKS_TASK, 1), bytes(100)),
+        (records.header(records.BLOCKS_TASK, 1, 50), bytes(49)),
+    ):
+        wire = grouplink.connect(host, access, door, 4)
+        assert wire.put(*record)
+        with pytest.raises(channel.ChannelClosed):
+            _receive_for_ever(wire)
+        wire.close()
+
+
+def _receive_for_ever(wire):
+    while True:
+        wire.receive(channel.deadline_after(30))
+        wire.free()
 
 
 def test_a_running_desk_follows_other_rules(tmp_path):
