@@ -199,11 +199,11 @@ def _plant_in_worker() -> None:
     clear, run, free = runner.clear, runner.run, postbox.free
     wipe, failure = postbox.wipe, processing.Processor._failure
 
-    def clearing(self: typing.Any) -> None:
+    def clearing(self: typing.Any, *project: object) -> None:
         kept, room = self._kept, self._room
         if _leaks("the room for outputs is not wiped"):
             self._room = memoryview(b"")
-        clear(self)
+        clear(self, *project)
         if _leaks("a core stays"):
             self._kept = kept
         if _leaks("the room for outputs is not wiped"):
@@ -245,11 +245,15 @@ def _plant_in_desk() -> None:
     used: list[memoryview] = []
 
     def starting(
-        self: typing.Any, record: object, lock_id: int, clear: bool
+        self: typing.Any,
+        record: object,
+        lock_id: int,
+        clear: bool,
+        scope: tuple[str, str],
     ) -> bool:
         if _leaks("the desk does not order to clear"):
             clear = False
-        return start(self, record, lock_id, clear)
+        return start(self, record, lock_id, clear, scope)
 
     def creating(
         kind: typing.Any,

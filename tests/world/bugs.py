@@ -415,9 +415,13 @@ def member_not_cleared_for_another_client() -> None:
     start = ports.MemberPort.start
 
     def careless(
-        port: ports.MemberPort, record: typing.Any, lock_id: int, clear: bool
+        port: ports.MemberPort,
+        record: typing.Any,
+        lock_id: int,
+        clear: bool,
+        scope: tuple[str, str],
     ) -> bool:
-        return start(port, record, lock_id, False)
+        return start(port, record, lock_id, False, scope)
 
     ports.MemberPort.start = careless  # type: ignore[method-assign]
 
