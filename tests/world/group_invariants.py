@@ -529,11 +529,16 @@ class Watcher:
                 )
 
     def _end(
-        self, desk: queues.Queues, member: int, busy_s: float, _now: float
+        self,
+        desk: queues.Queues,
+        member: int,
+        busy_s: float,
+        _now: float,
+        ran: bool,
     ) -> None:
         task = self._started[desk].pop(member, None)
         if task is not None:
-            self._ended[task.client.client_id] += 1  # type: ignore
+            self._ended[task.client.client_id] += ran  # type: ignore
             self._busy_s += busy_s
 
     def _attached(

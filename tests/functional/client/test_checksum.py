@@ -53,7 +53,7 @@ def test_off_unless_asked_for(pools):
     _, report = _run(pool, b"abc", checksum=False)
     assert not report.checksum
     assert [hello["features"] for hello in pool.worker.hellos] == [
-        ["checkpoint"]
+        ["blocks", "checkpoint"]
     ]
     with pytest.raises(client.InvalidRequest) as caught:
         _run(pool, b"abc", checksum="yes")
