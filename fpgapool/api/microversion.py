@@ -21,7 +21,7 @@ VERSIONS = (
     "1.1",  # Groups, goals, clients, their quotas; platforms; OpenCL.
     "1.2",  # Deadlines and dry runs of sessions.
     "1.3",  # Energy of sessions.
-    "1.4",  # Applications of sessions.
+    "1.4",  # Applications of sessions; shapes of faulty accelerators.
 )
 
 

@@ -222,8 +222,8 @@ report does not show its effect.
         max=1000,
         help="""
 Number of failures in a row of one accelerator in one slot after which the
-pool no longer runs the accelerator on the slot's host, as long as another
-host has a slot for it.
+pool no longer runs the accelerator in the host's slots of the same shape, as
+long as others fit it.
 
 A failure is a slot that could not be prepared, or a session that ended
 because the accelerator or its worker process failed. Keep it below

@@ -156,21 +156,25 @@ class TestRequested(_Event):
 
 @values.value
 class AcceleratorFaulty(_Event):
-    """An accelerator fails on a host.
+    """An accelerator fails in slots of a shape on a host.
 
-    Its jobs avoid the host's slots while other slots fit them.
+    Its jobs avoid these slots while other slots fit them.
+
+    :param shape: empty: any shape.
     """
 
     host_id: model.HostId
     accelerator: str
+    shape: str = ""
 
 
 @values.value
 class AcceleratorRestored(_Event):
-    """An accelerator may be used on a host again."""
+    """The same slots may be used for the accelerator again."""
 
     host_id: model.HostId
     accelerator: str
+    shape: str = ""
 
 
 @values.value

@@ -7,8 +7,8 @@ Pure: failures and times come in, instructions come out.
 Each failure in a row counts for three units: the accelerator in the slot, the
 slot with any accelerator, and the device with all its slots. A unit whose
 count reaches its limit is taken out; for an accelerator, that is off this
-host. The limits grow with the unit, so that repeated failures take out larger
-units.
+host's slots of the same shape, which share its implementation. The limits grow
+with the unit, so that repeated failures take out larger units.
 
 A unit that is out is on probation: after some time it is tested. A passed test
 brings it back. A failed test lengthens the time to the next one. If a unit is
@@ -41,15 +41,18 @@ class Level(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unit:
-    """An accelerator on a host, a slot or a device.
+    """An accelerator in slots of a shape on a host, a slot or a device.
 
     :param id: of the device or slot; for an accelerator, of its host.
     :param accelerator: empty for devices and slots.
+    :param shape: of the accelerator's slots; empty for any shape, for devices
+        and for slots.
     """
 
     level: Level
     id: int
     accelerator: str = ""
+    shape: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,11 +63,14 @@ class Place:
     device_id: model.DeviceId
     slot_id: model.SlotId
     accelerator: str
+    shape: str = ""
 
     def units(self) -> tuple[Unit, Unit, Unit]:
         """Return the units that it counts for, smallest first."""
         return (
-            Unit(Level.ACCELERATOR, self.host_id, self.accelerator),
+            Unit(
+                Level.ACCELERATOR, self.host_id, self.accelerator, self.shape
+            ),
             Unit(Level.SLOT, self.slot_id),
             Unit(Level.DEVICE, self.device_id),
         )
@@ -245,6 +251,7 @@ class Health:
             len(self._pairs.get(accelerator, ())) > 1
             or any(
                 unit.accelerator == accelerator.accelerator
+                and unit.shape == accelerator.shape
                 and unit != accelerator
                 for unit in self._faults
                 if unit.level is Level.ACCELERATOR

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Jobs avoid the slots of hosts on which their accelerator fails."""
+"""Jobs avoid the slots in which their accelerator fails."""
 
 from collections import abc
 
@@ -11,6 +11,8 @@ from fpgapool.core import queued
 from fpgapool.core import view as pool_view
 
 _Slots = frozenset[model.SlotId]
+# A host, and the shape of its slots; empty: any.
+_Place = tuple[model.HostId, str]
 
 
 class Shunning:
@@ -22,27 +24,29 @@ class Shunning:
         self._table = view.slots
         self._records = view.jobs.records
         self._queue = queue
-        self._hosts: dict[str, set[model.HostId]] = {}
+        self._places: dict[str, set[_Place]] = {}
 
     def on_faulty(self, event: events.AcceleratorFaulty) -> None:
-        """Keep an accelerator off a host."""
-        hosts = self._hosts.setdefault(event.accelerator, set())
-        if event.host_id not in hosts:
-            hosts.add(event.host_id)
+        """Keep an accelerator off a host's slots of a shape."""
+        places = self._places.setdefault(event.accelerator, set())
+        place = (event.host_id, event.shape)
+        if place not in places:
+            places.add(place)
             self._shun(event.accelerator)
 
     def on_restored(self, event: events.AcceleratorRestored) -> None:
-        """Allow an accelerator on a host again."""
-        hosts = self._hosts.get(event.accelerator, set())
-        if event.host_id not in hosts:
+        """Allow an accelerator in these slots again."""
+        places = self._places.get(event.accelerator, set())
+        place = (event.host_id, event.shape)
+        if place not in places:
             return
-        hosts.remove(event.host_id)
-        left = self._slots_of(hosts)
+        places.remove(place)
+        left = self._slots_of(places)
         self._queue.shunned[event.accelerator] = left
-        if not hosts:
-            del self._hosts[event.accelerator]
+        if not places:
+            del self._places[event.accelerator]
             del self._queue.shunned[event.accelerator]
-        restored = self._slots_of([event.host_id])
+        restored = self._slots_of([place])
         self._change(
             event.accelerator,
             list(self._records.values()),
@@ -55,13 +59,13 @@ class Shunning:
 
     def see_host(self, host_id: model.HostId) -> None:
         """Update the avoided slots after a host's slots changed."""
-        for accelerator, hosts in self._hosts.items():
-            if host_id in hosts:
+        for accelerator, places in self._places.items():
+            if any(host_id == place[0] for place in places):
                 self._shun(accelerator)
 
     def _shun(self, accelerator: str) -> None:
         """Update the slots that an accelerator's waiting jobs avoid."""
-        shunned = self._slots_of(self._hosts[accelerator])
+        shunned = self._slots_of(self._places[accelerator])
         if shunned != self._queue.shunned.get(accelerator):
             self._queue.shunned[accelerator] = shunned
             self._change(
@@ -70,13 +74,14 @@ class Shunning:
                 lambda avoided: admission.joined(avoided, shunned),
             )
 
-    def _slots_of(self, host_ids: abc.Iterable[model.HostId]) -> _Slots:
-        hosts = map(self._table.hosts.get, host_ids)
+    def _slots_of(self, places: abc.Iterable[_Place]) -> _Slots:
+        hosts = self._table.hosts
         return frozenset(
             slot.id
-            for host in hosts
-            if host is not None
-            for slot in host.slots
+            for host_id, shape in places
+            if host_id in hosts
+            for slot in hosts[host_id].slots
+            if shape in ("", slot.spec.shape)
         )
 
     def _change(

@@ -161,6 +161,7 @@ faults = sa.Table(
     _required("level", sa.String(16)),
     _required("target_id", sa.BigInteger),
     _required("accelerator", sa.String(NAME_LENGTH)),
+    _required("shape", sa.String(NAME_LENGTH)),
     _required("active", sa.Boolean),
     _required("reason", sa.String(64)),
     _required("failures", sa.Integer),
@@ -174,7 +175,8 @@ faults = sa.Table(
         "level",
         "target_id",
         "accelerator",
-        name="uniq_faults0level0target_id0accelerator",
+        "shape",
+        name="uniq_faults0level0target_id0accelerator0shape",
     ),
     **_OPTIONS,
 )

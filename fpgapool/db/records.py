@@ -116,6 +116,8 @@ class FaultRecord:
     :param target_id: id of the device or slot; of the host, for an
         accelerator.
     :param accelerator: empty for devices and slots.
+    :param shape: of the accelerator's slots; empty: any, and for devices and
+        slots.
     :param active: False: it is in use again.
     :param failures: consecutive failures that took it out of use.
     :param tests: self-tests that it has not passed.
@@ -128,6 +130,7 @@ class FaultRecord:
     level: str
     target_id: int
     accelerator: str = ""
+    shape: str = ""
     active: bool = True
     reason: str
     failures: int = 0

@@ -10,8 +10,12 @@ from fpgapool.api import administration
 from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import inventory
+from fpgapool.api import microversion
 from fpgapool.api import paging
 from fpgapool.vocabulary import codes
+
+#: The microversion that tells the shapes of faulty accelerators.
+_SHAPES_SINCE = microversion.Version(1, 4)
 
 
 def index(call: calls.Call) -> calls.Answer:
@@ -63,6 +67,7 @@ def _found(call: calls.Call) -> dict[str, Any]:
 
 def _documents(call: calls.Call) -> list[dict[str, Any]]:
     pool = call.backends.inventory.get()
+    tells_shapes = call.version >= _SHAPES_SINCE
     documents = {
         host.id: {
             "uuid": host.uuid,
@@ -76,6 +81,7 @@ def _documents(call: calls.Call) -> list[dict[str, Any]]:
             "faulty_accelerators": [
                 {
                     "accelerator": fault.accelerator,
+                    **({"shape": fault.shape} if tells_shapes else {}),
                     "reason": fault.reason,
                     # Only callers who see everything see hosts.
                     **inventory.probation(fault, True),

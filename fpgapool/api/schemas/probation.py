@@ -26,9 +26,16 @@ ACCELERATORS = common.described(
     {
         "type": "array",
         "items": common.record(
-            accelerator=common.NAME, reason=common.TEXT, **MEMBERS
+            optional=["shape"],
+            accelerator=common.NAME,
+            shape=common.described(
+                common.TEXT,
+                "Shape of the host's slots in which it failed; empty: all.",
+            ),
+            reason=common.TEXT,
+            **MEMBERS,
         ),
     },
-    "Accelerators that the pool does not run on the host because they failed"
-    " there, as long as another host has a slot for them.",
+    "Accelerators that the pool does not run in slots of a shape on the host"
+    " because they failed there, as long as other slots fit them.",
 )

@@ -145,13 +145,16 @@ class Probation:
                 self._refresh_all(unit)
 
     @property
-    def off_hosts(self) -> dict[str, frozenset[str]]:
-        """The accelerators that are out of use on hosts, by host UUID."""
-        found = collections.defaultdict[str, set[str]](set)
+    def off_hosts(self) -> dict[str, frozenset[tuple[str, str]]]:
+        """The accelerators that are out of use on hosts, by host UUID.
+
+        Each with the shape of its slots there; empty: any.
+        """
+        found = collections.defaultdict[str, set[tuple[str, str]]](set)
         for unit in self.faults:
             host = self._pool.hosts_by_id.get(unit.id)
             if unit.level is health.Level.ACCELERATOR and host is not None:
-                found[host.uuid].add(unit.accelerator)
+                found[host.uuid].add((unit.accelerator, unit.shape))
         return {uuid: frozenset(names) for uuid, names in found.items()}
 
     # -- failures ----------------------------------------------------------
@@ -513,9 +516,11 @@ class Probation:
         if unit.level is health.Level.ACCELERATOR:
             is_out = unit in self.faults
             self._tell(
-                events.AcceleratorFaulty(unit.id, unit.accelerator)
+                events.AcceleratorFaulty(unit.id, unit.accelerator, unit.shape)
                 if is_out
-                else events.AcceleratorRestored(unit.id, unit.accelerator)
+                else events.AcceleratorRestored(
+                    unit.id, unit.accelerator, unit.shape
+                )
             )
             return
         for slot in self._bench.slots_of(unit):
@@ -557,7 +562,8 @@ class Probation:
             return f"Device {device.host.name} {device.name}"
         host = self._pool.hosts_by_id.get(unit.id)
         name = host.name if host is not None else unit.id
-        return f"{unit.accelerator} on host {name}"
+        shape = f", shape {unit.shape}" if unit.shape else ""
+        return f"{unit.accelerator} on host {name}{shape}"
 
     def _save(self, fault: health.Fault) -> None:
         unit = fault.unit
@@ -572,6 +578,7 @@ class Probation:
                 level=unit.level.value,
                 target_id=unit.id,
                 accelerator=unit.accelerator,
+                shape=unit.shape,
                 **{name: getattr(fault, name) for name in _KEPT},
             )
         )
@@ -582,6 +589,7 @@ class Probation:
             level=unit.level.value,
             target_id=unit.id,
             accelerator=unit.accelerator,
+            shape=unit.shape,
             active=False,
             reason="",
             since=now,
@@ -591,7 +599,9 @@ class Probation:
 
 def _unit(row: db_api.FaultRecord) -> health.Unit | None:
     level = stored_enums.read(health.Level, row, "level")
-    return level and health.Unit(level, row.target_id, row.accelerator)
+    return level and health.Unit(
+        level, row.target_id, row.accelerator, row.shape
+    )
 
 
 def _fault(unit: health.Unit, row: db_api.FaultRecord) -> health.Fault:

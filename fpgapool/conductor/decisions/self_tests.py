@@ -154,7 +154,11 @@ class Bench:
             device = self._pool.devices.get(unit.id)
             return list(device.slots.values()) if device else []
         host = self._pool.hosts_by_id.get(unit.id)
-        return list(host.slots()) if host else []
+        return [
+            slot
+            for slot in (host.slots() if host else ())
+            if unit.shape in ("", slot.shape)
+        ]
 
     def _is_free(self, slot: registry.SlotEntry, unit: health.Unit) -> bool:
         """Whether a slot can be tested without disturbing sessions."""
@@ -262,6 +266,7 @@ def place_of(slot: registry.SlotEntry, accelerator: str) -> health.Place:
         device_id=slot.device.id,
         slot_id=slot.id,
         accelerator=accelerator,
+        shape=slot.shape,
     )
 
 
@@ -276,5 +281,7 @@ def of_device(slot: registry.SlotEntry) -> health.Unit:
 
 
 def on_host(slot: registry.SlotEntry, accelerator: str) -> health.Unit:
-    """Return the unit of an accelerator on a slot's host."""
-    return health.Unit(health.Level.ACCELERATOR, slot.host.id, accelerator)
+    """Return the unit of an accelerator on a slot's host, in its shape."""
+    return health.Unit(
+        health.Level.ACCELERATOR, slot.host.id, accelerator, slot.shape
+    )

@@ -41,7 +41,10 @@ _MAX_NAME_LENGTH = 200
 _PLAIN = re.compile(r"[!-~]+")
 
 _NONE: frozenset[str] = frozenset()
-_NO_HOSTS: Mapping[str, frozenset[str]] = types.MappingProxyType({})
+_NO_PAIRS: frozenset[tuple[str, str]] = frozenset()
+_NO_HOSTS: Mapping[str, frozenset[tuple[str, str]]] = types.MappingProxyType(
+    {}
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +175,7 @@ def wanted(
     reservable_slots: Callable[[str], int],
     *,
     is_early: bool = False,
-    off_hosts: Mapping[str, frozenset[str]] = _NO_HOSTS,
+    off_hosts: Mapping[str, frozenset[tuple[str, str]]] = _NO_HOSTS,
 ) -> Wanted:
     """Return the desired state of the pool in Placement.
 
@@ -180,19 +183,24 @@ def wanted(
     :param reservable_slots: returns the number for a device.
     :param is_early: whether hosts that have not reported yet may still do so;
         otherwise they are lost.
-    :param off_hosts: the accelerators that are out of use on hosts, by UUID.
+    :param off_hosts: the accelerators that are out of use on hosts, by UUID,
+        each with the shape of its slots there; empty: any.
     """
     usable = {slot.shape for slot in pool.slots.values()}
     # Computed once for all hosts with the same ones out of use.
     runs = {
-        names: {
+        off: {
             shape: _runnable(
-                (one for one in profiles.values() if one.name not in names),
+                (
+                    one
+                    for one in profiles.values()
+                    if off.isdisjoint({(one.name, shape), (one.name, "")})
+                ),
                 shape,
             )
             for shape in usable
         }
-        for names in {_NONE, *off_hosts.values()}
+        for off in {_NO_PAIRS, *off_hosts.values()}
     }
     hosts = {
         host_uuid: host
@@ -205,7 +213,7 @@ def wanted(
             host_uuid: tuple(
                 _device(
                     one,
-                    runs[off_hosts.get(host.uuid, _NONE)],
+                    runs[off_hosts.get(host.uuid, _NO_PAIRS)],
                     reservable_slots,
                 )
                 for one in sorted(host.devices.values(), key=lambda d: d.id)

@@ -114,9 +114,12 @@ def test_traits_are_such_as_placement_takes():
 def test_an_accelerator_that_a_host_is_not_used_for_has_no_trait_there():
     pool = make_pool("medium")
     profiles = {one.name: one for one in (profile("aes"), profile("fft"))}
+    both = {AES, "CUSTOM_FPGAPOOL_FFT"}
     for off, traits in (
-        ({HOST: frozenset({"fft"})}, {AES}),
-        ({"another": frozenset({"fft"})}, {AES, "CUSTOM_FPGAPOOL_FFT"}),
+        ({HOST: frozenset({("fft", "")})}, {AES}),
+        ({HOST: frozenset({("fft", "medium")})}, {AES}),
+        ({HOST: frozenset({("fft", "large")})}, both),
+        ({"another": frozenset({("fft", "medium")})}, both),
     ):
         found = placement_plan.wanted(
             pool, profiles, lambda _: 0, off_hosts=off

@@ -23,7 +23,7 @@ from tests.unit.conductor import world
 AFTER_S = 60.0
 SLOT = health.Unit(health.Level.SLOT, 1)
 DEVICE = health.Unit(health.Level.DEVICE, 1)
-ACCELERATOR = health.Unit(health.Level.ACCELERATOR, 1, "copy")
+ACCELERATOR = health.Unit(health.Level.ACCELERATOR, 1, "copy", "medium")
 
 
 def make_world(slots: int = 1, **limits: int) -> world.World:
@@ -431,7 +431,7 @@ def make_two_hosts() -> world.World:
 def test_an_accelerator_is_kept_off_a_host_until_it_passes_there() -> None:
     pool = make_two_hosts()
     assert list(pool.memory.probation.faults) == [ACCELERATOR]
-    assert pool.memory.probation.off_hosts == {"a": {"copy"}}
+    assert pool.memory.probation.off_hosts == {"a": {("copy", "medium")}}
     assert not pool.rows["slots"][1].faulty
     for conductor in ("first", "second"):
         request_id = pool.open()
@@ -448,6 +448,19 @@ def test_an_accelerator_is_kept_off_a_host_until_it_passes_there() -> None:
     end(pool, states.CLOSED, codes.OK)
     assert not pool.memory.probation.faults
     assert pool.view(f"r{pool.requests}").slot_host_name == "a"
+
+
+def test_a_fault_from_before_shapes_were_told_is_of_all_shapes() -> None:
+    pool = make_two_hosts()
+    (row,) = pool.rows["faults"].values()
+    pool.rows["faults"] = {row.id: dataclasses.replace(row, shape="")}
+    pool.boot_conductor()
+    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    assert pool.view(pool.open()).slot_host_name == "b"
+    order = begin(pool)
+    assert order.host_uuid == "a"
+    end(pool, states.CLOSED, codes.OK)
+    assert not pool.memory.probation.faults
 
 
 def run(pool: world.World, code: str, how: str = states.FAILED) -> None:
@@ -687,6 +700,7 @@ def test_faults_go_with_their_host() -> None:
             level=unit.level.value,
             target_id=unit.id,
             accelerator=unit.accelerator,
+            shape=unit.shape,
             reason=codes.PROGRAM_FAILED,
             since=pool.now,
             next_test_at=pool.now,

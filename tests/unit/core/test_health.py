@@ -238,3 +238,19 @@ def test_a_successor_tests_what_was_being_tested() -> None:
 def test_options_that_make_no_sense(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must"):
         health.Options(**wrong)
+
+
+def test_an_accelerator_fails_by_shape() -> None:
+    """A host's slots of another shape have another implementation."""
+    one = health.Health(health.Options())
+    small = health.Place(1, 2, 3, "aes", "small")
+    large = health.Place(1, 4, 5, "aes", "large")
+    one.failed(small, REASON, 0.0)
+    one.failed(large, REASON, 0.0)
+    found = one.failed(small, REASON, 0.0)
+    assert taken(found) == [
+        health.Unit(health.Level.ACCELERATOR, 1, "aes", "small")
+    ]
+    assert taken(one.failed(large, REASON, 0.0)) == [
+        health.Unit(health.Level.ACCELERATOR, 1, "aes", "large")
+    ]

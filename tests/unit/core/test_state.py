@@ -2,6 +2,8 @@
 
 """The pool's state, rule by rule."""
 
+import dataclasses
+
 import pytest
 
 from fpgapool.core import events
@@ -220,6 +222,37 @@ def test_an_accelerator_is_kept_off_a_host() -> None:
     assert pools.taken(pool.submit(pools.make_job(1))) == [(1, 20)]
     # It rather waits for the other one.
     assert pools.taken(pool.submit(pools.make_job(2))) == []
+
+
+def test_an_accelerator_is_kept_off_a_hosts_slots_of_one_shape() -> None:
+    small, large = (
+        pools.make_host(host_id, slot_count=1, shape=shape).devices[0].slots[0]
+        for host_id, shape in ((1, "small"), (2, "large"))
+    )
+    host = model.HostSpec(
+        1,
+        "host1",
+        1e9,
+        tuple(
+            model.DeviceSpec(number, 1, f"board{number}", 1e9, (slot,))
+            for number, slot in enumerate(
+                (
+                    dataclasses.replace(small, device_id=0, host_id=1),
+                    dataclasses.replace(
+                        large, device_id=1, host_id=1, number=1
+                    ),
+                )
+            )
+        ),
+    )
+    pool = pools.make_pool(host)
+    pool.step(events.AcceleratorFaulty(1, "aes", "small"))
+    pool.step(events.AcceleratorRestored(1, "aes", "large"))
+    pool.submit(pools.make_job(1), pools.make_job(2))
+    assert pools.taken(pool.hear(events.SlotReleased, 20)) == [(2, 20)]
+    output = pool.step(events.AcceleratorRestored(1, "aes", "small"))
+    assert pools.taken(output) == []
+    assert pools.taken(pool.submit(pools.make_job(3))) == [(3, 10)]
 
 
 def test_who_waits_hears_of_it_and_that_it_is_over() -> None:
