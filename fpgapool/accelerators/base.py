@@ -265,8 +265,6 @@ class Profile:
         another slot when the pool takes its slot back: the core has snapshots.
     :ivar platforms: rates and powers by shape of the slot, where they differ;
         see :mod:`fpgapool.vocabulary.platforms`.
-    :ivar core_w: estimated power of a processor's core that computes it, in
-        addition to an idle one; None: unknown.
     """
 
     name: str
@@ -280,7 +278,6 @@ class Profile:
     chunk_multiple_bytes: int
     checkpoint: bool = False
     platforms: platforms.Document = dataclasses.field(default_factory=dict)
-    core_w: float | None = None
 
     def peak_in(self, shape: str) -> float:
         """Return the highest input rate in a slot of this shape."""
@@ -301,10 +298,8 @@ _MEMBERS: dict[str, type | tuple[type, ...]] = {
     "chunk_multiple_bytes": int,
     "checkpoint": bool,
     "platforms": dict,
-    "core_w": (int, float),
 }
-_MAX_CORE_W = 1000
-_OPTIONAL = frozenset({"checkpoint", "core_w", "platforms"})
+_OPTIONAL = frozenset({"checkpoint", "platforms"})
 
 
 def profile_from_document(document: object, source: str) -> Profile:
@@ -355,8 +350,6 @@ def profile_from_document(document: object, source: str) -> Profile:
         raise invalid("return_ratio", "must be between 0 and 1000")
     if not 1 <= document["chunk_multiple_bytes"] <= _MAX_CHUNK_MULTIPLE_BYTES:
         raise invalid("chunk_multiple_bytes", "must be between 1 and 1048576")
-    if not 0 <= document.get("core_w", 0) <= _MAX_CORE_W:
-        raise invalid("core_w", f"must be between 0 and {_MAX_CORE_W}")
     if not all(isinstance(shape, str) for shape in document["shapes"]):
         raise invalid("shapes", "must be a list of names")
     try:

@@ -141,7 +141,7 @@ class Session:
         """The estimated energy of this machine's processor, if it computes.
 
         It is shown only: the pool charges for slots. None: a slot computes, or
-        the accelerator's profile has no ``core_w``.
+        the accelerator's profile has no power for the platform ``cpu``.
         """
         return self.flow.cpu_energy_j
 

@@ -27,6 +27,7 @@ from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import platforms
 from fpgapool.vocabulary import states
 
 if typing.TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Software:
             accelerator, params, core_name, unavailable
         )
         core = self._make_core()
-        self._core_w = profile.core_w
+        self._core_w = platforms.active_w(profile.platforms, platforms.CPU)
         self._stateless = profile.stateless
         self.movable = profile.stateless or (
             profile.checkpoint and core.has_snapshots

@@ -261,7 +261,7 @@ class _Simulation:
                 deadline_s=spec.deadline_at_s,
             ),
             self._slot_chunk_s(spec, host),
-            quantum_bytes / (profile.cpu_bytes_per_s or 0.0),
+            quantum_bytes / (profile.core_bytes_per_s or 0.0),
             spec.size_bytes / quantum_bytes,
         )
         self._jobs[spec.id] = self._changed[spec.id] = job

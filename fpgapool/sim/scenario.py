@@ -17,6 +17,7 @@ import msgspec
 
 from fpgapool.core import thresholds
 from fpgapool.sim import schedules
+from fpgapool.vocabulary import platforms
 from fpgapool.vocabulary import rules
 
 FORMAT: typing.Final = "fpgapool-scenario/1"
@@ -82,7 +83,8 @@ class AcceleratorProfile(_Record, frozen=True):
     :ivar peak_bytes_per_s: highest input rate of a slot.
     :ivar return_ratio: bytes sent back per byte of input.
     :ivar platforms: by shape of the slot, the values that differ there.
-    :ivar cpu_bytes_per_s: input rate of a core without a slot.
+    :ivar cpu_bytes_per_s: input rate of a core without a slot; the platform
+        ``cpu`` says it as well.
     :ivar quantum_bytes: input of a chunk, after which a slot may change hands.
     """
 
@@ -91,6 +93,12 @@ class AcceleratorProfile(_Record, frozen=True):
     cpu_bytes_per_s: _Rate | None = None
     quantum_bytes: _Bytes | None = None
     platforms: dict[_Name, Platform] = {}
+
+    @property
+    def core_bytes_per_s(self) -> float | None:
+        """Return the input rate of a core; None: unknown."""
+        cpu = self.platforms.get(platforms.CPU)
+        return self.cpu_bytes_per_s if cpu is None else cpu.peak_bytes_per_s
 
     def peak_in(self, shape: str) -> float:
         """Return the highest input rate in a slot of this shape."""

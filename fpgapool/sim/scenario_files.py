@@ -258,15 +258,24 @@ def check(scenario: scenarios.Scenario, source: str) -> None:
 
 
 def _check_cluster(cluster: scenarios.Cluster, source: str) -> None:
-    if cluster.cores_per_host is not None:
-        for name, profile in cluster.accelerators.items():
-            for member in ("cpu_bytes_per_s", "quantum_bytes"):
-                if getattr(profile, member) is None:
-                    raise errors.InputError(
-                        source,
-                        f"cluster.accelerators.{name}.{member}",
-                        "is missing; hosts with cores need it",
-                    )
+    for name, profile in cluster.accelerators.items():
+        where = f"cluster.accelerators.{name}"
+        if profile.cpu_bytes_per_s not in (None, profile.core_bytes_per_s):
+            raise errors.InputError(
+                source,
+                f"{where}.cpu_bytes_per_s",
+                "differs from that of the platform cpu",
+            )
+        for member, value in (
+            ("cpu_bytes_per_s", profile.core_bytes_per_s),
+            ("quantum_bytes", profile.quantum_bytes),
+        ):
+            if value is None and cluster.cores_per_host is not None:
+                raise errors.InputError(
+                    source,
+                    f"{where}.{member}",
+                    "is missing; hosts with cores need it",
+                )
     _check_cores(cluster, source)
     seen: set[int] = set()
     for at, host in enumerate(cluster.fpga_hosts):

@@ -35,6 +35,7 @@ from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import fluid
 from fpgapool.strategies import shared
+from fpgapool.vocabulary import platforms
 
 #: The least input of a chunk by default, as that of the conductor.
 QUANTUM_BYTES = 64 * 2**20
@@ -524,6 +525,7 @@ def _topology(
             peaks_bytes_per_s={
                 shape: platform.peak_bytes_per_s
                 for shape, platform in profile.platforms.items()
+                if shape != platforms.CPU
             },
         )
         for name, profile in cluster.accelerators.items()

@@ -20,6 +20,7 @@ from fpgapool.sim import metrics
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import schedules
 from fpgapool.sim.engines import base
+from fpgapool.vocabulary import platforms
 
 _Places: typing.TypeAlias = npt.NDArray[np.int64]
 
@@ -44,6 +45,8 @@ class Usage(typing.NamedTuple):
 
     :ivar slots: number of its slots for jobs.
     :ivar core_s: core-seconds with jobs.
+    :ivar cores_j: the energy of its cores with jobs, in addition to that of
+        the host; 0 without powers.
     :ivar taken_s: slot-seconds with jobs, programming included.
     :ivar slots_j: the energy of its slots with jobs, in addition to that of
         the idle device; 0 without powers.
@@ -56,6 +59,7 @@ class Usage(typing.NamedTuple):
 
     slots: metrics.Floats
     core_s: metrics.Floats
+    cores_j: metrics.Floats
     taken_s: metrics.Floats
     slots_j: metrics.Floats
     dma_bytes: metrics.Floats
@@ -103,18 +107,34 @@ def measure(
     core_s = metrics.column(job.finish_s - job.start_s for job in outcomes)
     core_s *= core_hosts >= 0
     slots_j = visits.taken_s * _added_w(scenario, visits, slots)
-    core_active_w = cluster.power.core_active_w if cluster.power else 0.0
+    cores_j = core_s * metrics.column(
+        _core_w(cluster, job.accelerator) for job in scenario.jobs
+    )
     return Usage(
         slots=slots,
         core_s=added(core_hosts, core_s),
+        cores_j=added(core_hosts, cores_j),
         taken_s=added(at, visits.taken_s),
         slots_j=added(at, slots_j),
         dma_bytes=added(at, sizes),
         egress_bytes=added(origin, sizes * remote) + added(at, back * remote),
         ingress_bytes=added(at, sizes * remote) + added(origin, back * remote),
-        jobs_j=core_active_w * core_s
-        + np.bincount(visits.jobs, slots_j, len(outcomes)),
+        jobs_j=cores_j + np.bincount(visits.jobs, slots_j, len(outcomes)),
     )
+
+
+def _core_w(cluster: scenarios.Cluster, accelerator: str) -> float:
+    """Return the power of a core with a job, in addition to the host.
+
+    It is that of the accelerator on the platform ``cpu``; if that is unknown,
+    that of all cores.
+    """
+    if cluster.power is None:
+        return 0.0
+    cpu = cluster.accelerators[accelerator].platforms.get(platforms.CPU)
+    if cpu is None or cpu.active_w is None:
+        return cluster.power.core_active_w
+    return cpu.active_w
 
 
 def _places(hosts: Iterable[int | None]) -> _Places:
@@ -238,6 +258,6 @@ def energy(
     return Energy(
         devices_j=(used.slots > 0) * power.device_idle_w * makespan_s
         + used.slots_j,
-        cores_j=power.core_active_w * used.core_s,
+        cores_j=used.cores_j,
         hosts_j=np.full(cluster.hosts, power.host_w * makespan_s),
     )

@@ -7,10 +7,12 @@ A profile's ``platforms`` maps shapes of slots to what was measured there::
     platforms:
       xilinx_u250_gen3x16_xdma_4_1: {peak_bytes_per_s: 9.0e+9, active_w: 38}
       pocl-cpu: {peak_bytes_per_s: 4.0e+8, active_w: 15}
+      cpu: {peak_bytes_per_s: 1.1e+8, active_w: 12}
 
 Slots of other shapes have the accelerator's ``peak_bytes_per_s``, and an
-unknown power. The strategies, the usage of sessions and the simulator read
-this one table.
+unknown power. ``cpu`` is no slot but one core of a processor, which computes
+when the pool does not. The strategies, the usage of sessions, programs and the
+simulator read this one table.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import typing
+
+#: The platform that is no slot: a core of a processor.
+CPU = "cpu"
 
 PEAK_BYTES_PER_S = "peak_bytes_per_s"
 ACTIVE_W = "active_w"
@@ -61,11 +66,11 @@ SCHEMA: typing.Final[dict[str, typing.Any]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Platform:
-    """An accelerator in slots of one shape.
+    """An accelerator in slots of one shape, or on a core of a processor.
 
     :ivar peak_bytes_per_s: highest input rate of one slot.
     :ivar active_w: power that a slot takes while it works, in addition to the
-        idle board; None: unknown.
+        idle board or core; None: unknown.
     """
 
     peak_bytes_per_s: float
@@ -89,15 +94,16 @@ def read(document: object) -> dict[str, Platform]:
 
 
 def peaks(document: Document | None) -> dict[str, float]:
-    """Return the highest input rates in bytes/s, by shape."""
+    """Return the highest input rates of slots in bytes/s, by shape."""
     return {
         shape: members[PEAK_BYTES_PER_S]
         for shape, members in (document or {}).items()
+        if shape != CPU
     }
 
 
 def active_w(document: Document | None, shape: str) -> float | None:
-    """Return the power in slots of a shape; None: unknown."""
+    """Return the power in slots of a shape, or of CPU; None: unknown."""
     return (document or {}).get(shape, {}).get(ACTIVE_W)
 
 

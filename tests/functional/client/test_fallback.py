@@ -64,7 +64,10 @@ def test_no_front_door_at_all(nowhere):
 
 def test_the_energy_of_the_cpu_is_estimated(nowhere, monkeypatch, tmp_path):
     builtin = pathlib.Path(base.__file__).parent / "profiles" / "copy.yaml"
-    (tmp_path / "copy.yaml").write_text(builtin.read_text() + "core_w: 1000\n")
+    (tmp_path / "copy.yaml").write_text(
+        builtin.read_text()
+        + "platforms: {cpu: {peak_bytes_per_s: 1.0e+8, active_w: 1000}}\n"
+    )
     reports = []
     for directory in (tmp_path / "none", tmp_path):
         monkeypatch.setenv("FPGAPOOL_ACCELERATORS_DIR", str(directory))

@@ -56,7 +56,7 @@ class Core:
 @pytest.fixture(autouse=True)
 def _same_core(monkeypatch):
     profile = types.SimpleNamespace(
-        stateless=True, checkpoint=False, core_w=None, chunk_multiple_bytes=1
+        stateless=True, checkpoint=False, platforms={}, chunk_multiple_bytes=1
     )
     monkeypatch.setattr(software, "_load", lambda *_: (Core, profile))
     monkeypatch.setattr(software, "_CHUNK_BYTES", CHUNK)
@@ -367,7 +367,7 @@ def test_a_core_gets_pieces_as_long_as_it_and_the_pool_need(monkeypatch):
 
 def test_an_accelerator_with_state_cannot_move(pools, monkeypatch):
     profile = types.SimpleNamespace(
-        stateless=False, checkpoint=False, core_w=None, chunk_multiple_bytes=1
+        stateless=False, checkpoint=False, platforms={}, chunk_multiple_bytes=1
     )
     monkeypatch.setattr(software, "_load", lambda *_: (Core, profile))
     pool = _pool(pools)

@@ -69,8 +69,6 @@ def test_sync_makes_the_tables_and_the_library(run, empty_url):
     assert {"aes", "copy"} <= set(records)
     # Whom it is for is said by bitstreams only.
     members = set(base.members(objects.AcceleratorProfile)) - {"projects"}
-    # It is for the CPUs of clients, which have the file.
-    members.add("core_w")
     assert all(set(record.profile) == members for record in records.values())
 
 

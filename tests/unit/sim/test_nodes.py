@@ -127,6 +127,27 @@ EXAMPLE = make_document(make_job(0, 4, 500.0), make_job(1, 4, 300.0))
 # -- the worked example ----------------------------------------------------
 
 
+def test_the_platform_cpu_says_rate_and_power_of_a_core(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Like the example, with 9 W in place of 15 W for each core."""
+    cpu = {"peak_bytes_per_s": 0.4e6, "active_w": 9}
+    profile = {**PROFILE, "cpu_bytes_per_s": None, "platforms": {"cpu": cpu}}
+    document = make_document(
+        make_job(0, 4, 500.0),
+        make_job(1, 4, 300.0),
+        accelerators={"sobel": profile},
+    )
+    found, _ = simulate(document, tmp_path)
+    assert finishes(found) == pytest.approx({0: 369.6, 1: 276.0})
+    energy = found.details.energy
+    assert energy is not None
+    assert energy.cores_j == pytest.approx(9 * (369.6 + 276))
+    assert found.outcome.jobs[0].energy_j == pytest.approx(
+        9 * 369.6 + 5 * (60 + 369.6 - 276)
+    )
+
+
 def test_hjf_changes_its_mind_at_180_s(tmp_path: pathlib.Path) -> None:
     found, chosen = simulate(EXAMPLE, tmp_path)
     # After the two cores: B until its stress is below A's, then A, then B.
@@ -591,6 +612,11 @@ BAD: dict[str, tuple[Change, str, str]] = {
         _profile(cpu_bytes_per_s=float("inf")),
         "cluster.accelerators.sobel.cpu_bytes_per_s",
         "<= 1",
+    ),
+    "two rates of the cpu": (
+        _profile(platforms={"cpu": {"peak_bytes_per_s": 1e6}}),
+        "cluster.accelerators.sobel.cpu_bytes_per_s",
+        "differs from that of the platform cpu",
     ),
     "no quantum": (
         _profile(quantum_bytes=None),

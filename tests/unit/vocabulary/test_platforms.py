@@ -43,6 +43,14 @@ def test_members_are_read() -> None:
     jsonschema.validate(GOOD, platforms.SCHEMA)
 
 
+def test_the_cpu_is_no_slot() -> None:
+    with_cpu = {**GOOD, platforms.CPU: {"peak_bytes_per_s": 5, "active_w": 9}}
+    assert platforms.peaks(with_cpu) == platforms.peaks(GOOD)
+    assert platforms.active_w(with_cpu, platforms.CPU) == 9
+    assert platforms.active_w(GOOD, platforms.CPU) is None
+    jsonschema.validate(with_cpu, platforms.SCHEMA)
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_documents_are_refused(name: str) -> None:
     with pytest.raises(ValueError):
