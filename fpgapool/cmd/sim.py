@@ -14,6 +14,7 @@ from fpgapool import version
 from fpgapool.cmd import launch
 from fpgapool.sim import commands
 from fpgapool.sim import errors
+from fpgapool.sim import progress
 
 SUCCESS = 0
 FAILURE = 1
@@ -31,7 +32,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--version", action="version", version=version.version_string()
     )
-    subparsers = made.add_subparsers(metavar="COMMAND", required=True)
+    subparsers = made.add_subparsers(
+        metavar="COMMAND", required=True, dest="command"
+    )
     for command in commands.COMMANDS:
         command.add_parser(subparsers)
     return made
@@ -46,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        status: int | None = arguments.run(arguments)
+        with progress.reporting(PROGRAM, arguments.command):
+            status: int | None = arguments.run(arguments)
     except errors.InputError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return USAGE

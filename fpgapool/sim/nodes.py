@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from collections.abc import Iterable
 
 from fpgapool.core import deadlines
@@ -32,15 +33,17 @@ def run(
     scenario: scenarios.Scenario,
     strategy: strategy_api.Strategy,
     options: scenarios.StrategyOptions,
+    on_end: Callable[[], None] | None = None,
 ) -> list[schedules.JobOutcome]:
     """Simulate one strategy.
 
     :param scenario: its cluster has cores.
     :param strategy: chooses who gets cores and slots.
     :param options: how slots change hands, and what deadlines do.
+    :param on_end: the run calls it for each job that has ended.
     :returns: the result of each job, in the order of the scenario.
     """
-    simulation = _Simulation(scenario, strategy, options)
+    simulation = _Simulation(scenario, strategy, options, on_end)
     simulation.run()
     return [simulation.outcomes[job.id] for job in scenario.jobs]
 
@@ -165,7 +168,9 @@ class _Simulation:
         scenario: scenarios.Scenario,
         strategy: strategy_api.Strategy,
         options: scenarios.StrategyOptions,
+        on_end: Callable[[], None] | None,
     ) -> None:
+        self._on_end = on_end
         self.outcomes: dict[int, schedules.JobOutcome] = {}
         self._cluster = cluster = scenario.cluster
         self._quanta_bytes = {
@@ -308,6 +313,8 @@ class _Simulation:
             ),
             preemptions=job.preemptions,
         )
+        if self._on_end is not None:
+            self._on_end()
         self._cancel_timer(job)
         del self._jobs[spec.id], self._changed[spec.id]
 

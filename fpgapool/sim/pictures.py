@@ -69,9 +69,15 @@ def draw(
     completions = directory / "completion-times.png"
     utilisation = directory / "utilisation.png"
     timelines = _file_names(directory, found)
+    # Readers lay them side by side.
+    end_s = max(
+        job.finish_s for each in found.values() for job in each.outcome.jobs
+    )
     try:
         for name, path in timelines.items():
-            _draw_slots(scenario, slots, found[name], path, name, subtitle)
+            _draw_slots(
+                scenario, slots, found[name], path, name, subtitle, end_s
+            )
         plots.draw_completions(
             {
                 name: _completions_s(scenario, each)
@@ -143,6 +149,7 @@ def _draw_slots(
     path: pathlib.Path,
     strategy: str,
     subtitle: str,
+    end_s: float,
 ) -> None:
     jobs = _job_results(scenario, found)
     names = [_slot_name(slot.host, slot.place) for slot in slots]
@@ -156,7 +163,9 @@ def _draw_slots(
     count = found.details.preemptions
     if count:
         subtitle += f", {count} preemptions"
-    drawing(jobs, path, slots=names, title=title, subtitle=subtitle)
+    drawing(
+        jobs, path, slots=names, title=title, subtitle=subtitle, end_s=end_s
+    )
 
 
 def _slot_name(host: int, place: int) -> plots.SlotName:

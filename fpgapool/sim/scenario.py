@@ -322,6 +322,8 @@ class JobSpec(_Record, frozen=True):
         its own.
     :ivar tasks: parts of a container's input, computed one after another.
     :ivar cpu_s_per_task: time of the processor before each task.
+    :ivar claimed_bytes: the size that strategies see, as in the pool; None:
+        its size.
     """
 
     id: _Id
@@ -335,6 +337,7 @@ class JobSpec(_Record, frozen=True):
     app: _Name | None = None
     tasks: _Count | None = None
     cpu_s_per_task: _NotNegative = 0.0
+    claimed_bytes: _Bytes | None = None
 
     @property
     def deadline_at_s(self) -> float | None:

@@ -252,7 +252,7 @@ def check(scenario: scenarios.Scenario, source: str) -> None:
                 "there are no groups",
             )
     _check_jobs(scenario, source)
-    _check_priorities(scenario, source)
+    _check_without_cores(scenario, source)
     _check_groups(scenario, source)
     containers.check(scenario, source)
 
@@ -384,14 +384,15 @@ def _check_jobs(scenario: scenarios.Scenario, source: str) -> None:
             )
 
 
-def _check_priorities(scenario: scenarios.Scenario, source: str) -> None:
-    """Check that hosts with cores, which ignore priorities, have none."""
+def _check_without_cores(scenario: scenarios.Scenario, source: str) -> None:
+    """Check that hosts with cores have no priorities and no claims."""
     if scenario.cluster.cores_per_host is None:
         return
     given = [
-        f"jobs[{at}].priority"
+        f"jobs[{at}].{member}"
         for at, job in enumerate(scenario.jobs)
-        if job.priority
+        for member in ("priority", "claimed_bytes")
+        if getattr(job, member)
     ]
     if scenario.max_priorities:
         given.append("max_priorities")

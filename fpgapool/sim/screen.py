@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The console, its tables and bars, and arguments that commands share."""
+"""The console, its tables, and arguments that commands share."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import typing
 from collections.abc import Iterable
 
 import rich.console
 import rich.markup
-import rich.progress
 import rich.table
 
 #: Files and pipes have no width; tables need one.
@@ -33,29 +30,6 @@ def say(console: rich.console.Console, text: str) -> None:
     :param text: may hold markup of rich, which is not interpreted.
     """
     console.print(rich.markup.escape(text), soft_wrap=True)
-
-
-@contextlib.contextmanager
-def busy(console: rich.console.Console, text: str) -> typing.Iterator[None]:
-    """Show a text while the command works, on a terminal only."""
-    if console.is_terminal:
-        with console.status(rich.markup.escape(text)):
-            yield
-    else:
-        yield
-
-
-def make_progress(console: rich.console.Console) -> rich.progress.Progress:
-    """Return a bar that counts runs, on a terminal only."""
-    return rich.progress.Progress(
-        rich.progress.TextColumn("{task.description}"),
-        rich.progress.TextColumn("{task.completed} of {task.total} runs"),
-        rich.progress.BarColumn(),
-        rich.progress.TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )
 
 
 def make_table(
@@ -86,6 +60,23 @@ def make_table(
             rich.markup.escape(name), justify="right", no_wrap=True
         )
     return table
+
+
+def add_strategies(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add the option that names strategies.
+
+    :param text: its help.
+    """
+    parser.add_argument(
+        "--strategy",
+        # As older versions call it.
+        "--policy",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help=f"{text} (--policy is an older name of this option)",
+    )
 
 
 def seed(text: str) -> int:

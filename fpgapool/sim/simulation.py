@@ -35,10 +35,15 @@ from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import fluid
 from fpgapool.strategies import shared
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import platforms
 
 #: The least input of a chunk by default, as that of the conductor.
 QUANTUM_BYTES = 64 * 2**20
+#: By how much jobs may exceed their claims, as a share of these, and the
+#: highest claim; both as in the conductor by default.
+CLAIM_SLACK = 0.1
+MAX_CLAIMED_BYTES = 2.0**50
 
 ENGINES: dict[str, Callable[[scenarios.Cluster], base.Engine]] = {
     "fluid": fluid.FluidEngine,
@@ -132,6 +137,7 @@ def run(
     source: str = "scenario",
     watcher: Watcher | None = None,
     fair_share: bool = False,
+    on_end: Callable[[], None] | None = None,
 ) -> list[schedules.JobOutcome]:
     """Simulate one strategy.
 
@@ -142,6 +148,7 @@ def run(
     :param source: the scenario's file, for messages.
     :param watcher: the run calls it whenever rates may have changed.
     :param fair_share: whether the jobs' tenants share the slots evenly.
+    :param on_end: the run calls it for each job that has ended.
     :returns: the result of each job, in the order of the scenario.
     :raises errors.InputError: if the strategy is unknown or refuses its
         options, if jobs would wait or run for ever, if caps on power are
@@ -170,7 +177,7 @@ def run(
                 "with cores there are no chunk engine, no pictures and no "
                 "fair shares",
             )
-        return nodes.run(scenario, strategy, options)
+        return nodes.run(scenario, strategy, options, on_end)
     preempts = options.preempt == "fine"
     if preempts and engine != "fluid":
         raise errors.InputError(
@@ -178,6 +185,7 @@ def run(
             f"{scenario.place(name)}.preempt",
             "slots change hands in the fluid engine only: use --engine fluid",
         )
+    _check_claims(scenario, engine, source)
     if fair_share or preempts or any(job.priority for job in scenario.jobs):
         strategy = shared.SharedStrategy(
             strategy,
@@ -188,7 +196,13 @@ def run(
     if preempts:
         quantum_bytes = options.preempt_quantum_bytes or QUANTUM_BYTES
     simulation = _Simulation(
-        scenario, strategy, ENGINES[engine], watcher, caps, quantum_bytes
+        scenario,
+        strategy,
+        ENGINES[engine],
+        watcher,
+        caps,
+        quantum_bytes,
+        on_end,
     )
     simulation.run()
     if simulation.waiting:
@@ -209,12 +223,41 @@ def run(
     return [simulation.outcomes[job.id] for job in scenario.jobs]
 
 
+def _check_claims(
+    scenario: scenarios.Scenario, engine: str, source: str
+) -> None:
+    """Check that jobs can leave their slots when they exceed their claims."""
+    if engine == "fluid":
+        return
+    for at, job in enumerate(scenario.jobs):
+        if _limit_bytes(_first_claim(job)) < job.size_bytes:
+            raise errors.InputError(
+                source,
+                f"jobs[{at}].claimed_bytes",
+                f"is too small for {job.size_bytes:g} bytes; this needs the "
+                "fluid engine",
+            )
+
+
+def _first_claim(job: scenarios.JobSpec) -> float:
+    return job.size_bytes if job.claimed_bytes is None else job.claimed_bytes
+
+
+def _limit_bytes(claimed_bytes: float) -> int:
+    """Return the input beyond which a job exceeds its claim."""
+    return math.floor(claimed_bytes * (1 + CLAIM_SLACK))
+
+
 @dataclasses.dataclass(slots=True)
 class _Holding:
     """A job in its slot.
 
     :ivar done_bytes: the part of its input that was computed, in other slots,
         too, at its last border.
+    :ivar limit_bytes: the input beyond which it exceeds its claim; infinite:
+        it has done so.
+    :ivar quantum_bytes: what is left of the chunk that it computes; infinite:
+        it keeps its slot.
     :ivar piece_bytes: what it computes from then on, without interruption.
     """
 
@@ -222,6 +265,8 @@ class _Holding:
     generation: int
     start_s: float
     done_bytes: int
+    limit_bytes: float
+    quantum_bytes: float = math.inf
     piece_bytes: float = 0.0
 
 
@@ -242,7 +287,9 @@ class _Simulation:
         watcher: Watcher | None,
         caps: power.Caps,
         quantum_bytes: int | None,
+        on_end: Callable[[], None] | None,
     ) -> None:
+        self._on_end = on_end
         self._caps = events.PowerCapsChanged(caps)
         self.outcomes: dict[int, schedules.JobOutcome] = {}
         self.waiting: dict[int, scenarios.JobSpec] = {}
@@ -259,6 +306,8 @@ class _Simulation:
             len(self._slots) + 1,
             priorities=tuple(scenario.max_priorities.items()),
         )
+        # By job, the claims that were too small, as they are now.
+        self._claims: dict[int, float] = {}
         # The slots that jobs had to leave, by job.
         self._stays: dict[int, tuple[schedules.Stay, ...]] = {}
         # The jobs that are at borders now, by slot.
@@ -288,9 +337,9 @@ class _Simulation:
             now, done = self._engine.advance(self._next_s())
             if now == math.inf:
                 return
-            batch: list[events.Event] = [
-                self._end_piece(slot, now) for slot in done
-            ]
+            batch: list[events.Event] = []
+            for slot in done:
+                batch += self._end_piece(slot, now)
             if self._wants_rates:
                 batch += self._progress()
             batch += self._programmed_slots(now)
@@ -328,15 +377,22 @@ class _Simulation:
             next_s = min(next_s, self._programming[0][0])
         return next_s
 
-    def _end_piece(self, number: int, now: float) -> events.Event:
+    def _end_piece(self, number: int, now: float) -> Iterator[events.Event]:
         """End what a slot computes without interruption."""
         held = self._holdings[number]
         assert held is not None
         if held.piece_bytes >= held.job.size_bytes - held.done_bytes:
-            return self._complete(number, held, now)
+            yield self._complete(number, held, now)
+            return
         held.done_bytes += int(held.piece_bytes)
         self._at_border[number] = held
-        return events.QuantumDone(number, held.generation, held.done_bytes)
+        held.quantum_bytes -= held.piece_bytes
+        if held.quantum_bytes <= 0:
+            held.quantum_bytes = self._quantum_of(number, held.job)
+            yield events.QuantumDone(number, held.generation, held.done_bytes)
+        if held.done_bytes >= held.limit_bytes:
+            held.limit_bytes = math.inf
+            yield events.ClaimExceeded(number, held.generation)
 
     def _go_on_from_borders(self, now: float) -> None:
         """Let the jobs compute that have kept their slots."""
@@ -366,6 +422,8 @@ class _Simulation:
             preemptions=len(stays),
             stays=stays,
         )
+        if self._on_end is not None:
+            self._on_end()
         return events.SlotReleased(number, held.generation)
 
     def _progress(self) -> Iterator[events.Event]:
@@ -398,7 +456,7 @@ class _Simulation:
         while self._to_come and self._to_come[-1].arrival_s <= now:
             job = self._to_come.pop()
             self.waiting[job.id] = job
-            yield events.JobSubmitted(_model_job(job, 0))
+            yield events.JobSubmitted(_model_job(job, 0, _first_claim(job)))
 
     def _execute_all(
         self, orders: Iterable[instructions.Instruction], now: float
@@ -408,14 +466,22 @@ class _Simulation:
             if isinstance(order, instructions.Program):
                 yield from self._assign(order, now)
             elif isinstance(order, instructions.Yield):
-                yield from self._leave(order.slot_id, now)
+                yield from self._leave(order, now)
             elif isinstance(order, instructions.WakeAt):
                 self._wake_s = order.time_s
 
-    def _leave(self, number: int, now: float) -> Iterator[events.Event]:
+    def _leave(
+        self, order: instructions.Yield, now: float
+    ) -> Iterator[events.Event]:
         """Let a job leave its slot, and wait at its old place."""
+        number = order.slot_id
         slot, held = self._slots[number], self._holdings[number]
         assert held is not None
+        if number not in self._at_border:
+            # Others have begun to wait since it exceeded its claim.
+            assert isinstance(self._engine, fluid.FluidEngine)
+            left_bytes = self._engine.stop(number, now)
+            held.done_bytes += int(held.piece_bytes - left_bytes)
         job, before = held.job, self._stays.get(held.job.id, ())
         self._stays[job.id] = (
             *before,
@@ -430,23 +496,35 @@ class _Simulation:
         self._holdings[number] = None
         self._working -= 1
         self.waiting[job.id] = job
+        if order.reason == codes.YIELDED:
+            # As the conductor does: a wrong claim costs its place.
+            self._claims[job.id] = min(
+                2.0 * held.done_bytes, MAX_CLAIMED_BYTES
+            )
+        claimed_bytes = self._claim_of(job)
         yield events.SlotReleased(number, held.generation)
         yield events.JobSubmitted(
-            _model_job(job, held.done_bytes),
-            job.size_bytes - held.done_bytes,
+            _model_job(job, held.done_bytes, claimed_bytes),
+            max(claimed_bytes - held.done_bytes, 0.0),
             yields=True,
         )
+
+    def _claim_of(self, job: scenarios.JobSpec) -> float:
+        return self._claims.get(job.id, _first_claim(job))
 
     def _assign(
         self, order: instructions.Program, now: float
     ) -> Iterator[events.Event]:
         number = order.slot_id
         stays = self._stays.get(order.job_id, ())
+        job = self.waiting.pop(order.job_id)
         held = _Holding(
-            self.waiting.pop(order.job_id),
+            job,
             order.generation,
             now,
             sum(stay.done_bytes for stay in stays),
+            _limit_bytes(self._claim_of(job)),
+            self._quantum_of(number, job),
         )
         self._holdings[number] = held
         programming_s = self._cluster.reconfiguration_s
@@ -469,37 +547,51 @@ class _Simulation:
         """Let a slot compute up to the next border, or to the end."""
         job, slot = held.job, self._slots[number]
         profile = self._profiles[job.accelerator]
-        peak_bytes_per_s = profile.peak_in(self._cluster.shape_of(slot.host))
-        held.piece_bytes = job.size_bytes - held.done_bytes
-        if self._quantum_bytes:
-            quantum_bytes = preemption.quantum_bytes(
-                self._quantum_bytes,
-                peak_bytes_per_s,
-                self._cluster.reconfiguration_s,
-            )
-            held.piece_bytes = min(held.piece_bytes, quantum_bytes)
+        held.piece_bytes = min(
+            job.size_bytes - held.done_bytes,
+            held.quantum_bytes,
+            # A claim below a byte is exceeded by the first one.
+            max(held.limit_bytes - held.done_bytes, 1),
+        )
         self._engine.start(
             slot,
             base.Transfer(
                 job.host,
                 held.piece_bytes,
-                peak_bytes_per_s,
+                self._peak_bytes_per_s(number, job),
                 profile.return_ratio,
             ),
             now,
         )
 
+    def _peak_bytes_per_s(self, number: int, job: scenarios.JobSpec) -> float:
+        shape = self._cluster.shape_of(self._slots[number].host)
+        return self._profiles[job.accelerator].peak_in(shape)
 
-def _model_job(job: scenarios.JobSpec, done_bytes: int) -> model.Job:
+    def _quantum_of(self, number: int, job: scenarios.JobSpec) -> float:
+        """Return the input from one border of a job to the next."""
+        if self._quantum_bytes is None:
+            return math.inf
+        return preemption.quantum_bytes(
+            self._quantum_bytes,
+            self._peak_bytes_per_s(number, job),
+            self._cluster.reconfiguration_s,
+        )
+
+
+def _model_job(
+    job: scenarios.JobSpec, done_bytes: int, claimed_bytes: float
+) -> model.Job:
     """Return a job as the core sees it.
 
     :param done_bytes: the part of its input that was computed.
+    :param claimed_bytes: the size that strategies see.
     """
     return model.Job(
         id=job.id,
         host_id=job.host,
         accelerator=job.accelerator,
-        claimed_bytes=job.size_bytes,
+        claimed_bytes=claimed_bytes,
         arrival_s=job.arrival_s,
         priority=job.priority,
         project=job.tenant,

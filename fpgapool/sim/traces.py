@@ -3,8 +3,8 @@
 """Recorded jobs in a CSV file.
 
 The first line names the columns: ``arrival_s``, ``host``, ``size_bytes``,
-``accelerator`` and, if wanted, ``id``, ``tenant``, ``priority`` and
-``deadline_s``, in any order. The last three may be empty.
+``accelerator`` and, if wanted, ``id``, ``tenant``, ``priority``,
+``deadline_s`` and ``claimed_bytes``, in any order. The last four may be empty.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fpgapool.sim import scenario as scenarios
 from fpgapool.vocabulary import rules
 
 _NEEDED = ("arrival_s", "host", "size_bytes", "accelerator")
-_KNOWN = (*_NEEDED, "id", "tenant", "priority", "deadline_s")
+_KNOWN = (*_NEEDED, "id", "tenant", "priority", "deadline_s", "claimed_bytes")
 
 
 def read(
@@ -181,4 +181,9 @@ def _job(
         if row.text("deadline_s")
         else None,
         priority=_priority(row) if row.text("priority") else 0,
+        claimed_bytes=row.number(
+            "claimed_bytes", lambda size: size > 0, "above 0"
+        )
+        if row.text("claimed_bytes")
+        else None,
     )

@@ -12,6 +12,7 @@ from fpgapool.sim.commands import generate
 from fpgapool.sim.commands import run
 from fpgapool.sim.commands import sweep
 from fpgapool.sim.commands import tune
+from fpgapool.sim.commands import tune_era
 from fpgapool.sim.commands import validate
 
-COMMANDS = (run, generate, sweep, tune, figures, validate)
+COMMANDS = (run, generate, sweep, tune, tune_era, figures, validate)

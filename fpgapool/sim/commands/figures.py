@@ -10,13 +10,12 @@ import typing
 from collections.abc import Iterator
 from collections.abc import Sequence
 
-import rich.console
-
 from fpgapool.sim import crews
 from fpgapool.sim import errors
 from fpgapool.sim import figures
 from fpgapool.sim import files
 from fpgapool.sim import pictures
+from fpgapool.sim import progress
 from fpgapool.sim import screen
 from fpgapool.sim.figures import experiments
 
@@ -57,11 +56,12 @@ def run(arguments: argparse.Namespace) -> None:
     out_dir: pathlib.Path = arguments.out
     pictures.prepare(out_dir, "figures")
     console = screen.make_console()
-    laboratory = _Laboratory(console, arguments.processes)
+    laboratory = _Laboratory(arguments.processes)
     for name in chosen:
         laboratory.purpose = name
         try:
-            sentence = figures.FIGURES[name](out_dir, laboratory)
+            with progress.work(f"{_title(name)}, its numbers and pictures"):
+                sentence = figures.FIGURES[name](out_dir, laboratory)
         except OSError as error:
             raise files.unusable(out_dir, error) from error
         screen.say(console, sentence)
@@ -74,11 +74,8 @@ class _Laboratory:
     :ivar purpose: the figure that needs them.
     """
 
-    def __init__(
-        self, console: rich.console.Console, processes: int | None
-    ) -> None:
+    def __init__(self, processes: int | None) -> None:
         self.purpose = ""
-        self._console = console
         self._processes = processes
         self._known: dict[experiments.Run[typing.Any], typing.Any] = {}
 
@@ -87,11 +84,10 @@ class _Laboratory:
     ) -> dict[experiments.Run[_Found], _Found]:
         """Do the simulations that are new, and show the progress."""
         new = [run for run in dict.fromkeys(runs) if run not in self._known]
-        with screen.make_progress(self._console) as progress:
-            bar = progress.add_task(_title(self.purpose), total=len(new))
+        with progress.work(_title(self.purpose), len(new)) as work:
             for run, measured in self._work(new):
                 self._known[run] = measured
-                progress.advance(bar)
+                work.advance()
         return {run: self._known[run] for run in runs}
 
     def _work(

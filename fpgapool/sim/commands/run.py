@@ -19,6 +19,7 @@ from fpgapool.sim import group_results
 from fpgapool.sim import metrics
 from fpgapool.sim import observation
 from fpgapool.sim import pictures
+from fpgapool.sim import progress
 from fpgapool.sim import results
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import scenario_files
@@ -52,13 +53,9 @@ def add_parser(subparsers: typing.Any) -> None:
         metavar="SCENARIO",
         help="a scenario file",
     )
-    parser.add_argument(
-        "--strategy",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="simulate these: strategies of the scenario, or installed ones "
+    screen.add_strategies(
+        parser,
+        "simulate these: strategies of the scenario, or installed ones "
         "with their default options; may be repeated; default: all strategies "
         "of the scenario",
     )
@@ -119,9 +116,9 @@ def run(arguments: argparse.Namespace) -> None:
     groups = _Groups()
     for name in names:
         if scenario.jobs:
-            jobs.run(console, scenario, name, arguments)
+            jobs.run(scenario, name, arguments)
         if scenario.groups:
-            groups.run(console, scenario, name, arguments)
+            groups.run(scenario, name, arguments)
     if arguments.output is not None:
         results.write(jobs.found, arguments.output, groups.found)
     if jobs.found:
@@ -129,7 +126,7 @@ def run(arguments: argparse.Namespace) -> None:
     if groups.found:
         _show_groups(console, groups.found)
     if arguments.plot is not None:
-        with screen.busy(console, "drawing"):
+        with progress.work("drawing"):
             paths = []
             if jobs.found:
                 paths += pictures.draw(
@@ -157,7 +154,6 @@ class _Jobs:
 
     def run(
         self,
-        console: rich.console.Console,
         scenario: scenarios.Scenario,
         name: str,
         arguments: argparse.Namespace,
@@ -168,7 +164,7 @@ class _Jobs:
             observer = observation.Observer(
                 scenario, rates_hold=arguments.engine == "fluid"
             )
-        with screen.busy(console, f"{name}: {len(scenario.jobs)} jobs"):
+        with progress.work(name, len(scenario.jobs), "jobs") as work:
             outcomes = simulation.run(
                 scenario,
                 name,
@@ -177,6 +173,7 @@ class _Jobs:
                 source=str(arguments.scenario),
                 watcher=observer,
                 fair_share=arguments.fair_share,
+                on_end=work.advance,
             )
             self.found[name] = results.evaluate(scenario, outcomes)
         if observer is not None:
@@ -196,13 +193,12 @@ class _Groups:
 
     def run(
         self,
-        console: rich.console.Console,
         scenario: scenarios.Scenario,
         name: str,
         arguments: argparse.Namespace,
     ) -> None:
         """Simulate a strategy."""
-        with screen.busy(console, f"{name}: {len(scenario.groups)} groups"):
+        with progress.work(f"{name}: {len(scenario.groups)} groups"):
             self.found[name], self.courses[name] = elastic.run(
                 scenario,
                 name,
@@ -323,7 +319,7 @@ def _show_service(
 ) -> None:
     table = screen.make_table(
         ("strategy",),
-        ("SLA", "kJ per SLA", "frames/s", "wasted frames"),
+        ("SLA", "energy per SLA, kJ", "frames/s", "wasted frames"),
         "Deadlines: share kept, and the energy of the run for each of them",
     )
     for name, each in found.items():

@@ -170,8 +170,8 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         type=pathlib.Path,
         metavar="FILE.csv",
         help="read the jobs from this file, with columns arrival_s, host, "
-        "size_bytes, accelerator and, if wanted, id, tenant, priority and "
-        "deadline_s",
+        "size_bytes, accelerator and, if wanted, id, tenant, priority, "
+        "deadline_s and claimed_bytes",
     )
     group.add_argument(
         "--sizes",
@@ -257,13 +257,8 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_strategies(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--strategy",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="strategies of the scenario; default: " + " ".join(STRATEGIES),
+    screen.add_strategies(
+        group, "strategies of the scenario; default: " + " ".join(STRATEGIES)
     )
     _add_number(
         group,

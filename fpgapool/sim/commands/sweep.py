@@ -17,10 +17,15 @@ import rich.markup
 from fpgapool.sim import crews
 from fpgapool.sim import gains
 from fpgapool.sim import journals
+from fpgapool.sim import progress
 from fpgapool.sim import screen
 from fpgapool.sim import sweeps
 
-_SHOWN = (("act_s", "ACT"), ("tct95_s", "TCT(95)"), ("dlr", "DLR"))
+_SHOWN = (
+    ("act_s", "ACT, s"),
+    ("tct95_s", "TCT(95), s"),
+    ("dlr", "DLR, share of bytes"),
+)
 #: Longer tables are only in the file.
 _MAX_SHOWN = 60
 
@@ -72,8 +77,11 @@ def run(arguments: argparse.Namespace) -> None:
     with sweeps.open_journal(arguments.out, specification) as journal:
         left = [task for task in tasks if task.key not in journal.rows]
         done = _work(arguments, left)
-        for task, row in _tracked(console, done, len(tasks), len(left)):
-            journal.add(task.key, row)
+        with progress.work("simulating", len(tasks)) as work:
+            work.done = len(tasks) - len(left)
+            for task, row in done:
+                journal.add(task.key, row)
+                work.advance()
         _show(console, tasks, journal)
         screen.say(console, f"{len(tasks)} runs: {journal.path}")
 
@@ -86,19 +94,6 @@ def _work(
     return crews.work_here(sweeps.run, tasks, arguments.processes)
 
 
-def _tracked(
-    console: rich.console.Console,
-    done: Iterator[tuple[sweeps.Task, list[float]]],
-    total: int,
-    left: int,
-) -> Iterator[tuple[sweeps.Task, list[float]]]:
-    with screen.make_progress(console) as progress:
-        bar = progress.add_task("", total=total, completed=total - left)
-        for each in done:
-            progress.advance(bar)
-            yield each
-
-
 def _show(
     console: rich.console.Console,
     tasks: Sequence[sweeps.Task],
@@ -108,8 +103,13 @@ def _show(
     points = list(sweeps.points(tasks))
     if len(points) > _MAX_SHOWN:
         return
+    seeds = len(points[0][1])
     table = screen.make_table(
-        (*points[0][0].values, "strategy"), (title for _, title in _SHOWN)
+        (*points[0][0].values, "strategy"),
+        (title for _, title in _SHOWN),
+        caption=f"Means over {seeds} seeds ± half of the 95 % interval."
+        if seeds > 1
+        else "One seed.",
     )
     for first, group in points:
         rows = [journal.rows[task.key] for task in group]

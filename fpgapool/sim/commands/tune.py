@@ -9,7 +9,6 @@ import pathlib
 import typing
 
 import rich.console
-import rich.progress
 import rich.table
 
 from fpgapool.core import distributions
@@ -18,6 +17,7 @@ from fpgapool.core import queueing
 from fpgapool.sim import errors
 from fpgapool.sim import families
 from fpgapool.sim import gains
+from fpgapool.sim import progress
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import screen
 from fpgapool.sim import sizes as size_files
@@ -135,13 +135,13 @@ def run(arguments: argparse.Namespace) -> None:
     server = queueing.make_server(sizes.fitted, arguments.load)
     if sizes.fit is not None:
         _show_fit(console, sizes.given, sizes.fit)
-    with screen.busy(console, "minimising the completion time …"):
+    with progress.work("minimising the completion time"):
         tuned = _setting(queueing.minimise(server, arguments.queues))
     default = scenarios.SHORT_TAIL
     _show_model(console, server, {"default": default, "tuned": tuned})
     chosen, why = tuned, "not confirmed by simulation"
     if not arguments.no_confirm:
-        summaries = _confirm(arguments, console, sizes.given, tuned)
+        summaries = _confirm(arguments, sizes.given, tuned)
         _show_confirmation(console, summaries)
         chosen, why = _judge(console, summaries, tuned, default)
     screen.say(console, "")
@@ -313,7 +313,6 @@ def _show_model(
 
 def _confirm(
     arguments: argparse.Namespace,
-    console: rich.console.Console,
     distribution: distributions.SizeDistribution,
     tuned: scenarios.Queues,
 ) -> list[tuning.Summary]:
@@ -329,15 +328,15 @@ def _confirm(
         jobs_per_host=arguments.jobs_per_host,
     )
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
-    comparisons = rich.progress.track(
-        tuning.compare(cluster, workload, tuned.thresholds_bytes, seeds),
-        description="simulating",
-        total=len(seeds) * len(tuning.STRATEGIES),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    return tuning.summarise(list(comparisons))
+    total = len(seeds) * len(tuning.STRATEGIES)
+    found = []
+    with progress.work("simulating", total, "comparisons") as work:
+        for comparison in tuning.compare(
+            cluster, workload, tuned.thresholds_bytes, seeds
+        ):
+            found.append(comparison)
+            work.advance()
+    return tuning.summarise(found)
 
 
 def _show_confirmation(

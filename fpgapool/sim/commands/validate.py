@@ -20,6 +20,7 @@ from fpgapool.sim import errors
 from fpgapool.sim import files
 from fpgapool.sim import metrics
 from fpgapool.sim import pictures
+from fpgapool.sim import progress
 from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import schedules
 from fpgapool.sim import screen
@@ -128,7 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
     pictures.prepare(out_dir, "validate")
     files.check_writable(out_dir / f"{NAME}.csv")
     console = screen.make_console()
-    done = [trial.perform(console) for trial in trials]
+    done = [trial.perform() for trial in trials]
     found = [
         _compare(mode, [each for each in done if each.trial.mode is mode])
         for mode in modes
@@ -160,24 +161,29 @@ class _Trial:
         )
         self._scale: float = options.scale
 
-    def perform(self, console: rich.console.Console) -> _Done:
+    def perform(self) -> _Done:
         """Run the jobs in both systems.
 
         :raises errors.SystemFailed: if the real system fails.
         """
+        name = f"{self.mode.name}, seed {self.seed}"
         simulated = {}
         # All output has the simpler engine first.
         for engine in sorted(simulation.ENGINES, reverse=True):
-            simulated[engine] = simulation.run(
-                self.scenario, experiments.STRATEGY, engine=engine
-            )
+            with progress.work(
+                f"{name}, {engine} engine", len(self.scenario.jobs), "jobs"
+            ) as work:
+                simulated[engine] = simulation.run(
+                    self.scenario,
+                    experiments.STRATEGY,
+                    engine=engine,
+                    on_end=work.advance,
+                )
         longest_s = max(
             job.finish_s for some in simulated.values() for job in some
         )
-        with screen.busy(
-            console,
-            f"{self.mode.name}, seed {self.seed}: the real system starts and "
-            f"works for {longest_s:.0f} s",
+        with progress.work(
+            f"{name}: the real system starts and works for {longest_s:.0f} s"
         ):
             real = system.run(
                 self.scenario,

@@ -43,6 +43,15 @@ class FluidEngine(base.Engine):
             now,
         )
 
+    def stop(self, slot_number: int, now: float) -> float:
+        """Stop a working slot before its end.
+
+        :returns: the bytes that are left.
+        """
+        left = sharing.left_bytes(self._net, slot_number, now)
+        sharing.stop(self._net, slot_number)
+        return float(left)
+
     def settle(self, now: float) -> None:
         sharing.settle(self._net, now)
 

@@ -211,6 +211,13 @@ def stop(net: Network, flow: int) -> None:
 
 
 @compiling.in_place
+def left_bytes(net: Network, flow: int, now: float) -> float:
+    """Return what is left of a flow, at the rate that it has had."""
+    passed_s = now - net.since[flow]
+    return max(net.left[flow] - net.rate[flow] * passed_s, 0.0)
+
+
+@compiling.in_place
 def extend(net: Network, flow: int, total: float, now: float) -> None:
     """Give a flow that has ended new bytes at the same rate."""
     net.total[flow] = net.left[flow] = total

@@ -36,6 +36,7 @@ def draw_overview(
     slots: Sequence[schedule.SlotName],
     title: str = "Slots over time",
     subtitle: str = "",
+    end_s: float | None = None,
 ) -> None:
     """Draw what each slot did, and how many jobs waited, as a PNG file.
 
@@ -48,6 +49,7 @@ def draw_overview(
     :param slots: all of them.
     :param title: of the picture.
     :param subtitle: a line below it.
+    :param end_s: where the time axis ends; None: with the last job.
     :raises ValueError: if there are no jobs.
     :raises OSError: if the file cannot be written.
     """
@@ -56,7 +58,7 @@ def draw_overview(
     names = schedule.rows_of(results, slots)
     per_row = math.ceil(len(names) / _MOST_ROWS)
     rows = math.ceil(len(names) / per_row)
-    end_s = max(job.finish_s for job in results)
+    end_s = end_s or max(job.finish_s for job in results)
     rows_in = min(max(1.5, rows * 0.05), 9.0)
     figure, image, queue = schedule.make_axes(rows_in, 0.09)
     shares = _shares(results, names, per_row, end_s)

@@ -27,6 +27,7 @@ def draw_timeline(
     slots: Iterable[schedule.SlotName] = (),
     title: str = "Slots over time",
     subtitle: str = "",
+    end_s: float | None = None,
 ) -> None:
     """Draw each job in its slot, and how many jobs waited, as a PNG file.
 
@@ -35,6 +36,7 @@ def draw_timeline(
     :param slots: slots that get a row even if no job had them.
     :param title: of the picture.
     :param subtitle: a line below it.
+    :param end_s: where the time axis ends; None: with the last job.
     :raises ValueError: if there are no jobs.
     :raises OSError: if the file cannot be written.
     """
@@ -48,7 +50,7 @@ def draw_timeline(
     figure, timeline, queue = schedule.make_axes(
         max(len(rows), 2) * _ROW_IN, 0.135
     )
-    end_s = max(job.finish_s for job in results)
+    end_s = end_s or max(job.finish_s for job in results)
     schedule.draw_rows(timeline, rows)
     schedule.draw_bars(
         timeline, results, rows, lambda job: colours[_origin_of(job)]

@@ -288,7 +288,9 @@ def show(
             for metric in Times._fields
         }
         for metric in found:
-            table.add_column(metric, justify="right")
+            table.add_column(
+                f"{metric}, times shorter (95 % interval)", justify="right"
+            )
         for number, setting in enumerate(settings()):
             table.add_row(
                 str(setting),

@@ -5,6 +5,7 @@
 import dataclasses
 import pathlib
 import struct
+import typing
 
 import pytest
 from matplotlib import figure as mpl_figure
@@ -189,3 +190,19 @@ def test_no_comparison_without_jobs(
     with pytest.raises(ValueError, match="no jobs"):
         plots.draw_comparison(schedules, tmp_path / "c.png")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("draw", [plots.draw_timeline, plots.draw_overview])
+def test_pictures_that_are_compared_have_one_axis_of_time(
+    draw: typing.Callable[..., None],
+    tmp_path: pathlib.Path,
+    figures: list[mpl_figure.Figure],
+) -> None:
+    slots = [plots.SlotName("node10", "board0", 0)]
+    draw([JOB], tmp_path / "a.png", slots=slots, end_s=20.0)
+    draw([JOB], tmp_path / "b.png", slots=slots)
+    shared, own = (
+        [axes.get_xlim() for axes in figure.axes] for figure in figures
+    )
+    assert shared == [pytest.approx((0, 20.1))] * 2
+    assert own == [pytest.approx((0, 5.025))] * 2

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Says on standard error what a command does, at least every five seconds.
+
+On a terminal a bar shows it; anywhere else lines do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import rich.console
+import rich.progress
+
+#: How long a command says nothing at most. A line may come late.
+QUIET_S = 4.0
+#: How often a bar moves.
+_BAR_S = 0.25
+
+
+class Work:
+    """What a command does now.
+
+    :param text: what it is.
+    :param total: how many parts it has; None: not known.
+    :param unit: what the parts are.
+    :ivar done: how many parts are done.
+    """
+
+    def __init__(self, text: str, total: int | None, unit: str) -> None:
+        self.done = 0
+        self._text = text
+        self._total = total
+        self._unit = unit
+        self._begin_s = time.monotonic()
+        self._bar: rich.progress.Progress | None = None
+
+    def advance(self) -> None:
+        """Count one more part as done."""
+        self.done += 1
+
+    def __str__(self) -> str:
+        passed_s = time.monotonic() - self._begin_s
+        parts = ""
+        if self._total is not None:
+            parts = f": {self.done} of {self._total} {self._unit}"
+        return f"{self._text}{parts}, {passed_s:.0f} s so far"
+
+    @contextlib.contextmanager
+    def bar(self) -> Iterator[None]:
+        """Show a bar meanwhile, if standard error is a terminal."""
+        console = rich.console.Console(stderr=True)
+        if not console.is_terminal:
+            yield
+            return
+        with rich.progress.Progress(
+            rich.progress.SpinnerColumn(),
+            rich.progress.TextColumn("{task.description}", markup=False),
+            rich.progress.BarColumn(),
+            rich.progress.MofNCompleteColumn(),
+            rich.progress.TimeElapsedColumn(),
+            rich.progress.TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        ) as self._bar:
+            self._bar.add_task(self._text, total=self._total)
+            yield
+            self._bar = None
+
+    def move_bar(self) -> bool:
+        """Bring the bar up to date.
+
+        :returns: whether there is one.
+        """
+        bar = self._bar
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=self.done)
+        return bar is not None
+
+
+#: What the command does, and what that is a part of.
+_works: list[Work] = []
+
+
+@contextlib.contextmanager
+def work(
+    text: str, total: int | None = None, unit: str = "runs"
+) -> Iterator[Work]:
+    """Do something that may take time.
+
+    :param text: what it is.
+    :param total: how many parts it has; None: not known.
+    :param unit: what the parts are.
+    """
+    made = Work(text, total, unit)
+    _works.append(made)
+    try:
+        with made.bar():
+            yield made
+    finally:
+        _works.remove(made)
+
+
+@contextlib.contextmanager
+def reporting(program: str, command: str) -> Iterator[None]:
+    """Report what a command does, while it works.
+
+    :param program: whose command it is.
+    :param command: its name, for what it does besides :func:`work`.
+    """
+    _works.append(Work(command, None, ""))
+    is_over = threading.Event()
+    thread = threading.Thread(
+        target=_report,
+        name="progress",
+        args=(program, is_over),
+        daemon=True,
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+        _works.pop()
+
+
+def _report(program: str, is_over: threading.Event) -> None:
+    quiet_s = 0.0
+    step_s = min(_BAR_S, QUIET_S)
+    while not is_over.wait(step_s):
+        now = _works[-1]
+        quiet_s += step_s
+        if now.move_bar():
+            quiet_s = 0.0
+        elif quiet_s >= QUIET_S:
+            quiet_s = 0.0
+            # Nothing depends on a reader.
+            with contextlib.suppress(OSError, ValueError):
+                sys.stderr.write(f"{program}: {now}\n")
+                sys.stderr.flush()
