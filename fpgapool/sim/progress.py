@@ -16,8 +16,8 @@ from collections.abc import Iterator
 import rich.console
 import rich.progress
 
-#: How long a command says nothing at most. A line may come late.
-QUIET_S = 4.0
+#: How long a command says nothing. On a busy machine a line comes late.
+QUIET_S = 3.0
 #: How often a bar moves.
 _BAR_S = 0.25
 
@@ -130,15 +130,13 @@ def reporting(program: str, command: str) -> Iterator[None]:
 
 
 def _report(program: str, is_over: threading.Event) -> None:
-    quiet_s = 0.0
-    step_s = min(_BAR_S, QUIET_S)
-    while not is_over.wait(step_s):
-        now = _works[-1]
-        quiet_s += step_s
+    said_s = time.monotonic()
+    while not is_over.wait(min(_BAR_S, QUIET_S)):
+        now, now_s = _works[-1], time.monotonic()
         if now.move_bar():
-            quiet_s = 0.0
-        elif quiet_s >= QUIET_S:
-            quiet_s = 0.0
+            said_s = now_s
+        elif now_s - said_s >= QUIET_S:
+            said_s = now_s
             # Nothing depends on a reader.
             with contextlib.suppress(OSError, ValueError):
                 sys.stderr.write(f"{program}: {now}\n")
