@@ -319,7 +319,7 @@ def _show_service(
 ) -> None:
     table = screen.make_table(
         ("strategy",),
-        ("SLA", "energy per SLA, kJ", "frames/s", "wasted frames"),
+        ("SLA", "kJ per SLA", "frames/s", "wasted frames"),
         "Deadlines: share kept, and the energy of the run for each of them",
     )
     for name, each in found.items():

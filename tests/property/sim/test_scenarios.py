@@ -13,8 +13,12 @@ from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import scenario_files
 from fpgapool.sim import schedules
 
-positive = st.floats(1e-3, 1e15)
+positive = st.floats(1e-3, 1e12)
 not_negative = st.one_of(st.just(0.0), positive)
+rates = st.floats(scenarios.MIN_BYTES_PER_S, scenarios.MAX_BYTES_PER_S)
+sizes = st.floats(1e-3, scenarios.MAX_BYTES)
+spans = st.floats(1e-9, scenarios.MAX_S)
+times = st.one_of(st.just(0.0), spans)
 counts = st.integers(1, 12)
 numbers = st.integers(0, 20)
 # What UTF-8 cannot hold cannot be in a file.
@@ -34,17 +38,16 @@ def clusters(draw: st.DrawFn) -> scenarios.Cluster:
     overrides = st.builds(
         scenarios.HostOverride,
         optional(counts),
-        optional(positive),
-        optional(positive),
+        optional(rates),
+        optional(rates),
     )
     has_cores = draw(st.booleans())
-    needed = positive if has_cores else optional(positive)
     profiles = st.builds(
         scenarios.AcceleratorProfile,
-        positive,
-        not_negative,
-        cpu_bytes_per_s=needed,
-        quantum_bytes=needed,
+        rates,
+        st.floats(0.0, scenarios.MAX_RETURN_RATIO),
+        cpu_bytes_per_s=rates if has_cores else optional(rates),
+        quantum_bytes=sizes if has_cores else optional(sizes),
     )
     return scenarios.Cluster(
         hosts=hosts,
@@ -53,11 +56,11 @@ def clusters(draw: st.DrawFn) -> scenarios.Cluster:
             st.dictionaries(texts, profiles, min_size=1, max_size=3)
         ),
         slots_per_device=draw(counts),
-        dma_bytes_per_s=draw(positive),
-        nic_bytes_per_s=draw(positive),
-        reconfiguration_s=0.0 if has_cores else draw(not_negative),
+        dma_bytes_per_s=draw(rates),
+        nic_bytes_per_s=draw(rates),
+        reconfiguration_s=0.0 if has_cores else draw(times),
         cores_per_host=draw(counts) if has_cores else None,
-        attach_s=draw(not_negative) if has_cores else 0.0,
+        attach_s=draw(times) if has_cores else 0.0,
         host_overrides=draw(st.dictionaries(host, overrides, max_size=3)),
         power=draw(
             optional(
@@ -82,9 +85,9 @@ strategies = st.builds(
     wait_s_per_byte=optional(not_negative),
     fallback=optional(st.booleans()),
     thresholds_bytes=optional(
-        st.sets(positive, max_size=5).map(lambda values: tuple(sorted(values)))
+        st.sets(sizes, max_size=5).map(lambda values: tuple(sorted(values)))
     ),
-    E_bytes=optional(positive),
+    E_bytes=optional(sizes),
     q=optional(positive),
     k1=optional(counts),
     k2=optional(counts),
@@ -126,11 +129,12 @@ def whole_scenarios(draw: st.DrawFn) -> scenarios.Scenario:
         scenarios.JobSpec,
         id=st.integers(-(2**60), 2**60),
         host=optional(st.integers(0, cluster.hosts - 1)),
-        size_bytes=positive,
-        arrival_s=not_negative,
+        size_bytes=sizes,
+        arrival_s=times,
         accelerator=st.sampled_from(sorted(cluster.accelerators)),
         tenant=st.one_of(st.just(""), texts),
-        deadline_s=optional(positive),
+        deadline_s=optional(spans),
+        claimed_bytes=st.none() if cluster.cores_per_host else optional(sizes),
     )
     return scenarios.Scenario(
         format=scenarios.FORMAT,

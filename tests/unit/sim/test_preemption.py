@@ -305,7 +305,7 @@ BAD: dict[str, tuple[dict[str, typing.Any], str, str]] = {
                 "fifo": {"preempt": "fine", "preempt_quantum_bytes": 0}
             }
         },
-        "strategies[...].preempt_quantum_bytes",
+        "strategies.fifo.preempt_quantum_bytes",
         ">= 1",
     ),
     "half a byte": (
@@ -314,12 +314,12 @@ BAD: dict[str, tuple[dict[str, typing.Any], str, str]] = {
                 "fifo": {"preempt": "fine", "preempt_quantum_bytes": 1.5}
             }
         },
-        "strategies[...].preempt_quantum_bytes",
+        "strategies.fifo.preempt_quantum_bytes",
         "expected `int | null`",
     ),
     "unknown": (
         {"strategies": {"fifo": {"preempt": "coarse"}}},
-        "strategies[...].preempt",
+        "strategies.fifo.preempt",
         "invalid enum value 'coarse'",
     ),
     "a high priority": (
@@ -334,7 +334,7 @@ BAD: dict[str, tuple[dict[str, typing.Any], str, str]] = {
     ),
     "a negative limit": (
         {"max_priorities": {"a": -1}},
-        "max_priorities[...]",
+        "max_priorities.a",
         ">= 0",
     ),
 }
