@@ -174,13 +174,16 @@ def started(
 
 
 @contextlib.contextmanager
-def pool(spark: Cluster, *options: str) -> Iterator[Pool]:
-    """Give a pool for the executors, of four slots on two hosts."""
-    state_dir = spark.run_dir.with_name("state")
-    config = spark.run_dir.with_name("pool.conf")
+def pool(run_dir: pathlib.Path, *options: str) -> Iterator[Pool]:
+    """Give a pool of four slots on two hosts.
+
+    :param run_dir: for its sockets; other files are beside it.
+    """
+    state_dir = run_dir.with_name("state")
+    config = run_dir.with_name("pool.conf")
     config.write_text(CONFIGURATION)
     pool = harness.Pool(
-        spark.run_dir,
+        run_dir,
         *("--hosts=2", "--boards=2", "--slots=2", "--api-port=0"),
         *(f"--config-file={config}", f"--state-dir={state_dir}"),
         *options,

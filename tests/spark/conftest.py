@@ -33,5 +33,5 @@ def spark() -> Iterator[cluster.Cluster]:
 @pytest.fixture(scope="module")
 def pool(spark: cluster.Cluster) -> Iterator[cluster.Pool]:
     """Give a pool of four slots on two hosts, as fast as this machine."""
-    with cluster.pool(spark, "--unlimited") as running:
+    with cluster.pool(spark.run_dir, "--unlimited") as running:
         yield running

@@ -23,7 +23,7 @@ def test_killed_executor(spark: cluster.Cluster) -> None:
     wrapped = acc.wrap(numbers)
     total = wrapped.map_acc(work.Numbers()).map(int)
     ordered = total.mapPartitions(work.edges)
-    with cluster.pool(spark, "--rate-scale=0.0004") as pool:
+    with cluster.pool(spark.run_dir, "--rate-scale=0.0004") as pool:
         assert len(spark.executors()) == 2
         with cluster.started(ordered.collect) as job:
             waiting.wait_until(
@@ -58,7 +58,7 @@ def test_killed_executor(spark: cluster.Cluster) -> None:
 def test_without_a_pool_the_result_is_the_same(
     spark: cluster.Cluster,
 ) -> None:
-    with cluster.pool(spark, "--unlimited"):
+    with cluster.pool(spark.run_dir, "--unlimited"):
         wrapped = acc.wrap(numbered.frames(spark))
         served = wrapped.map_acc(work.Fft()).collect()
         assert wrapped.fallbacks.value == 0
