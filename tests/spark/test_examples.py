@@ -18,8 +18,8 @@ from tests.functional.allinone import harness
 from tests.spark import cluster
 
 EXAMPLES = cluster.ROOT / "doc" / "examples" / "spark"
-PARTITIONS = 4
-STEPS = {"lr": 50, "km": 20}
+PARTITIONS = 2
+STEPS = {"lr": 30, "km": 20}
 
 
 class Learner:

@@ -22,7 +22,7 @@ def nearest(point, centres):
 
 points = datasets.load_digits().data.astype("<f4")
 context = sql.SparkSession.builder.getOrCreate().sparkContext
-records = context.parallelize(points, 4).cache()
+records = context.parallelize(points, 2).cache()
 centres, losses = points[:10], []
 for _ in range(STEPS):
     results = records.map(lambda one, c=centres: nearest(one, c))

@@ -31,7 +31,7 @@ class Step(fpga.Accelerator):
 
 points = datasets.load_digits().data.astype("<f4")
 context = sql.SparkSession.builder.getOrCreate().sparkContext
-records = context.parallelize(points, 4).cache()
+records = context.parallelize(points, 2).cache()
 centres, losses = points[:10], []
 for _ in range(STEPS):
     results = fpga.wrap(records).map_acc(Step({1: centres}))

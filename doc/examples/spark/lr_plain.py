@@ -10,7 +10,7 @@ from pyspark import sql
 from sklearn import datasets
 from sklearn import preprocessing
 
-STEPS = 50
+STEPS = 30
 
 
 def gradient(point, weights):
@@ -26,7 +26,7 @@ known = datasets.load_breast_cancer()
 features = preprocessing.scale(known.data)
 points = numpy.column_stack([known.target, features]).astype("<f4")
 context = sql.SparkSession.builder.getOrCreate().sparkContext
-records = context.parallelize(points, 4).cache()
+records = context.parallelize(points, 2).cache()
 weights, losses = numpy.zeros(30, "<f4"), []
 for _ in range(STEPS):
     results = records.map(lambda one, w=weights: gradient(one, w))

@@ -12,7 +12,7 @@ from sklearn import preprocessing
 
 from fpgapool import spark as fpga
 
-STEPS = 50
+STEPS = 30
 
 
 def gradient(point, weights):
@@ -38,7 +38,7 @@ known = datasets.load_breast_cancer()
 features = preprocessing.scale(known.data)
 points = numpy.column_stack([known.target, features]).astype("<f4")
 context = sql.SparkSession.builder.getOrCreate().sparkContext
-records = context.parallelize(points, 4).cache()
+records = context.parallelize(points, 2).cache()
 weights, losses = numpy.zeros(30, "<f4"), []
 for _ in range(STEPS):
     results = fpga.wrap(records).map_acc(Gradient({1: weights}))
