@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import collections
+import pathlib
+import subprocess
 from collections.abc import Iterator
 
 import numpy
@@ -12,6 +14,7 @@ import pytest
 
 from fpgapool import spark
 from fpgapool.spark import partitions
+from fpgapool.vocabulary import codes
 from tests.functional.allinone import harness
 from tests.functional.allinone import test_group_tasks as groups
 
@@ -67,3 +70,18 @@ def test_results_are_those_of_the_accelerator(
     opened = len(list(site.user.sessions())) - before
     assert opened == (1 if group is None else 0)
     site.user.delete_group(made.id)
+
+
+def test_the_command_for_yarn_waits_for_the_pool(
+    tmp_path: pathlib.Path,
+) -> None:
+    process = subprocess.Popen(
+        harness.command("yarn_labels", "--socket", str(tmp_path / "none")),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert codes.FRONT_DOOR_UNAVAILABLE in process.stderr.readline()
+    process.terminate()
+    process.communicate(timeout=harness.LIMIT_S)
+    assert process.returncode == 0
