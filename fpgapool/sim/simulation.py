@@ -123,9 +123,7 @@ def check(
     if scenario.cluster.heartbeat_s is not None:
         containers.policy_of(scenario, name, source)
     else:
-        make_strategy(
-            scenario.strategies, name, seed, source, scenario.word
-        )
+        make_strategy(scenario.strategies, name, seed, source, scenario.word)
 
 
 def run(
