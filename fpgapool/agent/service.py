@@ -319,7 +319,7 @@ class Agent:
         self._server.start()
 
     def _start_processes(self) -> None:
-        self.workers.start(self.table.slot_keys())
+        self.workers.start(self._devices)
         self.desks.start()
 
     def _make_server(self) -> typing.Any:

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import array
 import collections
+import contextlib
 import dataclasses
+import hashlib
+import json
 import os
 import pathlib
 import socket
 import typing
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 
 from oslo_log import log as logging
 
+from fpgapool import version
 from fpgapool.agent import children
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import metrics
@@ -30,8 +35,11 @@ from fpgapool.agent import table
 from fpgapool.agent import unread
 from fpgapool.common import buffers
 from fpgapool.common import channel
+from fpgapool.drivers import base as drivers
+from fpgapool.drivers import documents
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 
@@ -40,6 +48,9 @@ _SAME = (
     "data_address data_ports tls chunk_bytes window_chunks block_cache_bytes"
     " hello_timeout_s log_level"
 ).split()
+
+#: How long an idle worker may take to answer, and to end.
+IDLE_TIMEOUT_S = 10.0
 
 #: Passes an event of a slot to the slot table.
 Tell: typing.TypeAlias = Callable[[orders.Key, table.Change], None]
@@ -59,13 +70,75 @@ def _workers_dir(state_dir: str) -> str:
     return os.path.join(state_dir, "workers")
 
 
+class Busy(Exception):
+    """A worker has a session, or does not answer."""
+
+
+def end_idle(state_dir: str, device: str | None) -> None:
+    """End the idle workers that the host's former agent has left.
+
+    The caller keeps agents away.
+
+    :param device: only those of its slots; None: all.
+    :raises Busy: if there is another one.
+    """
+    for path in sorted(pathlib.Path(_workers_dir(state_dir)).glob("*.sock")):
+        name, _, number = path.stem.rpartition(".")
+        # The sockets of their clients have other names.
+        if number.isdecimal() and device in (None, name):
+            try:
+                _end_idle(path)
+            except (OSError, frames.ProtocolError) as error:
+                raise Busy(f"a worker serves {path.name}: {error}") from error
+
+
+def _end_idle(path: pathlib.Path) -> None:
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(IDLE_TIMEOUT_S)
+        try:
+            sock.connect(str(path))
+        except OSError:
+            # It has ended and left its socket.
+            return
+        pidfd = os.pidfd_open(processes.peer_pid(sock))
+        try:
+            sock.sendall(messages.encode(messages.request(1, "status")))
+            if _status(sock)["session_id"] is not None:
+                raise Busy(f"the worker of {path.stem} has a session")
+            sock.sendall(messages.encode(messages.request(2, "exit")))
+            if not processes.ended(pidfd, IDLE_TIMEOUT_S):
+                raise Busy(f"the worker of {path.stem} does not end")
+        finally:
+            os.close(pidfd)
+
+
+def _status(sock: socket.socket) -> messages.Message:
+    """Return the first status that a worker sends.
+
+    :raises OSError: if there is none in time.
+    """
+    decoder = messages.MessageDecoder()
+    while data := sock.recv(children.RECEIVE_BYTES):
+        for message in decoder.feed(data):
+            status = message.get("status")
+            if isinstance(status, dict):
+                return status
+    raise ConnectionError("it hangs up")
+
+
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
 class _Worker(children.Child):
-    """The process of one slot, or its absence."""
+    """The process of one slot, or its absence.
+
+    :ivar made_for: what a worker is started for, see :func:`_made_for`.
+    :ivar stale: the present one was started for something else.
+    """
 
     key: orders.Key
     #: Descriptors whose message has not come yet.
     fds: list[int] = dataclasses.field(default_factory=list)
+    made_for: str = ""
+    stale: bool = False
 
 
 class Supervisor(children.Keeper[_Worker]):
@@ -102,25 +175,30 @@ class Supervisor(children.Keeper[_Worker]):
         self.started = collections.Counter[str]()
         self.ended = collections.Counter[tuple[str, str]]()
 
-    def start(self, keys: Iterable[orders.Key]) -> None:
+    def start(self, devices: Iterable[drivers.DeviceInfo]) -> None:
         """Take over the living workers and start the missing ones.
 
-        :param keys: the slots.
+        :param devices: the boards.
         """
         directory = pathlib.Path(_workers_dir(self._state_dir))
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.chmod(0o700)
-        for key in keys:
-            name = f"{key[0]}.{key[1]}"
-            worker = self._workers[key] = _Worker(
-                title=f"Worker of slot {name}",
-                control_path=control_path(self._state_dir, key),
-                log_file=children.log_file(
-                    self._settings, f"worker-{name}.log"
-                ),
-                key=key,
-            )
-            self._take_over(worker)
+        for device in devices:
+            for facts in device.slots:
+                key = device.name, facts.number
+                name = f"{key[0]}.{key[1]}"
+                worker = self._workers[key] = _Worker(
+                    title=f"Worker of slot {name}",
+                    control_path=control_path(self._state_dir, key),
+                    log_file=children.log_file(
+                        self._settings, f"worker-{name}.log"
+                    ),
+                    key=key,
+                )
+                worker.made_for = _made_for(
+                    device, self._document(worker), self._settings
+                )
+                self._take_over(worker)
 
     def send(self, request: orders.ToWorker) -> None:
         """Send a request to a worker.
@@ -130,11 +208,27 @@ class Supervisor(children.Keeper[_Worker]):
 
         :param request: slot and request.
         """
-        self._ask(
-            self._workers[request.key],
-            request.operation,
-            request.members,
-            request,
+        worker = self._workers[request.key]
+        if request.operation == "assign" and worker.stale:
+            self._replace(worker, request)
+            return
+        self._ask(worker, request.operation, request.members, request)
+
+    def _replace(self, worker: _Worker, request: orders.ToWorker) -> None:
+        """Let a fresh worker have an assignment.
+
+        A worker is not replaced as soon as it is idle: it keeps the result of
+        its last session, of which the conductor may not have heard. The next
+        assignment shows that it has.
+        """
+        LOG.info("%s is replaced: it is from before a change", worker.title)
+        key, generation = request.key, request.generation
+        self._ask(worker, "exit", {}, request)
+        self._tell(
+            key,
+            lambda slots, now: slots.worker_refused(
+                key, generation, codes.RECYCLE, "", now
+            ),
         )
 
     def end(self, key: orders.Key, reason: str) -> None:
@@ -175,6 +269,7 @@ class Supervisor(children.Keeper[_Worker]):
             "orphan_s": settings.worker_orphan_s,
             "exit_with_agent": not settings.workers_outlive_agent,
             "log_file": child.log_file,
+            "made_for": child.made_for,
         }
 
     def _started(self, child: _Worker) -> None:
@@ -248,6 +343,7 @@ class Supervisor(children.Keeper[_Worker]):
             return
         child.heard = child.proved = True
         key, status = child.key, slot.WorkerStatus.from_members(members)
+        child.stale = members.get("made_for") != child.made_for
         self._counts.count_status(key, status)
         self._tell(
             key, lambda slots, now: slots.worker_status(key, status, now)
@@ -283,3 +379,22 @@ class Supervisor(children.Keeper[_Worker]):
                     key, generation, code, message, now
                 ),
             )
+
+
+def _made_for(
+    device: drivers.DeviceInfo,
+    document: Mapping[str, object],
+    settings: agent_settings.AgentSettings,
+) -> str:
+    """Return a text for all that decides what a worker does.
+
+    It changes with the release, the settings, the board, and the files that
+    the driver's settings name, such as one that describes the boards.
+    """
+    facts: list[object] = [version.version_string(), document, device.model]
+    facts += [(one.number, one.shape) for one in device.slots]
+    for value in settings.driver_settings.values():
+        if isinstance(value, str):
+            with contextlib.suppress(OSError, ValueError):
+                facts.append(documents.file_version(value))
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()

@@ -11,7 +11,6 @@ import hashlib
 import json
 import math
 import pathlib
-import socket
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from collections.abc import Sequence
 from fpgapool.accelerators import base as accelerators
 from fpgapool.agent import service
 from fpgapool.agent import settings
+from fpgapool.agent import workers
 from fpgapool.cmd import trials
 from fpgapool.common import exception
 from fpgapool.drivers import base
@@ -45,7 +45,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
             "check",
             check,
             "Try each board of this host with each accelerator, and print"
-            " which steps work at which rate. Drain the host and stop its"
+            " which steps work at which rate. Drain the boards and stop the"
             " agent first. Exits with 0 if no step fails, with 1 if one does.",
         )
     )
@@ -54,8 +54,8 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
             "measure",
             measure,
             "Measure the rate of each accelerator on each board of this host,"
-            " and the power if the board reports it. Drain the host and stop"
-            " its agent first.",
+            " and the power if the board reports it. Drain the boards and"
+            " stop the agent first.",
         )
     )
 
@@ -208,7 +208,7 @@ def _tried(
             size_bytes,
             measured_s,
         )
-        with _alone(pathlib.Path(conf.state_path)):
+        with _alone(pathlib.Path(conf.state_path), args.of_device):
             devices = _chosen(
                 trials.devices(request, args.timeout_s), args.of_device
             )
@@ -259,8 +259,11 @@ def _chosen(
 
 
 @contextlib.contextmanager
-def _alone(state_path: pathlib.Path) -> Iterator[None]:
-    """Keep the host's agent from its boards, and let its sessions be."""
+def _alone(state_path: pathlib.Path, device: str | None) -> Iterator[None]:
+    """Keep agent and workers from boards, and let sessions be.
+
+    :param device: the board; None: all of the host.
+    """
     try:
         state_path.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = (state_path / service.LOCK_NAME).open("a")
@@ -277,22 +280,14 @@ def _alone(state_path: pathlib.Path) -> Iterator[None]:
                 " its agent"
             ) from error
         # They outlive their agent.
-        for path in sorted((state_path / "workers").glob("*.sock")):
-            if _serves(path):
-                raise exception.ConfigurationError(
-                    reason=f"a worker serves {path.name}: drain the host, and"
-                    " end its workers"
-                )
-        yield
-
-
-def _serves(path: pathlib.Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as client:
         try:
-            client.connect(str(path))
-        except OSError:
-            return False
-    return True
+            workers.end_idle(str(state_path), device)
+        except workers.Busy as error:
+            raise exception.ConfigurationError(
+                reason=f"{error}; drain the device, and wait until it is"
+                " disabled"
+            ) from error
+        yield
 
 
 def _told(

@@ -382,6 +382,7 @@ class Worker:
         return {
             "pid": os.getpid(),
             "worker_id": self._settings.worker_id,
+            "made_for": self._settings.made_for,
             "device": self._settings.device,
             "slot": self._settings.slot,
             "state": machine.state,

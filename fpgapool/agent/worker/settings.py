@@ -56,6 +56,8 @@ class Settings:
     :ivar exit_with_agent: whether to end when the agent's connection does.
     :ivar log_file: path of the log; None for standard error.
     :ivar log_level: name of the lowest level that is logged.
+    :ivar made_for: told to agents: they replace a worker that they would have
+        started otherwise.
     """
 
     worker_id: str
@@ -81,6 +83,7 @@ class Settings:
     exit_with_agent: bool = False
     log_file: str | None = None
     log_level: str = "INFO"
+    made_for: str = ""
 
     @property
     def log_name(self) -> str:
@@ -123,6 +126,7 @@ _CHECKS: dict[str, Callable[[typing.Any], bool]] = {
     "tls": lambda value: isinstance(value, bool),
     "exit_with_agent": lambda value: isinstance(value, bool),
     "log_level": lambda value: value in LEVELS,
+    "made_for": lambda value: isinstance(value, str),
 }
 
 

@@ -229,8 +229,11 @@ class Probation:
 
         :returns: whether the slot runs its test.
         """
-        if slot.faulty != (self._fault_of(slot) is not None):
-            # A new slot of a device that was out already.
+        if (
+            slot.faulty != (self._fault_of(slot) is not None)
+            or slot.fault_reason == registry.NOT_REPORTED
+        ):
+            # A slot that is new, or back, may be of a device that is out.
             self._refresh(slot)
         test = self._tests.get(slot.id)
         if test is None:
@@ -250,6 +253,12 @@ class Probation:
             test.ordered_at = now
             self._send(test.order())
         return False
+
+    def check_missing(self, slot: registry.SlotEntry) -> None:
+        """Take a slot out of use that its agent no longer reports."""
+        if slot.fault_reason != registry.NOT_REPORTED:
+            LOG.warning("Slot %s is out of use: not reported", slot)
+            self._refresh(slot)
 
     def _follow_agent(
         self,
@@ -538,8 +547,10 @@ class Probation:
         """Update a slot's entry, its row and the core."""
         fault = self._fault_of(slot)
         known = slot.faulty, slot.fault_reason
-        slot.faulty = fault is not None
+        slot.faulty = fault is not None or slot.missing
         slot.fault_reason = fault.reason if fault else ""
+        if slot.missing:
+            slot.fault_reason = registry.NOT_REPORTED
         if known != (slot.faulty, slot.fault_reason):
             self._write(registry.slot_row(slot))
         self._tell(self.core_event(slot))

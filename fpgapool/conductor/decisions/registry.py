@@ -22,6 +22,8 @@ from fpgapool.objects import identity
 # Former boot ids to remember per host. Reports from before so many restarts no
 # longer arrive.
 _MAX_OLD_BOOTS = 16
+#: Why a device or slot is out of use that its agent no longer reports.
+NOT_REPORTED = "not reported"
 # Longer than a report takes to arrive.
 _CLOCK_TOLERANCE_S = 5.0
 # One late report may arrive after its agent was restarted.
@@ -78,6 +80,8 @@ class SlotEntry:
     faulty: bool = False
     fault_reason: str = ""
     usable: bool = True
+    #: Its agent reports the device without it: the board has fewer slots now.
+    missing: bool = False
     #: The instance that it is reserved for.
     reserved_for: str | None = None
     #: Its line in the last report.
@@ -265,6 +269,7 @@ class HostEntry:
 def _device_spec(
     host: HostEntry, device: DeviceEntry, first_number: int
 ) -> model.DeviceSpec:
+    present = [n for n in sorted(device.slots) if not device.slots[n].missing]
     return model.DeviceSpec(
         id=device.id,
         host_id=host.id,
@@ -281,7 +286,7 @@ def _device_spec(
                 programmed=device.slots[number].programmed_now,
                 programming_time_s=device.slots[number].programming_time_s,
             )
-            for position, number in enumerate(sorted(device.slots))
+            for position, number in enumerate(present)
         ),
     )
 
@@ -360,6 +365,7 @@ class Registry:
                     programming_time_s=slot.programming_time_s,
                     faulty=slot.faulty,
                     fault_reason=slot.fault_reason,
+                    missing=slot.fault_reason == NOT_REPORTED,
                     reserved_for=slot.reserved_for,
                 )
             )
@@ -467,6 +473,13 @@ class Registry:
                 slot,
                 shape=slot_report.shape,
                 programming_time_s=slot_report.programming_time_s,
+                missing=False,
+            ):
+                rows.append(slot_row(slot))
+        present = {slot_report.slot for slot_report in report.slots}
+        for number, slot in device.slots.items():
+            if number not in present and _assign(
+                slot, missing=True, reported=None
             ):
                 rows.append(slot_row(slot))
         return rows
@@ -479,6 +492,8 @@ class Registry:
         """
         found: dict[str, dict[str, int]] = {}
         for slot in self.slots.values():
+            if slot.missing:
+                continue
             capacity = found.setdefault(slot.shape, {})
             for name, count in (slot.resources or {}).items():
                 capacity[name] = min(count, capacity.get(name, count))
@@ -556,7 +571,7 @@ def _missing_devices(
         device_row(device)
         for name, device in host.devices.items()
         if name not in present
-        and _assign(device, healthy=False, fault_reason="not reported")
+        and _assign(device, healthy=False, fault_reason=NOT_REPORTED)
     ]
 
 

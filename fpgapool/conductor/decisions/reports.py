@@ -128,6 +128,9 @@ class Reports:
             for line in device.slots:
                 slot = host.devices[device.name].slots[line.slot]
                 self._check_slot(slot, line, report)
+            for slot in host.devices[device.name].slots.values():
+                if slot.missing:
+                    self._check_missing(slot, report)
         self._desks.heard(host, report)
 
     def _host_up(self, host: registry.HostEntry) -> None:
@@ -167,6 +170,15 @@ class Reports:
                 hold.note_energy(report.agent_boot_id, line)
                 self._handle_finding(hold, finding, line)
         self._end_late(slot.host, line.last_result)
+
+    def _check_missing(
+        self, slot: registry.SlotEntry, report: objects.AgentReport
+    ) -> None:
+        """Take a slot out of use that a board no longer has."""
+        self._pool.probation.check_missing(slot)
+        hold = self._pool.holds.get(slot.id)
+        if hold is not None and not hold.outdates(report):
+            self._vanished(hold)
 
     # -- ends that were missed ---------------------------------------------
 

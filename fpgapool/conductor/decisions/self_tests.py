@@ -177,6 +177,7 @@ class Bench:
         return (
             slot.host.up
             and slot.device.healthy
+            and not slot.missing
             and slot.id not in self._used
             and self._core.hold(slot.id) is None
             and administration.state(slot.device) is model.AdminState.ENABLED
@@ -238,8 +239,11 @@ class Bench:
             or slot.host.heard_at < now - self._settings.report_timeout_s
         ):
             yield codes.HOST_DOWN, "its host does not report"
-        if administration.state(slot.device) is not model.AdminState.ENABLED:
-            yield codes.SLOT_NOT_TESTABLE, "its device is not enabled"
+        # The slots of a disabled device may be tested before it is enabled.
+        if administration.state(slot.device) is model.AdminState.DRAINING:
+            yield codes.SLOT_NOT_TESTABLE, "its device is being drained"
+        if slot.missing:
+            yield codes.SLOT_NOT_TESTABLE, "its agent does not report it"
         if not slot.device.healthy:
             yield (
                 codes.SLOT_NOT_TESTABLE,

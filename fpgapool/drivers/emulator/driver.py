@@ -111,7 +111,7 @@ class EmulatorDriver(base.Driver):
                     base.SlotInfo(
                         number,
                         board.shape,
-                        self._read_programmed(board.name, number)[0],
+                        self._read_programmed(board, number)[0],
                         self._boards.capacities.get(board.shape),
                     )
                     for number in range(board.slots)
@@ -148,11 +148,11 @@ class EmulatorDriver(base.Driver):
             device, slot, (faults.PROGRAMMING, faults.PROGRAMMING_HANG)
         )
         wanted = (profile.name, bitstream)
-        if fault or self._read_programmed(device, slot) != wanted:
+        if fault or self._read_programmed(board, slot) != wanted:
             self._write_programmed(device, slot)
             time.sleep(board.programming_time_s)
             _fail_programming(fault)
-            self._write_programmed(device, slot, *wanted)
+            self._write_programmed(device, slot, *wanted, board.shape)
         self._programmed[device, slot] = (profile, make_core)
         return profile
 
@@ -274,13 +274,15 @@ class EmulatorDriver(base.Driver):
         return self._directory / f"{device}.{slot}.programmed"
 
     def _read_programmed(
-        self, device: str, slot: int
+        self, board: boards.Board, slot: int
     ) -> tuple[str | None, str]:
         """:returns: the accelerator in a slot and the bitstream's name."""
-        with contextlib.suppress(OSError):
-            record = self._record_path(device, slot).read_text()
-            name, _, bitstream = record.partition("\n")
-            return name or None, bitstream
+        with contextlib.suppress(OSError, ValueError):
+            record = self._record_path(board.name, slot).read_text()
+            name, bitstream, shape = record.split("\n")
+            # A board whose shape was changed is empty.
+            if shape == board.shape:
+                return name, bitstream
         return None, ""
 
     def _write_programmed(self, device: str, slot: int, *words: str) -> None:

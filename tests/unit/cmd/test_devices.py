@@ -244,7 +244,10 @@ def test_an_agent_keeps_its_boards(run, tmp_path):
     assert not (state / "emulator").exists()
 
 
-def test_workers_that_outlive_their_agent_keep_theirs(run, tmp_path):
+def test_workers_that_outlive_their_agent_keep_theirs(
+    run, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(workers, "IDLE_TIMEOUT_S", 0.01)
     path = tmp_path / "state" / "workers"
     path.mkdir(parents=True)
     control = workers.control_path(str(tmp_path / "state"), ("board0", 1))
