@@ -918,10 +918,6 @@ def lose(pool: world.World) -> None:
     pool.memory.registry.hosts["a"].up = False
 
 
-def disable(pool: world.World) -> None:
-    test_administration.administer(pool, model.AdminState.DISABLED)
-
-
 def break_device(pool: world.World) -> None:
     pool.memory.registry.devices[1].healthy = False
 
@@ -940,7 +936,6 @@ def empty_library(pool: world.World) -> None:
     [
         (silence, codes.HOST_DOWN),
         (lose, codes.HOST_DOWN),
-        (disable, codes.SLOT_NOT_TESTABLE),
         (break_device, codes.SLOT_NOT_TESTABLE),
         (start_slot, codes.SLOT_NOT_TESTABLE),
         (empty_library, codes.NO_COMPATIBLE_SLOT),
@@ -952,6 +947,36 @@ def test_where_a_test_makes_no_sense(happens, code) -> None:
     assert code_of(ask(pool)) == code
     assert not orders(pool)
     assert not pool.memory.probation.tests
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_slot_is_tested_before_its_device_is_enabled(passes) -> None:
+    pool = make_world()
+    test_administration.administer(pool, model.AdminState.DISABLED)
+    assert ask(pool) is None
+    take(pool)
+    pool.open()
+    if passes:
+        end(pool, states.CLOSED, codes.OK)
+    else:
+        end(pool, states.PREPARE_FAILED, codes.SELF_TEST_FAILED)
+    row = pool.rows["slots"][1]
+    assert row.fault_reason == ("" if passes else codes.SELF_TEST_FAILED)
+    assert pool.rows["devices"][1].admin_state == "disabled"
+    assert state(pool) == states.QUEUED
+    # A slot that has failed waits for the operator.
+    wait(pool, 10 * AFTER_S)
+    assert not orders(pool)
+
+
+def test_a_slot_is_not_tested_while_its_device_is_drained() -> None:
+    pool = make_world(2)
+    pool.open()
+    pool.deliver_all()
+    pool.feed(pool.agents["a"].prepared(0))
+    test_administration.administer(pool, model.AdminState.DRAINING)
+    assert code_of(ask(pool, slot=1)) == codes.SLOT_NOT_TESTABLE
+    assert not orders(pool)
 
 
 def test_there_must_be_such_a_slot_and_accelerator(own_pool) -> None:
