@@ -15,6 +15,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from fpgapool.agent import children
 from fpgapool.agent import processes
@@ -418,6 +419,54 @@ def test_a_session_outlives_its_agent(staying_host):
     harness.assign(second, 7)
     again = staying_host.conductor.wait_for("prepared", lambda one: True)
     assert again.secret != prepared.secret
+
+
+@pytest.mark.parametrize("what", ["shape", "settings"])
+def test_a_worker_from_before_a_change_is_replaced(
+    staying_host, directory, what
+):
+    """Its next session has a fresh one, as its driver may be out of date."""
+    first = start_idle(staying_host)
+    harness.assign(first, 7)
+    staying_host.conductor.wait_for("prepared", lambda one: True)
+    harness.release(first, 7)
+    staying_host.conductor.wait_for_slot(0, lambda one: one.last_result)
+    pids = [pid_of(first, slot) for slot in (0, 1)]
+    first.stop()
+    if what == "shape":
+        board = {**harness.BOARDS["boards"][0], "shape": "other"}
+        (directory / "boards.yaml").write_text(
+            yaml.safe_dump({**harness.BOARDS, "boards": [board]})
+        )
+    else:
+        staying_host.settings = dataclasses.replace(
+            staying_host.settings, hello_timeout_s=3.0
+        )
+    staying_host.conductor.calls.clear()
+    second = start_idle(staying_host)
+    slot = staying_host.conductor.wait_for_slot(
+        0, lambda one: one.state == "idle"
+    )
+    assert slot.shape == ("other" if what == "shape" else "medium")
+    # Until then it keeps the result of its last session.
+    assert slot.last_result.generation == 7
+    assert [pid_of(second, slot) for slot in (0, 1)] == pids
+    harness.assign(second, 8)
+    staying_host.conductor.wait_for("prepared", lambda one: True)
+    staying_host.conductor.wait_for_slot(0, lambda one: one.state == "ready")
+    assert pid_of(second) != pids[0]
+    assert pid_of(second, 1) == pids[1]
+    # The fresh one stays.
+    fresh = pid_of(second)
+    harness.release(second, 8)
+    staying_host.conductor.wait_for_slot(
+        0, lambda one: one.last_result and one.last_result.generation == 8
+    )
+    harness.assign(second, 9)
+    staying_host.conductor.wait_for(
+        "prepared", lambda one: one.generation == 9
+    )
+    assert pid_of(second) == fresh
 
 
 AGENT_PROGRAM = """
