@@ -266,7 +266,7 @@ def check_accelerator(
         )
     if not any(
         not profile.shapes or slot.shape in profile.shapes
-        for slot in pool.slots.values()
+        for slot in pool.present_slots()
     ):
         raise Rejected(
             codes.NO_COMPATIBLE_SLOT,

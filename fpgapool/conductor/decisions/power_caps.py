@@ -34,7 +34,7 @@ def caps(
         return power.Caps()
     own = [profile for profile in profiles if not profile.projects]
     slots_w: dict[str, float] = {}
-    for shape in {slot.shape for slot in pool.slots.values()}:
+    for shape in {slot.shape for slot in pool.present_slots()}:
         known = [
             active_w
             for profile in own
@@ -57,7 +57,7 @@ def caps(
 def doubts(caps: power.Caps, pool: registry.Registry) -> Iterator[str]:
     """Yield what an operator should know of caps."""
     slots_w, hosts_w = dict(caps.slots_w), dict(caps.hosts_w)
-    kinds = {(slot.host.id, slot.shape) for slot in pool.slots.values()}
+    kinds = {(slot.host.id, slot.shape) for slot in pool.present_slots()}
     for shape in sorted({shape for _, shape in kinds}):
         if not slots_w.get(shape):
             yield (

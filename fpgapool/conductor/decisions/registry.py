@@ -484,6 +484,10 @@ class Registry:
                 rows.append(slot_row(slot))
         return rows
 
+    def present_slots(self) -> Iterator[SlotEntry]:
+        """Yield the slots that boards have, in use or not."""
+        return (slot for slot in self.slots.values() if not slot.missing)
+
     def capacities(self) -> dict[str, dict[str, int]]:
         """Return the resources of slots, by shape and resource.
 
@@ -491,9 +495,7 @@ class Registry:
         does not report is unlimited in it.
         """
         found: dict[str, dict[str, int]] = {}
-        for slot in self.slots.values():
-            if slot.missing:
-                continue
+        for slot in self.present_slots():
             capacity = found.setdefault(slot.shape, {})
             for name, count in (slot.resources or {}).items():
                 capacity[name] = min(count, capacity.get(name, count))

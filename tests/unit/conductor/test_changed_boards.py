@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from fpgapool import objects
 from fpgapool.conductor.decisions import registry
 from fpgapool.core import model
 from fpgapool.vocabulary import codes
@@ -19,6 +22,16 @@ from tests.unit.conductor import world
 def pool() -> world.World:
     """A board with two slots."""
     return world.World([world.FakeAgent("a", 2)])
+
+
+def with_slots(
+    report: objects.AgentReport, *slots: objects.SlotReport
+) -> objects.AgentReport:
+    """Return a report of other slots."""
+    (device,) = report.devices
+    return dataclasses.replace(
+        report, devices=(dataclasses.replace(device, slots=slots),)
+    )
 
 
 def shrink(pool: world.World) -> world.Slot:
@@ -66,6 +79,24 @@ def test_a_new_leader_knows_of_it(pool, returns) -> None:
     assert pool.view(opened[1]).state == (
         states.PREPARING if returns else states.QUEUED
     )
+
+
+def test_its_shape_is_gone_with_it(pool) -> None:
+    report = pool.agents["a"].report()
+    (device,) = report.devices
+    first, second = device.slots
+    other = dataclasses.replace(second, shape="other")
+    pool.feed(with_slots(report, first, other))
+    library = [dataclasses.replace(world.PROFILE, shapes=("other",))]
+    test_probation.load(pool, *library)
+    waits = [pool.open() for _ in range(2)]
+    assert pool.view(waits[0]).state == states.PREPARING
+    pool.cancel(waits[0])
+    pool.feed(with_slots(pool.agents["a"].report(), first))
+    assert pool.view(waits[1]).pending_reasons == (codes.NO_COMPATIBLE_SLOT,)
+    refused = pool.open()
+    pool.deliver_all()
+    assert pool.agents["a"].views[refused].reason == codes.NO_COMPATIBLE_SLOT
 
 
 def test_enabling_the_device_does_not_bring_it_back(pool) -> None:
