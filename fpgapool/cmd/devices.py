@@ -276,7 +276,7 @@ def _alone(state_path: pathlib.Path, device: str | None) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise exception.ConfigurationError(
-                reason="the agent of this host runs: drain the host, and stop"
+                reason="the agent of this host runs: drain its boards, and stop"
                 " its agent"
             ) from error
         # They outlive their agent.
