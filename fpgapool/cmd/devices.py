@@ -276,8 +276,8 @@ def _alone(state_path: pathlib.Path, device: str | None) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise exception.ConfigurationError(
-                reason="the agent of this host runs: drain its boards, and stop"
-                " its agent"
+                reason="the agent of this host runs: drain its boards, and"
+                " stop its agent"
             ) from error
         # They outlive their agent.
         try:

@@ -516,12 +516,6 @@ def check(scenario: scenarios.Scenario, source: str) -> None:
 def _check_cluster(scenario: scenarios.Scenario, source: str) -> None:
     cluster, power = scenario.cluster, scenario.cluster.power
     assert cluster.heartbeat_s is not None
-    if not math.isfinite(cluster.heartbeat_s):
-        raise errors.InputError(
-            source,
-            "cluster.heartbeat_s",
-            f"{cluster.heartbeat_s} is not finite",
-        )
     for place, value in (
         ("cluster.cores_per_host", cluster.cores_per_host),
         ("cluster.power.cap_w", power and power.cap_w),
@@ -550,10 +544,4 @@ def _check_container(job: scenarios.JobSpec, place: str, source: str) -> None:
     if job.tasks is None:
         raise errors.InputError(
             source, f"{place}.tasks", "is missing; containers need it"
-        )
-    if not math.isfinite(job.cpu_s_per_task):
-        raise errors.InputError(
-            source,
-            f"{place}.cpu_s_per_task",
-            f"{job.cpu_s_per_task} is not finite",
         )

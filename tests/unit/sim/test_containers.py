@@ -502,7 +502,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "endless processor": (
         _job(cpu_s_per_task=float("inf")),
-        "jobs[1].cpu_s_per_task: inf is not finite",
+        "jobs[1].cpu_s_per_task: expected `float` <= 1000000000000.0",
     ),
     "negative processor": (
         _job(cpu_s_per_task=-1),
@@ -557,7 +557,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "endless heartbeat": (
         _cluster(heartbeat_s=float("inf")),
-        "cluster.heartbeat_s: inf is not finite",
+        "cluster.heartbeat_s: expected `float` <= 1000000000.0",
     ),
     "no places": (
         _cluster(containers_per_device=0),

@@ -188,7 +188,11 @@ def test_results_that_make_no_sense(
         ("seeds: 2", "", "object missing required field `seeds`"),
         ("seeds: 2", "seed: 2", "unknown member seed"),
         ("[fifo, wra]", "[]", "strategies: expected `array` of length >= 1"),
-        ("[fifo, wra]", "[x]", "there is no strategy 'x'; known: edf, era"),
+        (
+            "[fifo, wra]",
+            "[x]",
+            "there is no strategy 'x'; known: affinity, edf, era",
+        ),
         ("[0.5, 0.9]", "[]", "vary.load: expected `array` of length >= 1"),
         ("[0.5, 0.9]", "[0.5, 0.5]", "load: has the same value twice"),
         ("[0.5, 0.9]", "[0.5, -1]", "--load: must be finite and above 0"),
