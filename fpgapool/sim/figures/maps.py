@@ -241,9 +241,9 @@ def _draw(found: _Maps, path: pathlib.Path) -> None:
         f"{plan.sizes_name} sizes",
         f"K = {best.queues}, k2 = {best.k2}, E = {best.E_bytes / 1e6:g} MB; "
         f"100 hosts, 50 boards, 50 jobs per host, load {LOAD:g}, return ratio "
-        f"{RETURN_RATIO:g}, C = 2, D = 5; {len(plan.seeds)} seeds, ± half of "
-        f"the 95 % interval. Framed: the paper's optimum, q = {best.q:g}, "
-        f"k1 = {best.k1}.",
+        f"{RETURN_RATIO:g}, C = 2, D = 5; {len(plan.seeds)} seeds, ±: 95 % "
+        f"intervals. Framed: the paper's optimum, q = {best.q:g}, k1 = "
+        f"{best.k1}.",
     )
     style.save(figure, path)
 
