@@ -31,6 +31,7 @@ from fpgapool.vocabulary import codes
 from tests.functional.agent import harness
 from tests.functional.worker import harness as worker_harness
 from tests.harness import cases
+from tests.harness import processes as host_processes
 from tests.harness import supervised
 from tests.harness import waiting
 
@@ -467,6 +468,31 @@ def test_a_worker_from_before_a_change_is_replaced(
         "prepared", lambda one: one.generation == 9
     )
     assert pid_of(second) == fresh
+
+
+def test_idle_workers_of_a_board_are_ended_for_its_operator(staying_host):
+    """Not while one has a session, nor those of other boards."""
+    state_dir = staying_host.settings.state_path
+    path = pathlib.Path(state_dir)
+    first = start_idle(staying_host)
+    harness.assign(first, 7, slot=1)
+    staying_host.conductor.wait_for_slot(1, lambda one: one.state == "ready")
+    first.stop()
+    before = host_processes.find_workers(path)
+    with pytest.raises(workers.Busy, match=r"worker of board0\.1 has a sess"):
+        workers.end_idle(state_dir, "board0")
+    # The idle one has ended.
+    assert host_processes.find_workers(path) == before[1:]
+    staying_host.conductor.calls.clear()
+    second = staying_host.start()
+    staying_host.conductor.wait_for_slot(0, idle)
+    harness.release(second, 7, slot=1)
+    staying_host.conductor.wait_for_slot(1, lambda one: one.last_result)
+    second.stop()
+    workers.end_idle(state_dir, "board")
+    assert len(host_processes.find_workers(path)) == 2
+    workers.end_idle(state_dir, "board0")
+    assert not host_processes.find_workers(path)
 
 
 AGENT_PROGRAM = """
