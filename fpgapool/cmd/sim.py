@@ -23,8 +23,11 @@ USAGE = 2
 PROGRAM = "fpgapool-sim"
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
+def parser(names: Sequence[str] = commands.NAMES) -> argparse.ArgumentParser:
+    """Return the parser of the command line.
+
+    :param names: of the commands that it knows.
+    """
     made = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Simulate an FPGA pool with its own scheduling code.",
@@ -35,8 +38,8 @@ def parser() -> argparse.ArgumentParser:
     subparsers = made.add_subparsers(
         metavar="COMMAND", required=True, dest="command"
     )
-    for command in commands.COMMANDS:
-        command.add_parser(subparsers)
+    for name in names:
+        commands.module(name).add_parser(subparsers)
     return made
 
 
@@ -46,7 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     :returns: the exit code: 0; 1 if the real system failed, or a comparison
         missed its goal; 2 for invalid input; 130 after Ctrl-C or SIGTERM.
     """
-    arguments = parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    wanted = [name for name in commands.NAMES if name in given[:1]]
+    arguments = parser(wanted or commands.NAMES).parse_args(given)
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         with progress.reporting(PROGRAM, arguments.command):

@@ -16,6 +16,7 @@ from fpgapool.sim import scenario as scenarios
 from fpgapool.sim import schedules
 from fpgapool.sim import simulation
 from fpgapool.sim import workloads
+from fpgapool.sim.engines import compiling
 from fpgapool.sim.figures import experiments
 
 _LOAD = 0.8
@@ -80,5 +81,6 @@ def run(
 
 
 def warm_up(engine: str = "fluid") -> None:
-    """Have compiled what is compiled at its first use."""
+    """Have compiled what large simulations compile."""
+    compiling.pays(compiling.PLAIN_STEPS + 1)
     run(make(Size(2, 2), "wra"), engine=engine)

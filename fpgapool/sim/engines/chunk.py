@@ -79,24 +79,40 @@ class ChunkEngine(base.Engine):
             self._pipes.capacities_bytes_per_s, count * _STAGES
         )
         self._chunk_bytes = chunk_bytes
-        self._slots = _Slots(
-            chunks=compiling.integers([0] * count),
-            chunk_bytes=compiling.floats([float(chunk_bytes)] * count),
-            last_bytes=compiling.floats([0.0] * count),
-            window=compiling.integers([window] * count),
-            done=compiling.integers([0] * count * _STAGES),
-            is_active=compiling.integers([0] * count * _STAGES),
-            is_used=compiling.integers([0] * count * _STAGES),
-            cap=compiling.floats([math.inf] * count * _STAGES),
-            ratio=compiling.floats([1.0] * count * _STAGES),
-            pipes=compiling.integers([_NOWHERE] * count * _STAGES * 2),
+        self._is_compiled = False
+        self._begin, self._settle, self._advance = (
+            _begin,
+            sharing.settle,
+            _advance,
         )
+        self._slots = _Slots(
+            chunks=[0] * count,
+            chunk_bytes=[float(chunk_bytes)] * count,
+            last_bytes=[0.0] * count,
+            window=[window] * count,
+            done=[0] * count * _STAGES,
+            is_active=[0] * count * _STAGES,
+            is_used=[0] * count * _STAGES,
+            cap=[math.inf] * count * _STAGES,
+            ratio=[1.0] * count * _STAGES,
+            pipes=[_NOWHERE] * count * _STAGES * 2,
+        )
+
+    def _compile(self) -> None:
+        self._is_compiled = True
+        self._net = compiling.arrays(self._net)
+        self._slots = compiling.arrays(self._slots)
+        self._begin = compiling.compiled(_begin)
+        self._settle = compiling.compiled(sharing.settle)
+        self._advance = compiling.compiled(_advance)
 
     def start(
         self, slot: base.Slot, transfer: base.Transfer, now: float
     ) -> None:
-        number, state = slot.number, self._slots
         chunks = max(1, math.ceil(transfer.size_bytes / self._chunk_bytes))
+        if not self._is_compiled and compiling.pays(chunks):
+            self._compile()
+        number, state = slot.number, self._slots
         state.chunks[number] = chunks
         state.last_bytes[number] = (
             transfer.size_bytes - (chunks - 1) * self._chunk_bytes
@@ -105,7 +121,7 @@ class ChunkEngine(base.Engine):
         self._use(number, _PROCESS, self._pipes.dma(slot.device))
         is_remote = transfer.source != slot.host
         self._set_pipes(slot, transfer, is_remote)
-        _begin(self._net, state, number, now)
+        self._begin(self._net, state, number, now)
 
     def _set_pipes(
         self, slot: base.Slot, transfer: base.Transfer, is_remote: bool
@@ -133,10 +149,10 @@ class ChunkEngine(base.Engine):
             )
 
     def settle(self, now: float) -> None:
-        sharing.settle(self._net, now)
+        self._settle(self._net, now)
 
     def advance(self, limit_s: float) -> tuple[float, list[int]]:
-        time_s, count = _advance(self._net, self._slots, limit_s)
+        time_s, count = self._advance(self._net, self._slots, limit_s)
         return time_s, sorted(int(slot) for slot in self._net.found[:count])
 
     def rates(self) -> list[float]:

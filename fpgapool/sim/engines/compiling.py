@@ -1,59 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compiles the inner loops if numba is installed (``fpgapool[sim]``).
+"""Compiles the inner loops once that pays, if numba is installed.
 
 Without numba the same functions work on lists instead of arrays, and give the
-same results more slowly.
+same results more slowly. With numba (``fpgapool[sim]``) engines begin in this
+way, too, because the import of numba takes longer than a small simulation.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
-import types
+import importlib.util
 import typing
 from collections.abc import Callable
-from collections.abc import Sequence
 
 import numpy as np
 
-numba: types.ModuleType | None
-try:
-    numba = importlib.import_module("numba")
-except ImportError:
-    numba = None
-
 _Function = typing.TypeVar("_Function", bound=Callable[..., object])
+_Vectors = typing.TypeVar("_Vectors", bound=tuple[typing.Any, ...])
 
-#: Whether loops are compiled.
-IS_COMPILED: bool = numba is not None
+#: Plain steps of a process that take about as long as the import of numba.
+PLAIN_STEPS = 4000
+
+# Without _nrt=False each call between functions would count a reference for
+# each of some forty vectors, which took longer than everything else. The
+# caller keeps the arrays alive while the functions use them.
+_OPTIONS = {"_nrt": False}
+
+_KINDS: dict[object, type] = {list[int]: np.int64, list[float]: np.float64}
+
+# Functions that compiled ones may call.
+_in_place: list[Callable[..., object]] = []
+_steps = 0
 
 
 def in_place(function: _Function) -> _Function:
-    """Compile a function that changes arrays and makes none.
+    """Mark a function that changes vectors and makes none."""
+    _in_place.append(function)
+    return function
 
-    The compiled function is cached on disk beside its source.
+
+def pays(steps: int) -> bool:
+    """Return whether compiled functions should make the next steps.
+
+    :param steps: that plain functions would make now. All steps of the process
+        count.
     """
-    if numba is None:
-        return function
-    # Without _nrt=False each call between functions would count a reference
-    # for each of some forty vectors, which took longer than everything else.
-    # The caller keeps the arrays alive while the functions use them.
-    compiler = numba.njit(cache=True, _nrt=False)
-    return typing.cast(_Function, compiler(function))
+    global _steps
+    _steps += steps
+    return _steps > PLAIN_STEPS and _is_installed()
 
 
-def floats(values: Sequence[float]) -> list[float]:
-    """Return a vector of numbers for compiled functions."""
-    vector: list[float] = _vector(values, np.float64)
-    return vector
+@functools.cache
+def _is_installed() -> bool:
+    return importlib.util.find_spec("numba") is not None
 
 
-def integers(values: Sequence[int]) -> list[int]:
-    """Return a vector of whole numbers for compiled functions."""
-    vector: list[int] = _vector(values, np.int64)
-    return vector
+@functools.cache
+def compiled(function: _Function) -> _Function:
+    """Return a compiled function for :func:`arrays`.
+
+    Its code is cached on disk: beside its source, or, if this directory is
+    read-only, in the user's own cache. If neither can be written, each process
+    compiles it anew.
+    """
+    _register()
+    numba = importlib.import_module("numba")
+    try:
+        made = numba.njit(cache=True, **_OPTIONS)(function)
+    except RuntimeError:
+        # No place for the cache.
+        made = numba.njit(**_OPTIONS)(function)
+    return typing.cast(_Function, made)
 
 
-def _vector(values: Sequence[float], kind: type) -> typing.Any:
-    # The functions use arrays, if compiled, in the same ways as lists.
-    return np.array(values, dtype=kind) if IS_COMPILED else list(values)
+@functools.cache
+def _register() -> None:
+    """Let compiled functions call the marked ones."""
+    extending = importlib.import_module("numba.extending")
+    for function in _in_place:
+        extending.register_jitable(**_OPTIONS)(function)
+
+
+def arrays(vectors: _Vectors) -> _Vectors:
+    """Return a named tuple of lists of numbers as one of arrays."""
+    kinds = typing.get_type_hints(type(vectors)).values()
+    return type(vectors)(
+        *(
+            np.array(vector, dtype=_KINDS[kind])
+            for vector, kind in zip(vectors, kinds, strict=True)
+        )
+    )

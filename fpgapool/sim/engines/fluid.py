@@ -21,15 +21,30 @@ class FluidEngine(base.Engine):
             self._pipes.capacities_bytes_per_s,
             len(base.slots_of(cluster)),
         )
+        self._is_compiled = False
+        self._start, self._settle, self._finish = (
+            _start,
+            sharing.settle,
+            _finish,
+        )
+
+    def _compile(self) -> None:
+        self._is_compiled = True
+        self._net = compiling.arrays(self._net)
+        self._start = compiling.compiled(_start)
+        self._settle = compiling.compiled(sharing.settle)
+        self._finish = compiling.compiled(_finish)
 
     def start(
         self, slot: base.Slot, transfer: base.Transfer, now: float
     ) -> None:
+        if not self._is_compiled and compiling.pays(1):
+            self._compile()
         pipes, source = self._pipes, transfer.source
         is_remote = source != slot.host
         has_sender = is_remote and source is not None
         sender = source if source is not None else _NOWHERE
-        _start(
+        self._start(
             self._net,
             slot.number,
             pipes.dma(slot.device),
@@ -53,10 +68,10 @@ class FluidEngine(base.Engine):
         return float(left)
 
     def settle(self, now: float) -> None:
-        sharing.settle(self._net, now)
+        self._settle(self._net, now)
 
     def advance(self, limit_s: float) -> tuple[float, list[int]]:
-        time_s, count = _finish(self._net, limit_s)
+        time_s, count = self._finish(self._net, limit_s)
         if count == 1:
             return time_s, [int(self._net.found[0])]
         return time_s, sorted(int(slot) for slot in self._net.found[:count])

@@ -190,11 +190,9 @@ def make_tasks(
     slots = len(hosts)
     places = host_count * group_count
     return Tasks(
-        times=compiling.floats([0.0, 0.0, link_tasks_per_s]),
-        sizes=compiling.integers(
-            [0, group_count, len(clients), host_count, 0]
-        ),
-        host=compiling.integers(hosts),
+        times=[0.0, 0.0, link_tasks_per_s],
+        sizes=[0, group_count, len(clients), host_count, 0],
+        host=list(hosts),
         member=_wholes(slots, -1),
         state=_wholes(slots, FREE),
         since=_numbers(slots),
@@ -205,19 +203,17 @@ def make_tasks(
         spent=_numbers(slots * STATES),
         leaving=_wholes(group_count),
         due=_wholes(group_count, -1),
-        first_client=compiling.integers(
-            [
-                sum(each < number for each in groups)
-                for number in range(group_count + 1)
-            ]
-        ),
+        first_client=[
+            sum(each < number for each in groups)
+            for number in range(group_count + 1)
+        ],
         busy=_numbers(group_count),
         programming=_numbers(group_count),
         members=_wholes(places),
         asking=_wholes(places),
-        group=compiling.integers(groups),
-        task_s=compiling.floats([client.task_s for client in clients]),
-        window_s=compiling.floats([client.window_s for client in clients]),
+        group=groups,
+        task_s=[client.task_s for client in clients],
+        window_s=[client.window_s for client in clients],
         arrived=_wholes(len(clients)),
         ended=_wholes(len(clients)),
         waiting=_wholes(len(clients)),
@@ -225,31 +221,29 @@ def make_tasks(
         refused=_wholes(len(clients)),
         taken=_numbers(len(clients)),
         unfinished=_wholes(host_count * len(clients)),
-        first_queue=compiling.integers(first_queue),
-        owner=compiling.integers(owners),
+        first_queue=first_queue,
+        owner=owners,
         head=_wholes(len(owners), -1),
         tail=_wholes(len(owners), -1),
         length=_wholes(len(owners)),
         asked=_numbers(len(owners), math.inf),
-        arrival=compiling.floats([arrival_s for arrival_s, _ in order]),
-        client=compiling.integers([number for _, number in order]),
-        batch_tasks=compiling.integers(
-            [clients[number].batch_tasks for _, number in order]
-        ),
-        first_task=compiling.integers(first_task),
+        arrival=[arrival_s for arrival_s, _ in order],
+        client=[number for _, number in order],
+        batch_tasks=[clients[number].batch_tasks for _, number in order],
+        first_task=first_task,
         left=_wholes(len(order)),
         finish=_numbers(len(order), NOT_ENDED),
-        batch=compiling.integers(batch),
+        batch=batch,
         following=_wholes(len(batch), -1),
     )
 
 
 def _numbers(count: int, value: float = 0.0) -> list[float]:
-    return compiling.floats([value] * count)
+    return [value] * count
 
 
 def _wholes(count: int, value: int = 0) -> list[int]:
-    return compiling.integers([value] * count)
+    return [value] * count
 
 
 # -- slots -----------------------------------------------------------------

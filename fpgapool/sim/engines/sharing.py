@@ -126,7 +126,7 @@ def make_network(
     for name in ("changed", "filled", "found", "use_count", "bottleneck"):
         shapes[name] = _wholes(flow_count, 0)
     return Network(
-        capacity=compiling.floats(capacities_bytes_per_s),
+        capacity=list(map(float, capacities_bytes_per_s)),
         cost=_numbers(flow_count * USES),
         end=_numbers(flow_count),
         due=_numbers(flow_count),
@@ -137,11 +137,11 @@ def make_network(
 
 
 def _numbers(count: int) -> list[float]:
-    return compiling.floats([0.0] * count)
+    return [0.0] * count
 
 
 def _wholes(count: int, value: int) -> list[int]:
-    return compiling.integers([value] * count)
+    return [value] * count
 
 
 # -- flows come and go -----------------------------------------------------

@@ -15,6 +15,7 @@ import numpy as np
 
 from fpgapool.sim import metrics
 from fpgapool.sim.engines import base
+from fpgapool.sim.engines import compiling
 from fpgapool.sim.engines import queues
 
 
@@ -63,11 +64,24 @@ class TaskEngine:
             clients,
             link_tasks_per_s,
         )
+        self._advance, self._account = queues.advance, queues.account
+        self._program, self._free = queues.program, queues.free
+        self._drop = queues.drop
+        if compiling.pays(len(self._net.batch)):
+            self._compile()
         self._task_s = [client.task_s for client in clients]
         self._of_group = [
             range(self._net.first_client[at], self._net.first_client[at + 1])
             for at in range(groups)
         ]
+
+    def _compile(self) -> None:
+        self._net = compiling.arrays(self._net)
+        self._advance = compiling.compiled(queues.advance)
+        self._account = compiling.compiled(queues.account)
+        self._program = compiling.compiled(queues.program)
+        self._free = compiling.compiled(queues.free)
+        self._drop = compiling.compiled(queues.drop)
 
     # -- time --------------------------------------------------------------
 
@@ -83,7 +97,7 @@ class TaskEngine:
 
         :param limit_s: infinite: while anything happens.
         """
-        queues.advance(self._net, limit_s)
+        self._advance(self._net, limit_s)
 
     @property
     def has_ended(self) -> bool:
@@ -139,11 +153,11 @@ class TaskEngine:
 
     def program(self, slot: int, group: int, ready_s: float) -> None:
         """Let a free slot join a group at a time, from now on."""
-        queues.program(self._net, slot, group, ready_s)
+        self._program(self._net, slot, group, ready_s)
 
     def free(self, slot: int) -> None:
         """Take a member without a task out of its group."""
-        queues.free(self._net, slot)
+        self._free(self._net, slot)
 
     def let_leave(self, group: int, count: int) -> None:
         """Say how many members leave when a task ends, in place of before."""
@@ -161,7 +175,7 @@ class TaskEngine:
 
     def close(self, group: int) -> None:
         """Drop a group's waiting tasks, and refuse what comes."""
-        queues.drop(self._net, group)
+        self._drop(self._net, group)
         for client in self._of_group[group]:
             self._net.window_s[client] = 0.0
 
@@ -206,17 +220,17 @@ class TaskEngine:
 
     def busy_s(self, group: int) -> float:
         """Return the slot-seconds with tasks of a group."""
-        queues.account(self._net)
+        self._account(self._net)
         return float(self._net.busy[group])
 
     def programming_s(self, group: int) -> float:
         """Return the slot-seconds of programming for a group."""
-        queues.account(self._net)
+        self._account(self._net)
         return float(self._net.programming[group])
 
     def spent(self) -> Spent:
         """Return the slot-seconds of all slots in each state."""
-        queues.account(self._net)
+        self._account(self._net)
         by_state = np.reshape(self._net.spent, (-1, queues.STATES))
         return Spent(*by_state.sum(axis=0).tolist())
 

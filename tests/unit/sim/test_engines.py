@@ -2,11 +2,13 @@
 
 """The engines, on clusters small enough to compute by hand."""
 
+import importlib
 import json
 import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 
 from fpgapool.sim import scenario as scenarios
@@ -14,6 +16,7 @@ from fpgapool.sim import scenario_files
 from fpgapool.sim import simulation
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
+from fpgapool.sim.engines import compiling
 from fpgapool.sim.engines import fluid
 from tests.unit.sim import commands
 
@@ -129,7 +132,10 @@ def test_engines_agree_on_average() -> None:
 
 
 def test_without_numba_the_results_are_the_same() -> None:
-    """Bit for bit, in a process that cannot import it."""
+    """Bit for bit, in a process that cannot import it.
+
+    The others compile their loops from the first job on, and in the middle.
+    """
     program = textwrap.dedent(
         """
         import json, pathlib, sys
@@ -137,24 +143,41 @@ def test_without_numba_the_results_are_the_same() -> None:
             sys.modules["numba"] = None
         from fpgapool.sim import scenario_files, simulation
         from fpgapool.sim.engines import compiling
-        assert compiling.IS_COMPILED == (sys.argv[1] == "with")
+        compiling.PLAIN_STEPS = int(sys.argv[3])
         read = scenario_files.read(pathlib.Path(sys.argv[2]))
         print(json.dumps([
             [job.id, job.start_s.hex(), job.finish_s.hex(), job.slot]
             for engine in ("fluid", "chunk")
             for job in simulation.run(read, "wra", engine=engine)
         ]))
+        assert bool(sys.modules.get("numba")) == (sys.argv[1] == "with")
         """
     )
+    case = str(commands.LARGEST_CASE)
     results = [
         subprocess.run(
-            [sys.executable, "-c", program, how, str(commands.LARGEST_CASE)],
+            [sys.executable, "-c", program, how, case, steps],
             check=True,
             capture_output=True,
             text=True,
             timeout=300,
         ).stdout
-        for how in ("with", "without")
+        for how, steps in (("with", "0"), ("with", "50"), ("without", "0"))
     ]
-    assert results[0] == results[1]
+    assert results[0] == results[1] == results[2]
     assert json.loads(results[0])
+
+
+def test_compiled_code_needs_no_place_for_its_cache(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caching = importlib.import_module("numba.core.caching")
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
+
+    def double(vector: list[int]) -> None:
+        for at in range(len(vector)):
+            vector[at] *= 2
+
+    vector = np.array([1, 2])
+    compiling.compiled(double)(vector)
+    assert vector.tolist() == [2, 4]

@@ -4,6 +4,8 @@
 
 import json
 import pathlib
+import subprocess
+import sys
 import typing
 from collections.abc import Callable
 
@@ -69,6 +71,23 @@ def test_a_seed_gives_the_same_file(
         outputs.append(path.read_bytes())
     assert outputs[0] == outputs[1]
     assert outputs[0] != outputs[2]
+
+
+def test_a_small_run_imports_no_slow_libraries(
+    scenario: pathlib.Path,
+) -> None:
+    program = (
+        "import sys; from fpgapool.cmd import sim; sim.main(sys.argv[1:]); "
+        "print({'matplotlib', 'numba', 'scipy'} & sys.modules.keys())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "run", str(scenario)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.stdout.endswith("set()\n")
 
 
 def test_details_stand_beside_the_results(
