@@ -46,10 +46,12 @@ class Slot:
     :ivar programmed: the accelerator that it holds, if known.
     :ivar position: its place in ``index`` order.
     :ivar bytes_per_s: its even share of its device's rate.
+    :ivar device_slots: the number of its device's slots.
     """
 
     __slots__ = (
         "bytes_per_s",
+        "device_slots",
         "host",
         "id",
         "is_usable",
@@ -69,7 +71,8 @@ class Slot:
     ) -> None:
         self.host = host
         self.spec = spec
-        self.bytes_per_s = device.dma_bytes_per_s / len(device.slots)
+        self.device_slots = len(device.slots)
+        self.bytes_per_s = device.dma_bytes_per_s / self.device_slots
         self.id = spec.id
         self.number = spec.number
         self.shape = spec.shape

@@ -157,11 +157,9 @@ class _Target:
     :ivar slots: lowest number first.
     """
 
-    __slots__ = ("host_id", "shape", "slots", "spec")
+    __slots__ = ("shape", "slots")
 
     def __init__(self, slot: slots.Slot) -> None:
-        self.host_id = slot.host.id
-        self.spec = slot.spec
         self.shape = slot.shape
         self.slots = [slot]
 
@@ -223,6 +221,12 @@ class _Pass:
         self._peaks: _Floats = columns.peaks[numbers]
         self._has_platforms = columns.has_platforms
         self._ratios: _Floats = columns.return_ratios[numbers]
+        returns = self._ratios > 0
+        # Kinds whose results are sent back; a slice makes no copies.
+        self._returns: _Numbers | slice = (
+            slice(None) if returns.all() else np.flatnonzero(returns)
+        )
+        self._returns_none = not returns.any()
         self._hosts: _Numbers = columns.host_ids[numbers]
         self._has_home: _Flags = columns.has_home[numbers]
         self._egress: _Numbers = columns.egress[numbers]
@@ -240,26 +244,30 @@ class _Pass:
     def _read_targets(self) -> None:
         view, loads = self._view, self._loads
         found: dict[tuple[model.DeviceId, str], _Target] = {}
+        numbers: list[int] = []
         for slot in view.slots.idle_slots():
-            key = (slot.spec.device_id, slot.shape)
-            target = found.get(key)
+            device_id = slot.spec.device_id
+            target = found.get((device_id, slot.shape))
             if target is None:
-                found[key] = _Target(slot)
+                found[device_id, slot.shape] = _Target(slot)
+                host_id = slot.host.id
+                numbers += (
+                    host_id,
+                    loads.dma(device_id),
+                    loads.ingress(host_id),
+                    loads.egress(host_id),
+                    slot.device_slots,
+                )
             else:
                 target.slots.append(slot)
-        targets = self._targets = list(found.values())
-        self._board_hosts = _whole([t.host_id for t in targets])
-        self._dma = _whole([loads.dma(t.spec.device_id) for t in targets])
-        self._in = _whole([loads.ingress(t.host_id) for t in targets])
-        self._out = _whole([loads.egress(t.host_id) for t in targets])
-        slot_counts = {
-            device.id: len(device.slots)
-            for host in view.slots.idle_hosts.values()
-            for device in host.spec.devices
-        }
-        self._slot_counts = _whole(
-            [slot_counts[t.spec.device_id] for t in targets]
-        )
+        self._targets = list(found.values())
+        (
+            self._board_hosts,
+            self._dma,
+            self._in,
+            self._out,
+            self._slot_counts,
+        ) = np.array(numbers, dtype=np.int64).reshape(-1, 5).T.copy()
         self._fits = self._find_fits()
         self._is_local: _Flags = (
             self._hosts[:, None] == self._board_hosts[None, :]
@@ -324,9 +332,10 @@ class _Pass:
         self._first = all_first
         if not is_idle:
             held = self._is_patient & self._has_home[self._kind_of]
-            works, first = self._first_of_kinds(
-                np.where(held, math.inf, self._works)
-            )
+            if held.any():
+                works, first = self._first_of_kinds(
+                    np.where(held, math.inf, self._works)
+                )
         self._far_first = first
         rates, peaks, free = self._remote_rates()
         wanted = np.where(self._has_home, options.leave_min_share, share)
@@ -340,7 +349,7 @@ class _Pass:
         remote |= (free >= options.min_free) & ~self._has_home[:, None]
         remote &= np.isfinite(works)[:, None] & ~self._is_local
         local = self._is_local & np.isfinite(all_works)[:, None]
-        kinds, targets = np.nonzero((local | remote) & self._fits)
+        kinds, targets = ((local | remote) & self._fits).nonzero()
         return _Pairs(
             kinds,
             targets,
@@ -386,28 +395,29 @@ class _Pass:
 
     def _remote_rates(self) -> tuple[_Floats, _Floats, _Floats]:
         """Return, for each pair as if remote, rate, peak and free share."""
-        share, free, ratios = self._share, self._free, self._ratios
-        out, inward, dma = self._out, self._in, self._dma
-        peaks = np.minimum(self._peaks_there(), share[dma][None, :])
-        rates = np.minimum(peaks, share[self._egress][:, None])
-        rates = np.minimum(rates, share[inward][None, :])
-        spare = np.minimum(
-            free[self._egress][:, None],
-            np.minimum(free[dma], free[inward])[None, :],
+        share, free = self._share, self._free
+        egress, out, inward = self._egress, self._out, self._in
+        dma_share = share[self._dma]
+        highest = self._peaks_there()
+        peaks = np.minimum(highest, dma_share[None, :])
+        rates = np.minimum(
+            np.minimum(highest, share[egress][:, None]),
+            np.minimum(dma_share, share[inward])[None, :],
         )
-        returns = np.flatnonzero(ratios > 0)
-        if len(returns):
-            back = np.minimum(
-                share[self._ingress[returns]][:, None], share[out][None, :]
+        spare = np.minimum(
+            free[egress][:, None],
+            np.minimum(free[self._dma], free[inward])[None, :],
+        )
+        if not self._returns_none:
+            rows = self._returns
+            ingress = self._ingress[rows]
+            back = np.minimum(share[ingress][:, None], share[out][None, :])
+            rates[rows] = np.minimum(
+                rates[rows], back / self._ratios[rows][:, None]
             )
-            rates[returns] = np.minimum(
-                rates[returns], back / ratios[returns][:, None]
-            )
-            spare[returns] = np.minimum(
-                spare[returns],
-                np.minimum(
-                    free[self._ingress[returns]][:, None], free[out][None, :]
-                ),
+            spare[rows] = np.minimum(
+                spare[rows],
+                np.minimum(free[ingress][:, None], free[out][None, :]),
             )
         self._peak_rates, self._far_rates = peaks, rates
         return rates, peaks, spare
@@ -507,10 +517,6 @@ class _Pass:
 def _is_choosy(group: queued.JobGroup) -> bool:
     """Return whether a group's jobs may not fit some slots."""
     return bool(group.shapes or group.avoiding)
-
-
-def _whole(values: list[int]) -> _Numbers:
-    return np.array(values, dtype=np.int64)
 
 
 def _excess(wanted: _Floats, left: _Floats) -> _Floats:
