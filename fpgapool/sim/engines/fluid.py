@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fpgapool.sim import scenario
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import compiling
@@ -21,6 +23,9 @@ class FluidEngine(base.Engine):
             self._pipes.capacities_bytes_per_s,
             len(base.slots_of(cluster)),
         )
+        # When to share the pipes, as soon as rates matter. One call that does
+        # so and ends flows takes less time than two.
+        self._settle_s = math.inf
         self._is_compiled = False
         self._start, self._settle, self._finish = (
             _start,
@@ -40,6 +45,7 @@ class FluidEngine(base.Engine):
     ) -> None:
         if not self._is_compiled and compiling.pays(1):
             self._compile()
+        self._settle_now()
         pipes, source = self._pipes, transfer.source
         is_remote = source != slot.host
         has_sender = is_remote and source is not None
@@ -68,15 +74,23 @@ class FluidEngine(base.Engine):
         return float(left)
 
     def settle(self, now: float) -> None:
-        self._settle(self._net, now)
+        self._settle_now()
+        self._settle_s = now
+
+    def _settle_now(self) -> None:
+        if self._settle_s < math.inf:
+            self._settle(self._net, self._settle_s)
+            self._settle_s = math.inf
 
     def advance(self, limit_s: float) -> tuple[float, list[int]]:
-        time_s, count = self._finish(self._net, limit_s)
+        time_s, count = self._finish(self._net, self._settle_s, limit_s)
+        self._settle_s = math.inf
         if count == 1:
             return time_s, [int(self._net.found[0])]
         return time_s, sorted(int(slot) for slot in self._net.found[:count])
 
     def rates(self) -> list[float]:
+        self._settle_now()
         return self._net.rate
 
 
@@ -106,7 +120,12 @@ def _start(
 
 
 @compiling.in_place
-def _finish(net: sharing.Network, limit_s: float) -> tuple[float, int]:
+def _finish(
+    net: sharing.Network, settle_s: float, limit_s: float
+) -> tuple[float, int]:
+    """Share the pipes at a time, unless it is infinite; end flows then."""
+    if settle_s < math.inf:
+        sharing.settle(net, settle_s)
     time_s, count = sharing.collect_done(net, limit_s)
     for at in range(count):
         sharing.stop(net, net.found[at])
