@@ -22,6 +22,10 @@ USAGE = 2
 
 PROGRAM = "fpgapool-sim"
 
+# The libraries of this command are those of the extra ``sim``. They are
+# imported with this module, so that the launcher can name a missing one.
+commands.module("run")
+
 
 def parser(names: Sequence[str] = commands.NAMES) -> argparse.ArgumentParser:
     """Return the parser of the command line.
