@@ -418,6 +418,7 @@ class Reports:
         """Whether a session that lost its slot waits for another one."""
         session = hold.session
         if result.code == codes.YIELDED:
+            session.give_way()
             # A claim of twice its usage; a wrong claim costs its place.
             session.claimed_bytes = min(
                 2 * session.input_bytes, self._pool.settings.max_claimed_bytes
