@@ -231,8 +231,12 @@ class FairMachine(stateful.RuleBasedStateMachine):
         later_s = [time_s for time_s in due_s if time_s > self.now + 1e-9]
         if later_s:
             assert self.wake_s <= min(later_s)
-        # Another pass would count skips.
-        if self.pool.idle_count and self.strategy.skip_limit is None:
+        # Another pass would count skips, or misses.
+        if (
+            self.pool.idle_count
+            and self.strategy.skip_limit is None
+            and self.strategy.rules.affinity_misses is None
+        ):
             self.check_nothing_left_over()
 
     def check_nothing_left_over(self) -> None:

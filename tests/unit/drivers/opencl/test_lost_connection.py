@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from fpgapool.accelerators import base as accelerators
+from fpgapool.agent.worker import blocks
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import memory
 from fpgapool.agent.worker import outgoing
@@ -109,6 +110,7 @@ def open_session(core, post):
         ),
         hello.Keyring(test_state.order()),
         post,
+        blocks.Cache(0).open("project", "session"),
     )
 
 
