@@ -126,7 +126,9 @@ class StampCore(base.Core):
         with self._record.open("rb") as file:
             # Of the open file: the path may already lead to another one.
             changed_ns = os.fstat(file.fileno()).st_mtime_ns
-            return zlib.crc32(file.read()), changed_ns
+            # The shape of the board comes last.
+            record, _, _ = file.read().rpartition(b"\n")
+            return zlib.crc32(record), changed_ns
 
 
 def _note_generations() -> None:

@@ -74,7 +74,7 @@ _group_bug = functools.partial(_bug, groups=True)
 _preemption_bug = functools.partial(_bug, preempts=True)
 
 
-@_bug(seed=45)
+@_bug(seed=9)
 def drain_forgets_ready_sessions() -> None:
     taken = operators.Operators.taken
 
@@ -128,7 +128,7 @@ def revoke_lost() -> None:
     sender.Sender._send = lose  # type: ignore[method-assign]
 
 
-@_bug(seed=4)
+@_bug(seed=2)
 def lease_renewed_by_a_stopped_leader() -> None:
     update = leadership.update
 
@@ -176,7 +176,7 @@ def waits_counted_by_a_clock_that_is_set() -> None:
     sessions.Session.job = by_the_wall  # type: ignore[method-assign]
 
 
-@_bug(seed=13)
+@_bug(seed=8)
 def test_given_a_slot_that_others_get() -> None:
     begin = holders.Holders.on_test_requested
 
@@ -307,7 +307,7 @@ def bytes_of_the_former_slot_forgotten() -> None:
     )
 
 
-@_preemption_bug(seed=5)
+@_preemption_bug(seed=45)
 def slot_taken_from_a_project_within_its_share() -> None:
     sharing.Accounts.is_above_share = (  # type: ignore[method-assign]
         lambda _accounts, _project: True
@@ -402,7 +402,7 @@ def no_member_for_a_session() -> None:
     )
 
 
-@_group_bug(seed=8)
+@_group_bug(seed=7)
 def revoked_client_served() -> None:
     def careless(desk: desk_service.Desk, client_id: str) -> None:
         desk._connections.revoke(client_id)
@@ -410,7 +410,7 @@ def revoked_client_served() -> None:
     desk_service.Desk._revoke = careless  # type: ignore[method-assign]
 
 
-@_group_bug(seed=3)
+@_group_bug(seed=9)
 def member_not_cleared_for_another_client() -> None:
     start = ports.MemberPort.start
 
@@ -426,7 +426,7 @@ def member_not_cleared_for_another_client() -> None:
     ports.MemberPort.start = careless  # type: ignore[method-assign]
 
 
-@_group_bug(seed=1)
+@_group_bug(seed=3)
 def member_programmed_while_its_task_runs() -> None:
     clear = tasks.Member.clear
 
