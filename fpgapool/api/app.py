@@ -207,6 +207,7 @@ def build(
     )
     app = _choice(known, handlers, lambda path: path in public)
     app = _choice(app, page.Page.from_conf(conf), page.is_page)
+    # Without its option it changes nothing, and takes as long as the rest.
     proxied = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
     if conf.oslo_middleware.enable_proxy_headers_parsing:
         app = proxied

@@ -265,7 +265,10 @@ class Call:
             raise errors.ApiError(codes.FORBIDDEN, detail)
 
     def from_inventory(
-        self, name: str, sees_all: bool, make: Callable[[], Mapping[str, Any]]
+        self,
+        name: str,
+        sees_all: bool,
+        make: Callable[[inventories.Inventory], Mapping[str, Any]],
     ) -> Answer:
         """Return a list that depends on the inventory, and on the caller.
 
@@ -273,12 +276,11 @@ class Call:
         :param sees_all: what the caller may see in it of other projects.
         :param make: returns the document.
         """
+        pool = self.backends.inventory.get()
         project_id = self.caller.project_id
         asked = name, sees_all, project_id, self.base_url, self.query
         text = self.backends.lists.get(
-            self.backends.inventory.get(),
-            repr((*asked, self.version)),
-            make,
+            pool, repr((*asked, self.version)), lambda: make(pool)
         )
         return self.tagged(text.tag, Answer(document=None, data=text.data))
 

@@ -313,9 +313,8 @@ class Pass:
             )
             return fitness >= threshold
         since_s = max(job.arrival_s, job.application.granted_s)
-        threshold = affinity.threshold_by_wait(
-            self.now - since_s, self.affinity_wait_s
-        )
+        waited_s, limit_s = self.now - since_s, self.affinity_wait_s
+        threshold = max(0.0, 1.0 - waited_s / limit_s) if limit_s else 0.0
         if fitness >= threshold - 1e-11:
             return True
         self.declined.append(job)

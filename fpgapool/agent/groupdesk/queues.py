@@ -49,9 +49,8 @@ class Queues:
     :param lock_idle_s: how long a lock lasts without a task.
     :param max_waiting_tasks: of one client.
     :param max_task_bytes: longest input of a task.
-    :ivar expected: how many members there are to be, of those to come too:
-        a lock waits for them, and is not refused. Call :meth:`shrink` after a
-        change.
+    :ivar expected: how many members are here or to come: a lock waits for
+        them, and is not refused. Call :meth:`shrink` after a change.
     """
 
     def __init__(
@@ -209,10 +208,8 @@ class Queues:
         """
         if arbitration == self._arbitration:
             return
-        former, self._heads = (
-            self._heads,
-            heads.make(arbitration, self.clients),
-        )
+        former = self._heads
+        self._heads = heads.make(arbitration, self.clients)
         self._arbitration = arbitration
         for client in self.clients.values():
             # What they used before says nothing about their share now.
@@ -333,9 +330,8 @@ class Queues:
         :param client: an attached client.
         :param lock_id: its number for the lock, above 0 and not in use.
         """
-        if lock_id in client.locks or self._locks >= self._most_locks(
-            client, self.expected
-        ):
+        most = self._most_locks(client, self.expected)
+        if lock_id in client.locks or self._locks >= most:
             self._out.append(
                 model.LockRefused(client, lock_id, codes.LOCK_LIMIT)
             )
@@ -379,16 +375,15 @@ class Queues:
     def _most_locks(self, client: model.Client, expected: int = 0) -> int:
         """How many locks there may be if this client wants one.
 
-        :param expected: members to count if fewer are here.
+        With fewer members than ``expected``, so many count.
         """
-        staying = sum(not member.leaving for member in self._members.values())
-        staying = max(staying, expected)
+        here = sum(not member.leaving for member in self._members.values())
         spared = self._spares_member and any(
             other is not client and other.attached
             for other in self.clients.values()
         )
         # Without any member a lock may wait for the first.
-        return max(1, staying - self._surplus) - spared
+        return max(1, max(here, expected) - self._surplus) - spared
 
     def _withdraw(self, client: model.Client, lock: model.Lock) -> None:
         """Take back a lock that was not granted yet."""
@@ -635,7 +630,7 @@ class Queues:
             counts = client.counts
             counts.waiting -= 1
             counts.running += 1
-            clear = served is not None and served != owner
+            clear = served not in (None, owner)
             if item.blocks or clear:
                 self._holders.started(number, item, clear, now)
             self._out.append(model.Start(number, item, clear))
@@ -648,10 +643,9 @@ class Queues:
     def deadline_s(self) -> float | None:
         """When :meth:`expire` has to be called; None: not needed."""
         dues = [self._holders.due_s]
-        if self._locks:
-            for client in self.clients.values():
-                if client.locks:
-                    dues += model.lock_dues(client, self._lock_idle_s)
+        for client in self.clients.values() if self._locks else ():
+            if client.locks:
+                dues += model.lock_dues(client, self._lock_idle_s)
         due_s = min(dues)
         return None if due_s == math.inf else due_s
 

@@ -20,10 +20,10 @@ def index(call: calls.Call) -> calls.Answer:
     """List the devices."""
     sees_all = call.may(policies.ALL_PROJECTS)
 
-    def document() -> dict[str, Any]:
+    def document(pool: inventories.Inventory) -> dict[str, Any]:
         members = paging.matching(
             call,
-            _documents(call, sees_all),
+            _documents(call, pool, sees_all),
             {"host": "host_uuid", "state": "state"},
         )
         return paging.listing(call, "devices", members, sort_key="name")
@@ -61,9 +61,12 @@ def _found(call: calls.Call) -> dict[str, Any]:
 
     :raises ApiError: if there is none.
     """
+    pool = call.backends.inventory.get()
     wanted = call.path["device_id"]
     sees_all = call.may(policies.ALL_PROJECTS)
-    device = inventory.find(_documents(call, sees_all), "id", wanted.lower())
+    device = inventory.find(
+        _documents(call, pool, sees_all), "id", wanted.lower()
+    )
     if device is None:
         raise errors.ApiError(
             codes.DEVICE_NOT_FOUND, f"there is no device {wanted!r:.80}"
@@ -72,8 +75,9 @@ def _found(call: calls.Call) -> dict[str, Any]:
     return found
 
 
-def _documents(call: calls.Call, sees_all: bool) -> list[dict[str, Any]]:
-    pool = call.backends.inventory.get()
+def _documents(
+    call: calls.Call, pool: inventories.Inventory, sees_all: bool
+) -> list[dict[str, Any]]:
     return [_document(call, pool, device, sees_all) for device in pool.devices]
 
 

@@ -12,6 +12,7 @@ from fpgapool.api import errors
 from fpgapool.api import inventory
 from fpgapool.api import microversion
 from fpgapool.api import paging
+from fpgapool.db import inventory as inventories
 from fpgapool.vocabulary import codes
 
 #: The microversion that tells the shapes of faulty accelerators.
@@ -21,9 +22,9 @@ _SHAPES_SINCE = microversion.Version(1, 4)
 def index(call: calls.Call) -> calls.Answer:
     """List the hosts."""
 
-    def document() -> dict[str, Any]:
+    def document(pool: inventories.Inventory) -> dict[str, Any]:
         members = paging.matching(
-            call, _documents(call), {"name": "name", "up": "up"}
+            call, _documents(call, pool), {"name": "name", "up": "up"}
         )
         return paging.listing(
             call, "hosts", members, sort_key="name", key="uuid"
@@ -55,8 +56,9 @@ def _found(call: calls.Call) -> dict[str, Any]:
 
     :raises ApiError: if there is none.
     """
+    pool = call.backends.inventory.get()
     wanted = call.path["host_uuid"]
-    host = inventory.find(_documents(call), "uuid", wanted.lower())
+    host = inventory.find(_documents(call, pool), "uuid", wanted.lower())
     if host is None:
         raise errors.ApiError(
             codes.HOST_NOT_FOUND, f"there is no host {wanted!r:.80}"
@@ -65,8 +67,9 @@ def _found(call: calls.Call) -> dict[str, Any]:
     return found
 
 
-def _documents(call: calls.Call) -> list[dict[str, Any]]:
-    pool = call.backends.inventory.get()
+def _documents(
+    call: calls.Call, pool: inventories.Inventory
+) -> list[dict[str, Any]]:
     tells_shapes = call.version >= _SHAPES_SINCE
     documents = {
         host.id: {

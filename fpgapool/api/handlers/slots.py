@@ -26,8 +26,10 @@ def index(call: calls.Call) -> calls.Answer:
     """List the slots."""
     sees_all = call.may(policies.ALL_PROJECTS)
 
-    def document() -> dict[str, Any]:
-        members = paging.matching(call, _documents(call, sees_all), _FILTERS)
+    def document(pool: inventories.Inventory) -> dict[str, Any]:
+        members = paging.matching(
+            call, _documents(call, pool, sees_all), _FILTERS
+        )
         return paging.listing(call, "slots", members, sort_key="id")
 
     return call.from_inventory("slots", sees_all, document)
@@ -62,9 +64,12 @@ def _found(call: calls.Call) -> dict[str, Any]:
 
     :raises ApiError: if there is none.
     """
+    pool = call.backends.inventory.get()
     wanted = call.path["slot_id"]
     sees_all = call.may(policies.ALL_PROJECTS)
-    slot = inventory.find(_documents(call, sees_all), "id", wanted.lower())
+    slot = inventory.find(
+        _documents(call, pool, sees_all), "id", wanted.lower()
+    )
     if slot is None:
         raise errors.ApiError(
             codes.SLOT_NOT_FOUND, f"there is no slot {wanted!r:.80}"
@@ -73,8 +78,9 @@ def _found(call: calls.Call) -> dict[str, Any]:
     return found
 
 
-def _documents(call: calls.Call, sees_all: bool) -> list[dict[str, Any]]:
-    pool = call.backends.inventory.get()
+def _documents(
+    call: calls.Call, pool: inventories.Inventory, sees_all: bool
+) -> list[dict[str, Any]]:
     return [_document(call, slot, sees_all) for slot in pool.slots]
 
 

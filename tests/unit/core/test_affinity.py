@@ -27,19 +27,8 @@ def test_the_threshold_falls_with_each_miss(
     assert affinity.threshold_by_misses(misses, 40) == threshold
 
 
-@pytest.mark.parametrize(
-    ("waited_s", "threshold"),
-    [(0.0, 1.0), (2.5, 0.75), (10.0, 0.0), (math.inf, 0.0)],
-)
-def test_the_threshold_falls_with_time(
-    waited_s: float, threshold: float
-) -> None:
-    assert affinity.threshold_by_wait(waited_s, 10.0) == threshold
-
-
 def test_without_a_limit_any_device_will_do() -> None:
     assert affinity.threshold_by_misses(0, 0) == 0.0
-    assert affinity.threshold_by_wait(0.0, 0.0) == 0.0
 
 
 def test_a_job_without_misses_takes_a_device_of_its_kind_only() -> None:

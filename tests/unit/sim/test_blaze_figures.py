@@ -4,14 +4,9 @@
 
 from __future__ import annotations
 
-import csv
-import functools
 import itertools
 import pathlib
 import random
-import typing
-from collections.abc import Mapping
-from collections.abc import Sequence
 
 import pytest
 
@@ -21,19 +16,7 @@ from fpgapool.sim.figures import blaze5
 from fpgapool.sim.figures import blaze8
 from fpgapool.sim.figures import blaze9
 from fpgapool.sim.figures import blaze11
-from fpgapool.sim.figures import experiments
-
-_measure = functools.cache(experiments.measure_one)
-
-
-def simulate(runs: Sequence[typing.Any], /) -> Mapping[typing.Any, typing.Any]:
-    """Do each run once for all tests."""
-    return {run: _measure(run) for run in runs}
-
-
-def rows_of(path: pathlib.Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+from tests.unit.sim import figure_runs
 
 
 @pytest.fixture
@@ -58,10 +41,10 @@ def two_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_figure(
     name: str, rows: int, claims: int, fails: int, tmp_path: pathlib.Path
 ) -> None:
-    said = figures.FIGURES[name](tmp_path, simulate)
+    said = figures.FIGURES[name](tmp_path, figure_runs.simulate)
     assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert len(rows_of(tmp_path / f"{name}.csv")) == rows
-    judged = rows_of(tmp_path / f"{name}-claims.csv")
+    assert len(figure_runs.rows_of(tmp_path / f"{name}.csv")) == rows
+    judged = figure_runs.rows_of(tmp_path / f"{name}-claims.csv")
     assert len(judged) == claims
     assert [claim["holds"] for claim in judged].count("no") == fails
     for claim in judged:
@@ -86,7 +69,7 @@ def test_amdahl() -> None:
 
 
 def test_one_host_and_clusters() -> None:
-    found = blaze5.compare(simulate)
+    found = blaze5.compare(figure_runs.simulate)
     for name in blaze5.KNOWN:
         time, energy = blaze5.gains(found, name)
         assert time == pytest.approx(blaze5.amdahl(name), rel=0.02)
@@ -109,7 +92,7 @@ def test_one_host_and_clusters() -> None:
 
 
 def test_shared_boards() -> None:
-    found = blaze8.compare(simulate)
+    found = blaze8.compare(figure_runs.simulate)
     for streams, least in blaze8.TARGETS.items():
         assert least <= blaze8.ratio(found, streams) <= 1
     own = found[blaze8.StreamsRun(1, shared=False)]
@@ -148,7 +131,7 @@ def test_worked_pipelines() -> None:
 
 
 def test_gain_of_pipelining_is_bounded_by_the_stages() -> None:
-    found = blaze9.compare(simulate)
+    found = blaze9.compare(figure_runs.simulate)
     for application in blaze9.NAIVE:
         gains = [
             blaze9.gain(found, application, stages)
@@ -198,7 +181,9 @@ def test_mixes_of_equal_parts() -> None:
         policy: [blaze11.MixRun(policy, 0.5, seed) for seed in range(10)]
         for policy in containers.POLICIES
     }
-    found = simulate([run for some in runs.values() for run in some])
+    found = figure_runs.simulate(
+        [run for some in runs.values() for run in some]
+    )
     for (policy, some), reference in zip(
         runs.items(), blaze11.REFERENCE[0.5,], strict=True
     ):

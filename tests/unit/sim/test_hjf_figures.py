@@ -4,33 +4,16 @@
 
 from __future__ import annotations
 
-import csv
-import functools
 import pathlib
-import typing
-from collections.abc import Mapping
-from collections.abc import Sequence
 
 import pytest
 
 from fpgapool.sim import figures
 from fpgapool.sim.figures import bags
-from fpgapool.sim.figures import experiments
 from fpgapool.sim.figures import hjf7
 from fpgapool.sim.figures import hjf_table7
 from fpgapool.sim.figures import verdicts
-
-_measure = functools.cache(experiments.measure_one)
-
-
-def simulate(runs: Sequence[typing.Any], /) -> Mapping[typing.Any, typing.Any]:
-    """Do each run once for all tests."""
-    return {run: _measure(run) for run in runs}
-
-
-def rows_of(path: pathlib.Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+from tests.unit.sim import figure_runs
 
 
 @pytest.fixture
@@ -55,14 +38,14 @@ def few_bags(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_figure(
     name: str, rows: int, claims: int, tmp_path: pathlib.Path
 ) -> None:
-    said = figures.FIGURES[name](tmp_path, simulate)
+    said = figures.FIGURES[name](tmp_path, figure_runs.simulate)
     assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    found = rows_of(tmp_path / f"{name}.csv")
+    found = figure_runs.rows_of(tmp_path / f"{name}.csv")
     assert len(found) == rows
     for row in found:
         assert 0 < float(row["sla_percent"]) <= 100
         assert float(row["kj_per_sla"]) > 0
-    judged = rows_of(tmp_path / f"{name}-claims.csv")
+    judged = figure_runs.rows_of(tmp_path / f"{name}-claims.csv")
     assert len(judged) == claims
     for claim in judged:
         verdict = "so" if claim["holds"] == "yes" else "NOT so"
@@ -100,7 +83,7 @@ def test_bags_differ_in_deadlines_only() -> None:
 def test_targets_of_the_main_setting() -> None:
     """All bags; tests/reproduction has the other settings."""
     main = hjf_table7.MAIN
-    scores = bags.compare(simulate, [main])
+    scores = bags.compare(figure_runs.simulate, [main])
     kj = {rule: scores[main, rule].kj_per_sla for rule in bags.RULES}
     assert 0.92 <= kj["HJF"] / kj["EDF"] <= 0.95
     assert 0.77 <= kj["HJF"] / kj["RND"] <= 0.81
@@ -117,7 +100,9 @@ def test_targets_of_the_main_setting() -> None:
 
 def test_need_where_hjf_fails() -> None:
     settings = [hjf_table7.FEW_CORES, hjf_table7.TIGHT]
-    scores = bags.compare(simulate, settings, ("EDF", "HJF", "need"))
+    scores = bags.compare(
+        figure_runs.simulate, settings, ("EDF", "HJF", "need")
+    )
     for setting in settings:
         edf, hjf, need = (
             scores[setting, rule] for rule in ("EDF", "HJF", "need")
