@@ -6,6 +6,7 @@ RPC needs the global ``cfg.CONF``: oslo.messaging registers some of its own
 options nowhere else.
 """
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -606,6 +607,9 @@ def get_server(
         serializer=ContextSerializer(),
         access_policy=messaging.DefaultRPCAccessPolicy,
     )
+    # The library's own starts a thread for each message until there are as many
+    # as allowed, each of which then wakes up every second.
+    server._executor_cls = concurrent.futures.ThreadPoolExecutor
     # The library has no public way to choose the thread of a method: its
     # executors are plug-ins that cannot know the endpoints, and dispatchers
     # run in the pool's threads. A release may lack this one.
