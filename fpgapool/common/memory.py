@@ -18,7 +18,8 @@ import typing
 
 import oslo_messaging as messaging
 from oslo_messaging._drivers import base
-from oslo_serialization import jsonutils
+
+from fpgapool.common import codec
 
 #: Name of the driver, and scheme of its transport URL.
 SCHEME = "fpgapool-memory"
@@ -44,7 +45,7 @@ class _Incoming(base.RpcIncomingMessage):  # type: ignore[misc]
         body: bytes,
         replies: queue.SimpleQueue[_Reply] | None,
     ) -> None:
-        context, message = jsonutils.loads(body)
+        context, message = codec.loads(body)
         super().__init__(context, message)
         self._bus = bus
         self._address = address
@@ -56,7 +57,7 @@ class _Incoming(base.RpcIncomingMessage):  # type: ignore[misc]
         failure: typing.Any = None,
     ) -> None:
         if self._replies is not None:
-            body = jsonutils.dump_as_bytes(reply)
+            body = codec.dump_as_bytes(reply)
             self._replies.put((body, failure[1] if failure else None))
 
     def requeue(self) -> None:
@@ -163,7 +164,7 @@ class MemoryDriver(base.BaseDriver):  # type: ignore[misc]
         replies: queue.SimpleQueue[_Reply] | None = (
             queue.SimpleQueue() if wait_for_reply else None
         )
-        body = jsonutils.dump_as_bytes([ctxt, message])
+        body = codec.dump_as_bytes([ctxt, message])
         for address in self._addresses(target):
             incoming = _Incoming(self._bus, address, body, replies)
             self._bus.deliver(address, incoming)
@@ -177,7 +178,7 @@ class MemoryDriver(base.BaseDriver):  # type: ignore[misc]
             ) from None
         if failure is not None:
             raise failure
-        return jsonutils.loads(body)
+        return codec.loads(body)
 
     def _addresses(self, target: messaging.Target) -> list[_Address]:
         exchange = target.exchange or self._default_exchange

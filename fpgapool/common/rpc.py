@@ -26,11 +26,14 @@ from typing import ClassVar
 import amqp
 import kombu.exceptions
 import oslo_messaging as messaging
+from kombu import serialization
 from oslo_config import cfg
 from oslo_log import log as logging
 from oslo_messaging import opts as messaging_opts
 from oslo_messaging._drivers import amqpdriver
+from oslo_messaging._drivers import common as drivers_common
 
+from fpgapool.common import codec
 from fpgapool.common import context
 from fpgapool.common import exception
 from fpgapool.common import ratelimit
@@ -135,7 +138,16 @@ def init(conf: cfg.ConfigOpts = cfg.CONF, *, url: str | None = None) -> None:
     )
     _set_rabbit_defaults(conf)
     amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MIN = _FIRST_WAIT_S
+    _use_fast_json()
     _was_reached = not _waits_for_ever(conf, url)
+
+
+def _use_fast_json() -> None:
+    # A message is JSON within JSON: the driver's envelope, and kombu's body.
+    drivers_common.jsonutils = codec
+    serialization.register(
+        "json", codec.dumps, codec.loads, "application/json", "utf-8"
+    )
 
 
 def _waits_for_ever(conf: cfg.ConfigOpts, url: str | None) -> bool:

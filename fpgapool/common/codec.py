@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""JSON for remote calls, several times as fast as the standard library's.
+
+``oslo_serialization.jsonutils`` does what it refuses: texts that are not Unicode,
+numbers that are not finite, objects of other libraries. It writes numbers that
+are not finite as null, since JSON has none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from oslo_serialization import jsonutils
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def dump_as_bytes(value: Any) -> bytes:
+    """Return a value in JSON.
+
+    :raises: TypeError or ValueError if it has none.
+    """
+    try:
+        return _encode(value)
+    except (TypeError, ValueError):
+        encoded: bytes = jsonutils.dump_as_bytes(value)
+        return encoded
+
+
+def dumps(value: Any) -> str:
+    """Return a value in JSON; see :func:`dump_as_bytes`."""
+    return dump_as_bytes(value).decode()
+
+
+def loads(text: str | bytes) -> Any:
+    """Return the value of a text in JSON.
+
+    :raises ValueError: if it is not JSON.
+    """
+    try:
+        return _decode(text)
+    except msgspec.DecodeError:
+        return jsonutils.loads(text)
