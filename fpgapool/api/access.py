@@ -66,6 +66,8 @@ class Access:
                 _word(caller.project_id or "-"),
                 nobody.request_id,
                 nobody.global_request_id or "-",
+                # The line has all of it; oslo.log takes long to repeat it.
+                context=None,
             )
 
 

@@ -218,7 +218,7 @@ def build(
         app = cors.CORS(app, conf)
     app = metrics.Measured(app, backends.metrics)
     app = access.Access(app)
-    app = request_id.RequestId(app)
+    app = middleware.RequestId(app)
     health = healthcheck.Healthcheck(None, conf)
     return _choice(app, health, lambda path: path == _HEALTHCHECK)
 

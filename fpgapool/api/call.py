@@ -36,12 +36,25 @@ from fpgapool.db import inventory as inventories
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
+from fpgapool.vocabulary import states
 
 _T = TypeVar("_T")
 
 #: Header of an answer that is not from the leading conductor.
 SOURCE_HEADER = "OpenStack-fpgapool-Source"
 _DATABASE = "database"
+
+
+def has_ended(row: db_api.SessionRecord | None) -> bool:
+    """Whether a session is over for good.
+
+    A cancelled one may still turn out to have been served.
+    """
+    return (
+        row is not None
+        and row.state in states.TERMINAL
+        and row.reason not in codes.REOPENABLE
+    )
 
 
 @dataclasses.dataclass(slots=True)
@@ -107,6 +120,7 @@ class Backends:
     :ivar library: the accelerators.
     :ivar snapshot: the snapshot for Nova, and whether it is from the database.
     :ivar lists: of the inventory.
+    :ivar sessions: their rows, by id; None if there is none.
     """
 
     conductor: conductor_rpcapi.ConductorAPI
@@ -136,6 +150,9 @@ class Backends:
     snapshot: remembered.Remembered[tuple[dict[str, Any], bool]] = (
         dataclasses.field(init=False)
     )
+    sessions: remembered.Ended[db_api.SessionRecord | None] = (
+        dataclasses.field(init=False)
+    )
 
     def __post_init__(self) -> None:
         requests = crowd.Crowd(self.limits.max_project_requests)
@@ -154,6 +171,13 @@ class Backends:
         leader = leaders.Leader(self.reader, self.database)
         object.__setattr__(self, "leader", leader)
         remember("snapshot", self._snapshot)
+        sessions = remembered.Ended(
+            lambda session_id: self.database.get_session(session_id),
+            has_ended,
+            self.limits.inventory_cache_s,
+            self.clock,
+        )
+        object.__setattr__(self, "sessions", sessions)
 
     def pool_now(self) -> tuple[dict[str, Any], bool]:
         """Return the figures about the pool that its hardware's rows lack.

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 import urllib.parse
 from collections.abc import Callable
 from collections.abc import Iterable
 from typing import Any
 
+from oslo_context import context as oslo_context
 from oslo_log import log as logging
 from oslo_middleware import request_id
 
@@ -30,6 +32,9 @@ ROUTE = "fpgapool.route"
 #: Key of the address that the server saw, and of the ``Host`` that it got.
 PEER = "fpgapool.peer"
 HOST = "fpgapool.host"
+
+_REQUEST_ID = re.compile(request_id.ID_FORMAT)
+_GLOBAL_ID_KEY = f"HTTP_{request_id.INBOUND_HEADER}".upper().replace("-", "_")
 
 _DEFAULT_USER = "noauth"
 _DEFAULT_PROJECT = "default"
@@ -61,7 +66,38 @@ def refuse(
             *error.headers.items(),
         ],
     )
-    return [body]
+    return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+
+
+class RequestId:
+    """Gives each request an id, and takes over a global one.
+
+    It does what oslo.middleware's does. That takes as long as all other
+    middleware together, because it makes objects of request and answer.
+
+    :param app: the inner application.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    def __call__(
+        self, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        global_id = environ.get(_GLOBAL_ID_KEY, "")
+        if _REQUEST_ID.match(global_id):
+            environ[request_id.GLOBAL_REQ_ID] = global_id
+        own_id = oslo_context.generate_request_id()
+        environ[request_id.ENV_REQUEST_ID] = own_id
+        header = request_id.HTTP_RESP_HEADER_REQUEST_ID, own_id
+
+        def start(
+            status: str, headers: list[tuple[str, str]], *rest: Any
+        ) -> Any:
+            return start_response(status, [*headers, header], *rest)
+
+        return self._app(environ, start)
 
 
 class RememberPeer:

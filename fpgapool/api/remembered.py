@@ -17,6 +17,8 @@ _T = TypeVar("_T")
 
 #: Of all texts that are kept at a time.
 _MOST_BYTES = 16 * 2**20
+#: Of all ended values.
+_MOST_VALUES = 1000
 
 
 class Remembered(Generic[_T]):
@@ -87,6 +89,44 @@ class Remembered(Generic[_T]):
             # The current load may have begun before the change.
             self._loading = False
             self._changed.notify_all()
+
+
+class Ended(Generic[_T]):
+    """Values that hardly change any more, once they have ended.
+
+    Thread-safe.
+
+    :param load: returns the current value of a key.
+    :param has_ended: whether a value may be kept.
+    :param max_age_s: the maximum age; 0: none is kept.
+    :param clock: of seconds, never going back.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[str], _T],
+        has_ended: Callable[[_T], bool],
+        max_age_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._load = load
+        self._has_ended = has_ended
+        self._max_age_s = max_age_s
+        self._clock = clock
+        self._known: dict[str, tuple[_T, float]] = {}
+
+    def get(self, key: str) -> _T:
+        """Return the value of a key."""
+        began = self._clock()
+        known = self._known.get(key)
+        if known is not None and began - known[1] <= self._max_age_s:
+            return known[0]
+        value = self._load(key)
+        if self._max_age_s > 0 and self._has_ended(value):
+            if len(self._known) >= _MOST_VALUES:
+                self._known.clear()
+            self._known[key] = value, began
+        return value
 
 
 class Text(NamedTuple):

@@ -160,9 +160,10 @@ Seconds after which clients are told to ask again, by ``Retry-After``.
         min=0,
         max=60,
         help="""
-Seconds for which each process caches hosts, devices and slots, and the pool's
-snapshot. Many requests then cost one query of the database or one question to
-the conductor, and their answers are at most that old.
+Seconds for which each process caches hosts, devices and slots, the pool's
+snapshot, and sessions that are over. Many requests then cost one query of the
+database or one question to the conductor, and their answers are at most that
+old.
 
 Later requests to the same process see the change of a request at once. 0
 switches the cache off.

@@ -78,6 +78,8 @@ def index(call: calls.Call) -> calls.Answer:
 def show(call: calls.Call) -> calls.Answer:
     """Show a session, now or when it has changed."""
     row = _find(call)
+    if calls.has_ended(row):
+        return _ended(call, row)
     wait_s = min(
         call.query.get("wait_s", 0.0), call.backends.limits.max_wait_s
     )
@@ -91,6 +93,21 @@ def show(call: calls.Call) -> calls.Answer:
     _wait(call, row, known, wait_s)
     call.origin.recorded = False
     return _answer(call, _now(call, _find(call)))
+
+
+def _ended(call: calls.Call, row: db_api.SessionRecord) -> calls.Answer:
+    """Show a session that is over; its text is the same for many requests."""
+
+    def document() -> Mapping[str, Any] | None:
+        return _answer(call, _Now(_recorded(call, row))).document
+
+    asked = "session", row.session_id, row.revision, row.updated_at
+    text = call.backends.lists.get(
+        call.backends.inventory.get(),
+        repr((*asked, call.base_url, call.version)),
+        document,
+    )
+    return calls.Answer(document=None, data=text.data)
 
 
 def delete(call: calls.Call) -> calls.Answer:
@@ -247,7 +264,7 @@ def _find(call: calls.Call) -> db_api.SessionRecord:
     :raises ApiError: if there is none that the caller may see.
     """
     session_id = call.path["session_id"]
-    row = call.backends.database.get_session(session_id[:64])
+    row = call.backends.sessions.get(session_id[:64])
     own = instances.owner(call.caller)
     if (
         row is None

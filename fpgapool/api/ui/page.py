@@ -130,7 +130,7 @@ class Page:
                 "308 Permanent Redirect",
                 [
                     *self._headers.items(),
-                    ("Location", f"{PATH[1:]}/"),
+                    ("Location", f".{PATH}/"),
                     ("Content-Type", "text/plain"),
                     ("Content-Length", "0"),
                 ],

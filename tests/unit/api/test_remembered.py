@@ -126,3 +126,37 @@ def test_an_error_is_for_who_causes_it(source, executor) -> None:
         assert isinstance(one.exception(waiting.LIMIT_S), ValueError)
     source.failure = None
     assert known.get() == source.asked
+
+
+class TestEnded:
+    """Values that have ended are kept for a while, others are not."""
+
+    @pytest.fixture
+    def ended(self, source) -> remembered.Ended[int]:
+        return remembered.Ended(
+            lambda _key: source.load(),
+            lambda value: value % 2 == 0,
+            1.0,
+            clock=lambda: source.now_s,
+        )
+
+    def test_only_what_has_ended_is_kept(self, source, ended) -> None:
+        assert [ended.get("a") for _ in range(4)] == [1, 2, 2, 2]
+        assert ended.get("b") == 3
+        source.now_s += 1.1
+        assert ended.get("a") == 4
+
+    def test_there_are_not_too_many(
+        self, ended, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(remembered, "_MOST_VALUES", 2)
+        values = [ended.get(key) for key in "aabbcc"]
+        assert values == [1, 2, 3, 4, 5, 6]
+        assert [ended.get("c"), ended.get("a")] == [6, 7]
+
+    def test_failures_are_not_kept(self, source, ended) -> None:
+        source.asked, source.failure = 1, OSError("away")
+        with pytest.raises(OSError, match="away"):
+            ended.get("a")
+        source.failure = None
+        assert ended.get("a") == 3

@@ -11,6 +11,7 @@ import pytest
 
 from fpgapool import objects
 from fpgapool.api import errors
+from fpgapool.api import microversion
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
 from fpgapool.policies import sessions as policies
@@ -363,6 +364,38 @@ def test_another_projects_session_is_not_there(world):
         )
     assert world.conductor.views[str(uuid.UUID(int=1))] == fakes.view()
     assert not world.conductor.renewed
+
+
+def test_a_session_that_is_over_is_read_once(make_world):
+    """Each caller sees it by his own rights, and in his own version."""
+    over = fakes.view(state="CANCELLED", reason=codes.CANCELLED_BY_CLIENT)
+    world = make_world(over, inventory_cache_s=60.0)
+    first = world.ask("GET", ONE).json["session"]
+    # Rows are not read again.
+    world.conductor.views.clear()
+    assert world.ask("GET", ONE).json["session"] == first
+    assert world.error("GET", ONE, fakes.STRANGER) == (
+        404,
+        codes.SESSION_NOT_FOUND,
+    )
+    assert world.ask("GET", ONE, fakes.ADMIN).json["session"] == first
+    old = {microversion.HEADER: f"{microversion.SERVICE_TYPE} 1.0"}
+    older = world.ask("GET", ONE, headers=old).json["session"]
+    assert older.keys() < first.keys()
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"state": "QUEUED"},
+        {"state": "FAILED", "reason": codes.WORKER_DIED},
+    ],
+)
+def test_a_session_that_may_change_is_read_again(make_world, members):
+    world = make_world(fakes.view(**members), inventory_cache_s=60.0)
+    assert world.ask("GET", ONE).json["session"]["state"] == members["state"]
+    world.conductor.views.clear()
+    assert world.error("GET", ONE)[0] == 404
 
 
 def test_a_member_gets_what_is_needed_to_connect(world):
