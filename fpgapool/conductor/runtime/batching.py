@@ -17,7 +17,7 @@ _Item = TypeVar("_Item")
 
 
 def gather(
-    source: queue.Queue[_Item | None] | queue.SimpleQueue[_Item | None],
+    source: queue.SimpleQueue[_Item | None],
     can_wait: Callable[[_Item], bool],
 ) -> tuple[list[_Item], bool]:
     """Wait for an item, and take it and the following ones.
