@@ -2,9 +2,9 @@
 
 """JSON for remote calls, several times as fast as the standard library's.
 
-``oslo_serialization.jsonutils`` does what it refuses: texts that are not Unicode,
-numbers that are not finite, objects of other libraries. It writes numbers that
-are not finite as null, since JSON has none.
+``oslo_serialization.jsonutils`` does what it refuses: texts that are not
+Unicode, objects of other libraries, and numbers that are not finite. Such
+numbers are written as null, since JSON has none.
 """
 
 from __future__ import annotations

@@ -619,8 +619,8 @@ def get_server(
         serializer=ContextSerializer(),
         access_policy=messaging.DefaultRPCAccessPolicy,
     )
-    # The library's own starts a thread for each message until there are as many
-    # as allowed, each of which then wakes up every second.
+    # The library's own starts a thread for each message until there are as
+    # many as allowed, and each of these then wakes up every second.
     server._executor_cls = concurrent.futures.ThreadPoolExecutor
     # The library has no public way to choose the thread of a method: its
     # executors are plug-ins that cannot know the endpoints, and dispatchers

@@ -7,12 +7,15 @@ import threading
 
 import oslo_messaging as messaging
 import pytest
+from kombu import serialization
 from oslo_config import cfg
 from oslo_messaging._drivers import amqpdriver
+from oslo_messaging._drivers import common as drivers_common
 
 from fpgapool import conf as fpgapool_conf
 from fpgapool import objects
 from fpgapool.agent import manager as agent_manager
+from fpgapool.common import codec
 from fpgapool.common import context
 from fpgapool.common import exception
 from fpgapool.common import rpc
@@ -639,6 +642,16 @@ def test_only_quick_casts_run_in_the_thread_that_receives(transport, keys):
         server.wait()
 
 
+def test_a_server_has_no_thread_for_each_message(serve):
+    """Those of the library's executor would stay, and wake up for nothing."""
+    endpoint = _Threads()
+    serve("t", "s", endpoint)
+    client = rpc.Client(messaging.Target(topic="t"))
+    for _ in range(20):
+        client.call("slow", server="s")
+    assert len({endpoint.next()[1] for _ in range(20)}) < 10
+
+
 @pytest.mark.parametrize(
     ("message", "method"),
     [
@@ -665,6 +678,15 @@ def test_listeners_do_not_wake_up_between_messages(transport):
         amqpdriver.ReplyWaiter.poll,
     ):
         assert name in reader.__code__.co_names
+
+
+def test_messages_are_encoded_quickly(transport):
+    assert drivers_common.jsonutils is codec
+    # If the driver calls it otherwise, the setting has no effect.
+    for user in (drivers_common.serialize_msg, drivers_common.deserialize_msg):
+        assert "jsonutils" in user.__code__.co_names
+    _, _, body = serialization.dumps({"a": "ä"}, serializer="json")
+    assert body == '{"a":"ä"}'
 
 
 def test_a_dead_broker_is_noticed_quickly():
