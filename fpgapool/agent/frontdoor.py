@@ -7,7 +7,9 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import hashlib
 import queue
+import secrets
 import socket
 import typing
 from collections.abc import Callable
@@ -46,6 +48,9 @@ CALLS_PER_PROJECT = 4
 #: Longest id of a request, if it is a string.
 MAX_ID_LENGTH = 64
 
+#: Of the secret for a client's first connection to a slot.
+SECRET_BYTES = 32
+
 #: Questions of one client that the conductor has not answered yet.
 MAX_QUESTIONS_PER_CLIENT = 64
 
@@ -54,10 +59,16 @@ class Slots(typing.Protocol):
     """The host's slots as a front door needs them."""
 
     def connect(
-        self, project_id: str, session_id: str, generation: int
+        self,
+        project_id: str,
+        session_id: str,
+        generation: int,
+        view: objects.SessionView | None = None,
     ) -> socket.socket:
         """Return a connection to the data socket of a session's worker.
 
+        :param view: of the session, if the front door knows it: its slot may
+            have been offered before the order for it comes.
         :raises: rules.RequestError if the project has no such session
             here.
         """
@@ -291,12 +302,18 @@ class FrontDoor:
             user_id=client.user_id,
             host_uuid=self._settings.host_uuid,
         )
+        secret = secrets.token_hex(SECRET_BYTES)
+        request = dataclasses.replace(
+            request, secret_sha256=hashlib.sha256(secret.encode()).hexdigest()
+        )
         self._check_quota(client, request_id=request.request_id)
         # The answer goes first, so that events follow it.
         self._doorway.reply(client, number, session_id=None)
         if not client.closed:
             self._apply(
-                self._opens.open(client.number, request, self._loop.now())
+                self._opens.open(
+                    client.number, request, self._loop.now(), secret
+                )
             )
 
     def _reopen(
@@ -418,7 +435,10 @@ class FrontDoor:
         session_id = requests.session_id(members)
         generation = requests.generation(members)
         self._doorway.check_descriptors(client)
-        sock = self._slots.connect(client.project_id, session_id, generation)
+        offered = self._opens.view(client.project_id, session_id)
+        sock = self._slots.connect(
+            client.project_id, session_id, generation, offered
+        )
         self._doorway.send(client, messages.reply(number), [sock.detach()])
 
     def _connect_group(

@@ -109,10 +109,12 @@ class _Open:
 
     :ivar wish: the call to make until it is answered.
     :ivar asking: whether a call is under way.
+    :ivar secret: of which the request has the hash.
     """
 
     wish: Wish
     gives_up_at_s: float
+    secret: str = dataclasses.field(default="", repr=False)
     next_send_s: float = 0.0
     client: int | None = None
     asking: bool = False
@@ -141,11 +143,18 @@ class _Open:
             return self.wish.session_id
         return "" if self.view is None else self.view.session_id
 
-    def lacks_secret(self) -> bool:
+    def shown(self) -> objects.SessionView | None:
+        """Return the view for the client; None if it lacks the secret."""
         view = self.view
-        return (
-            view is not None and view.state == states.READY and not view.secret
-        )
+        if view is None or view.state != states.READY or view.secret:
+            return view
+        if (
+            isinstance(self.wish, Submit)
+            and view.secret_sha256
+            and view.secret_sha256 == self.wish.request.secret_sha256
+        ):
+            return dataclasses.replace(view, secret=self.secret)
+        return None
 
     def schedule(self, now: float) -> None:
         self.next_send_s = now + self.resend_s
@@ -221,13 +230,19 @@ class Opens:
         return None if entry is None else entry.view
 
     def open(
-        self, client: int, request: objects.OpenRequest, now: float
+        self,
+        client: int,
+        request: objects.OpenRequest,
+        now: float,
+        secret: str = "",
     ) -> list[Effect]:
         """A client wants a session, or comes back for it.
 
         :param client: number of its connection.
         :param request: the client's request.
         :param now: seconds.
+        :param secret: for its first connection to a slot; the request has its
+            hash. It stays here.
         :returns: effects.
         """
         entry = self._by_request.get((request.project_id, request.request_id))
@@ -235,6 +250,7 @@ class Opens:
             entry = _Open(
                 wish=Submit(request),
                 gives_up_at_s=now + self._open_timeout_s,
+                secret=secret,
             )
             self._add(entry)
         elif entry.cancel_reason in _TAKEN_BACK_BY_US:
@@ -244,6 +260,7 @@ class Opens:
             entry.resend_s = FIRST_RESEND_S
             if entry.view is None:
                 entry.wish, entry.asking = Submit(request), False
+                entry.secret = secret
         self._attach(entry, client)
         return self._ask(entry) if entry.view is None else _present(entry)
 
@@ -553,9 +570,10 @@ class Opens:
 
 def _present(entry: _Open) -> list[Effect]:
     """Send a returning client the known state of its session."""
-    if entry.client is None or entry.view is None or entry.lacks_secret():
+    view = entry.shown()
+    if entry.client is None or view is None:
         return []
-    return [Push(entry.client, entry.view)]
+    return [Push(entry.client, view)]
 
 
 def _is_connected(entry: _Open, in_use: frozenset[str]) -> bool:

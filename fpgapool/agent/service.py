@@ -417,9 +417,51 @@ class Agent:
     # Requests of the front door; the loop's thread.
 
     def connect(
-        self, project_id: str, session_id: str, generation: int
+        self,
+        project_id: str,
+        session_id: str,
+        generation: int,
+        view: objects.SessionView | None = None,
     ) -> socket.socket:
         """See :class:`frontdoor.Slots`."""
+        key = self._offered_key(generation, view) or self._key_in_use(
+            project_id, session_id, generation
+        )
+        sock = processes.dial(
+            workers.data_path(self._settings.state_path, key)
+        )
+        if sock is None:
+            raise rules.RequestError(
+                codes.WORKER_LOST, "the slot's worker takes no connections"
+            )
+        # The client's descriptor shares this open file description.
+        sock.setblocking(True)
+        return sock
+
+    def _offered_key(
+        self, generation: int, view: objects.SessionView | None
+    ) -> orders.Key | None:
+        """Return the slot here that the conductor has offered, if it has.
+
+        Its worker knows the client by its secret, once the order is there.
+        """
+        if (
+            view is None
+            or view.state != states.READY
+            or not view.secret_sha256
+            or view.generation != generation
+            or view.slot_host_uuid != self._settings.host_uuid
+        ):
+            return None
+        return str(view.device), int(view.slot or 0)
+
+    def _key_in_use(
+        self, project_id: str, session_id: str, generation: int
+    ) -> orders.Key:
+        """Return the slot that a session may connect to.
+
+        :raises rules.RequestError: if there is none.
+        """
         found = self.table.find_session(session_id)
         if found is None or found[1].project_id != project_id:
             raise rules.RequestError(
@@ -435,16 +477,7 @@ class Agent:
             raise rules.RequestError(
                 codes.SESSION_NOT_READY, "the slot is not ready yet"
             )
-        sock = processes.dial(
-            workers.data_path(self._settings.state_path, key)
-        )
-        if sock is None:
-            raise rules.RequestError(
-                codes.WORKER_LOST, "the slot's worker takes no connections"
-            )
-        # The client's descriptor shares this open file description.
-        sock.setblocking(True)
-        return sock
+        return key
 
     def connect_group(self, project_id: str, group_id: str) -> socket.socket:
         """See :class:`frontdoor.Slots`."""

@@ -26,6 +26,11 @@ ENERGY_S = 1.0
 #: Returns the energy of a slot's holder in J; None if it is not measured.
 Energy: typing.TypeAlias = Callable[[orders.Key], float | None]
 
+#: Returns the endpoints of a worker, given its data port.
+Address: typing.TypeAlias = Callable[
+    [int | None], tuple[objects.Endpoint, ...]
+]
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkerStatus:
@@ -50,6 +55,8 @@ class WorkerStatus:
     bitstream_id: str | None = None
     is_member: bool = False
     blocks: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    last_project_id: str | None = None
+    certificate_sha256: str | None = None
 
     @classmethod
     def from_members(cls, members: Mapping[str, typing.Any]) -> WorkerStatus:
@@ -107,6 +114,7 @@ class Slot:
     :ivar released: the slot was taken back from its last assignment.
     :ivar leaving: the worker is about to end, to make room for a fresh one.
     :ivar prepared: the message to the conductor about the holder's slot.
+    :ivar offer: what the last report said of where its client can come.
     :ivar leave_asked_s: when its group's desk began to be asked to let it
         leave; the worker is not told until ``leave_deadline_s``.
     """
@@ -129,6 +137,7 @@ class Slot:
     last_result: objects.SessionResult | None = None
     previous_result: objects.SessionResult | None = None
     prepared: objects.Prepared | None = None
+    offer: objects.Offer | None = None
     release_reason: str | None = None
     release_deadline_s: float | None = None
     leave_asked_s: float = 0.0
@@ -413,11 +422,17 @@ class Slot:
 
     # Reports.
 
-    def report(self, energy_j: Energy, now: float) -> objects.SlotReport:
+    def report(
+        self, energy_j: Energy, now: float, address: Address
+    ) -> objects.SlotReport:
         """Return the slot's part of a report.
 
         It is the same object as long as nothing but the energy changes.
+
+        :param address: returns where a worker with a data port listens.
         """
+        if self.holder() is None:
+            self.offer = self._offer(address)
         shown = (
             self.status,
             self.pending,
@@ -425,6 +440,8 @@ class Slot:
             self.last_result,
             self.previous_result,
             self.seen_generation,
+            self.connected,
+            self.leaving,
         )
         reported = self._reported
         if (
@@ -461,6 +478,37 @@ class Slot:
             last_result=self.last_result,
             energy_j=energy_j,
             previous_result=self.previous_result,
+            offer=self.offer if holder is None else None,
+        )
+
+    def _offer(self, address: Address) -> objects.Offer | None:
+        """Return where the next client can come at once, None if it cannot."""
+        status = self.status
+        if (
+            status is None
+            or status.state != states.SLOT_IDLE
+            or self.fault is not None
+            or self.leaving
+            or not self.connected
+        ):
+            return None
+        return objects.Offer(
+            endpoints=address(status.data_port),
+            certificate_sha256=status.certificate_sha256,
+            project_id=status.last_project_id,
+        )
+
+    def is_expected(self, prepared: objects.Prepared) -> bool:
+        """Whether the client of the slot knows already where to come."""
+        request, offer = self.request, self.offer
+        return (
+            request is not None
+            and request.offered
+            and request.generation == prepared.generation
+            and not prepared.secret
+            and offer is not None
+            and offer.endpoints == prepared.endpoints
+            and offer.certificate_sha256 == prepared.certificate_sha256
         )
 
 

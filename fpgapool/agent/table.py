@@ -383,7 +383,8 @@ class SlotTable:
     ) -> list[orders.Effect]:
         """A worker is ready for its holder's client.
 
-        :param secret: one-time secret, hexadecimal.
+        :param secret: one-time secret, hexadecimal; empty: the client has its
+            own.
         :param certificate_sha256: pinned by the client; None without TLS.
         """
         slot = self._slots[key]
@@ -397,13 +398,12 @@ class SlotTable:
             session_id=holder.session_id,
             generation=generation,
             secret=secret,
-            endpoints=endpoints(
-                self._host,
-                None if slot.status is None else slot.status.data_port,
+            endpoints=self._address(
+                None if slot.status is None else slot.status.data_port
             ),
             certificate_sha256=certificate_sha256,
         )
-        return [slot.prepared]
+        return [] if slot.is_expected(slot.prepared) else [slot.prepared]
 
     def worker_refused(
         self,
@@ -450,6 +450,9 @@ class SlotTable:
         if slot.pending is not None:
             return slot.fail_pending(codes.SLOT_FAULTY, message, now)
         return [] if known == message else [orders.Changed()]
+
+    def _address(self, port: int | None) -> tuple[objects.Endpoint, ...]:
+        return endpoints(self._host, port)
 
     # Time and devices.
 
@@ -499,7 +502,9 @@ class SlotTable:
                 healthy=device.name not in self._device_faults,
                 message=self._device_faults.get(device.name, ""),
                 slots=tuple(
-                    slot.report(energy_j, now) if energy_j else slot.line()
+                    slot.report(energy_j, now, self._address)
+                    if energy_j
+                    else slot.line()
                     for facts in device.slots
                     for slot in (self._slots[device.name, facts.number],)
                 ),

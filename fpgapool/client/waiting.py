@@ -580,9 +580,9 @@ class SlotSeeker:
             )
         except connections.WorkerError as exc:
             if exc.code in _OVER:
-                # The assignment is over; the pool is about to announce
-                # the next one.
-                return False
+                # The assignment is over, and the pool is about to announce
+                # the next one; or its worker has not heard of it yet.
+                return exc.code == codes.UNAUTHORIZED
             raise _refused(exc) from exc
         except tls_channel.PinMismatch as exc:
             raise errors.SessionFailed(

@@ -40,6 +40,7 @@ from fpgapool.objects.report import SlotReport
 from fpgapool.objects.session import AssignRequest
 from fpgapool.objects.session import DryRun
 from fpgapool.objects.session import Endpoint
+from fpgapool.objects.session import Offer
 from fpgapool.objects.session import OpenRequest
 from fpgapool.objects.session import Prepared
 from fpgapool.objects.session import SessionResult
@@ -73,6 +74,7 @@ __all__ = [
     "GroupView",
     "HostPayload",
     "InstanceEntry",
+    "Offer",
     "OpenRequest",
     "Payload",
     "PlacePayload",

@@ -29,7 +29,11 @@ class SlotReport(base.Payload):
         its driver does not report them.
     :param previous_result: the result of the holder before the newest one. A
         leader may have reassigned the slot and died before it recorded that.
+    :param offer: of an idle slot; None: its next client must wait until the
+        slot is ready.
     """
+
+    VERSION = "1.1"
 
     device: str
     slot: int
@@ -47,6 +51,7 @@ class SlotReport(base.Payload):
     bitstream_id: str | None = None
     resources: dict[str, typing.Any] | None = None
     previous_result: session.SessionResult | None = None
+    offer: session.Offer | None = base.added(1, None)
 
     def to_primitive(self) -> dict[str, typing.Any]:
         """Return its form, which is made once and must not be changed."""

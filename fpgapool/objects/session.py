@@ -22,9 +22,11 @@ class OpenRequest(base.Payload):
         the same request.
     :param host_uuid: the host where the client runs, None if it is on none
         of the pool's hosts.
+    :param secret_sha256: of the secret with which the client will come to the
+        first slot, hexadecimal; empty: the slot's worker makes one.
     """
 
-    VERSION = f"1.{max(one.asked for one in description.FIELDS.options)}"
+    VERSION = f"1.{max(3, *(one.asked for one in description.FIELDS.options))}"
 
     request_id: str
     project_id: str
@@ -32,6 +34,7 @@ class OpenRequest(base.Payload):
     host_uuid: str | None
     accelerator: str
     claimed_bytes: int
+    secret_sha256: str = base.added(3, "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,9 +61,13 @@ class SessionView(base.Payload):
 
     :param secret: hexadecimal; only in a READY view for the front door that
         opened the session, else empty.
+    :param secret_sha256: in such a view: of the secret that the slot awaits,
+        if the front door has it and not the pool; empty: ``secret``.
     """
 
-    VERSION = f"1.{max(one.told or 0 for one in description.FIELDS.told)}"
+    VERSION = (
+        f"1.{max(4, *(one.told or 0 for one in description.FIELDS.told))}"
+    )
 
     slot_host_uuid: str | None = None
     slot_host_name: str | None = None
@@ -69,6 +76,7 @@ class SessionView(base.Payload):
     endpoints: tuple[Endpoint, ...] = ()
     secret: str = dataclasses.field(default="", repr=False)
     certificate_sha256: str | None = None
+    secret_sha256: str = base.added(4, "")
 
     @classmethod
     def of(cls, one: Any, **others: Any) -> Self:
@@ -171,9 +179,13 @@ class AssignRequest(base.Payload):
     :param self_test: there is no session; the order only tests the slot.
     :param group_id: the slot becomes a member of this group, which is also
         the ``session_id``; empty: a session gets it.
+    :param secret_sha256: of the secret with which the client will come,
+        hexadecimal; empty: the worker makes one.
+    :param offered: the client has been told to come to where the slot's last
+        report said, so the conductor need not hear at once that it is ready.
     """
 
-    VERSION = "1.1"
+    VERSION = "1.2"
 
     host_uuid: str
     device: str
@@ -196,13 +208,30 @@ class AssignRequest(base.Payload):
     self_test: bool = False
     group_id: str = ""
     quantum_bytes: int = base.added(1, 0)
+    secret_sha256: str = base.added(2, "")
+    offered: bool = base.added(2, False)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Offer(base.Payload):
+    """Where the client of an idle slot's next session can come at once.
+
+    :param endpoints: where the slot's worker listens.
+    :param certificate_sha256: of the worker; None without TLS.
+    :param project_id: the only project that the worker may serve; None: it
+        has served none yet.
+    """
+
+    endpoints: tuple[Endpoint, ...]
+    certificate_sha256: str | None = None
+    project_id: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prepared(base.Payload):
     """A slot is ready for its session's client.
 
-    :param secret: hexadecimal, single use.
+    :param secret: hexadecimal, single use; empty: the client has its own.
     :param agent_boot_id: of the agent that reports it.
     :param sequence: of the agent's last report before: that one and earlier
         ones do not show this yet, and may arrive later.

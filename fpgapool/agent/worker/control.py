@@ -11,6 +11,7 @@ import logging
 import os
 import selectors
 import socket
+import string
 import threading
 import typing
 
@@ -208,10 +209,23 @@ def order_members(message: messages.Message) -> dict[str, typing.Any]:
         )
     if message.get("desk_socket") is not None:
         members["desk_socket"] = frames.require(message, "desk_socket", str)
+    if message.get("secret_sha256"):
+        members["secret_sha256"] = _hash(message)
     members["limits"] = _limits(message)
     if message.get("bitstream_ref") is not None:
         members |= _bitstream(message)
     return members
+
+
+def _hash(message: messages.Message) -> str:
+    """Read the hash of the client's secret."""
+    digest = frames.require(message, "secret_sha256", str)
+    if len(digest) != 64 or set(digest) - set(string.hexdigits):
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR,
+            "secret_sha256 must be 64 hexadecimal digits",
+        )
+    return digest
 
 
 def _bitstream(message: messages.Message) -> dict[str, typing.Any]:

@@ -23,6 +23,9 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
+#: How long a client may come before the order that announces it.
+EARLY_S = 1.0
+
 
 class Desk:
     """Admits only the client of the present assignment.
@@ -45,6 +48,8 @@ class Desk:
         self._post = post
         self._cache = cache
         self._lock = threading.Lock()
+        self._armed = threading.Condition(self._lock)
+        self._newest_generation = -1
         self._keyring: hellos.Keyring | None = None
         self._profile: drivers.Profile | None = None
         self._session: sessions.DataSession | None = None
@@ -57,20 +62,28 @@ class Desk:
         :param order: the assignment.
         :param profile: of the accelerator in the slot.
         """
-        with self._lock:
+        with self._armed:
             self._keyring = hellos.Keyring(order)
+            self._newest_generation = order.generation
             self._profile = profile
+            self._armed.notify_all()
 
-    def mint(self, order: state.Order) -> str | None:
+    def mint(self, order: state.Order, anew: bool) -> str | None:
         """Make a secret for the expected client.
 
         :param order: the assignment.
-        :returns: the secret, None if the assignment is over.
+        :param anew: also if the client has one of its own.
+        :returns: the secret, empty if the client has its own; None if the
+            assignment is over.
         """
         with self._lock:
             if self._keyring is None or self._keyring.order != order:
                 return None
-            return self._keyring.mint()
+            return (
+                ""
+                if order.secret_sha256 and not anew
+                else (self._keyring.mint())
+            )
 
     def counters(self) -> tuple[int, int]:
         """Return the session's bytes so far, input and output."""
@@ -125,6 +138,16 @@ class Desk:
             raise sessions.Refused(codes.SESSION_CLOSED, "the session is over")
         self._attach(session, hello, keyring, channel, first)
         session.serve(channel)
+
+    def expect(self, hello: hellos.Hello) -> None:
+        """Wait a moment for the order, if the client comes before it.
+
+        :param hello: of the client.
+        """
+        with self._armed:
+            self._armed.wait_for(
+                lambda: hello.generation <= self._newest_generation, EARLY_S
+            )
 
     def _admit(self, hello: hellos.Hello) -> tuple[hellos.Keyring, bool]:
         with self._lock:

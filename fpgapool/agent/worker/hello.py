@@ -128,6 +128,8 @@ class Keyring:
         self._first: collections.deque[bytes] = collections.deque(
             maxlen=_MAX_SECRETS
         )
+        if order.secret_sha256:
+            self._first.append(bytes.fromhex(order.secret_sha256))
         self._resume: list[bytes] = []
         self._opened = False
 

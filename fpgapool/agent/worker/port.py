@@ -129,6 +129,7 @@ class DataPort:
     :param desk: serves those that identify themselves.
     :param certificate: for TLS, None without it.
     :param parse: checks a HELLO.
+    :param expect: waits a moment if a client comes early; gets its HELLO.
     :raises OSError: if the Unix socket cannot be made.
     :raises PortUnavailable: if there is no TCP port.
     """
@@ -141,7 +142,9 @@ class DataPort:
         parse: collections.abc.Callable[
             [dict[str, typing.Any]], typing.Any
         ] = hellos.parse,
+        expect: collections.abc.Callable[[typing.Any], None] | None = None,
     ) -> None:
+        self._expect = expect
         self._settings = settings
         self._desk = desk
         self._certificate = certificate
@@ -207,6 +210,8 @@ class DataPort:
             try:
                 channel = self._identify(sock, local)
                 hello = self._recv_hello(channel)
+                if self._expect is not None:
+                    self._expect(hello)
             finally:
                 self._strangers.leave(sock)
             self._desk.serve(hello, channel, local)

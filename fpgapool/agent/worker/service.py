@@ -113,7 +113,9 @@ class Worker:
         self._member = tasks.Member(
             settings, self._driver, self.post, self._cache
         )
-        self._port = ports.DataPort(settings, self._desk, self._certificate)
+        self._port = ports.DataPort(
+            settings, self._desk, self._certificate, expect=self._desk.expect
+        )
         self._control = control.ControlSocket(
             settings.control_socket,
             lambda agent: self._items.put(_NewAgent(agent)),
@@ -260,8 +262,8 @@ class Worker:
                     self._notify("status", status=self.status())
                 case state.Program(order):
                     crew.CREW.start("program", self._program, order)
-                case state.Announce(order):
-                    self._announce(order)
+                case state.Announce(order, anew):
+                    self._announce(order, anew)
                 case state.Join(order):
                     self._member.join(order)
                 case state.Clear(order, code, message):
@@ -286,8 +288,8 @@ class Worker:
         if self._agent is not None:
             self._agent.send(messages.notification(event, **members))
 
-    def _announce(self, order: state.Order) -> None:
-        secret = self._desk.mint(order)
+    def _announce(self, order: state.Order, anew: bool) -> None:
+        secret = self._desk.mint(order, anew)
         if secret is None:
             return
         self._notify(
@@ -390,6 +392,7 @@ class Worker:
             "generation": None if order is None else order.generation,
             "seen_generation": machine.seen_generation,
             "project_id": None if order is None else order.project_id,
+            "last_project_id": machine.last_project_id,
             "is_member": order is not None and order.desk_socket is not None,
             "programmed": machine.programmed,
             "bitstream_id": machine.bitstream_id,

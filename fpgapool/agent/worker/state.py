@@ -40,6 +40,8 @@ class Order:
     :ivar self_test: there is no client; the order only tests the slot.
     :ivar desk_socket: where a group's desk awaits its members; the desk is the
         client then. None for a session.
+    :ivar secret_sha256: of the secret with which the client will come,
+        hexadecimal; empty: the worker makes one.
     """
 
     session_id: str
@@ -56,6 +58,7 @@ class Order:
     bitstream_id: str | None = None
     self_test: bool = False
     desk_socket: str | None = None
+    secret_sha256: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ class Release:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReissueSecret:
-    """The agent needs a secret for a client that is not connected yet."""
+    """The agent needs a new secret for a client that is not connected."""
 
     generation: int
 
@@ -237,9 +240,13 @@ class Program:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Announce:
-    """Mint a secret and send it to the agent."""
+    """Tell the agent that the client may come.
+
+    :ivar anew: mint a secret although the client may have one.
+    """
 
     order: Order
+    anew: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -460,7 +467,7 @@ class Machine:
                     f"generation {generation} does not wait for its client",
                 )
             ]
-        return self._announce()
+        return self._announce(anew=True)
 
     def _agent_connected(self) -> list[Effect]:
         self._agent = True
@@ -636,10 +643,10 @@ class Machine:
 
     # Steps.
 
-    def _announce(self) -> list[Effect]:
+    def _announce(self, anew: bool = False) -> list[Effect]:
         assert self.order is not None
         self._announced = True
-        return [Announce(self.order)]
+        return [Announce(self.order, anew)]
 
     def _end(self, outcome: str, code: str, message: str) -> list[Effect]:
         if self._ending is not None:

@@ -27,6 +27,8 @@ def assign(hold: holds.Hold, limits: admission.Limits) -> effects.AssignSlot:
                 limit_bytes - session.former_input_bytes, 1
             ),
             "quantum_bytes": hold.quantum_bytes,
+            "secret_sha256": session.secret_sha256,
+            "offered": hold.offered,
             "idle_timeout_s": limits.idle_timeout_s,
             "max_hold_s": limits.max_hold_s,
             "min_progress_bytes_per_s": limits.min_progress_bytes_per_s,

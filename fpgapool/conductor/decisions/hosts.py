@@ -17,7 +17,6 @@ from fpgapool.conductor.decisions import registry
 from fpgapool.conductor.decisions import serving as servings
 from fpgapool.conductor.decisions import sessions
 from fpgapool.core import events
-from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
@@ -145,9 +144,8 @@ class Hosts:
             if missed_s > limits.lost_session_timeout_s:
                 self._give_up(hold)
         elif (
-            hold.phase is model.Phase.PREPARING
+            hold.is_unprepared
             and not hold.revoked
-            and not hold.prepared
             # Compares with the host's last report: while the host is silent,
             # its slot may have become ready. For an assignment of a former
             # leader, that is not known.

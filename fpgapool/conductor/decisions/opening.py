@@ -104,6 +104,14 @@ class Opening:
                 f"request {request.request_id} has come by another way",
             )
         self._pool.answer(session, request.host_uuid, future)
+        if session.hold is not None and session.secret_sha256 not in (
+            "",
+            request.secret_sha256,
+        ):
+            # The front door was started anew, and its secret is gone.
+            session.forget_secret()
+            self._pool.touch(session)
+            self._serving.ask_secret(session.hold)
 
     def _admit(self, wish: inputs.Open) -> None:
         pool, book = self._pool, self._pool.sessions

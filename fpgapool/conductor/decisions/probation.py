@@ -35,7 +35,6 @@ from fpgapool.conductor.decisions import stored_enums
 from fpgapool.core import events
 from fpgapool.core import health
 from fpgapool.core import instructions
-from fpgapool.core import model
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
@@ -195,8 +194,7 @@ class Probation:
         if result.state == states.FAILED and result.code in SLOT_FAILURES:
             self.failed(hold, result.code, now)
         elif result.state == states.CLOSED or (
-            result.state != states.PREPARE_FAILED
-            and (hold.prepared or hold.phase is not model.Phase.PREPARING)
+            result.state != states.PREPARE_FAILED and not hold.is_unprepared
         ):
             place = self_tests.place_of(hold.slot, hold.accelerator)
             self._health.succeeded(place)

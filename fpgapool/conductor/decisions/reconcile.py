@@ -13,7 +13,6 @@ import enum
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import holds
-from fpgapool.core import model
 from fpgapool.vocabulary import states
 
 
@@ -94,6 +93,6 @@ def _compare_idle(hold: holds.Hold, report: objects.SlotReport) -> Finding:
         # The order to prepare may still be on its way, so the agent has to
         # receive the release.
         return Finding.NOT_RELEASED
-    if hold.phase is model.Phase.PREPARING:
+    if hold.is_unprepared:
         return Finding.NOT_STARTED
     return Finding.VANISHED

@@ -102,6 +102,9 @@ class Reports:
         session = hold.session
         hold.announced_at = min(hold.announced_at, pool.now)
         session.secret = prepared.secret
+        if prepared.secret:
+            # A new one, or that of a worker which takes none from outside.
+            session.secret_sha256 = ""
         session.endpoints = prepared.endpoints
         session.certificate_sha256 = prepared.certificate_sha256
         hold.heard = prepared.agent_boot_id, prepared.sequence
@@ -259,7 +262,7 @@ class Reports:
         match finding:
             case reconcile.Finding.READY:
                 hold.prepared = True
-                if not session.secret:
+                if not session.endpoints:
                     serving.ask_secret(hold)
             case reconcile.Finding.ATTACHED:
                 serving.attached(hold)

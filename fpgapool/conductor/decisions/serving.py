@@ -26,6 +26,8 @@ LOG = logging.getLogger(__name__)
 # Why a session waits again, for its owner.
 _PREEMPTED = "a session with a higher priority or less time left has its slot"
 _IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
+# A client that comes first may have to wait for so long at the slot.
+_SOON_S = 0.1
 
 
 class Serving:
@@ -66,8 +68,15 @@ class Serving:
             pool.catalogue.library.choose(session.accelerator, slot.shape),
         )
         hold.told_at = pool.now
+        offer = _offer_for(hold)
+        hold.offered = offer is not None
         self.entered(hold)
         pool.outbox.send(agent_orders.assign(hold, pool.settings))
+        if offer is not None:
+            session.endpoints = offer.endpoints
+            session.certificate_sha256 = offer.certificate_sha256
+            hold.announced_at = pool.now
+            pool.tell(events.SlotReady(slot.id, hold.generation))
 
     def hold(
         self,
@@ -317,3 +326,25 @@ class Serving:
             return False
         hold.told_at = now
         return True
+
+
+def _offer_for(hold: sessions.Hold) -> objects.Offer | None:
+    """Return where the client can come while the order is on its way.
+
+    None: it must wait until the slot is ready.
+    """
+    session, slot = hold.session, hold.slot
+    offer = slot.reported.offer if slot.reported else None
+    wanted = hold.bitstream and hold.bitstream.bitstream_id
+    is_in_slot = (
+        slot.programmed_now == hold.accelerator and slot.bitstream_id == wanted
+    )
+    is_soon = wanted is None and slot.programming_time_s <= _SOON_S
+    if (
+        offer is None
+        or not session.secret_sha256
+        or offer.project_id not in (None, session.project_id)
+        or not (is_in_slot or is_soon)
+    ):
+        return None
+    return offer

@@ -123,7 +123,7 @@ class WrongMove(Exception):
 class Session:
     """A session's whole state; only the engine changes it.
 
-    Times are wall clock in seconds. ``secret`` lives in memory only: after a
+    Times are wall clock in seconds. Secrets live in memory only: after a
     restart the conductor asks the agent for a fresh one.
 
     :ivar hold: its slot; None while it waits and when the slot is free.
@@ -132,6 +132,8 @@ class Session:
     :ivar row_id: of its row, for ever.
     :ivar job_id: its id in the core; a new one when it moves while its
         former slot is still being revoked.
+    :ivar secret_sha256: of the secret that its first slot accepts, and that
+        its front door has; empty: ``secret``.
     """
 
     row_id: int
@@ -144,6 +146,7 @@ class Session:
     end: str = ""
     place: Place | None = None
     secret: str = dataclasses.field(default="", repr=False)
+    secret_sha256: str = ""
     endpoints: tuple[objects.Endpoint, ...] = ()
     certificate_sha256: str | None = None
     front_doors: frozenset[str] = frozenset()
@@ -277,7 +280,7 @@ class Session:
 
     def forget_secret(self) -> None:
         """Drop members, useless once a client has connected or gone."""
-        self.secret = ""
+        self.secret = self.secret_sha256 = ""
         self.endpoints = ()
         self.certificate_sha256 = None
 
@@ -320,12 +323,14 @@ class Session:
         :param others: members that only the engine knows.
         """
         ready = self.state == states.READY
+        told = ready and with_secret
         return objects.SessionView.of(
             self,
             host_uuid=self.host_uuid,
             **(self.place._asdict() if self.place else {}),
             endpoints=self.endpoints if ready else (),
-            secret=self.secret if ready and with_secret else "",
+            secret=self.secret if told else "",
+            secret_sha256=self.secret_sha256 if told else "",
             certificate_sha256=self.certificate_sha256 if ready else None,
             **others,
         )
@@ -360,6 +365,7 @@ def wishes(
 ) -> dict[str, Any]:
     """Return the session's members from a request; limits it may lower."""
     said = _asked(request)
+    said["secret_sha256"] = request.secret_sha256
     for name in ("wait_timeout_s", "connect_timeout_s", "resume_grace_s"):
         limit, wish = getattr(settings, name), said[name]
         said[name] = limit if wish is None else min(wish, limit)

@@ -47,7 +47,11 @@ class FakeSlots:
         self.has_workers = False
 
     def connect(
-        self, project_id: str, session_id: str, generation: int
+        self,
+        project_id: str,
+        session_id: str,
+        generation: int,
+        view: objects.SessionView | None = None,
     ) -> socket.socket:
         self.served.append(project_id)
         if not self.has_workers:
