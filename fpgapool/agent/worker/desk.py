@@ -144,6 +144,8 @@ class Desk:
 
         :param hello: of the client.
         """
+        if hello.secret is None:
+            return
         with self._armed:
             self._armed.wait_for(
                 lambda: hello.generation <= self._newest_generation, EARLY_S

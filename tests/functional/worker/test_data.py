@@ -4,9 +4,11 @@
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import random
 import socket
+import threading
 
 import pytest
 
@@ -337,6 +339,62 @@ def test_secret_works_once(worker, agent):
     assert client.run(b"data") == b"data"
     client.close()
     thief.close()
+
+
+OWN_SECRET = "5e" * 32
+OWN_HASH = hashlib.sha256(OWN_SECRET.encode()).hexdigest()
+
+
+def test_a_client_comes_before_its_order(worker, agent):
+    """With a secret of its own, of which the order has the hash."""
+    client = harness.Client.local(worker)
+    hello = {
+        "session_id": "session-1",
+        "generation": 1,
+        "secret": OWN_SECRET,
+    }
+    opened = threading.Thread(target=client.hello, args=(hello,))
+    opened.start()
+    assert agent.assign(secret_sha256=OWN_HASH)["ok"]
+    opened.join(harness.TIMEOUT_S)
+    assert client.run(b"data") == b"data"
+    assert agent.wait_prepared(1)["secret"] == ""
+    thief = harness.Client.local(worker)
+    with pytest.raises(harness.ErrorFrame) as caught:
+        thief.hello(hello)
+    assert caught.value.code == "UNAUTHORIZED"
+    assert OWN_SECRET not in worker.log()
+    client.close()
+    thief.close()
+
+
+def test_a_client_whose_order_never_comes(worker, agent):
+    client = harness.Client.local(worker)
+    with pytest.raises(harness.ErrorFrame) as caught:
+        client.hello(
+            {"session_id": "s", "generation": 1, "secret": OWN_SECRET}
+        )
+    assert caught.value.code == "UNAUTHORIZED"
+    client.close()
+
+
+def test_a_new_secret_joins_the_clients_own(worker, agent):
+    agent.assign(secret_sha256=OWN_HASH)
+    assert agent.wait_prepared(1)["secret"] == ""
+    agent.prepared.clear()
+    assert agent.request("reissue_secret", generation=1)["ok"]
+    prepared = agent.wait_prepared(1)
+    assert len(prepared["secret"]) == 64
+    client = harness.Client.remote(prepared).hello(prepared)
+    assert client.run(b"data") == b"data"
+    client.close()
+
+
+@pytest.mark.parametrize("digest", ["ab", "x" * 64, 7])
+def test_a_wrong_hash_of_a_secret(worker, agent, digest):
+    reply = agent.assign(secret_sha256=digest)
+    assert reply["error"]["code"] == "PROTOCOL_ERROR"
+    assert agent.status()["state"] == "idle"
 
 
 def test_secret_of_an_earlier_holder(worker, agent):

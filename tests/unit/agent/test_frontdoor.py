@@ -15,6 +15,7 @@ from unittest import mock
 
 import pytest
 
+from fpgapool import objects
 from fpgapool.agent import doorway
 from fpgapool.agent import frontdoor
 from fpgapool.agent import loop as agent_loop

@@ -65,6 +65,42 @@ def test_what_has_been_heard_otherwise_is_not_asked_for_again():
     assert tracked.heard(factories.view(), 4.1) == []
 
 
+OWN = {"state": "READY", "secret_sha256": "ab" * 32}
+
+
+def opened_with_secret() -> opens.Opens:
+    tracked = make()
+    request = dataclasses.replace(
+        factories.open_request(), secret_sha256="ab" * 32
+    )
+    tracked.open(CLIENT, request, 0.0, "s3")
+    return tracked
+
+
+def test_the_secret_joins_the_news_at_the_front_door():
+    tracked = opened_with_secret()
+    view = factories.view(**OWN)
+    (push,) = tracked.heard(view, 0.5)
+    assert push == opens.Push(CLIENT, dataclasses.replace(view, secret="s3"))
+    # Questions of other clients are answered without it.
+    assert tracked.view(factories.PROJECT, "session-of-r1") == view
+
+
+def test_a_secret_of_the_worker_goes_before_that_of_the_front_door():
+    tracked = opened_with_secret()
+    view = factories.view(state="READY", secret="5ec7e7")
+    assert tracked.heard(view, 0.5) == [opens.Push(CLIENT, view)]
+
+
+def test_the_secret_of_another_front_door_is_waited_for():
+    """That of the agent before this one: it is gone."""
+    tracked = opened_with_secret()
+    view = factories.view(**OWN | {"secret_sha256": "00" * 32})
+    assert tracked.heard(view, 0.5) == []
+    view = factories.view(state="READY", secret="5ec7e7", revision=2)
+    assert tracked.heard(view, 0.6) == [opens.Push(CLIENT, view)]
+
+
 def test_a_refusal_is_an_answer():
     tracked = make()
     (wish,) = tracked.open(CLIENT, factories.open_request(), 0.0)

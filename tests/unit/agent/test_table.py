@@ -140,6 +140,78 @@ def test_prepared_without_a_data_address_is_local_only():
     assert [one.network for one in effect.endpoints] == ["local"]
 
 
+def told_line(tab: table.SlotTable) -> objects.SlotReport:
+    """What the conductor hears of the slot."""
+    return tab.device_reports(lambda _key: None)[0].slots[0]
+
+
+IN_USE = {
+    "last_project_id": factories.PROJECT,
+    "certificate_sha256": "cd" * 32,
+}
+
+
+def test_an_idle_slot_says_where_a_client_can_come():
+    tab = factories.make_table()
+    assert told_line(tab).offer is None
+    tab.worker_connected(KEY)
+    tab.worker_status(KEY, factories.status(**IN_USE), 0.0)
+    offer = told_line(tab).offer
+    assert [one.network for one in offer.endpoints] == ["local", "data"]
+    assert offer.endpoints[1].port == 4711
+    assert offer.project_id == factories.PROJECT
+    assert offer.certificate_sha256 == "cd" * 32
+    tab.worker_disconnected(KEY)
+    assert told_line(tab).offer is None
+
+
+@pytest.mark.parametrize("state", ["preparing", "ready", "active"])
+def test_a_slot_in_use_offers_nothing(state):
+    tab = factories.make_table()
+    up(tab)
+    tab.assign(EPOCH, factories.assign_request(7), 0.0)
+    assert told_line(tab).offer is None
+    tab.worker_status(KEY, factories.status(state, 7), 0.0)
+    assert told_line(tab).offer is None
+
+
+def offered(**changes: object) -> table.SlotTable:
+    """A slot whose client was told to come while the order was under way."""
+    tab = factories.make_table()
+    tab.worker_connected(KEY)
+    tab.worker_status(KEY, factories.status(**IN_USE), 0.0)
+    assert told_line(tab).offer is not None
+    wish = {"offered": True, "secret_sha256": "ef" * 32} | changes
+    tab.assign(EPOCH, factories.assign_request(7, **wish), 0.0)
+    told_line(tab)
+    tab.worker_status(KEY, factories.status("preparing", 7, **IN_USE), 0.0)
+    return tab
+
+
+def test_the_conductor_is_not_told_what_its_client_knows():
+    assert offered().worker_prepared(KEY, 7, "", "cd" * 32) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "secret", "certificate_sha256"),
+    [
+        pytest.param({"offered": False}, "", "cd" * 32, id="not offered"),
+        pytest.param({}, "ab" * 32, "cd" * 32, id="a new secret"),
+        pytest.param({}, "", "00" * 32, id="another worker"),
+    ],
+)
+def test_the_conductor_is_told_what_its_client_does_not_know(
+    changes, secret, certificate_sha256
+):
+    (told,) = offered(**changes).worker_prepared(
+        KEY, 7, secret, certificate_sha256
+    )
+    assert (told.secret, told.certificate_sha256) == (
+        secret,
+        certificate_sha256,
+    )
+
+
 def test_prepared_of_another_generation_is_dropped():
     assert assigned().worker_prepared(KEY, 6, "ab" * 32, None) == []
 

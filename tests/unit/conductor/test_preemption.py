@@ -210,14 +210,14 @@ def test_the_next_leader_knows_what_was_computed(single):
 def test_its_owner_learns_nothing_of_another_project():
     pool = make_pool()
     low = serve(pool, project_id="p", claimed_bytes=2**40)
-    pool.memory.quotas.set("another", {"max_priority": 5})
+    pool.memory.quotas.set("secret", {"max_priority": 5})
     pool.memory.tell(pool.memory.quotas.session_limits())
-    high = pool.open(project_id="another", user_id="v", priority=9)
+    high = pool.open(project_id="secret", user_id="v", priority=9)
     send(pool, QUANTUM_BYTES)
     end(pool, 100)
     view = pool.view(low)
     assert (view.state, view.reason) == (states.QUEUED, codes.PREEMPTED)
-    assert "another" not in str(view)
+    assert "'secret'" not in str(view)
     taken = world.find(pool.ask, "secret", high)
     assert taken.state == states.PREPARING
 

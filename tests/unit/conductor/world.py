@@ -207,10 +207,14 @@ class FakeAgent:
         self.views: dict[str, objects.SessionView] = {}
         #: What slots are to be programmed with, by number.
         self.wanted: dict[int, str] = {}
+        #: Of the secrets of their clients, by number; empty: the worker's.
+        self.hashes: dict[int, str] = {}
         #: By group.
         self.desks: dict[str, Desk] = {}
         self._groups: set[str] = set()
         self.link_message: str | None = None
+        #: What its idle slots say of where a client can come.
+        self.offer: objects.Offer | None = None
         #: By its own clock; None: it does not tell.
         self.sent_at: float | None = None
         self.power_cap_w: float | None = None
@@ -235,6 +239,11 @@ class FakeAgent:
                     | {
                         "last_result": slot.last_result,
                         "previous_result": slot.previous_result,
+                        "offer": (
+                            self.offer
+                            if slot.state == states.SLOT_IDLE
+                            else None
+                        ),
                     },
                 )
                 for number, slot in enumerate(self.slots)
@@ -284,6 +293,7 @@ class FakeAgent:
         slot.seen_generation = request.generation
         slot.state = states.SLOT_PREPARING
         self.wanted[request.slot] = request.accelerator
+        self.hashes[request.slot] = request.secret_sha256
         slot.session_id = request.session_id
         slot.generation = request.generation
         slot.previous_result = slot.last_result
@@ -310,8 +320,13 @@ class FakeAgent:
             session_id=message.session_id,
         )
 
-    def prepared(self, number: int) -> objects.Prepared | None:
-        """The worker is ready; :returns: what the agent then casts."""
+    def prepared(
+        self, number: int, anew: bool = False
+    ) -> objects.Prepared | None:
+        """The worker is ready; :returns: what the agent then casts.
+
+        :param anew: make a secret, even if the client has one.
+        """
         slot = self.slots[number]
         if slot.state not in (states.SLOT_PREPARING, states.SLOT_READY):
             return None
@@ -327,7 +342,7 @@ class FakeAgent:
             slot=number,
             session_id=slot.session_id or "",
             generation=slot.generation or 0,
-            secret="5ec7e7",
+            secret="5ec7e7" if anew or not self.hashes[number] else "",
             endpoints=(objects.Endpoint("data", "127.0.0.1", 4000),),
             agent_boot_id=f"{self.boots}-1",
             sequence=self.sequence,
@@ -686,7 +701,7 @@ class World:
             case effects.KeepGroup(host_uuid, order):
                 self.agents[host_uuid].keep_group(order)
             case effects.ReissueSecret(host_uuid=host_uuid, slot=number):
-                answer = self.agents[host_uuid].prepared(number)
+                answer = self.agents[host_uuid].prepared(number, anew=True)
                 if answer:
                     self.feed(answer)
             case effects.PublishSession(host_uuid, view) if host_uuid:

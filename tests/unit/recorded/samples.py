@@ -43,6 +43,7 @@ _FIXED: dict[str, Any] = {
     "reason": "CANCELLED_BY_CLIENT",
     "reservations.instances": {str(uuid.UUID(int=8)): 1},
     "resource": "sessions",
+    "secret_sha256": "ef" * 32,
     "sessions.state": "ACTIVE",
     "set_quota.limits": {"sessions": 5},
     "token_hash": "ab" * 32,

@@ -3,7 +3,9 @@
 """Memory, secrets and settings of a worker."""
 
 import collections
+import dataclasses
 import gc
+import hashlib
 import json
 import os
 import pathlib
@@ -277,6 +279,17 @@ class TestKeyring:
         assert keyring.admit(parse_hello(secret=secret)) is True
         with pytest.raises(hello.Unauthorized):
             keyring.admit(parse_hello(secret=secret))
+
+    def test_a_clients_own_secret_works_once(self):
+        digest = hashlib.sha256(b"own").hexdigest()
+        order = dataclasses.replace(ORDER, secret_sha256=digest)
+        keyring = hello.Keyring(order)
+        for wrong in (digest, "", "other"):
+            with pytest.raises(hello.Unauthorized):
+                keyring.admit(parse_hello(secret=wrong))
+        assert keyring.admit(parse_hello(secret="own")) is True
+        with pytest.raises(hello.Unauthorized):
+            keyring.admit(parse_hello(secret="own"))
 
     def test_no_first_secret_after_opening(self):
         keyring = hello.Keyring(ORDER)
