@@ -104,11 +104,12 @@ class Opening:
                 f"request {request.request_id} has come by another way",
             )
         self._pool.answer(session, request.host_uuid, future)
-        if session.hold is not None and session.secret_sha256 not in (
-            "",
-            request.secret_sha256,
-        ):
-            # The front door was started anew, and its secret is gone.
+        if session.secret_sha256 in ("", request.secret_sha256):
+            return
+        # The front door was started anew, and its secret is gone.
+        if session.hold is None:
+            session.secret_sha256 = request.secret_sha256
+        else:
             session.forget_secret()
             self._pool.touch(session)
             self._serving.ask_secret(session.hold)

@@ -108,6 +108,9 @@ class Reports:
         session.endpoints = prepared.endpoints
         session.certificate_sha256 = prepared.certificate_sha256
         hold.heard = prepared.agent_boot_id, prepared.sequence
+        if not session.has_secret:
+            # The front door that had made one was started anew.
+            pool.outbox.send(agent_orders.reissue_secret(hold))
         if hold.phase is model.Phase.PREPARING:
             pool.tell(events.SlotReady(hold.slot.id, hold.generation))
         else:
@@ -262,7 +265,7 @@ class Reports:
         match finding:
             case reconcile.Finding.READY:
                 hold.prepared = True
-                if not session.endpoints:
+                if not session.has_secret:
                     serving.ask_secret(hold)
             case reconcile.Finding.ATTACHED:
                 serving.attached(hold)

@@ -176,6 +176,11 @@ class Session:
         return self.input_bytes + self.own_bytes
 
     @property
+    def has_secret(self) -> bool:
+        """Whether its front door knows by which secret its client comes."""
+        return bool(self.secret or self.secret_sha256)
+
+    @property
     def live(self) -> bool:
         """Whether the session waits for or has a slot."""
         return not self.end

@@ -202,6 +202,32 @@ def test_a_front_door_that_was_started_anew_gets_a_new_secret(pool):
     assert view.secret_sha256 == ""
 
 
+def test_a_front_door_is_started_anew_while_the_slot_is_programmed():
+    pool = make_pool(offer=None)
+    request_id = pool.open(secret_sha256=HASH)
+    pool.deliver_all()
+    again = world.request(request_id=request_id, secret_sha256="ef" * 32)
+    pool.feed(world.opening(again))
+    pool.wire.clear()
+    pool.feed(pool.agents["a"].prepared(0))
+    # Its worker knows only the former front door's secret.
+    view = told(pool, request_id)
+    assert (view.state, view.secret) == (states.READY, "5ec7e7")
+
+
+def test_a_front_door_that_was_started_anew_has_the_next_secret(pool):
+    pool.open(secret_sha256=HASH)
+    request_id = pool.open(secret_sha256=HASH)
+    assert told(pool, request_id).state == states.QUEUED
+    new = "ef" * 32
+    again = world.request(request_id=request_id, secret_sha256=new)
+    pool.feed(world.opening(again))
+    pool.deliver_all()
+    pool.end(states.CLOSED, codes.OK)
+    view = told(pool, request_id)
+    assert (view.state, view.secret_sha256) == (states.READY, new)
+
+
 def test_a_repeated_request_changes_nothing(pool):
     request_id = pool.open(secret_sha256=HASH)
     pool.deliver_all()
