@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
+from fpgapool import objects
 from fpgapool.agent import table
 from fpgapool.agent.groupdesk import ports
 from fpgapool.agent.groupdesk import service as desk_service
@@ -20,6 +21,7 @@ from fpgapool.agent.worker import tasks
 from fpgapool.conductor.decisions import desk_accounts
 from fpgapool.conductor.decisions import desks
 from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import opening
 from fpgapool.conductor.decisions import operators
 from fpgapool.conductor.decisions import registry
 from fpgapool.conductor.decisions import reports
@@ -219,6 +221,24 @@ def secret_reused() -> None:
         return secret
 
     hello.Keyring.mint = reuse  # type: ignore[method-assign]
+
+
+@_bug(seed=13)
+def secret_of_the_former_front_door_awaited() -> None:
+    repeat = opening.Opening._repeat
+
+    def careless(
+        room: opening.Opening,
+        session: sessions.Session,
+        request: objects.OpenRequest,
+        future: effects.ViewFuture,
+    ) -> None:
+        same = dataclasses.replace(
+            request, secret_sha256=session.secret_sha256
+        )
+        repeat(room, session, same, future)
+
+    opening.Opening._repeat = careless  # type: ignore[method-assign]
 
 
 @_bug(seed=1)
