@@ -26,8 +26,6 @@ LOG = logging.getLogger(__name__)
 # Why a session waits again, for its owner.
 _PREEMPTED = "a session with a higher priority or less time left has its slot"
 _IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
-# A client that comes first may have to wait for so long at the slot.
-_SOON_S = 0.1
 
 
 class Serving:
@@ -339,12 +337,11 @@ def _offer_for(hold: sessions.Hold) -> objects.Offer | None:
     is_in_slot = (
         slot.programmed_now == hold.accelerator and slot.bitstream_id == wanted
     )
-    is_soon = wanted is None and slot.programming_time_s <= _SOON_S
     if (
         offer is None
         or not session.secret_sha256
         or offer.project_id not in (None, session.project_id)
-        or not (is_in_slot or is_soon)
+        or not is_in_slot
     ):
         return None
     return offer
