@@ -641,6 +641,58 @@ def test_connect_hands_over_a_connection_to_the_worker(ready_host):
         assert ready_host.conductor.named("cancel_session") == []
 
 
+def test_a_client_comes_to_a_slot_before_the_order_for_it(host):
+    agent = host.start()
+    host.conductor.wait_for_slot(0, lambda one: one.offer is not None)
+    with Client(host.front_door) as client:
+        client.open("r1")
+        request = host.conductor.wait_for(
+            "submit_sessions", lambda one: one.request_id == "r1"
+        )
+        harness.tell(
+            agent,
+            harness.view(
+                "r1",
+                "READY",
+                1,
+                session_id="session-7",
+                generation=7,
+                slot_host_uuid=harness.HOST,
+                device="board0",
+                slot=0,
+                secret_sha256=request.secret_sha256,
+            ),
+        )
+        secret = client.event()["secret"]
+        for generation, code in ((6, "SESSION_NOT_FOUND"), (7, None)):
+            reply = client.request(
+                "connect", session_id="session-7", generation=generation
+            )
+            assert (None if reply["ok"] else code_of(reply)) == code
+        (fd,) = client.fds
+        client.fds.clear()
+        with socket.socket(fileno=fd) as data:
+            data.settimeout(harness.TIMEOUT_S)
+            hello = {
+                "features": [],
+                "session_id": "session-7",
+                "generation": 7,
+                "secret": secret,
+            }
+            data.sendall(
+                frames.encode_frame(frames.FrameHeader(frames.HELLO), hello)
+            )
+            harness.assign(
+                agent, 7, offered=True, secret_sha256=request.secret_sha256
+            )
+            header = frames.FrameHeader.unpack_from(
+                data.recv(32, socket.MSG_WAITALL)
+            )
+            assert header.type == frames.OPENED
+            host.conductor.wait_for_slot(0, lambda one: one.state == "active")
+    assert host.conductor.named("prepared") == []
+
+
 @pytest.mark.parametrize(
     ("members", "code"),
     [
