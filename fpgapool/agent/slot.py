@@ -38,6 +38,8 @@ class WorkerStatus:
 
     :ivar is_member: the holder is a group, and ``session_id`` its id.
     :ivar blocks: figures of the blocks that the worker keeps.
+    :ivar is_stale: it is replaced before it gets an assignment; its agent
+        knows that.
     """
 
     state: str
@@ -57,6 +59,7 @@ class WorkerStatus:
     blocks: Mapping[str, int] = dataclasses.field(default_factory=dict)
     last_project_id: str | None = None
     certificate_sha256: str | None = None
+    is_stale: bool = False
 
     @classmethod
     def from_members(cls, members: Mapping[str, typing.Any]) -> WorkerStatus:
@@ -487,6 +490,7 @@ class Slot:
         if (
             status is None
             or status.state != states.SLOT_IDLE
+            or status.is_stale
             or self.fault is not None
             or self.leaving
             or not self.connected

@@ -342,8 +342,11 @@ class Supervisor(children.Keeper[_Worker]):
         if members is None:
             return
         child.heard = child.proved = True
-        key, status = child.key, slot.WorkerStatus.from_members(members)
         child.stale = members.get("made_for") != child.made_for
+        key = child.key
+        status = slot.WorkerStatus.from_members(
+            {**members, "is_stale": child.stale}
+        )
         self._counts.count_status(key, status)
         self._tell(
             key, lambda slots, now: slots.worker_status(key, status, now)

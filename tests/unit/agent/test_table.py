@@ -161,6 +161,10 @@ def test_an_idle_slot_says_where_a_client_can_come():
     assert offer.endpoints[1].port == 4711
     assert offer.project_id == factories.PROJECT
     assert offer.certificate_sha256 == "cd" * 32
+    tab.worker_status(KEY, factories.status(is_stale=True, **IN_USE), 0.0)
+    assert told_line(tab).offer is None
+    tab.worker_status(KEY, factories.status(**IN_USE), 0.0)
+    assert told_line(tab).offer == offer
     tab.worker_disconnected(KEY)
     assert told_line(tab).offer is None
 
