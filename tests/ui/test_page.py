@@ -22,6 +22,25 @@ from tests.ui import browser
 ADMIN = "admin:operators"
 ONE, OTHER = "project-one", "project-other"
 SLOTS = 4
+# Words that a line's end cuts in two, of those that may stay whole. A hyphen is
+# a good place to go on in the next line.
+_CUT_WORDS = """
+const cut = [];
+const walker = document.createTreeWalker(document.querySelector("main"),
+  NodeFilter.SHOW_TEXT);
+while (walker.nextNode()) {
+  const text = walker.currentNode;
+  for (const word of text.data.matchAll(/[^\\s-]+/g)) {
+    const range = document.createRange();
+    range.setStart(text, word.index);
+    range.setEnd(text, word.index + word[0].length);
+    if (word[0].length <= 11 && range.getClientRects().length > 1) {
+      cut.push(word[0]);
+    }
+  }
+}
+return cut;
+"""
 HOSTILE = "<img/src=x/onerror=window.hacked=1>"
 PHONE = (360, 640)
 
@@ -385,6 +404,34 @@ def test_phone(page: browser.Page, api: Api) -> None:
             assert min(one for one in widths if one) > width / 2
         assert page.run(widest) <= width, title
         assert page.run("return innerWidth") == width, title
+
+
+def test_words_stay_whole(page: browser.Page, api: Api) -> None:
+    """Long names break, and take no room from the words beside them."""
+    for number in range(SLOTS):
+        api.open(f"holder{number}", "default")
+    for letter in "xyz":
+        api.open(letter * 64)
+    page.sign_in("admin", "operators")
+    page.choose("scope", "all")
+    page.one(".host .name").click()
+    page.wait_rows("Slots of the host", lambda rows: rows)
+    for width in (browser.WIDTH, 1030, 700, PHONE[0]):
+        page.cdp(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=PHONE[1],
+            deviceScaleFactor=1,
+            mobile=width == PHONE[0],
+        )
+        for title in page.views():
+            page.go(title)
+            page.wait_live()
+            if title == "Sessions":
+                page.wait_rows("Queue", lambda rows: len(rows) == len("xyz"))
+            assert page.run(_CUT_WORDS) == [], (title, width)
+            widest = page.run("return document.documentElement.scrollWidth")
+            assert widest <= width, title
 
 
 def _focused(page: browser.Page) -> str:

@@ -63,6 +63,8 @@ export function keyed(parent, items, keyOf, create, update) {
 
 // A table. Columns are {label, text(item)}, or {label, cell(item)}, which
 // makes an element once for a row and gets the row's newest item by a call.
+// With short(item) in place of text, values are few characters, none of which
+// others chose, and never wrap.
 export class Table {
   constructor(caption, columns, keyOf, empty) {
     this.columns = columns;
@@ -88,7 +90,8 @@ export class Table {
 
   create(item) {
     const cells = this.columns.map((column) => {
-      const cell = make("td", { "data-label": column.label });
+      const cell = make("td", { "data-label": column.label,
+        class: column.short ? "short" : null });
       if (column.cell) {
         cell.append(column.cell(item));
       }
@@ -99,8 +102,9 @@ export class Table {
 
   update(row, item) {
     this.columns.forEach((column, number) => {
-      if (column.text) {
-        setText(row.children[number], column.text(item));
+      const text = column.text ?? column.short;
+      if (text) {
+        setText(row.children[number], text(item));
       }
     });
   }
@@ -139,7 +143,8 @@ export function bytes(count) {
     unit += 1;
   }
   const digits = unit === 0 || value >= 100 ? 0 : 1;
-  return `${value.toFixed(digits)} ${UNITS[unit]}`;
+  // A number stays with its unit.
+  return `${value.toFixed(digits)}\u00a0${UNITS[unit]}`;
 }
 
 export function seconds(value) {

@@ -15,9 +15,9 @@ export class View {
       { label: "Name", text: (one) => one.name },
       { label: "Description", text: (one) => one.description || "–" },
       { label: "Highest rate",
-        text: (one) => `${bytes(one.peak_bytes_per_s)}/s` },
-      { label: "Output for a byte", text: (one) => String(one.return_ratio) },
-      { label: "Stateless", text: (one) => one.stateless ? "yes" : "no" },
+        short: (one) => `${bytes(one.peak_bytes_per_s)}/s` },
+      { label: "Output for a byte", short: (one) => String(one.return_ratio) },
+      { label: "Stateless", short: (one) => one.stateless ? "yes" : "no" },
       { label: "Shapes", text: (one) => one.shapes.join(", ") || "any" },
     ], (one) => one.name, "There are no accelerators.");
     this.bitstreams = new Table("Bitstreams", [
@@ -25,11 +25,11 @@ export class View {
       { label: "Accelerator", text: (one) => one.accelerator },
       { label: "Version", text: (one) => one.version },
       { label: "Project", text: (one) => one.project_id },
-      { label: "Format", text: (one) => one.format },
-      { label: "State", text: (one) => one.state },
+      { label: "Format", short: (one) => one.format },
+      { label: "State", short: (one) => one.state },
       { label: "Reason", text: (one) => one.reason || "–" },
-      { label: "Visibility", text: (one) => one.visibility },
-      { label: "Size", text: (one) => bytes(one.size_bytes) },
+      { label: "Visibility", short: (one) => one.visibility },
+      { label: "Size", short: (one) => bytes(one.size_bytes) },
       { label: "Description", text: (one) => one.description || "–" },
       { label: "Created", text: (one) => when(one.created_at) },
     ], (one) => one.id, "There are no bitstreams.");

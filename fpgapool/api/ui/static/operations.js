@@ -56,11 +56,11 @@ export class View {
   constructor() {
     this.title = "Operations";
     this.drains = new Table("Drains", [
-      { label: "Kind", text: (one) => one.kind },
+      { label: "Kind", short: (one) => one.kind },
       { label: "Name", text: (one) => one.label },
-      { label: "Setting", text: (one) => one.admin_state },
+      { label: "Setting", short: (one) => one.admin_state },
       { label: "Reason", text: (one) => one.admin_reason || "–" },
-      { label: "Sessions", text: (one) => String(one.sessions) },
+      { label: "Sessions", short: (one) => String(one.sessions) },
       { label: "Deadline", text: (one) => when(one.drain_deadline_at) },
     ], (one) => one.key, "All hosts and boards are enabled.");
     this.faults = new Table("Faults", [
@@ -71,11 +71,11 @@ export class View {
     ], (one) => one.key, "Nothing is faulty.");
     this.usage = new Table(`Usage of projects in ${USAGE_DAYS} days`, [
       { label: "Project", text: (one) => one.project_id },
-      { label: "Sessions", text: (one) => String(one.sessions) },
-      { label: "Slots held", text: (one) => seconds(one.slot_s) },
-      { label: "Input", text: (one) => bytes(one.input_bytes) },
-      { label: "Output", text: (one) => bytes(one.output_bytes) },
-      { label: "Energy", text: (one) => one.energy_j === null
+      { label: "Sessions", short: (one) => String(one.sessions) },
+      { label: "Slots held", short: (one) => seconds(one.slot_s) },
+      { label: "Input", short: (one) => bytes(one.input_bytes) },
+      { label: "Output", short: (one) => bytes(one.output_bytes) },
+      { label: "Energy", short: (one) => one.energy_j === null
         ? "not measured" : `${Math.round(one.energy_j)} J` },
     ], (one) => one.id, "There is no usage yet.");
     this.note = make("p", { class: "empty" });

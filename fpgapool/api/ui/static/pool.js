@@ -116,8 +116,8 @@ export class View {
   slotTable() {
     return new Table("Slots of the host", [
       { label: "Board", text: (one) => one.device_name },
-      { label: "Slot", text: (one) => String(one.number) },
-      { label: "State", text: (one) => one.state },
+      { label: "Slot", short: (one) => String(one.number) },
+      { label: "State", short: (one) => one.state },
       { label: "Accelerator", text: (one) => one.accelerator ?? "–" },
       { label: "Programmed", text: (one) => one.programmed ?? "–" },
       { label: "Session", text: (one) => one.session_id ?? "–" },

@@ -21,9 +21,9 @@ export class View {
     this.title = "Quotas";
     this.table = new Table("Limits of the project", [
       { label: "Resource", text: (one) => one.name.replaceAll("_", " ") },
-      { label: "In use", text: (one) => amount(one.name, one.in_use) },
-      { label: "Limit", text: limit },
-      { label: "Set by", text: (one) => one.source },
+      { label: "In use", short: (one) => amount(one.name, one.in_use) },
+      { label: "Limit", short: limit },
+      { label: "Set by", short: (one) => one.source },
     ], (one) => one.name, "There are no limits.");
     this.element = make("div", {}, make("h2", {}, "Quotas"),
       this.table.element);

@@ -102,17 +102,17 @@ export class View {
       { label: "Accelerator", text: (one) => one.accelerator },
     ];
     this.queue = new Table("Queue", [
-      { label: "Position", text: (one) => one.queue_position === null
+      { label: "Position", short: (one) => one.queue_position === null
         || one.queue_position === undefined ? "–"
         : String(one.queue_position + 1) },
       ...names,
-      { label: "Size", text: (one) => bytes(one.claimed_bytes) },
+      { label: "Size", short: (one) => bytes(one.claimed_bytes) },
       { label: "Waits since", text: (one) => when(one.queued_at) },
-      { label: "Expected wait", text: (one) => seconds(one.expected_wait_s) },
+      { label: "Expected wait", short: (one) => seconds(one.expected_wait_s) },
       { label: "Why it waits", text: reasons },
     ], (one) => one.id, "No session waits.");
     this.table = new Table("Sessions", [
-      { label: "State", text: (one) => one.state },
+      { label: "State", short: (one) => one.state },
       ...names,
       { label: "Input", text: progress },
       { label: "Slot", text: place },
