@@ -26,6 +26,7 @@ from fpgapool.client import groupdoor
 from fpgapool.client import grouphosts
 from fpgapool.client import grouplink
 from fpgapool.client import hostgroups
+from fpgapool.client import waiting
 from fpgapool.common import channel
 from fpgapool.common import rings
 from fpgapool.protocol import groups
@@ -46,6 +47,8 @@ def group_open(
     cancel: threading.Event | cancelling.CancelToken | None = None,
     require_tls: bool | None = None,
     application: str = "",
+    away_timeout_s: float | None = None,
+    on_away: waiting.AwayCallback | None = None,
 ) -> Group:
     """Become a client of a group, waiting for its members if it has none.
 
@@ -65,6 +68,11 @@ def group_open(
     :param application: a name that programs of this project choose to share
         blocks with each other. Without one, a program has its blocks for
         itself.
+    :param away_timeout_s: how long the pool may be away, which means that
+        neither a desk nor the front door answers; all tasks then fail with
+        ``FRONT_DOOR_UNAVAILABLE``. None: for ever.
+    :param on_away: called by another thread when the pool goes away, as that
+        of :func:`fpgapool.client.acc_open`.
     :returns: the group; its desks are connected in the background.
     :raises errors.InvalidRequest: if an argument is wrong, with the code
         ``WRONG_ACCELERATOR`` if the group has another accelerator.
@@ -99,6 +107,7 @@ def group_open(
             f"{groups.MAX_APPLICATION} printable characters",
         )
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
+    away_timeout_s = checks.seconds(away_timeout_s, "away_timeout_s")
     must_encrypt = checks.require_tls(require_tls)
     token = cancelling.token_of(cancel)
     try:
@@ -116,7 +125,8 @@ def group_open(
             )
         access = found.attach(name, accelerator, deadline_s)
         access = dataclasses.replace(access, application=application)
-        return Group(found, access, window_tasks, token)
+        outages = groupdoor.Outages(found, access, away_timeout_s, on_away)
+        return Group(found, access, window_tasks, token, outages)
     except BaseException:
         cancelling.release(token)
         raise
@@ -149,6 +159,7 @@ class Group:
     :param access: of this client.
     :param window_tasks: see :func:`group_open`.
     :param token: see :func:`group_open`.
+    :param outages: of the pool.
     """
 
     def __init__(
@@ -157,11 +168,12 @@ class Group:
         access: groupdoor.Access,
         window_tasks: int,
         token: cancelling.CancelToken,
+        outages: groupdoor.Outages,
     ) -> None:
         self._door = door
         self._access = access
         self._window_tasks = window_tasks
-        self._hosts = grouphosts.Hosts(door, access, window_tasks)
+        self._hosts = grouphosts.Hosts(door, access, window_tasks, outages)
         # The lock of each thread, and whether it calls callbacks.
         self._mine = threading.local()
         self._check_params = checks.schema_check(
@@ -231,6 +243,8 @@ class Group:
             the failure.
         :raises errors.OperationTimeout: if ``timeout_s`` passes.
         :raises errors.SessionClosed: if the group was closed.
+        :raises errors.FrontDoorUnavailable: if the pool is away for longer
+            than ``away_timeout_s``.
         """
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s")

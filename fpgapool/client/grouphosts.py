@@ -32,8 +32,6 @@ _LONGEST_PAUSE_S = 1.0
 _FATAL = frozenset(
     {codes.ACCESS_REVOKED, codes.PROTOCOL_ERROR, codes.TLS_REQUIRED}
 )
-# The door knows that this client, or the whole group, has ended.
-_GONE = frozenset({codes.GROUP_CLIENT_NOT_FOUND, codes.GROUP_NOT_FOUND})
 # A new desk hears of its clients a moment after its start, and refuses them
 # until then.
 _PATIENCE_S = 30.0
@@ -51,6 +49,7 @@ class Hosts:
     :param door: gave the access.
     :param access: of this client.
     :param window_tasks: most tasks at all desks.
+    :param outages: of this client.
     """
 
     def __init__(
@@ -58,10 +57,12 @@ class Hosts:
         door: groupdoor.GroupDoor,
         access: groupdoor.Access,
         window_tasks: int,
+        outages: groupdoor.Outages,
     ) -> None:
         self._door = door
         self._access = access
         self._window_tasks = window_tasks
+        self._outages = outages
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
@@ -548,21 +549,22 @@ class Hosts:
     def _ask_door(self) -> None:
         """Ask where the group is now, as a desk cannot be reached."""
         try:
-            members = self._door.members(self._access)
+            members = self._outages.ask(self._has_desk)
         except errors.FpgapoolError as exc:
-            if exc.code in _GONE:
-                # Its desks may be gone, so that none of them says so.
-                self.fail(errors.TaskFailed(codes.ACCESS_REVOKED, exc.message))
-            return
-        except OSError:
+            self.fail(exc)
             return
         with self._lock:
-            if self._failure is None:
+            if members is not None and self._failure is None:
                 self._use_members(members)
                 self._go_on()
 
+    def _has_desk(self) -> bool:
+        with self._lock:
+            return any(link.wire is not None for link in self._links.values())
+
     def _attend(self, link: grouplink.Link, wire: grouplink.Wire) -> None:
         """Use a connection until it is lost, or not wanted any more."""
+        self._outages.end()
         with self._lock:
             link.connected(wire)
             self._learn_limit()

@@ -18,6 +18,7 @@ import typing
 
 from fpgapool import client
 from fpgapool.client import files
+from fpgapool.client import waiting
 from fpgapool.cmd import launch
 from fpgapool.cmd.running import arguments as command_line
 from fpgapool.cmd.running import display as displays
@@ -181,19 +182,28 @@ def _run_group(
     token: client.CancelToken,
 ) -> dict[str, typing.Any]:
     started_s = time.monotonic()
+
+    def left_s() -> float | None:
+        if arguments.timeout is None:
+            return None
+        passed_s = time.monotonic() - started_s
+        return max(arguments.timeout - passed_s, _LEAST_S)
+
+    def on_away(what: str, gives_up_s: float | None) -> None:
+        display.on_away(what, waiting.earliest(gives_up_s, left_s()))
+
     with client.group_open(
         arguments.group,
         accelerator=arguments.accelerator,
         timeout_s=arguments.timeout,
         cancel=token,
+        away_timeout_s=_AWAY_TIMEOUT_S,
+        on_away=on_away,
         **_door(arguments),
     ) as group:
         waited_s = time.monotonic() - started_s
-        left_s = None
-        if arguments.timeout is not None:
-            left_s = max(arguments.timeout - waited_s, _LEAST_S)
         report = client.run_group_file(
-            group, source, destination, timeout_s=left_s, **transfer
+            group, source, destination, timeout_s=left_s(), **transfer
         )
     return {
         "summary": displays.group_summary(report, waited_s),

@@ -17,6 +17,7 @@ import pytest
 from fpgapool import client
 from fpgapool.cmd import run as run_command
 from tests.functional.allinone import harness
+from tests.functional.allinone import test_group_tasks as group_tasks
 from tests.harness import programs
 from tests.harness import waiting
 
@@ -246,9 +247,48 @@ def test_a_pool_that_dies_for_good(
             harness.Processes(run_dir).kill()
             began_s = time.monotonic()
             for one in commands:
+                assert one.stderr is not None
+                # communicate() would end the input.
+                error = one.stderr.read()
+                assert one.wait(harness.LIMIT_S) == 1
+                assert "does not answer: reconnecting, gives up at " in error
+            assert time.monotonic() - began_s < 20
+        finally:
+            pool.close()
+
+
+@pytest.mark.long
+def test_a_pool_that_dies_under_a_group(tmp_path: pathlib.Path) -> None:
+    """Is told as with a session; a time limit counts, too."""
+    with harness.short_directory() as run_dir:
+        pool = harness.Pool(
+            run_dir, "--boards=1", "--slots=1", "--unlimited", "--api-port=0"
+        )
+        try:
+            url = pool.wait_until_ready()["api_url"]
+            site = group_tasks.Site(pool, url, pathlib.Path(run_dir))
+            site.user.create_group(name="render", accelerator="copy", size=1)
+            limits = {"FRONT_DOOR_UNAVAILABLE": "", "TIMEOUT": "--timeout 10"}
+            commands = {
+                code: _start(
+                    pool,
+                    "copy --group render --in /dev/zero --out -"
+                    f" --size-bytes 1000000000000 {limit}",
+                    tmp_path,
+                )
+                for code, limit in limits.items()
+            }
+            for one in commands.values():
+                assert one.stdout is not None
+                # There is output, which nobody else will read.
+                assert one.stdout.read(1)
+            harness.Processes(run_dir).kill()
+            began_s = time.monotonic()
+            for code, one in commands.items():
                 _, error = one.communicate(timeout=harness.LIMIT_S)
                 assert one.returncode == 1
                 assert "does not answer: reconnecting, gives up at " in error
+                assert f"fpgapool-run: {code}: " in error
             assert time.monotonic() - began_s < 20
         finally:
             pool.close()
@@ -258,9 +298,24 @@ def _waiting(
     pool: harness.Pool, accelerator: str, directory: pathlib.Path
 ) -> "subprocess.Popen[str]":
     """Start a command that never ends, and wait until the pool knows it."""
-    size = ("--size-bytes", "1000000000", "--in", "/dev/stdin")
-    started = subprocess.Popen(
-        harness.command("run", *accelerator.split(), *size, "--out", "out"),
+    started = _start(
+        pool,
+        f"{accelerator} --size-bytes 1000000000 --in /dev/stdin --out out",
+        directory,
+    )
+    assert started.stderr is not None
+    for line in started.stderr:
+        if "ready" in line or "waiting for a slot" in line:
+            return started
+    raise AssertionError("it has ended")
+
+
+def _start(
+    pool: harness.Pool, words: str, directory: pathlib.Path
+) -> "subprocess.Popen[str]":
+    """Start a command in the background."""
+    return subprocess.Popen(
+        harness.command("run", *words.split()),
         cwd=directory,
         env={
             **os.environ,
@@ -268,11 +323,8 @@ def _waiting(
             "FPGAPOOL_SOCKET": pool.front_door(),
         },
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        # Output is bytes.
+        encoding="latin-1",
     )
-    assert started.stderr is not None
-    for line in started.stderr:
-        if "ready" in line or "waiting for a slot" in line:
-            return started
-    raise AssertionError("it has ended")

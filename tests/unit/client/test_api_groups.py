@@ -202,6 +202,84 @@ def test_an_api_that_is_away(api) -> None:
         attach(api)
 
 
+def test_a_pool_that_dies_for_good(api) -> None:
+    """It is told once, and tasks fail in time."""
+    told: list[tuple[str, float | None]] = []
+    with client.group_open(
+        "render",
+        front_door=client.PoolApi(api),
+        away_timeout_s=0.1,
+        on_away=lambda *what: told.append(what),
+    ) as opened:
+
+        def away(_asked: str) -> None:
+            raise doors.ConnectionLost("the API is away")
+
+        api.before = away
+        with pytest.raises(client.FrontDoorUnavailable) as caught:
+            opened.submit(b"x").result(TIMEOUT_S)
+        assert "away for 0.1 s: the API is away" in caught.value.message
+        with pytest.raises(client.FrontDoorUnavailable):
+            opened.run(b"x", timeout_s=TIMEOUT_S)
+    assert told == [("the pool's front door", 0.1)]
+
+
+def test_outages(monkeypatch) -> None:
+    """One counts from its own begin, and only while no desk answers."""
+    now_s = 100.0
+    monkeypatch.setattr(groupdoor.time, "monotonic", lambda: now_s)
+    answers: list[BaseException | groups.groups.MemberList] = []
+
+    class Door:
+        def members(self, _access: object) -> object:
+            answer = answers.pop()
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+    told: list[float | None] = []
+    outages = groupdoor.Outages(
+        typing.cast(typing.Any, Door()),
+        typing.cast(typing.Any, None),
+        14.0,
+        lambda _what, gives_up_s: told.append(gives_up_s),
+    )
+
+    def ask(answer: typing.Any, has_desk: bool = False) -> object:
+        answers.append(answer)
+        return outages.ask(lambda: has_desk)
+
+    away = OSError("no answer")
+    members = typing.cast(typing.Any, object())
+    assert ask(away) is None and told == [14.0]
+    for is_over in (
+        lambda: ask(members) is members,
+        # It answers, although it knows nothing.
+        lambda: ask(errors.RequestRejected("CONDUCTOR_UNAVAILABLE", "")),
+        lambda: ask(away, has_desk=True),
+        outages.end,
+    ):
+        before = len(told)
+        now_s += 13.9
+        assert ask(away) is None and len(told) == before
+        is_over()
+        now_s += 13.9
+        assert ask(errors.OperationTimeout("")) is None
+        assert len(told) == before + 1
+    now_s += 14.0
+    with pytest.raises(client.FrontDoorUnavailable):
+        ask(away)
+
+
+@pytest.mark.parametrize("wrong", ["3", -1.0, float("nan")])
+def test_a_wrong_time_limit_of_outages(api, wrong: typing.Any) -> None:
+    with pytest.raises(client.InvalidRequest):
+        client.group_open(
+            "render", front_door=client.PoolApi(api), away_timeout_s=wrong
+        )
+    assert api.clients == []
+
+
 def test_members_are_those_of_now(api) -> None:
     door, access = attach(api)
     api.hosts, api.revision = [{**HOST, "members": 3}], 8
