@@ -51,9 +51,55 @@ def check_all(scenario: scenarios.Scenario, source: str) -> None:
     check(_decode(msgspec.json.encode(scenario), source), source)
 
 
+# Longer files have been generated.
+_MOST_WRITTEN_BYTES = 8 * 1024 * 1024
+
+
+class _Members(dict[str, typing.Any]):
+    """The members of an object.
+
+    :ivar twice: the first one that it has more than once.
+    """
+
+    def __init__(self, pairs: list[tuple[str, typing.Any]]) -> None:
+        super().__init__()
+        self.twice: str | None = None
+        for key, value in pairs:
+            if key in self:
+                self.twice = self.twice or key
+            self[key] = value
+
+
+def _check_keys(text: bytes, source: str) -> None:
+    """Check that no object has a key twice; JSON would take the last value.
+
+    :raises errors.InputError: if one has.
+    """
+    if len(text) > _MOST_WRITTEN_BYTES:
+        return
+    try:
+        document = json.loads(text, object_pairs_hook=_Members)
+    except ValueError:
+        # It is told where it stops being JSON.
+        return
+    unseen = [("", document)]
+    while unseen:
+        place, value = unseen.pop()
+        if isinstance(value, _Members):
+            if value.twice is not None:
+                place = f"{place}.{value.twice}".removeprefix(".")
+                raise errors.InputError(source, place, "is given twice")
+            unseen += [(f"{place}.{key}", one) for key, one in value.items()]
+        elif isinstance(value, list):
+            unseen += [(f"{place}[{at}]", one) for at, one in enumerate(value)]
+
+
 def _decode(text: bytes, source: str) -> scenarios.Scenario:
     try:
+        _check_keys(text, source)
         return _converted(text, source, _from_json)
+    except RecursionError:
+        raise errors.InputError(source, "", "is nested too deeply") from None
     except msgspec.DecodeError as error:
         offset = _offset(text, str(error))
         if text.startswith(_NOT_IN_JSON, offset):

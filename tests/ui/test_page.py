@@ -22,8 +22,8 @@ from tests.ui import browser
 ADMIN = "admin:operators"
 ONE, OTHER = "project-one", "project-other"
 SLOTS = 4
-# Words that a line's end cuts in two, of those that may stay whole. A hyphen is
-# a good place to go on in the next line.
+# Words that a line's end cuts in two, of those that may stay whole. A hyphen
+# is a good place to go on in the next line.
 _CUT_WORDS = """
 const cut = [];
 const walker = document.createTreeWalker(document.querySelector("main"),

@@ -403,6 +403,39 @@ def test_no_scenario_at_all(
     assert place in commands.refused(capsys, "run", path)
 
 
+@pytest.mark.parametrize(
+    ("strategies", "place"),
+    [
+        ('{"wra": {"remote_limit": 1}, "wra": {}}', "strategies.wra"),
+        # The first one is wrong, besides.
+        ('{"wra": {"remote_limit": "x"}, "wra": {}}', "strategies.wra"),
+        ('{"ra": {"queues": 2, "queues": 3}}', "strategies.ra.queues"),
+        ('[{}, [{"a": 1, "b": 2, "a": 1}]]', "strategies[1][0].a"),
+        ('{}, "jobs": []', "jobs"),
+    ],
+)
+def test_keys_that_are_given_twice(
+    strategies: str,
+    place: str,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """JSON would take the last value of each."""
+    path = tmp_path / "s.json"
+    path.write_text(f'{{"jobs": [], "strategies": {strategies}}}')
+    said = commands.refused(capsys, "run", path)
+    assert said == f"{path}: {place}: is given twice"
+
+
+def test_a_file_that_is_nested_too_deeply(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "s.json"
+    path.write_text("[" * 100_000 + "]" * 100_000)
+    said = commands.refused(capsys, "run", path)
+    assert said == f"{path}: is nested too deeply"
+
+
 def test_a_file_that_is_too_large(
     tmp_path: pathlib.Path,
     capsys: pytest.CaptureFixture[str],
