@@ -8,7 +8,9 @@ they are missing, the command names the extra instead of printing a traceback.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import sys
 
 FAILURE = 1
@@ -54,6 +56,17 @@ def status() -> int:
 def yarn_labels() -> int:
     """Run ``fpgapool-yarn-labels``."""
     return _run("yarn_labels", extra="cli")
+
+
+def discard_output() -> None:
+    """Drop what standard output still has, as it cannot be written.
+
+    Python would try again at its end, and complain.
+    """
+    with contextlib.suppress(OSError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
 
 
 def _run(name: str, extra: str) -> int:

@@ -309,13 +309,31 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
         failure, status = (codes.FILE_ERROR, _file_text(exc)), FAILURE
     else:
         summary = result.pop("summary")
-        print(json.dumps(result) if as_json else summary, file=messages)
-        return FAILURE if result.get("state") == states.REJECTED else SUCCESS
+        rejected = result.get("state") == states.REJECTED
+        return _report(
+            json.dumps(result) if as_json else summary,
+            messages,
+            FAILURE if rejected else SUCCESS,
+        )
     if as_json:
         error = dict(zip(("code", "message"), failure, strict=True))
-        print(json.dumps({"error": error}), file=messages)
-    else:
-        print(f"{command_line.PROGRAM}: {': '.join(failure)}", file=sys.stderr)
+        return _report(json.dumps({"error": error}), messages, status)
+    print(f"{command_line.PROGRAM}: {': '.join(failure)}", file=sys.stderr)
+    return status
+
+
+def _report(text: str, messages: typing.TextIO, status: int) -> int:
+    """Print the report; returns the exit status."""
+    try:
+        print(text, file=messages, flush=True)
+    except OSError as exc:
+        launch.discard_output()
+        print(
+            f"{command_line.PROGRAM}: {codes.FILE_ERROR}: standard output: "
+            f"{exc.strerror}",
+            file=sys.stderr,
+        )
+        return FAILURE
     return status
 
 

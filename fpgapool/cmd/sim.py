@@ -50,8 +50,9 @@ def parser(names: Sequence[str] = commands.NAMES) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one of the commands.
 
-    :returns: the exit code: 0; 1 if the real system failed, or a comparison
-        missed its goal; 2 for invalid input; 130 after Ctrl-C or SIGTERM.
+    :returns: the exit code: 0; 1 if the real system failed, a comparison
+        missed its goal, or standard output cannot be written; 2 for invalid
+        input; 130 after Ctrl-C or SIGTERM.
     """
     given = sys.argv[1:] if argv is None else argv
     wanted = [name for name in commands.NAMES if name in given[:1]]
@@ -60,11 +61,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with progress.reporting(PROGRAM, arguments.command):
             status: int | None = arguments.run(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except errors.InputError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return USAGE
     except errors.SystemFailed as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return FAILURE
+    except OSError as error:
+        # Those of files are InputErrors by now.
+        launch.discard_output()
+        print(f"{PROGRAM}: {error.strerror or error}", file=sys.stderr)
         return FAILURE
     except KeyboardInterrupt:
         return launch.INTERRUPTED

@@ -8,9 +8,9 @@ import csv
 import io
 import os
 import pathlib
-import secrets
 from collections.abc import Iterator
 
+from fpgapool.client import files as client_files
 from fpgapool.sim import errors
 
 #: The largest file that is read, for example a scenario of 2 million jobs.
@@ -20,17 +20,14 @@ MAX_BYTES = 256 * 2**20
 def write(path: pathlib.Path, content: bytes) -> None:
     """Write a file; readers see the old content or all of the new.
 
-    :param path: of the file; its content is replaced.
+    :param path: of the file; its content is replaced. A pipe or device is
+        written to directly.
     :param content: of the file.
     :raises errors.InputError: if it cannot be written; the old content stays.
     """
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        try:
-            partial.write_bytes(content)
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with client_files.replacing(path) as stream:
+            client_files.write_all(stream, memoryview(content))
     except OSError as error:
         raise unusable(path, error) from error
 
@@ -111,6 +108,9 @@ def check_writable(path: pathlib.Path) -> None:
     """
     if path.is_dir():
         raise errors.InputError(str(path), "", "is a directory")
+    if path.exists() and not path.is_file():
+        # A pipe or device, beside which nothing is written.
+        return
     if not path.parent.is_dir():
         raise errors.InputError(
             str(path), "", f"there is no directory {path.parent}"

@@ -502,7 +502,12 @@ class SaveBitstream(base.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Write a temporary file, and rename it at the end."""
-        target = pathlib.Path(parsed_args.file)
+        # Not a symbolic link to it.
+        target = pathlib.Path(os.path.realpath(parsed_args.file))
+        if target.exists() and not target.is_file():
+            raise exceptions.CommandError(
+                f"{parsed_args.file}: is not a regular file"
+            )
         found = names.bitstream(self.client, parsed_args.bitstream)
         try:
             with tempfile.NamedTemporaryFile(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import pathlib
 import sys
 from typing import Any
@@ -214,6 +215,17 @@ def test_a_file_is_saved_when_it_is_whole(
         app.run(bitstream.SaveBitstream, ID, f"--file={target}")
     assert target.read_bytes() == b"ab"
     assert [one.name for one in tmp_path.iterdir()] == ["saved.bit"]
+
+
+def test_a_pipe_is_not_replaced_by_a_file(
+    app: fakes.App, tmp_path: pathlib.Path
+) -> None:
+    target = tmp_path / "pipe"
+    os.mkfifo(target)
+    with pytest.raises(exceptions.CommandError, match="not a regular file"):
+        app.run(bitstream.SaveBitstream, ID, f"--file={target}")
+    assert target.is_fifo()
+    assert not app.client.download_bitstream.called
 
 
 def test_a_list(app: fakes.App) -> None:
