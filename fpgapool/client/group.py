@@ -217,6 +217,14 @@ class Group:
         """How many members the group has, as far as this client knows."""
         return self._hosts.members
 
+    def check(self) -> None:
+        """Check that tasks can still have results.
+
+        :raises errors.FpgapoolError: that has ended all tasks.
+        """
+        if self._hosts.failure is not None:
+            raise self._hosts.failure
+
     def run(
         self,
         data: typing.Any,

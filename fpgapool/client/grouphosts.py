@@ -50,6 +50,7 @@ class Hosts:
     :param access: of this client.
     :param window_tasks: most tasks at all desks.
     :param outages: of this client.
+    :ivar failure: what has ended all tasks; None until then.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Hosts:
         self._locks: dict[int, grouplink.Lock] = {}
         # Of parameters and input of a task.
         self._most_bytes = group.MAX_TASK_BYTES
-        self._failure: errors.FpgapoolError | None = None
+        self.failure: errors.FpgapoolError | None = None
         self._closing = False
         self._closed = False
         with self._lock:
@@ -109,7 +110,7 @@ class Hosts:
             self._closing = True
             for link in self._links.values():
                 link.changed.notify_all()
-            while (self._sent or self._waiting) and self._failure is None:
+            while (self._sent or self._waiting) and self.failure is None:
                 left_s = channel.remaining_s(deadline_s)
                 if left_s == 0:
                     break
@@ -129,8 +130,8 @@ class Hosts:
         """
         self._check_process()
         with self._lock:
-            if self._failure is not None:
-                raise self._failure
+            if self.failure is not None:
+                raise self.failure
             if self._closed:
                 raise errors.SessionClosed("the group is closed")
             size_bytes = task.size_bytes
@@ -518,7 +519,7 @@ class Hosts:
         unauthorized_since_s: float | None = None
         while True:
             with self._lock:
-                is_over = not link.wanted or self._failure is not None
+                is_over = not link.wanted or self.failure is not None
                 host = link.host
             if is_over:
                 self._lose_tasks(link)
@@ -542,7 +543,7 @@ class Hosts:
                 continue
             self._ask_door()
             with self._lock:
-                if link.wanted and self._failure is None:
+                if link.wanted and self.failure is None:
                     link.changed.wait(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
@@ -554,7 +555,7 @@ class Hosts:
             self.fail(exc)
             return
         with self._lock:
-            if members is not None and self._failure is None:
+            if members is not None and self.failure is None:
                 self._use_members(members)
                 self._go_on()
 
@@ -624,8 +625,7 @@ class Hosts:
             codes.LOCK_LOST, "the connection was lost with the lock"
         )
         with self._lock:
-            link.wire = None
-            link.broken = False
+            link.wire, link.broken = None, False
             self._learn_limit()
             link.unsent.clear()
             link.received.clear()
@@ -657,8 +657,8 @@ class Hosts:
     def fail(self, error: errors.FpgapoolError) -> None:
         """End all tasks and connections."""
         with self._lock:
-            if self._failure is None:
-                self._failure = error
+            if self.failure is None:
+                self.failure = error
             ended = [*self._waiting]
             self._waiting.clear()
             links = [*self._links.values()]

@@ -9,8 +9,10 @@ import collections.abc
 import concurrent.futures
 import contextlib
 import dataclasses
+import io
 import math
 import os
+import select
 import time
 import typing
 
@@ -24,6 +26,9 @@ from fpgapool.vocabulary import codes
 
 #: Input, and output, of a task, unless the accelerator needs longer pieces.
 PIECE_BYTES = 1024 * 1024
+
+# How often it looks at the group while a pipe has no data.
+_LOOK_S = 0.5
 
 # Tasks under way for each member, so that none waits for this program.
 _TASKS_PER_MEMBER = 4
@@ -99,7 +104,13 @@ def run_group_file(
         output = stack.enter_context(files.opened_output(destination))
         started_s = time.monotonic()
         done_bytes = output_bytes = tasks = 0
-        pieces = _pieces(source, size_bytes, piece_bytes)
+
+        def check() -> None:
+            group.check()
+            if channel.remaining_s(deadline_s) == 0:
+                raise errors.OperationTimeout("time limit passed")
+
+        pieces = _pieces(source, size_bytes, piece_bytes, check)
         for input_bytes, result in _results(
             group, pieces, params, known, deadline_s
         ):
@@ -141,13 +152,20 @@ def _piece_bytes(
 
 
 def _pieces(
-    source: typing.BinaryIO, size_bytes: int, piece_bytes: int
+    source: typing.BinaryIO,
+    size_bytes: int,
+    piece_bytes: int,
+    check: collections.abc.Callable[[], object] = lambda: None,
 ) -> collections.abc.Iterator[tuple[int, bytes]]:
-    """Yield the pieces of a stream, each with its offset."""
+    """Yield the pieces of a stream, each with its offset.
+
+    :param check: called while there is no data; what it raises ends the wait.
+    """
     for offset in range(0, size_bytes, piece_bytes):
         wanted_bytes = min(piece_bytes, size_bytes - offset)
         piece = bytearray()
         while len(piece) < wanted_bytes:
+            _await_data(source, check)
             # Streams may return less than requested.
             read = source.read(wanted_bytes - len(piece))
             if not read:
@@ -157,6 +175,19 @@ def _pieces(
                 )
             piece += read
         yield offset, bytes(piece)
+
+
+def _await_data(
+    source: typing.BinaryIO, check: collections.abc.Callable[[], object]
+) -> None:
+    """Wait for data of a pipe, as nothing interrupts reading from it."""
+    if not isinstance(source, io.FileIO):
+        # Part of its data may be in a buffer.
+        return
+    poller = select.poll()
+    poller.register(source.fileno(), select.POLLIN)
+    while not poller.poll(_LOOK_S * 1000):
+        check()
 
 
 def _results(

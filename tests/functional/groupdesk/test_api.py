@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import pathlib
 import threading
 import typing
@@ -207,6 +208,23 @@ def test_each_task_has_the_offset_of_its_piece() -> None:
         (grouptransfer.PIECE_BYTES, grouptransfer.PIECE_BYTES),
         (2 * grouptransfer.PIECE_BYTES, 5),
     ]
+
+
+def test_a_pipe_without_data_holds_nothing_up(pool, source) -> None:
+    """Neither the time limit nor the end of the group waits for it."""
+    reading, writing = os.pipe()
+    os.write(writing, b"abc")
+    target = source.with_name("out")
+    with open(reading, "rb", buffering=0) as pipe:
+        with pool.open() as opened:
+            with pytest.raises(client.OperationTimeout):
+                client.run_group_file(
+                    opened, pipe, target, size_bytes=5, timeout_s=0.1
+                )
+        with pytest.raises(client.SessionClosed):
+            client.run_group_file(opened, pipe, target, size_bytes=5)
+        os.close(writing)
+    assert not target.exists()
 
 
 def _fails(
