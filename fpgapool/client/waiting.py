@@ -391,8 +391,9 @@ class SlotSeeker:
             self._absent_since_s = self._lost_since_s or time.monotonic()
         until_s = self._absent_until_s()
         if channel.remaining_s(until_s) == 0:
+            why = getattr(reason, "message", reason)
             raise errors.FrontDoorUnavailable(
-                f"the pool was away for {self._away_timeout_s:g} s: {reason}"
+                f"the pool was away for {self._away_timeout_s:g} s: {why}"
             ) from reason
         if not self._told_absent:
             self._told_absent = True
