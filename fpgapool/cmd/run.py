@@ -287,7 +287,7 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
     # Messages must not get into the output.
     messages = sys.stdout
     try:
-        arguments = command_line.parser().parse_args(words)
+        arguments = command_line.parse(words)
         as_json = arguments.json
         if command_line.has_output(arguments):
             destination = ends.destination_of(arguments.destination)

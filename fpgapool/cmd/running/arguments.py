@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import typing
+from collections.abc import Sequence
 
 from fpgapool import version
 from fpgapool.cmd import completion
@@ -48,6 +49,8 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser; it raises UsageError."""
     made = _Parser(
         prog=PROGRAM,
+        # --key would mean --key-file, and the error would show the key.
+        allow_abbrev=False,
         description="Send a file or a pipe through an accelerator of the "
         "pool.",
         epilog="Encrypt: fpgapool-run aes --key-file KEY --in FILE --out "
@@ -88,6 +91,24 @@ def parser() -> argparse.ArgumentParser:
     )
     completion.add_argument(made)
     return made
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line.
+
+    :param words: without the program's name.
+    :raises UsageError: if it is wrong. What is unknown is named without the
+        values, which may be keys.
+    """
+    made = parser()
+    found, unknown = made.parse_known_args(words)
+    options = [one for one in unknown if one.startswith("-")]
+    if options:
+        names = " ".join(one.partition("=")[0] for one in options)
+        made.error(f"unknown option: {names}")
+    if unknown:
+        made.error(f"one accelerator is expected, and then {unknown[0]!r}")
+    return found
 
 
 def _add_files(made: argparse.ArgumentParser) -> None:

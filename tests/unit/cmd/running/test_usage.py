@@ -35,6 +35,24 @@ def directory(
 
 
 @pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["aes", "--key", IV], "unknown option: --key"),
+        (["aes", f"--key={IV}"], "unknown option: --key"),
+        (["aes", "sha"], "one accelerator is expected, and then 'sha'"),
+    ],
+)
+def test_what_is_unknown_is_named_without_keys(
+    words: list[str], told: str
+) -> None:
+    """--key is no short form of --key-file."""
+    with pytest.raises(command_line.UsageError) as caught:
+        command_line.parse(words)
+    assert told in str(caught.value)
+    assert IV not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     "words",
     [
         "",
