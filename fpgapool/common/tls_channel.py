@@ -194,8 +194,8 @@ class TlsChannel(channel.Channel):
         """Return some records for the peer, and the remaining bytes."""
         with self._tls_lock:
             try:
-                while rest and self._outgoing.pending < _TLS_SEND_BYTES:
-                    rest = rest[self._tls.write(rest) :]
+                # The library encrypts all that it gets.
+                rest = rest[self._tls.write(rest[:_TLS_SEND_BYTES]) :]
             except OSError as exc:
                 raise channel.ChannelClosed(
                     f"TLS connection lost: {exc}"
