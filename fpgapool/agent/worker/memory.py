@@ -9,6 +9,7 @@ and reuses it until it ends. Callers hold the session's lock.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import enum
 import heapq
@@ -460,4 +461,8 @@ class SharedMemory:
 def _blank(blocks: Blocks) -> memoryview:
     # The system allocates a page at the first write to it.
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    return memoryview(mmap.mmap(-1, blocks.capacity_bytes, flags))
+    mapped = mmap.mmap(-1, blocks.capacity_bytes, flags)
+    # Large pages cost fewer faults, and copies of long pieces are faster.
+    with contextlib.suppress(OSError):
+        mapped.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(mapped)
