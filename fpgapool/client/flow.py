@@ -28,6 +28,7 @@ from fpgapool.client import errors
 from fpgapool.client import pieces
 from fpgapool.client import view as views
 from fpgapool.client import waiting
+from fpgapool.common import buffers
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
@@ -331,9 +332,8 @@ class Flow:
         output = self._output
         if output.acknowledged_bytes == output.consumed_bytes:
             return b""
-        return frames.pack_header(
-            frames.ACK, offset_bytes=output.acknowledge()
-        )
+        offset_bytes = output.acknowledge()
+        return frames.pack_header(frames.ACK, offset_bytes=offset_bytes)
 
     def _handle(
         self,
@@ -417,7 +417,7 @@ class Flow:
         if length_bytes > len(place):
             # The first slot had shared memory or shorter chunks.
             if length_bytes > len(self._spare):
-                self._spare = pieces.blank(length_bytes)
+                self._spare = buffers.blank(length_bytes)
             place = self._spare
         return place[:length_bytes]
 

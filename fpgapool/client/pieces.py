@@ -8,26 +8,14 @@ Input stays in its buffer until it is acknowledged.
 from __future__ import annotations
 
 import collections
-import mmap
 import threading
 import typing
 
 from fpgapool.client import connection as connections
 from fpgapool.client import waiting
+from fpgapool.common import buffers as memories
 from fpgapool.common import channel
 from fpgapool.protocol import stream
-
-
-def blank(length_bytes: int) -> memoryview:
-    """Make memory that is only allocated when written: small jobs stay small.
-
-    :param length_bytes: its length.
-    :returns: zeros, writable.
-    """
-    if not length_bytes:
-        return memoryview(bytearray())
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    return memoryview(mmap.mmap(-1, length_bytes, flags))
 
 
 class Piece(stream.Piece):
@@ -115,7 +103,7 @@ class Window:
 
         :param number: of the buffer, which must not be in use.
         """
-        buffer = self._own[number] or blank(self._chunk_bytes)
+        buffer = self._own[number] or memories.blank(self._chunk_bytes)
         self._own[number] = buffer
         return buffer
 

@@ -22,6 +22,7 @@ from fpgapool.client import flow as flows
 from fpgapool.client import pieces
 from fpgapool.client import view as views
 from fpgapool.client import waiting
+from fpgapool.common import buffers
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
@@ -81,7 +82,7 @@ class Session:
         self._input = flow.piece(0)
         self._pin = self._input.data
         if flow.shared is None:
-            self._place = pieces.blank(flow.chunk_bytes)
+            self._place = buffers.blank(flow.chunk_bytes)
             self._pout = self._place
         else:
             self._place = memoryview(b"")
@@ -379,7 +380,7 @@ class Session:
             self.abort()
             return
         self._keep_output()
-        place = pieces.blank(self.flow.chunk_bytes)
+        place = buffers.blank(self.flow.chunk_bytes)
         try:
             self.flow.close(place, deadline_s)
         except BaseException as exc:

@@ -23,9 +23,9 @@ from fpgapool.client import files
 from fpgapool.client import flow as flows
 from fpgapool.client import opening
 from fpgapool.client import options as session_options
-from fpgapool.client import pieces
 from fpgapool.client import session as sessions
 from fpgapool.client import waiting
+from fpgapool.common import buffers
 from fpgapool.common import channel
 from fpgapool.vocabulary import codes
 
@@ -243,7 +243,7 @@ class _Job:
 
     def _transfer(self, session: sessions.Session) -> None:
         flow = session.flow
-        place = pieces.blank(0 if flow.shared else flow.chunk_bytes)
+        place = buffers.blank(0 if flow.shared else flow.chunk_bytes)
         feeder = self._source.feeder(flow, self._size_bytes, self._deadline_s)
         self._feeder = feeder
         with session.using():

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Buffers that a session shares with its client: memory of fixed size.
+"""Memory of sessions: shared between a worker and its client, or not.
 
-The last byte is 1 while the rest is what it should be.
+Shared memory has a fixed size. Its last byte is 1 while the rest is what it
+should be.
 """
 
 from __future__ import annotations
@@ -19,7 +20,29 @@ LOG = logging.getLogger(__name__)
 #: A session has input buffers and output buffers, each with a descriptor.
 DESCRIPTORS = 2
 
+# Size of the large pages of most processors.
+_LARGE_PAGE_BYTES = 2 * 1024 * 1024
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+
+def blank(length_bytes: int) -> memoryview:
+    """Make memory of this process that is only allocated when written.
+
+    Behind its front it has large pages: those cost few faults, and copies of
+    long pieces are faster. The front has small ones, so small jobs stay small.
+
+    :param length_bytes: its length.
+    :returns: zeros, writable.
+    """
+    if not length_bytes:
+        return memoryview(bytearray())
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    mapped = mmap.mmap(-1, length_bytes, flags)
+    if length_bytes > _LARGE_PAGE_BYTES:
+        # Not every kernel has them.
+        with contextlib.suppress(OSError):
+            mapped.madvise(mmap.MADV_HUGEPAGE, _LARGE_PAGE_BYTES)
+    return memoryview(mapped)
 
 
 def make(name: str, length_bytes: int) -> int:

@@ -54,7 +54,7 @@ agent: drivers objects protocol rpcapi conf common privsep bitstreams.files
 api: bitstreams core objects db clients rpcapi conf common policies version
     vocabulary # reads the database, asks the conductor
 wsgi: api conf common version # what web servers load
-client: protocol accelerators common.channel common.doorbells
+client: protocol accelerators common.buffers common.channel common.doorbells
     common.rings common.tls_channel version
     vocabulary # the standard library is enough for it
 osc: version vocabulary # speaks to the API only, as a user does

@@ -9,7 +9,6 @@ and reuses it until it ends. Callers hold the session's lock.
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import enum
 import heapq
@@ -20,7 +19,7 @@ import time
 import typing
 import weakref
 
-from fpgapool.common import buffers as shared_buffers
+from fpgapool.common import buffers as session_buffers
 from fpgapool.common import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
@@ -225,8 +224,10 @@ class PrivateMemory:
         self._output_blocks = Blocks(
             max(chunk_bytes, max_output_bytes), window_bytes
         )
-        self._input = _blank(self._input_blocks)
-        self._output = _blank(self._output_blocks)
+        self._input = session_buffers.blank(self._input_blocks.capacity_bytes)
+        self._output = session_buffers.blank(
+            self._output_blocks.capacity_bytes
+        )
         self._output_start = 0
         self.fds: list[int] = []
 
@@ -285,7 +286,7 @@ class InPlaceMemory:
         self._window_bytes = window_bytes
         # Unprocessed pieces are newer than processed ones.
         self._blocks = Blocks(chunk_bytes, 2 * window_bytes)
-        self._memory = _blank(self._blocks)
+        self._memory = session_buffers.blank(self._blocks.capacity_bytes)
         self._unprocessed = 0
         self._processed: collections.deque[int] = collections.deque()
         self._processed_bytes = 0
@@ -368,7 +369,7 @@ class SharedMemory:
         opened: list[int] = []
         try:
             for name in ("fpgapool-input", "fpgapool-output"):
-                opened.append(shared_buffers.make(name, length_bytes))
+                opened.append(session_buffers.make(name, length_bytes))
             maps = [mmap.mmap(fd, length_bytes) for fd in opened]
         except OSError:
             channels.close_fds(opened)
@@ -436,7 +437,7 @@ class SharedMemory:
         unread = Unread(fds) if remains is Remains.KEPT and fds else None
         self._input = self._output = self._scratch = _NO_BYTES
         if remains is Remains.EMPTIED:
-            shared_buffers.discard(fds)
+            session_buffers.discard(fds)
         elif unread is None:
             channels.close_fds(fds)
         # A map has a descriptor of its own and ends with its last piece. The
@@ -456,13 +457,3 @@ class SharedMemory:
     def _buffer(self, number: int, length_bytes: int) -> memoryview:
         start = number * self._buffer_bytes
         return self._output[start : start + length_bytes]
-
-
-def _blank(blocks: Blocks) -> memoryview:
-    # The system allocates a page at the first write to it.
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    mapped = mmap.mmap(-1, blocks.capacity_bytes, flags)
-    # Large pages cost fewer faults, and copies of long pieces are faster.
-    with contextlib.suppress(OSError):
-        mapped.madvise(mmap.MADV_HUGEPAGE)
-    return memoryview(mapped)

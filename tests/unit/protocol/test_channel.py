@@ -126,6 +126,20 @@ def test_large_data_in_both_directions_at_once(pair, deadline_s):
     assert received == [data, data]
 
 
+def test_a_long_piece_is_encrypted_in_parts(certificate, monkeypatch):
+    """The other direction, which needs the same lock, comes in between."""
+    left, right = _tls_pair(certificate, *socket.socketpair())
+    sent = []
+    monkeypatch.setattr(
+        left, "_send_raw", lambda part, deadline_s: sent.append(len(part))
+    )
+    left.send(bytes(LARGE_BYTES))
+    assert sum(sent) > LARGE_BYTES
+    assert max(sent) < 80_000
+    for end in (left, right):
+        end.close()
+
+
 def test_senders_do_not_mix(pair):
     left, right = pair
     threads = [

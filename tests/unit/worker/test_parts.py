@@ -90,6 +90,14 @@ def test_blocks_stay_low():
     assert starts == {0, BLOCK_BYTES}
 
 
+@pytest.mark.parametrize("length_bytes", [0, 1, 3 << 20])
+def test_blank_memory(length_bytes):
+    blank = buffers.blank(length_bytes)
+    assert bytes(blank) == bytes(length_bytes)
+    blank[:] = b"x" * length_bytes
+    assert bytes(blank) == b"x" * length_bytes
+
+
 def test_private_output_comes_in_chunks():
     private = memory.PrivateMemory(4096, 8192, 10_000)
     room = private.take_output(10_000, NO_BYTES)
