@@ -72,6 +72,7 @@ class Jobs:
     :ivar sizes: in bytes.
     :ivar arrivals_s: the time of each arrival.
     :ivar kinds: the number of each job's kind.
+    :ivar homed: whether it waits for its own host.
     """
 
     def __init__(self) -> None:
@@ -81,6 +82,7 @@ class Jobs:
         self.sizes: _Floats = np.zeros(16)
         self.arrivals_s: _Floats = np.zeros(16)
         self.kinds: _Numbers = np.zeros(16, dtype=np.int64)
+        self.homed: _Flags = np.zeros(16, dtype=np.bool_)
 
     def add(self, record: queued.JobRecord, weight: float, kind: int) -> None:
         """Append a job."""
@@ -93,6 +95,7 @@ class Jobs:
         self.sizes[place] = record.job.claimed_bytes
         self.arrivals_s[place] = record.job.arrival_s
         self.kinds[place] = kind
+        self.homed[place] = record.homed
         self.count += 1
 
     def _grow(self) -> None:
@@ -100,6 +103,7 @@ class Jobs:
         self.sizes = np.append(self.sizes, self.sizes)
         self.arrivals_s = np.append(self.arrivals_s, self.arrivals_s)
         self.kinds = np.append(self.kinds, self.kinds)
+        self.homed = np.append(self.homed, self.homed)
 
     def remove(self, place: int) -> int:
         """Take a job out; the last one gets its place.
@@ -115,6 +119,7 @@ class Jobs:
             for column in (self.weights, self.sizes, self.arrivals_s):
                 column[place] = column[self.count]
             self.kinds[place] = self.kinds[self.count]
+            self.homed[place] = self.homed[self.count]
         return kind
 
 

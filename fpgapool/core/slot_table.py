@@ -12,6 +12,7 @@ import operator
 import typing
 from collections import abc
 
+from fpgapool.core import boards as idle_boards
 from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import preferences
@@ -22,6 +23,8 @@ _NUMBER = operator.attrgetter("number")
 
 class SlotTable:
     """The topology, the assignments and the indexes over idle slots.
+
+    :param boards: kept up to date, if the strategy wants rates.
 
     :ivar hosts: the known hosts, up or not.
     :ivar slots: their slots.
@@ -37,7 +40,12 @@ class SlotTable:
         holder.
     """
 
-    def __init__(self, strategy: preferences.Preferences) -> None:
+    def __init__(
+        self,
+        strategy: preferences.Preferences,
+        boards: idle_boards.Boards | None = None,
+    ) -> None:
+        self._boards = boards
         self._by_busy = strategy.idle_indexes.by_busy
         self._by_programmed = strategy.idle_indexes.by_programmed
         self._by_slot = strategy.idle_indexes.by_slot
@@ -444,6 +452,11 @@ class SlotTable:
         self.idle_by_shape[slot.shape] += change
         if self._by_slot:
             self._index_slot(slot, change > 0)
+        if self._boards is not None:
+            if change > 0:
+                self._boards.add(slot)
+            else:
+                self._boards.remove(slot)
 
     def _index_slot(self, slot: slots.Slot, idle: bool) -> None:
         buckets: list[str | slots.ProgrammedBucket] = [slot.shape]

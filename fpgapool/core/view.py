@@ -6,6 +6,7 @@ import math
 from collections import abc
 
 from fpgapool.core import applications
+from fpgapool.core import boards
 from fpgapool.core import columns
 from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
@@ -39,6 +40,8 @@ class PoolView:
         own host.
     :ivar loads: the loads of pipes; None: the strategy does not want rates.
     :ivar columns: the waiting jobs as vectors; None: as for ``loads``.
+    :ivar boards: the boards with idle slots as vectors; None: as for
+        ``loads``.
     :ivar power: the caps on the power of slots.
     :ivar reservations: of slots, for instances. To strategies, a reserved slot
         is not up.
@@ -47,12 +50,14 @@ class PoolView:
     def __init__(
         self, strategy: preferences.Preferences, first_generation: int
     ) -> None:
-        self.slots = slot_table.SlotTable(strategy)
         self.loads: pipe_loads.Loads | None = None
         self.columns: columns.Columns | None = None
+        self.boards: boards.Boards | None = None
         if strategy.wants_rates:
             self.loads = pipe_loads.Loads()
             self.columns = columns.Columns(self.loads, strategy.weight)
+            self.boards = boards.Boards(self.loads)
+        self.slots = slot_table.SlotTable(strategy, self.boards)
         self.accounts: sharing.Accounts | None = None
         if strategy.shares is not None:
             self.accounts = sharing.Accounts(strategy.shares)

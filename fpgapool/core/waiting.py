@@ -371,6 +371,7 @@ class WaitingJobs:
             record = self.records[key[-1]]
             self._displace(record, group)
             self._place(record, group, now)
+            self._show_homed(record)
 
     def _update_home(
         self, group: queued.JobGroup, host_id: model.HostId
@@ -445,6 +446,11 @@ class WaitingJobs:
         record.homed = False
         group.homed_count -= 1
         group.roaming.add(record.key)
+        self._show_homed(record)
+
+    def _show_homed(self, record: queued.JobRecord) -> None:
+        if self._columns is not None:
+            self._columns.jobs.homed[record.column] = record.homed
 
     def _has_skips_enough(self, record: queued.JobRecord) -> bool:
         limit = self._skip_limit

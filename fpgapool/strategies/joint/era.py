@@ -16,6 +16,7 @@ from collections import abc
 import numpy as np
 import numpy.typing as npt
 
+from fpgapool.core import boards as idle_boards
 from fpgapool.core import columns as job_columns
 from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
@@ -30,8 +31,8 @@ _Floats: typing.TypeAlias = npt.NDArray[np.float64]
 _Numbers: typing.TypeAlias = npt.NDArray[np.int64]
 _Flags: typing.TypeAlias = npt.NDArray[np.bool_]
 
-# As everywhere, a timeout is due a little before its time.
-_SLACK_S = 1e-12
+# Bounds are lower by far more than rounding makes them higher.
+_ROUNDING = 1.0 - 1e-9
 # The least gain of a job, as a part of its rate.
 _LEAST_GAIN = 0.02
 
@@ -151,19 +152,6 @@ class EraStrategy(strategy.Strategy):
         return (codes.REMOTE_LIMIT,)
 
 
-class _Target:
-    """The idle slots of one shape of a board.
-
-    :ivar slots: lowest number first.
-    """
-
-    __slots__ = ("shape", "slots")
-
-    def __init__(self, slot: slots.Slot) -> None:
-        self.shape = slot.shape
-        self.slots = [slot]
-
-
 class _Pairs(typing.NamedTuple):
     """Allowed pairs of kinds of jobs and targets.
 
@@ -178,10 +166,12 @@ class _Pairs(typing.NamedTuple):
 
 
 class _Pass:
-    """One pass: vectors over its jobs and targets.
+    """One pass.
 
-    Kinds of jobs and targets are rows and columns of matrices; a place is a
-    number of such a row or column.
+    Most kinds of waiting jobs are not allowed anywhere, so each decision
+    first drops those for which bounds say so. The rest, and the boards with
+    idle slots, are rows and columns of matrices; a place is a number of such
+    a row or column, or of a job of these kinds.
     """
 
     def __init__(
@@ -189,117 +179,38 @@ class _Pass:
     ) -> None:
         self._options = options
         self._view = view
+        self._now = now
         self._loads = typing.cast(pipe_loads.Loads, view.loads)
+        self._columns = typing.cast(job_columns.Columns, view.columns)
+        self._boards = typing.cast(idle_boards.Boards, view.boards)
         self._up_count = sum(view.slots.up_by_shape.values())
-        self._read_jobs(typing.cast(job_columns.Columns, view.columns), now)
-        self._read_targets()
+        self._long_bytes = self._columns.recent_sizes.quantile(
+            options.long_from
+        )
+        self._shown: _Flags | None = None
+        if not view.jobs.is_plain:
+            self._shown = self._find_shown()
+        self._is_choosy = any(map(_is_choosy, view.jobs.groups()))
 
-    def _read_jobs(self, columns: job_columns.Columns, now: float) -> None:
-        options, jobs = self._options, columns.jobs
-        count = jobs.count
-        self._records = list(jobs.records)
-        sizes = jobs.sizes[:count]
-        waits_s = np.maximum(now - jobs.arrivals_s[:count], 0.0)
-        is_long = sizes > columns.recent_sizes.quantile(options.long_from)
-        self._works: _Floats = (
-            jobs.weights[:count]
-            * np.where(is_long, options.long_factor, 1.0)
-            / (1.0 + options.aging_per_s * waits_s)
-        )
-        self._waits_per_byte: _Floats = waits_s / sizes
-        self._is_patient: _Flags = (
-            waits_s < options.leave_s_per_byte * sizes - _SLACK_S
-        )
-        numbers = np.flatnonzero(columns.counts)
-        places = np.zeros(len(columns.counts), dtype=np.int64)
-        places[numbers] = np.arange(len(numbers))
-        self._kind_of: _Numbers = places[jobs.kinds[:count]]
-        self._kinds = columns.kinds
-        self._numbers: _Numbers = numbers
-        if not self._view.jobs.is_plain:
-            self._works[~self._is_shown()[self._kind_of]] = math.inf
-        self._peaks: _Floats = columns.peaks[numbers]
-        self._has_platforms = columns.has_platforms
-        self._ratios: _Floats = columns.return_ratios[numbers]
-        returns = self._ratios > 0
-        # Kinds whose results are sent back; a slice makes no copies.
-        self._returns: _Numbers | slice = (
-            slice(None) if returns.all() else np.flatnonzero(returns)
-        )
-        self._returns_none = not returns.any()
-        self._hosts: _Numbers = columns.host_ids[numbers]
-        self._has_home: _Flags = columns.has_home[numbers]
-        self._egress: _Numbers = columns.egress[numbers]
-        self._ingress: _Numbers = columns.ingress[numbers]
-
-    def _is_shown(self) -> _Flags:
+    def _find_shown(self) -> _Flags:
         """Return, for each kind, whether its jobs are shown."""
         shown = set(map(id, self._view.jobs.groups()))
-        kinds = [self._kinds[number] for number in self._numbers.tolist()]
         return np.array(
-            [kind is not None and id(kind.group) in shown for kind in kinds],
+            [
+                kind is not None and id(kind.group) in shown
+                for kind in self._columns.kinds
+            ],
             dtype=np.bool_,
         )
 
-    def _read_targets(self) -> None:
-        view, loads = self._view, self._loads
-        found: dict[tuple[model.DeviceId, str], _Target] = {}
-        numbers: list[int] = []
-        for slot in view.slots.idle_slots():
-            device_id = slot.spec.device_id
-            target = found.get((device_id, slot.shape))
-            if target is None:
-                found[device_id, slot.shape] = _Target(slot)
-                host_id = slot.host.id
-                numbers += (
-                    host_id,
-                    loads.dma(device_id),
-                    loads.ingress(host_id),
-                    loads.egress(host_id),
-                    slot.device_slots,
-                )
-            else:
-                target.slots.append(slot)
-        self._targets = list(found.values())
-        (
-            self._board_hosts,
-            self._dma,
-            self._in,
-            self._out,
-            self._slot_counts,
-        ) = np.array(numbers, dtype=np.int64).reshape(-1, 5).T.copy()
-        self._fits = self._find_fits()
-        self._is_local: _Flags = (
-            self._hosts[:, None] == self._board_hosts[None, :]
-        )
-
-    def _find_fits(self) -> _Flags:
-        shape = (len(self._numbers), len(self._targets))
-        if not any(map(_is_choosy, self._view.jobs.groups())):
-            return np.ones(shape, dtype=np.bool_)
-        fits = np.zeros(shape, dtype=np.bool_)
-        for at in range(len(self._targets)):
-            fits[:, at] = self._fits_in(at)
-        return fits
-
-    def _fits_in(self, at: int) -> list[bool]:
-        """Return, for each kind, whether its jobs fit a slot of a target."""
-        target = self._targets[at]
-        answers = {
-            id(group): _slot_for(group, target, "") is not None
-            for group in self._view.jobs.groups()
-        }
-        kinds = (self._kinds[number] for number in self._numbers.tolist())
-        # A kind or a group that no longer exists has no jobs.
-        return [
-            kind is not None and answers.get(id(kind.group), False)
-            for kind in kinds
-        ]
-
-    # -- one decision ----------------------------------------------------
-
     def assign_best(self) -> strategy.Choice | None:
         """Assign the best pair; None: no pair is allowed."""
+        self._read_pool()
+        kinds = self._promising()
+        if not len(kinds):
+            return None
+        self._read_jobs(kinds)
+        self._read_boards()
         pairs = self._allowed()
         if not len(pairs.kinds):
             return None
@@ -318,125 +229,236 @@ class _Pass:
         best = np.flatnonzero(scores == scores.min())
         return self._assign_first(pairs, best, rates)
 
-    def _allowed(self) -> _Pairs:
-        options, view = self._options, self._view
-        self._read_pipes()
-        busy = self._up_count - view.slots.idle_total
-        is_idle = 1.0 - busy / self._up_count >= options.idle_share
-        share = options.min_share_idle if is_idle else options.min_share
-        self._penalty = (
-            options.leave_penalty_idle if is_idle else options.leave_penalty
-        )
-        all_works, all_first = self._first_of_kinds(self._works)
-        works, first = all_works, all_first
-        self._first = all_first
-        if not is_idle:
-            held = self._is_patient & self._has_home[self._kind_of]
-            if held.any():
-                works, first = self._first_of_kinds(
-                    np.where(held, math.inf, self._works)
-                )
-        self._far_first = first
-        rates, peaks, free = self._remote_rates()
-        wanted = np.where(self._has_home, options.leave_min_share, share)
-        if options.patience > 0:
-            # The first job of each kind decides.
-            waited = options.patience * self._waits_per_byte[first]
-            shares = wanted[:, None] / (1.0 + waited[:, None] * peaks)
-        else:
-            shares = wanted[:, None]
-        remote = rates >= shares * peaks
-        remote |= (free >= options.min_free) & ~self._has_home[:, None]
-        remote &= np.isfinite(works)[:, None] & ~self._is_local
-        local = self._is_local & np.isfinite(all_works)[:, None]
-        kinds, targets = ((local | remote) & self._fits).nonzero()
-        return _Pairs(
-            kinds,
-            targets,
-            np.where(
-                self._is_local[kinds, targets], all_works[kinds], works[kinds]
-            ),
-        )
+    # -- what is there ---------------------------------------------------
 
-    def _read_pipes(self) -> None:
-        """Compute the free rate of each pipe, and a further flow's share."""
-        loads = self._loads
+    def _read_pool(self) -> None:
+        """Compute each pipe's free rate, and a further flow's share."""
+        options, loads, view = self._options, self._loads, self._view
+        busy = self._up_count - view.slots.idle_total
+        self._is_idle = 1.0 - busy / self._up_count >= options.idle_share
+        self._share_wanted = (
+            options.min_share_idle if self._is_idle else options.min_share
+        )
+        self._penalty = (
+            options.leave_penalty_idle
+            if self._is_idle
+            else options.leave_penalty
+        )
         capacities = loads.capacities
         left = np.maximum(capacities - loads.loads, 0.0)
-        known = np.isfinite(capacities)
         self._left: _Floats = left
         self._share: _Floats = np.maximum(
             capacities / (loads.counts + 1.0), left
         )
-        self._free: _Floats = np.divide(
-            left, capacities, out=np.ones_like(left), where=known
+        free = np.divide(
+            left,
+            capacities,
+            out=np.ones_like(left),
+            where=capacities < math.inf,
         )
+        self._is_free: _Flags = free >= options.min_free
+        self._targets: _Numbers = self._boards.counts.nonzero()[0]
 
-    def _first_of_kinds(self, works: _Floats) -> tuple[_Floats, _Numbers]:
-        """Return the least work of each kind's jobs, and the job with it."""
-        least: _Floats = np.full(len(self._peaks), math.inf)
-        np.minimum.at(least, self._kind_of, works)
-        jobs = np.flatnonzero(
-            (works == least[self._kind_of]) & (works < math.inf)
-        )
-        # The first of equal jobs is written last.
-        if len(jobs) > np.count_nonzero(least < math.inf):
-            jobs = np.array(
-                sorted(
-                    jobs.tolist(),
-                    key=lambda job: self._records[job].key,
-                    reverse=True,
-                ),
-                dtype=np.int64,
+    def _promising(self) -> _Numbers:
+        """Return the kinds that may be allowed somewhere.
+
+        A kind's rate is at most the share of the pipe by which its host
+        sends. The least rate that it wants grows with its peak, and falls
+        while its jobs wait.
+        """
+        columns, jobs = self._columns, self._columns.jobs
+        count = jobs.count
+        waits = self._waits_per_byte(slice(count))
+        if not self._is_idle:
+            waits[jobs.homed[:count]] = -1.0
+        longest: _Floats = np.full(len(columns.counts), -1.0)
+        np.maximum.at(longest, jobs.kinds[:count], waits)
+        far = longest >= 0.0
+        egress = columns.egress
+        if not columns.has_platforms:
+            peaks = np.minimum(
+                columns.peaks,
+                self._share[self._boards.dma[self._targets]].min(),
             )
-        first: _Numbers = np.zeros(len(least), dtype=np.int64)
-        first[self._kind_of[jobs]] = jobs
-        return least, first
+            wanted = self._wanted(columns.has_home, longest, peaks)
+            is_fast = (
+                np.minimum(columns.peaks, self._share[egress])
+                >= wanted * _ROUNDING
+            )
+            is_fast |= self._is_free[egress] & ~columns.has_home
+            far &= is_fast
+        at_home = np.zeros(len(self._share), dtype=np.bool_)
+        at_home[self._boards.egress[self._targets]] = True
+        far |= at_home[egress] & (columns.counts > 0)
+        if self._shown is not None:
+            far &= self._shown
+        return far.nonzero()[0]
 
-    def _remote_rates(self) -> tuple[_Floats, _Floats, _Floats]:
-        """Return, for each pair as if remote, rate, peak and free share."""
-        share, free = self._share, self._free
+    def _waits_per_byte(self, jobs: _Numbers | slice) -> _Floats:
+        columns = self._columns.jobs
+        waits_s = np.maximum(self._now - columns.arrivals_s[jobs], 0.0)
+        return typing.cast(_Floats, waits_s / columns.sizes[jobs])
+
+    def _wanted(
+        self, has_home: _Flags, waits_per_byte: _Floats, peaks: _Floats
+    ) -> _Floats:
+        """Return the least rates for which jobs go to other hosts."""
+        options = self._options
+        shares: _Floats = np.where(
+            has_home, options.leave_min_share, self._share_wanted
+        )
+        if options.patience > 0:
+            shares = shares / (1.0 + options.patience * waits_per_byte * peaks)
+        return shares * peaks
+
+    def _read_jobs(self, numbers: _Numbers) -> None:
+        """Read the jobs of some kinds."""
+        options, columns = self._options, self._columns
+        jobs = columns.jobs
+        place_of = np.full(len(columns.counts), -1, dtype=np.int64)
+        place_of[numbers] = np.arange(len(numbers))
+        kind_of = place_of[jobs.kinds[: jobs.count]]
+        chosen = (kind_of >= 0).nonzero()[0]
+        kind_of = kind_of[chosen]
+        self._records = [jobs.records[job] for job in chosen.tolist()]
+        waits_s = np.maximum(self._now - jobs.arrivals_s[chosen], 0.0)
+        is_long = jobs.sizes[chosen] > self._long_bytes
+        works: _Floats = (
+            jobs.weights[chosen]
+            * np.where(is_long, options.long_factor, 1.0)
+            / (1.0 + options.aging_per_s * waits_s)
+        )
+        order = self._in_order(works)
+        self._works, self._first = _first_of_kinds(
+            works, kind_of, order, len(numbers)
+        )
+        self._far_works, self._far_first = self._works, self._first
+        if not self._is_idle:
+            homed = jobs.homed[chosen]
+            if homed.any():
+                self._far_works, self._far_first = _first_of_kinds(
+                    works, kind_of, order[~homed[order]], len(numbers)
+                )
+        # The first job of each kind decides.
+        self._waits: _Floats = self._waits_per_byte(chosen[self._far_first])
+        self._kinds = [columns.kinds[number] for number in numbers.tolist()]
+        self._peaks: _Floats = columns.peaks[numbers]
+        self._ratios: _Floats = columns.return_ratios[numbers]
+        self._has_home: _Flags = columns.has_home[numbers]
+        self._hosts: _Numbers = columns.host_ids[numbers]
+        self._egress: _Numbers = columns.egress[numbers]
+        self._ingress: _Numbers = columns.ingress[numbers]
+
+    def _in_order(self, works: _Floats) -> _Numbers:
+        """Return the jobs by work; of equal ones, the first comes first."""
+        order = works.argsort()
+        ranked = works[order]
+        same = ranked[1:] == ranked[:-1]
+        if same.any():
+            tied = np.append(same, False)
+            tied[1:] |= same
+            order[tied] = sorted(
+                order[tied].tolist(),
+                key=lambda job: (works[job], self._records[job].key),
+            )
+        return order
+
+    def _read_boards(self) -> None:
+        boards, targets = self._boards, self._targets
+        self._dma: _Numbers = boards.dma[targets]
+        self._in: _Numbers = boards.ingress[targets]
+        self._out: _Numbers = boards.egress[targets]
+        self._slot_counts: _Numbers = boards.slot_counts[targets]
+        self._is_local: _Flags = (
+            self._hosts[:, None] == boards.host_ids[targets]
+        )
+
+    # -- which pairs are allowed -----------------------------------------
+
+    def _allowed(self) -> _Pairs:
+        rates, peaks, free = self._remote_rates()
+        remote = rates >= self._wanted(
+            self._has_home[:, None], self._waits[:, None], peaks
+        )
+        remote |= free & ~self._has_home[:, None]
+        remote &= (self._far_works < math.inf)[:, None]
+        allowed = np.where(self._is_local, True, remote)
+        if self._is_choosy:
+            allowed &= self._find_fits()
+        kinds, targets = allowed.nonzero()
+        return _Pairs(
+            kinds,
+            targets,
+            np.where(
+                self._is_local[kinds, targets],
+                self._works[kinds],
+                self._far_works[kinds],
+            ),
+        )
+
+    def _find_fits(self) -> _Flags:
+        """Return whether the jobs of each kind fit each target."""
+        targets = [self._boards.targets[n] for n in self._targets.tolist()]
+        answers: dict[int, list[bool]] = {}
+        rows = []
+        for kind in self._kinds:
+            group = typing.cast(job_columns.Kind, kind).group
+            row = answers.get(id(group))
+            if row is None:
+                row = answers[id(group)] = [
+                    _slot_for(group, target, "") is not None
+                    for target in targets
+                ]
+            rows.append(row)
+        return np.array(rows, dtype=np.bool_)
+
+    def _remote_rates(self) -> tuple[_Floats, _Floats, _Flags]:
+        """Return, for each pair as if remote, rate and peak.
+
+        The last of the three says whether all its pipes are free enough.
+        """
+        share, is_free = self._share, self._is_free
         egress, out, inward = self._egress, self._out, self._in
         dma_share = share[self._dma]
         highest = self._peaks_there()
-        peaks = np.minimum(highest, dma_share[None, :])
+        peaks = np.minimum(highest, dma_share)
         rates = np.minimum(
             np.minimum(highest, share[egress][:, None]),
-            np.minimum(dma_share, share[inward])[None, :],
+            np.minimum(dma_share, share[inward]),
         )
-        spare = np.minimum(
-            free[egress][:, None],
-            np.minimum(free[self._dma], free[inward])[None, :],
+        free = is_free[egress][:, None] & (
+            is_free[self._dma] & is_free[inward]
         )
-        if not self._returns_none:
-            rows = self._returns
+        returns = self._ratios > 0
+        if returns.any():
+            # A slice makes no copies.
+            rows = slice(None) if returns.all() else returns.nonzero()[0]
             ingress = self._ingress[rows]
-            back = np.minimum(share[ingress][:, None], share[out][None, :])
+            back = np.minimum(share[ingress][:, None], share[out])
             rates[rows] = np.minimum(
                 rates[rows], back / self._ratios[rows][:, None]
             )
-            spare[rows] = np.minimum(
-                spare[rows],
-                np.minimum(free[ingress][:, None], free[out][None, :]),
-            )
+            free[rows] &= is_free[ingress][:, None] & is_free[out]
         self._peak_rates, self._far_rates = peaks, rates
-        return rates, peaks, spare
+        return rates, peaks, free
 
     def _peaks_there(self) -> _Floats:
         """Return the highest rate of each kind in the slots of each target."""
         peaks: _Floats = self._peaks[:, None]
-        if not self._has_platforms:
+        if not self._columns.has_platforms:
             return peaks
         peaks = np.repeat(peaks, len(self._targets), axis=1)
         library = self._view.accelerators
-        for place, number in enumerate(self._numbers.tolist()):
-            kind = self._kinds[number]
+        targets = [self._boards.targets[n] for n in self._targets.tolist()]
+        for place, kind in enumerate(self._kinds):
             found = library.get(kind.accelerator) if kind else None
             if found is not None and found.peaks_bytes_per_s:
                 peaks[place] = [
-                    found.peak_in(target.shape) for target in self._targets
+                    found.peak_in(target.shape) for target in targets
                 ]
         return peaks
+
+    # -- the best pair ---------------------------------------------------
 
     def _rates(self, pairs: _Pairs) -> _Floats:
         kinds, targets = pairs.kinds, pairs.targets
@@ -470,20 +492,17 @@ class _Pass:
     ) -> strategy.Choice:
         """Assign the first of the best pairs."""
         ranked = []
-        jobs: dict[tuple[int, bool], int] = {}
         for place in best.tolist():
             kind, at = int(pairs.kinds[place]), int(pairs.targets[place])
-            is_local = bool(self._is_local[kind, at])
-            job = jobs.get((kind, is_local))
-            if job is None:
-                first = self._first if is_local else self._far_first
-                job = jobs[kind, is_local] = int(first[kind])
-            record = self._records[job]
+            first = (
+                self._first if self._is_local[kind, at] else self._far_first
+            )
+            record = self._records[first[kind]]
             slot = typing.cast(
                 slots.Slot,
                 _slot_for(
                     typing.cast(queued.JobGroup, record.group),
-                    self._targets[at],
+                    self._boards.targets[self._targets[at]],
                     record.job.accelerator,
                 ),
             )
@@ -494,24 +513,33 @@ class _Pass:
                     not slot.starts_at_once(record.job.accelerator),
                     slot.position,
                     place,
-                    job,
+                    record,
                     slot,
                 )
             )
-        *_, place, job, slot = min(ranked)
-        choice = self._view.give(self._records[job], slot)
+        *_, place, record, slot = min(ranked)
+        choice = self._view.give(record, slot)
         self._loads.set_rate(slot.id, float(rates[place]))
-        self._works[job] = math.inf
-        self._remove_slot(int(pairs.targets[place]), slot)
         return choice
 
-    def _remove_slot(self, at: int, slot: slots.Slot) -> None:
-        target = self._targets[at]
-        target.slots.remove(slot)
-        if not target.slots:
-            self._fits[:, at] = False
-        elif any(group.avoiding for group in self._view.jobs.groups()):
-            self._fits[:, at] = self._fits_in(at)
+
+def _first_of_kinds(
+    works: _Floats, kind_of: _Numbers, order: _Numbers, kinds: int
+) -> tuple[_Floats, _Numbers]:
+    """Return the least work of each kind's jobs, and the job with it.
+
+    :param kind_of: the kind of each job.
+    :param order: the jobs that count, those with the least work first.
+    :param kinds: how many there are; the work of those without such a job is
+        infinite.
+    """
+    backwards = order[::-1]
+    least: _Floats = np.full(kinds, math.inf)
+    first: _Numbers = np.zeros(kinds, dtype=np.int64)
+    # The first one is written last.
+    first[kind_of[backwards]] = backwards
+    least[kind_of[backwards]] = works[backwards]
+    return least, first
 
 
 def _is_choosy(group: queued.JobGroup) -> bool:
@@ -525,7 +553,7 @@ def _excess(wanted: _Floats, left: _Floats) -> _Floats:
 
 
 def _slot_for(
-    group: queued.JobGroup, target: _Target, accelerator: str
+    group: queued.JobGroup, target: idle_boards.Target, accelerator: str
 ) -> slots.Slot | None:
     """Return the slot that a job of a group gets there, if it fits any."""
     if not group.fits_shape(target.shape):
