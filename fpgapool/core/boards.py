@@ -72,6 +72,10 @@ class Boards:
             self.slot_counts,
         ) = vectors
 
+    def at(self, numbers: _Numbers) -> list[Target]:
+        """The targets with these numbers."""
+        return [self.targets[number] for number in numbers.tolist()]
+
     def add(self, slot: slots.Slot) -> None:
         """Add a slot that has become idle."""
         key = (slot.spec.device_id, slot.shape)

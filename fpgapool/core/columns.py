@@ -136,6 +136,7 @@ class Columns:
     :ivar recent_sizes: the sizes of the jobs that were queued last.
     :ivar kinds: by number; None: the number is unused.
     :ivar counts: the number of jobs of each kind.
+    :ivar group_ids: the ``id`` of each kind's group.
     :ivar host_ids: the hosts that the jobs come from; -1: outside the pool.
     :ivar has_home: whether that host has a usable slot for them.
     :ivar peaks: highest input rate of the accelerator, in bytes/s.
@@ -160,6 +161,7 @@ class Columns:
         self.recent_sizes = RecentSizes()
         self.kinds: list[Kind | None] = []
         self.counts: _Numbers = np.zeros(0, dtype=np.int64)
+        self.group_ids: _Numbers = np.zeros(0, dtype=np.int64)
         self.host_ids: _Numbers = np.zeros(0, dtype=np.int64)
         self.has_home: _Flags = np.zeros(0, dtype=np.bool_)
         self.peaks: _Floats = np.zeros(0)
@@ -219,6 +221,7 @@ class Columns:
         numbers = np.zeros(more, dtype=np.int64)
         self.kinds += [None] * more
         self.counts = np.append(self.counts, numbers)
+        self.group_ids = np.append(self.group_ids, numbers)
         self.host_ids = np.append(self.host_ids, numbers)
         self.has_home = np.append(self.has_home, numbers > 0)
         self.peaks = np.append(self.peaks, np.zeros(more))
@@ -229,6 +232,7 @@ class Columns:
 
     def _describe(self, number: int, kind: Kind) -> None:
         host_id, loads = kind.host_id, self._loads
+        self.group_ids[number] = id(kind.group)
         accelerator = self._library.get(kind.accelerator)
         if accelerator is not None:
             self.peaks[number] = accelerator.peak_bytes_per_s

@@ -33,6 +33,8 @@ _Flags: typing.TypeAlias = npt.NDArray[np.bool_]
 
 # Bounds are lower by far more than rounding makes them higher.
 _ROUNDING = 1.0 - 1e-9
+# More bytes/s than any pipe carries.
+_MOST = 1e300
 # The least gain of a job, as a part of its rate.
 _LEAST_GAIN = 0.02
 
@@ -194,14 +196,8 @@ class _Pass:
 
     def _find_shown(self) -> _Flags:
         """Return, for each kind, whether its jobs are shown."""
-        shown = set(map(id, self._view.jobs.groups()))
-        return np.array(
-            [
-                kind is not None and id(kind.group) in shown
-                for kind in self._columns.kinds
-            ],
-            dtype=np.bool_,
-        )
+        shown = list(map(id, self._view.jobs.groups()))
+        return np.isin(self._columns.group_ids, shown)
 
     def assign_best(self) -> strategy.Choice | None:
         """Assign the best pair; None: no pair is allowed."""
@@ -236,8 +232,11 @@ class _Pass:
         options, loads, view = self._options, self._loads, self._view
         busy = self._up_count - view.slots.idle_total
         self._is_idle = 1.0 - busy / self._up_count >= options.idle_share
-        self._share_wanted = (
-            options.min_share_idle if self._is_idle else options.min_share
+        self._shares_wanted: _Floats = np.array(
+            (
+                options.min_share_idle if self._is_idle else options.min_share,
+                options.leave_min_share,
+            )
         )
         self._penalty = (
             options.leave_penalty_idle
@@ -250,12 +249,8 @@ class _Pass:
         self._share: _Floats = np.maximum(
             capacities / (loads.counts + 1.0), left
         )
-        free = np.divide(
-            left,
-            capacities,
-            out=np.ones_like(left),
-            where=capacities < math.inf,
-        )
+        # All of a pipe of unknown capacity is free.
+        free = np.minimum(left, _MOST) / np.minimum(capacities, _MOST)
         self._is_free: _Flags = free >= options.min_free
         self._targets: _Numbers = self._boards.counts.nonzero()[0]
 
@@ -280,7 +275,9 @@ class _Pass:
                 columns.peaks,
                 self._share[self._boards.dma[self._targets]].min(),
             )
-            wanted = self._wanted(columns.has_home, longest, peaks)
+            wanted = self._wanted(
+                columns.has_home, np.maximum(longest, 0.0), peaks
+            )
             is_fast = (
                 np.minimum(columns.peaks, self._share[egress])
                 >= wanted * _ROUNDING
@@ -297,16 +294,14 @@ class _Pass:
     def _waits_per_byte(self, jobs: _Numbers | slice) -> _Floats:
         columns = self._columns.jobs
         waits_s = np.maximum(self._now - columns.arrivals_s[jobs], 0.0)
-        return typing.cast(_Floats, waits_s / columns.sizes[jobs])
+        return waits_s / columns.sizes[jobs]
 
     def _wanted(
         self, has_home: _Flags, waits_per_byte: _Floats, peaks: _Floats
     ) -> _Floats:
         """Return the least rates for which jobs go to other hosts."""
         options = self._options
-        shares: _Floats = np.where(
-            has_home, options.leave_min_share, self._share_wanted
-        )
+        shares: _Floats = self._shares_wanted.take(has_home)
         if options.patience > 0:
             shares = shares / (1.0 + options.patience * waits_per_byte * peaks)
         return shares * peaks
@@ -320,7 +315,8 @@ class _Pass:
         kind_of = place_of[jobs.kinds[: jobs.count]]
         chosen = (kind_of >= 0).nonzero()[0]
         kind_of = kind_of[chosen]
-        self._records = [jobs.records[job] for job in chosen.tolist()]
+        self._numbers: _Numbers = numbers
+        self._jobs: _Numbers = chosen
         waits_s = np.maximum(self._now - jobs.arrivals_s[chosen], 0.0)
         is_long = jobs.sizes[chosen] > self._long_bytes
         works: _Floats = (
@@ -328,20 +324,17 @@ class _Pass:
             * np.where(is_long, options.long_factor, 1.0)
             / (1.0 + options.aging_per_s * waits_s)
         )
-        order = self._in_order(works)
-        self._works, self._first = _first_of_kinds(
-            works, kind_of, order, len(numbers)
-        )
+        self._works, self._first = self._first_of_kinds(works, kind_of)
         self._far_works, self._far_first = self._works, self._first
         if not self._is_idle:
             homed = jobs.homed[chosen]
             if homed.any():
-                self._far_works, self._far_first = _first_of_kinds(
-                    works, kind_of, order[~homed[order]], len(numbers)
+                works[homed] = math.inf
+                self._far_works, self._far_first = self._first_of_kinds(
+                    works, kind_of
                 )
         # The first job of each kind decides.
         self._waits: _Floats = self._waits_per_byte(chosen[self._far_first])
-        self._kinds = [columns.kinds[number] for number in numbers.tolist()]
         self._peaks: _Floats = columns.peaks[numbers]
         self._ratios: _Floats = columns.return_ratios[numbers]
         self._has_home: _Flags = columns.has_home[numbers]
@@ -349,19 +342,32 @@ class _Pass:
         self._egress: _Numbers = columns.egress[numbers]
         self._ingress: _Numbers = columns.ingress[numbers]
 
-    def _in_order(self, works: _Floats) -> _Numbers:
-        """Return the jobs by work; of equal ones, the first comes first."""
-        order = works.argsort()
-        ranked = works[order]
-        same = ranked[1:] == ranked[:-1]
-        if same.any():
-            tied = np.append(same, False)
-            tied[1:] |= same
-            order[tied] = sorted(
-                order[tied].tolist(),
-                key=lambda job: (works[job], self._records[job].key),
+    def _first_of_kinds(
+        self, works: _Floats, kind_of: _Numbers
+    ) -> tuple[_Floats, _Numbers]:
+        """Return the least work of each kind's jobs, and the job with it.
+
+        Jobs with infinite work do not count.
+        """
+        least: _Floats = np.full(len(self._numbers), math.inf)
+        np.minimum.at(least, kind_of, works)
+        jobs = ((works == least[kind_of]) & (works < math.inf)).nonzero()[0]
+        if len(jobs) > np.count_nonzero(least < math.inf):
+            # The first of equal jobs is written last.
+            jobs = np.array(
+                sorted(
+                    jobs.tolist(),
+                    key=lambda job: self._record(job).key,
+                    reverse=True,
+                ),
+                dtype=np.int64,
             )
-        return order
+        first: _Numbers = np.zeros(len(least), dtype=np.int64)
+        first[kind_of[jobs]] = jobs
+        return least, first
+
+    def _record(self, job: int) -> queued.JobRecord:
+        return self._columns.jobs.records[int(self._jobs[job])]
 
     def _read_boards(self) -> None:
         boards, targets = self._boards, self._targets
@@ -398,19 +404,18 @@ class _Pass:
 
     def _find_fits(self) -> _Flags:
         """Return whether the jobs of each kind fit each target."""
-        targets = [self._boards.targets[n] for n in self._targets.tolist()]
-        answers: dict[int, list[bool]] = {}
-        rows = []
-        for kind in self._kinds:
-            group = typing.cast(job_columns.Kind, kind).group
-            row = answers.get(id(group))
-            if row is None:
-                row = answers[id(group)] = [
-                    _slot_for(group, target, "") is not None
-                    for target in targets
-                ]
-            rows.append(row)
-        return np.array(rows, dtype=np.bool_)
+        groups = {id(group): group for group in self._view.jobs.groups()}
+        found, places = np.unique(
+            self._columns.group_ids[self._numbers], return_inverse=True
+        )
+        fits = [
+            [
+                _slot_for(groups[group_id], target, "") is not None
+                for target in self._boards.at(self._targets)
+            ]
+            for group_id in found.tolist()
+        ]
+        return np.array(fits, dtype=np.bool_)[places]
 
     def _remote_rates(self) -> tuple[_Floats, _Floats, _Flags]:
         """Return, for each pair as if remote, rate and peak.
@@ -449,8 +454,9 @@ class _Pass:
             return peaks
         peaks = np.repeat(peaks, len(self._targets), axis=1)
         library = self._view.accelerators
-        targets = [self._boards.targets[n] for n in self._targets.tolist()]
-        for place, kind in enumerate(self._kinds):
+        targets = self._boards.at(self._targets)
+        for place, number in enumerate(self._numbers.tolist()):
+            kind = self._columns.kinds[number]
             found = library.get(kind.accelerator) if kind else None
             if found is not None and found.peaks_bytes_per_s:
                 peaks[place] = [
@@ -497,7 +503,7 @@ class _Pass:
             first = (
                 self._first if self._is_local[kind, at] else self._far_first
             )
-            record = self._records[first[kind]]
+            record = self._record(int(first[kind]))
             slot = typing.cast(
                 slots.Slot,
                 _slot_for(
@@ -521,25 +527,6 @@ class _Pass:
         choice = self._view.give(record, slot)
         self._loads.set_rate(slot.id, float(rates[place]))
         return choice
-
-
-def _first_of_kinds(
-    works: _Floats, kind_of: _Numbers, order: _Numbers, kinds: int
-) -> tuple[_Floats, _Numbers]:
-    """Return the least work of each kind's jobs, and the job with it.
-
-    :param kind_of: the kind of each job.
-    :param order: the jobs that count, those with the least work first.
-    :param kinds: how many there are; the work of those without such a job is
-        infinite.
-    """
-    backwards = order[::-1]
-    least: _Floats = np.full(kinds, math.inf)
-    first: _Numbers = np.zeros(kinds, dtype=np.int64)
-    # The first one is written last.
-    first[kind_of[backwards]] = backwards
-    least[kind_of[backwards]] = works[backwards]
-    return least, first
 
 
 def _is_choosy(group: queued.JobGroup) -> bool:
