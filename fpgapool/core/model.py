@@ -11,6 +11,7 @@ import enum
 import math
 import typing
 
+from fpgapool.core import values
 from fpgapool.vocabulary import states
 
 HostId: typing.TypeAlias = int
@@ -151,7 +152,7 @@ class Holder(typing.NamedTuple):
     id: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@values.value
 class Job:
     """A waiting session, or a slot that a group waits for.
 

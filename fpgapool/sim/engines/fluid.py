@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import typing
 
 from fpgapool.sim import scenario
 from fpgapool.sim.engines import base
@@ -12,6 +13,24 @@ from fpgapool.sim.engines import compiling
 from fpgapool.sim.engines import sharing
 
 _NOWHERE = -1
+
+
+class _NewFlow(typing.NamedTuple):
+    """A flow that starts; -1 for none, and for a pipe that it does not use."""
+
+    flow: int
+    dma: int
+    egress: int
+    ingress: int
+    back_egress: int
+    back_ingress: int
+    return_ratio: float
+    cap: float
+    total: float
+    now: float
+
+
+_NO_FLOW = _NewFlow(*[_NOWHERE] * 6, *[0.0] * 4)
 
 
 class FluidEngine(base.Engine):
@@ -23,21 +42,18 @@ class FluidEngine(base.Engine):
             self._pipes.capacities_bytes_per_s,
             len(base.slots_of(cluster)),
         )
-        # When to share the pipes, as soon as rates matter. One call that does
-        # so and ends flows takes less time than two.
+        # A flow that starts, and when to share the pipes: both as soon as
+        # rates matter. One call for these and the end of flows takes less
+        # time than three.
+        self._new = _NO_FLOW
         self._settle_s = math.inf
         self._is_compiled = False
-        self._start, self._settle, self._finish = (
-            _start,
-            sharing.settle,
-            _finish,
-        )
+        self._update, self._finish = _update, _finish
 
     def _compile(self) -> None:
         self._is_compiled = True
         self._net = compiling.arrays(self._net)
-        self._start = compiling.compiled(_start)
-        self._settle = compiling.compiled(sharing.settle)
+        self._update = compiling.compiled(_update)
         self._finish = compiling.compiled(_finish)
 
     def start(
@@ -45,19 +61,22 @@ class FluidEngine(base.Engine):
     ) -> None:
         if not self._is_compiled and compiling.pays(1):
             self._compile()
-        self._settle_now()
+        self._catch_up()
         pipes, source = self._pipes, transfer.source
-        is_remote = source != slot.host
-        has_sender = is_remote and source is not None
-        sender = source if source is not None else _NOWHERE
-        self._start(
-            self._net,
+        egress = ingress = back_egress = back_ingress = _NOWHERE
+        if source != slot.host:
+            ingress = pipes.ingress(slot.host)
+            back_egress = pipes.egress(slot.host)
+            if source is not None:
+                egress = pipes.egress(source)
+                back_ingress = pipes.ingress(source)
+        self._new = _NewFlow(
             slot.number,
             pipes.dma(slot.device),
-            pipes.egress(sender) if has_sender else _NOWHERE,
-            pipes.ingress(slot.host) if is_remote else _NOWHERE,
-            pipes.egress(slot.host) if is_remote else _NOWHERE,
-            pipes.ingress(sender) if has_sender else _NOWHERE,
+            egress,
+            ingress,
+            back_egress,
+            back_ingress,
             float(transfer.return_ratio),
             float(transfer.peak_bytes_per_s),
             float(transfer.size_bytes),
@@ -69,63 +88,65 @@ class FluidEngine(base.Engine):
 
         :returns: the bytes that are left.
         """
+        self._catch_up()
         left = sharing.left_bytes(self._net, slot_number, now)
         sharing.stop(self._net, slot_number)
         return float(left)
 
     def settle(self, now: float) -> None:
-        self._settle_now()
+        if self._settle_s < math.inf:
+            self._catch_up()
         self._settle_s = now
 
-    def _settle_now(self) -> None:
-        if self._settle_s < math.inf:
-            self._settle(self._net, self._settle_s)
-            self._settle_s = math.inf
+    def _catch_up(self) -> None:
+        if self._settle_s < math.inf or self._new is not _NO_FLOW:
+            self._update(self._net, self._new, self._settle_s)
+            self._new, self._settle_s = _NO_FLOW, math.inf
 
     def advance(self, limit_s: float) -> tuple[float, list[int]]:
-        time_s, count = self._finish(self._net, self._settle_s, limit_s)
-        self._settle_s = math.inf
-        if count == 1:
-            return time_s, [int(self._net.found[0])]
-        return time_s, sorted(int(slot) for slot in self._net.found[:count])
+        time_s, count = self._finish(
+            self._net, self._new, self._settle_s, limit_s
+        )
+        self._new, self._settle_s = _NO_FLOW, math.inf
+        if not count:
+            return time_s, []
+        found = self._net.found[:count]
+        return time_s, sorted(map(int, found))
 
     def rates(self) -> list[float]:
-        self._settle_now()
+        self._catch_up()
         return self._net.rate
 
 
 @compiling.in_place
-def _start(
-    net: sharing.Network,
-    flow: int,
-    dma: int,
-    egress: int,
-    ingress: int,
-    back_egress: int,
-    back_ingress: int,
-    return_ratio: float,
-    cap: float,
-    total: float,
-    now: float,
-) -> None:
-    sharing.use(net, flow, dma, 1.0)
-    for pipe in (egress, ingress):
+def _update(net: sharing.Network, new: _NewFlow, settle_s: float) -> None:
+    """Start a flow, and share the pipes at a time, unless it is infinite."""
+    if new.flow >= 0:
+        _start(net, new)
+    if settle_s < math.inf:
+        sharing.settle(net, settle_s)
+
+
+@compiling.in_place
+def _start(net: sharing.Network, new: _NewFlow) -> None:
+    flow = new.flow
+    sharing.use(net, flow, new.dma, 1.0)
+    for pipe in (new.egress, new.ingress):
         if pipe >= 0:
             sharing.use(net, flow, pipe, 1.0)
-    if return_ratio > 0.0:
-        for pipe in (back_egress, back_ingress):
+    if new.return_ratio > 0.0:
+        for pipe in (new.back_egress, new.back_ingress):
             if pipe >= 0:
-                sharing.use(net, flow, pipe, return_ratio)
-    sharing.start(net, flow, cap, total, now)
+                sharing.use(net, flow, pipe, new.return_ratio)
+    sharing.start(net, flow, new.cap, new.total, new.now)
 
 
 @compiling.in_place
 def _finish(
-    net: sharing.Network, settle_s: float, limit_s: float
+    net: sharing.Network, new: _NewFlow, settle_s: float, limit_s: float
 ) -> tuple[float, int]:
-    """Share the pipes at a time, unless it is infinite; end flows then."""
-    if settle_s < math.inf:
-        sharing.settle(net, settle_s)
+    """Update, and end flows up to a time."""
+    _update(net, new, settle_s)
     time_s, count = sharing.collect_done(net, limit_s)
     for at in range(count):
         sharing.stop(net, net.found[at])

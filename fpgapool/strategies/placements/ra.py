@@ -179,7 +179,8 @@ class RaPlacement(base.Placement):
         if not view.waiting_count:
             return []
         idle = list(view.slots.idle_slots())
-        return [idle[n] for n in self._generator.permutation(len(idle))]
+        order = self._generator.permutation(len(idle))
+        return [idle[n] for n in order.tolist()]
 
 
 def _offers_of(
