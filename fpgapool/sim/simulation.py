@@ -296,6 +296,9 @@ class _Simulation:
         self._engine = make_engine(scenario.cluster)
         self._watcher = watcher
         self._slots = base.slots_of(scenario.cluster)
+        self._shapes = [
+            scenario.cluster.shape_of(slot.host) for slot in self._slots
+        ]
         # Groups have the first ones.
         self._for_jobs = self._slots[scenario.group_slots :]
         self._quantum_bytes = quantum_bytes
@@ -340,16 +343,19 @@ class _Simulation:
                 batch += self._end_piece(slot, now)
             if self._wants_rates:
                 batch += self._progress()
-            batch += self._programmed_slots(now)
-            batch += self._arrivals(now)
+            if self._programming:
+                batch += self._programmed_slots(now)
+            if self._to_come:
+                batch += self._arrivals(now)
             if self._wake_s <= now:
                 self._wake_s = math.inf
                 batch.append(events.Wake())
             # What the pool orders is done at once, unless it takes time.
             orders = self._pool.step(batch, now)
-            while batch := list(self._execute_all(orders, now)):
+            while orders and (batch := list(self._execute_all(orders, now))):
                 orders = self._pool.step(batch, now)
-            self._go_on_from_borders(now)
+            if self._at_border:
+                self._go_on_from_borders(now)
             self._engine.settle(now)
             if self._watcher is not None:
                 self._watcher(
@@ -563,8 +569,7 @@ class _Simulation:
         )
 
     def _peak_bytes_per_s(self, number: int, job: scenarios.JobSpec) -> float:
-        shape = self._cluster.shape_of(self._slots[number].host)
-        return self._profiles[job.accelerator].peak_in(shape)
+        return self._profiles[job.accelerator].peak_in(self._shapes[number])
 
     def _quantum_of(self, number: int, job: scenarios.JobSpec) -> float:
         """Return the input from one border of a job to the next."""

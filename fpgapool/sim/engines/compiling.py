@@ -16,6 +16,7 @@ import typing
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 _Function = typing.TypeVar("_Function", bound=Callable[..., object])
 _Vectors = typing.TypeVar("_Vectors", bound=tuple[typing.Any, ...])
@@ -92,3 +93,26 @@ def arrays(vectors: _Vectors) -> _Vectors:
             for vector, kind in zip(vectors, kinds, strict=True)
         )
     )
+
+
+def matrices(
+    vectors: _Vectors,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return a named tuple of lists as the rows of two matrices.
+
+    Compiled functions look at each array that they get, which takes longer
+    than a small step with it. Rows are as long as the longest one.
+    """
+    kinds = typing.get_type_hints(type(vectors)).values()
+    width = max(map(len, vectors))
+    made: list[npt.NDArray[typing.Any]] = []
+    for wanted in (list[int], list[float]):
+        rows = [
+            vector
+            for vector, kind in zip(vectors, kinds, strict=True)
+            if kind == wanted
+        ]
+        made.append(np.zeros((len(rows), width), dtype=_KINDS[wanted]))
+        for row, vector in zip(made[-1], rows, strict=True):
+            row[: len(vector)] = vector
+    return made[0], made[1]

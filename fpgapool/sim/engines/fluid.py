@@ -38,9 +38,9 @@ class FluidEngine(base.Engine):
 
     def __init__(self, cluster: scenario.Cluster) -> None:
         self._pipes = base.Pipes(cluster)
+        self._slots = len(base.slots_of(cluster))
         self._net = sharing.make_network(
-            self._pipes.capacities_bytes_per_s,
-            len(base.slots_of(cluster)),
+            self._pipes.capacities_bytes_per_s, self._slots
         )
         # A flow that starts, and when to share the pipes: both as soon as
         # rates matter. One call for these and the end of flows takes less
@@ -48,13 +48,17 @@ class FluidEngine(base.Engine):
         self._new = _NO_FLOW
         self._settle_s = math.inf
         self._is_compiled = False
-        self._update, self._finish = _update, _finish
+        # What the functions work on: the network, or its matrices.
+        self._vectors: tuple[typing.Any, ...] = (self._net,)
+        self._update: typing.Any = _update
+        self._finish: typing.Any = _finish
 
     def _compile(self) -> None:
         self._is_compiled = True
-        self._net = compiling.arrays(self._net)
-        self._update = compiling.compiled(_update)
-        self._finish = compiling.compiled(_finish)
+        self._vectors = compiling.matrices(self._net)
+        self._net = sharing.network_of(*self._vectors)
+        self._update = compiling.compiled(_update_in)
+        self._finish = compiling.compiled(_finish_in)
 
     def start(
         self, slot: base.Slot, transfer: base.Transfer, now: float
@@ -100,12 +104,12 @@ class FluidEngine(base.Engine):
 
     def _catch_up(self) -> None:
         if self._settle_s < math.inf or self._new is not _NO_FLOW:
-            self._update(self._net, self._new, self._settle_s)
+            self._update(*self._vectors, self._new, self._settle_s)
             self._new, self._settle_s = _NO_FLOW, math.inf
 
     def advance(self, limit_s: float) -> tuple[float, list[int]]:
         time_s, count = self._finish(
-            self._net, self._new, self._settle_s, limit_s
+            *self._vectors, self._new, self._settle_s, limit_s
         )
         self._new, self._settle_s = _NO_FLOW, math.inf
         if not count:
@@ -115,7 +119,24 @@ class FluidEngine(base.Engine):
 
     def rates(self) -> list[float]:
         self._catch_up()
-        return self._net.rate
+        return self._net.rate[: self._slots]
+
+
+def _update_in(
+    wholes: typing.Any, numbers: typing.Any, new: _NewFlow, settle_s: float
+) -> None:
+    _update(sharing.network_of(wholes, numbers), new, settle_s)
+
+
+def _finish_in(
+    wholes: typing.Any,
+    numbers: typing.Any,
+    new: _NewFlow,
+    settle_s: float,
+    limit_s: float,
+) -> tuple[float, int]:
+    net = sharing.network_of(wholes, numbers)
+    return _finish(net, new, settle_s, limit_s)
 
 
 @compiling.in_place

@@ -144,6 +144,54 @@ def _wholes(count: int, value: int) -> list[int]:
     return [value] * count
 
 
+@compiling.in_place
+def network_of(wholes: typing.Any, numbers: typing.Any) -> Network:
+    """Return a network whose vectors are rows of matrices.
+
+    :param wholes: of its numbers that are whole, as
+        :func:`.compiling.matrices` makes it.
+    :param numbers: of the others.
+    """
+    return Network(
+        wholes[0],
+        numbers[0],
+        wholes[1],
+        numbers[1],
+        numbers[2],
+        numbers[3],
+        wholes[2],
+        wholes[3],
+        wholes[4],
+        wholes[5],
+        wholes[6],
+        wholes[7],
+        wholes[8],
+        wholes[9],
+        numbers[4],
+        wholes[10],
+        wholes[11],
+        wholes[12],
+        numbers[5],
+        numbers[6],
+        numbers[7],
+        wholes[13],
+        numbers[8],
+        numbers[9],
+        numbers[10],
+        numbers[11],
+        numbers[12],
+        wholes[14],
+        wholes[15],
+        wholes[16],
+        wholes[17],
+        wholes[18],
+        wholes[19],
+        wholes[20],
+        wholes[21],
+        wholes[22],
+    )
+
+
 # -- flows come and go -----------------------------------------------------
 
 
