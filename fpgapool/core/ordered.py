@@ -377,29 +377,27 @@ class Ranks:
     not been asked for long. While it is not asked it costs next to nothing.
 
     :param keys: returns all keys of the set, in any order.
+    :ivar followed: whether the caller has to report changes by :meth:`note`.
     """
 
-    __slots__ = ("_asked_ago", "_changed", "_keys", "_sorted")
+    __slots__ = ("_asked_ago", "_changed", "_keys", "_sorted", "followed")
 
     def __init__(self, keys: abc.Callable[[], abc.Iterable[Key]]) -> None:
         self._keys = keys
         self._sorted: SortedKeys | None = None
+        self.followed = False
         #: Keys that came or went since the last update. A key that did both is
         #: not in it.
         self._changed: set[Key] = set()
         #: The number of changes followed since the last question.
         self._asked_ago = 0
 
-    @property
-    def followed(self) -> bool:
-        """Whether the caller has to report changes by :meth:`note`."""
-        return self._sorted is not None
-
     def rank(self, key: Key) -> int:
         """How many keys are below this one."""
         self._asked_ago = 0
         if self._sorted is None:
             self._sorted = SortedKeys(self._keys())
+            self.followed = True
         else:
             self._follow(self._sorted)
         return self._sorted.rank(key)
@@ -414,6 +412,7 @@ class Ranks:
         self._asked_ago += len(self._changed)
         if self._asked_ago > len(self._sorted):
             self._sorted = None
+            self.followed = False
             self._changed.clear()
         else:
             self._follow(self._sorted)

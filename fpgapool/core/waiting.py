@@ -3,7 +3,6 @@
 """The waiting jobs, in the orders that passes need."""
 
 import math
-import typing
 from collections import abc
 
 from fpgapool.core import columns as job_columns
@@ -371,7 +370,8 @@ class WaitingJobs:
             record = self.records[key[-1]]
             self._displace(record, group)
             self._place(record, group, now)
-            self._show_homed(record)
+            if self._columns is not None:
+                self._columns.jobs.homed[record.column] = record.homed
 
     def _update_home(
         self, group: queued.JobGroup, host_id: model.HostId
@@ -442,15 +442,14 @@ class WaitingJobs:
     def _release(self, record: queued.JobRecord) -> None:
         # A job released by skips keeps its patience timer, which offers it the
         # slots that are idle by then.
-        group = _group_of(record)
+        group = record.group
+        if group is None:
+            raise KeyError(record.job.id)
         record.homed = False
         group.homed_count -= 1
         group.roaming.add(record.key)
-        self._show_homed(record)
-
-    def _show_homed(self, record: queued.JobRecord) -> None:
         if self._columns is not None:
-            self._columns.jobs.homed[record.column] = record.homed
+            self._columns.jobs.homed[record.column] = False
 
     def _has_skips_enough(self, record: queued.JobRecord) -> bool:
         limit = self._skip_limit
@@ -489,7 +488,3 @@ class WaitingJobs:
             group.homed_count -= 1
         else:
             group.roaming.remove(record.key)
-
-
-def _group_of(record: queued.JobRecord) -> queued.JobGroup:
-    return typing.cast(queued.JobGroup, record.group)

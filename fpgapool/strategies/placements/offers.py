@@ -164,7 +164,7 @@ class Offers:
 
     def _offer(self, slot: slots.Slot) -> strategy.Choice | None:
         host, is_open = slot.host, slot.host.is_open
-        groups = self._view.jobs.groups_for(slot.shape)
+        groups = self._view.jobs.shown.groups_for(slot.shape)
         first: ordered.Key | None = None
         for group in groups:
             if slot.id not in group.avoiding:
