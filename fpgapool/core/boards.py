@@ -53,24 +53,21 @@ class Boards:
         self._loads = loads
         self._by_board: dict[tuple[model.DeviceId, str], Target] = {}
         self.targets: list[Target] = []
-        self._set_vectors(np.zeros((6, 16), dtype=np.int64))
+        self.counts: _Numbers = np.zeros(16, dtype=np.int64)
+        self.host_ids: _Numbers = np.zeros(16, dtype=np.int64)
+        self.dma: _Numbers = np.zeros(16, dtype=np.int64)
+        self.ingress: _Numbers = np.zeros(16, dtype=np.int64)
+        self.egress: _Numbers = np.zeros(16, dtype=np.int64)
+        self.slot_counts: _Numbers = np.zeros(16, dtype=np.int64)
 
-    def _set_vectors(self, vectors: _Numbers) -> None:
-        self._vectors = vectors
-        self.counts: _Numbers
-        self.host_ids: _Numbers
-        self.dma: _Numbers
-        self.ingress: _Numbers
-        self.egress: _Numbers
-        self.slot_counts: _Numbers
-        (
-            self.counts,
-            self.host_ids,
-            self.dma,
-            self.ingress,
-            self.egress,
-            self.slot_counts,
-        ) = vectors
+    def _grow(self) -> None:
+        more = np.zeros(len(self.counts), dtype=np.int64)
+        self.counts = np.append(self.counts, more)
+        self.host_ids = np.append(self.host_ids, more)
+        self.dma = np.append(self.dma, more)
+        self.ingress = np.append(self.ingress, more)
+        self.egress = np.append(self.egress, more)
+        self.slot_counts = np.append(self.slot_counts, more)
 
     def at(self, numbers: _Numbers) -> list[Target]:
         """The targets with these numbers."""
@@ -85,8 +82,7 @@ class Boards:
             self._by_board[key] = target
             self.targets.append(target)
             if target.number == len(self.counts):
-                self._set_vectors(np.hstack((self._vectors, self._vectors)))
-                self.counts[target.number :] = 0
+                self._grow()
         if target.slots:
             bisect.insort(target.slots, slot, key=_NUMBER)
         else:

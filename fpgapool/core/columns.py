@@ -136,7 +136,8 @@ class Columns:
     :ivar recent_sizes: the sizes of the jobs that were queued last.
     :ivar kinds: by number; None: the number is unused.
     :ivar counts: the number of jobs of each kind.
-    :ivar group_ids: the ``id`` of each kind's group.
+    :ivar group_numbers: the number of each kind's group.
+    :ivar groups: the numbers of the groups that have jobs.
     :ivar host_ids: the hosts that the jobs come from; -1: outside the pool.
     :ivar has_home: whether that host has a usable slot for them.
     :ivar peaks: highest input rate of the accelerator, in bytes/s.
@@ -161,7 +162,9 @@ class Columns:
         self.recent_sizes = RecentSizes()
         self.kinds: list[Kind | None] = []
         self.counts: _Numbers = np.zeros(0, dtype=np.int64)
-        self.group_ids: _Numbers = np.zeros(0, dtype=np.int64)
+        self.group_numbers: _Numbers = np.zeros(0, dtype=np.int64)
+        self.groups: dict[queued.JobGroup, int] = {}
+        self._next_group = 0
         self.host_ids: _Numbers = np.zeros(0, dtype=np.int64)
         self.has_home: _Flags = np.zeros(0, dtype=np.bool_)
         self.peaks: _Floats = np.zeros(0)
@@ -197,6 +200,8 @@ class Columns:
             kind = self.kinds[number]
             if kind is not None:
                 del self._numbers[kind]
+                if not kind.group.count:
+                    del self.groups[kind.group]
             self.kinds[number] = None
             self._unused.append(number)
 
@@ -213,6 +218,10 @@ class Columns:
                 self._grow()
             number = self._numbers[kind] = self._unused.pop()
             self.kinds[number] = kind
+            if kind.group not in self.groups:
+                self.groups[kind.group] = self._next_group
+                self._next_group += 1
+            self.group_numbers[number] = self.groups[kind.group]
             self._describe(number, kind)
         return number
 
@@ -221,7 +230,7 @@ class Columns:
         numbers = np.zeros(more, dtype=np.int64)
         self.kinds += [None] * more
         self.counts = np.append(self.counts, numbers)
-        self.group_ids = np.append(self.group_ids, numbers)
+        self.group_numbers = np.append(self.group_numbers, numbers)
         self.host_ids = np.append(self.host_ids, numbers)
         self.has_home = np.append(self.has_home, numbers > 0)
         self.peaks = np.append(self.peaks, np.zeros(more))
@@ -232,7 +241,6 @@ class Columns:
 
     def _describe(self, number: int, kind: Kind) -> None:
         host_id, loads = kind.host_id, self._loads
-        self.group_ids[number] = id(kind.group)
         accelerator = self._library.get(kind.accelerator)
         if accelerator is not None:
             self.peaks[number] = accelerator.peak_bytes_per_s

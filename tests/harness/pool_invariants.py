@@ -11,6 +11,7 @@ import math
 import typing
 from collections import abc
 
+from fpgapool.core import boards as idle_boards
 from fpgapool.core import columns as job_columns
 from fpgapool.core import loads as pipe_loads
 from fpgapool.core import members
@@ -55,6 +56,8 @@ def check(state: pool_state.PoolState) -> None:
         _check_loads(view, view.loads)
     if view.columns is not None:
         _check_columns(view, view.columns)
+    if view.boards is not None:
+        _check_boards(view, view.boards)
 
 
 def _equal(what: str, found: object, expected: object) -> None:
@@ -600,10 +603,12 @@ def _check_columns(
         _equal("column", record.column, place)
         _equal("size", jobs.sizes[place], job.claimed_bytes)
         _equal("arrival", jobs.arrivals_s[place], job.arrival_s)
+        _equal("homed", bool(jobs.homed[place]), record.homed)
         number = int(jobs.kinds[place])
         counts[number] += 1
         kind = job_columns.Kind(group, job.host_id, job.accelerator)
         _equal("kind", columns.kinds[number], kind)
+        _equal("group", columns.group_numbers[number], columns.groups[group])
         accelerator = view.accelerators[job.accelerator]
         _equal("peak", columns.peaks[number], accelerator.peak_bytes_per_s)
         ratio = columns.return_ratios[number]
@@ -611,3 +616,28 @@ def _check_columns(
         home = job.host_id is not None and view.is_home(group, job.host_id)
         _equal("has a home", bool(columns.has_home[number]), home)
     _equal("of each kind", columns.counts.tolist(), counts)
+    _equal("groups", set(columns.groups), {r.group for r in jobs.records})
+
+
+def _check_boards(
+    view: pool_view.PoolView, boards: idle_boards.Boards
+) -> None:
+    loads = typing.cast(pipe_loads.Loads, view.loads)
+    expected: dict[tuple[model.DeviceId, str], list[slots.Slot]] = {}
+    for slot in view.slots.idle_slots():
+        key = (slot.spec.device_id, slot.shape)
+        expected.setdefault(key, []).append(slot)
+    found = [target for target in boards.targets if target.slots]
+    _equal("boards", len(found), len(expected))
+    counts = [0] * len(boards.counts)
+    for target in found:
+        slot, number = target.slots[0], target.number
+        idle = expected[slot.spec.device_id, target.shape]
+        counts[number] = len(idle)
+        _equal("idle slots of a board", target.slots, idle)
+        _equal("host", boards.host_ids[number], slot.host.id)
+        _equal("DMA", boards.dma[number], loads.dma(slot.spec.device_id))
+        _equal("in", boards.ingress[number], loads.ingress(slot.host.id))
+        _equal("out", boards.egress[number], loads.egress(slot.host.id))
+        _equal("slots", boards.slot_counts[number], slot.device_slots)
+    _equal("idle slots of boards", boards.counts.tolist(), counts)

@@ -196,8 +196,9 @@ class _Pass:
 
     def _find_shown(self) -> _Flags:
         """Return, for each kind, whether its jobs are shown."""
-        shown = list(map(id, self._view.jobs.groups()))
-        return np.isin(self._columns.group_ids, shown)
+        numbers = self._columns.groups
+        shown = [numbers.get(each, -1) for each in self._view.jobs.groups()]
+        return np.isin(self._columns.group_numbers, shown)
 
     def assign_best(self) -> strategy.Choice | None:
         """Assign the best pair; None: no pair is allowed."""
@@ -404,16 +405,17 @@ class _Pass:
 
     def _find_fits(self) -> _Flags:
         """Return whether the jobs of each kind fit each target."""
-        groups = {id(group): group for group in self._view.jobs.groups()}
+        columns = self._columns
+        groups = {number: group for group, number in columns.groups.items()}
         found, places = np.unique(
-            self._columns.group_ids[self._numbers], return_inverse=True
+            columns.group_numbers[self._numbers], return_inverse=True
         )
         fits = [
             [
-                _slot_for(groups[group_id], target, "") is not None
+                _slot_for(groups[number], target, "") is not None
                 for target in self._boards.at(self._targets)
             ]
-            for group_id in found.tolist()
+            for number in found.tolist()
         ]
         return np.array(fits, dtype=np.bool_)[places]
 
