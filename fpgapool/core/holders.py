@@ -131,8 +131,8 @@ class Holders:
         | events.HolderDetached,
     ) -> None:
         """Set the phase of an assignment; grant a slot that is ready."""
-        hold = self._slots.assignments.get(event.slot_id)
-        if hold is None or hold.generation != event.generation:
+        hold = self.current(event.slot_id, event.generation)
+        if hold is None:
             return
         before = hold.phase
         phase = _PHASE_MOVES[type(event)].get(before)

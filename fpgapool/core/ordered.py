@@ -161,11 +161,13 @@ class _Queue(abstract.ABC, typing.Generic[_Bucket]):
         del self._bounds[number]
         return self._in_order(self._buckets.pop(number))
 
-    def _split_front(self) -> None:
+    def _add_in_front(self, key: Key) -> None:
         front = self.front
-        half = len(front) // 2
-        self._put(0, front[half:])
-        del front[half:]
+        bisect.insort(front, key)
+        if len(front) > _MAX_CHUNK:
+            half = len(front) // 2
+            self._put(0, front[half:])
+            del front[half:]
 
     def _fill_front(self) -> None:
         while self._buckets and not self.front:
@@ -210,10 +212,7 @@ class KeyQueue(_Queue[list[Key]]):
         if self._gone and key[-1] in self._gone and self._revive(key):
             return
         if not bounds or key < bounds[0]:
-            front = self.front
-            bisect.insort(front, key)
-            if len(front) > _MAX_CHUNK:
-                self._split_front()
+            self._add_in_front(key)
         else:
             number = bisect.bisect_right(bounds, key) - 1
             bucket = self._buckets[number]
@@ -309,10 +308,7 @@ class Timers(_Queue[dict[int, float]]):
         timer = (time_s, job_id)
         number = bisect.bisect_right(self._bounds, timer) - 1
         if number < 0:
-            front = self.front
-            bisect.insort(front, timer)
-            if len(front) > _MAX_CHUNK:
-                self._split_front()
+            self._add_in_front(timer)
             return
         bucket = self._buckets[number]
         bucket[job_id] = time_s

@@ -133,8 +133,7 @@ class PoolView:
             slot,
             record.paid_bytes or 0.0,
         )
-        if self.accounts is not None:
-            self.charge_claim(record, hold, in_turn and not record.urgent)
+        self.charge_claim(record, hold, in_turn and not record.urgent)
         self.jobs.grant(record, self.now)
         record.slot_id = slot_id
         self.slots.hold(hold)
