@@ -15,12 +15,12 @@ one task at a time both are the caller's thread.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import typing
 from collections.abc import Iterable
 
+from fpgapool.client import behind
 from fpgapool.client import blocks
 from fpgapool.client import checksum as checksums
 from fpgapool.client import connection as connections
@@ -111,6 +111,7 @@ class Flow:
         # Held while input is sent and while a connection is replaced, so
         # that no new input overtakes the input to resend.
         self._sending = threading.Lock()
+        self._behind = behind.Behind(self._sending, lambda: self._connection)
         self.checksum = frames.CHECKSUM_FEATURE in dialer.features
         self._verifier = (
             checksums.Verifier(*starts_bytes) if self.checksum else None
@@ -248,6 +249,7 @@ class Flow:
                 connection.channel.shutdown()
         finally:
             self._sending.release()
+        self._behind.flush(deadline_s)
 
     def _send_unsent(self, prefix: bytes, deadline_s: float | None) -> None:
         connection = self._connection
@@ -318,11 +320,8 @@ class Flow:
             connection = self._connection
             try:
                 if self._output.ack_due:
-                    # A worker that has gone may have said why.
-                    with contextlib.suppress(channel.ChannelClosed):
-                        connection.channel.send(
-                            self._release(), deadline_s=deadline_s
-                        )
+                    # To wait for a long piece would delay the output.
+                    self._behind.send(self._release(), deadline_s)
                 header = connection.recv_header(self._scratch, deadline_s)
                 return self._handle(connection, header, place, deadline_s)
             except (channel.ChannelClosed, _SlotLost) as exc:

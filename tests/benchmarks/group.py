@@ -67,12 +67,18 @@ class Pool:
     :param directory: for their files.
     :param members: how many.
     :param clients: how many may attach.
+    :param accelerator: in its slots.
     :ivar pids: of all processes.
     """
 
     def __init__(
-        self, directory: pathlib.Path, members: int, clients: int
+        self,
+        directory: pathlib.Path,
+        members: int,
+        clients: int,
+        accelerator: str,
     ) -> None:
+        self._accelerator = accelerator
         self._directory = directory
         self._members = members
         self._clients = [f"client-{number}" for number in range(clients)]
@@ -128,7 +134,11 @@ class Pool:
         self.pids.append(worker.process.pid)
         agent = worker.connect()
         self._stack.callback(agent.close)
-        agent.assign(desk_socket=self._path("members.sock"))
+        agent.assign(
+            desk_socket=self._path("members.sock"),
+            accelerator=self._accelerator,
+            bitstream=f"builtin:{self._accelerator}",
+        )
         agent.wait_state("active")
 
     def _let_join(self) -> None:
@@ -180,11 +190,13 @@ class Pool:
 
 
 @contextlib.contextmanager
-def opened(members: int, clients: int) -> Iterator[Pool]:
+def opened(
+    members: int, clients: int, accelerator: str = "copy"
+) -> Iterator[Pool]:
     """Start a group, and end it."""
     # Paths of sockets are short.
     with tempfile.TemporaryDirectory(prefix="fpgapool-") as name:
-        pool = Pool(pathlib.Path(name), members, clients)
+        pool = Pool(pathlib.Path(name), members, clients, accelerator)
         try:
             yield pool
         finally:

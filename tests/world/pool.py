@@ -32,6 +32,7 @@ from fpgapool.agent.groupdesk import settings as desk_settings
 from fpgapool.agent.worker import __main__ as worker_main
 from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import process as worker_process
+from fpgapool.agent.worker import sending
 from fpgapool.agent.worker import service as worker_service
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.client import frontdoor
@@ -538,6 +539,8 @@ def _run_desk(document: str) -> int:
 def _detach_from_this_machine() -> None:
     """Have nothing ask the machine that this runs on."""
     crew.CREW = system.PerProcess(crew.Crew)  # type: ignore
+    # Chunks are short here.
+    sending.LONG_BYTES = 2048
     garbage.spill = lambda *, collect: None  # type: ignore
     migration.require_newest = lambda _engine: None
     monitor.NetlinkKernel = _NoNetwork  # type: ignore

@@ -62,6 +62,8 @@ class Outgoing:
         # For the output of the next task.
         self._room: memoryview | None = None
         self._unproven_bytes = 0
+        # Of all kept output, encoded.
+        self._checksums: bytes | None = None
         # So far; whether a checkpoint goes before each ACK.
         self._has_short_states = processor.has_checkpoints and not shared
 
@@ -132,7 +134,8 @@ class Outgoing:
         return room
 
     def add(self, task: processing.Task, written_bytes: int) -> None:
-        """Add the output of a task."""
+        """Add the output of a task, before the next one is processed."""
+        self._checksums = self._processor.checksums
         pieces = self._memory.keep_output(written_bytes)
         if task.end and not pieces:
             pieces = [stream.Piece(_NO_BYTES, flags=frames.TASK_END)]
@@ -172,12 +175,11 @@ class Outgoing:
         incoming = self._incoming
         if incoming.ack_due and not output.unsent:
             place = 0, 0, incoming.task_id, incoming.acknowledge()
-            checksums = self._processor.checksums
-            if checksums is not None:
+            if self._checksums is not None:
                 announced = frames.pack_header(
-                    frames.CHECKSUM, *place, len(checksums)
+                    frames.CHECKSUM, *place, len(self._checksums)
                 )
-                parts.append(announced + checksums)
+                parts.append(announced + self._checksums)
             if self._has_short_states:
                 parts += self._early_checkpoint()
             parts.append(frames.pack_header(frames.ACK, *place))

@@ -3,9 +3,9 @@
 """A session's data plane: it receives, processes and sends data.
 
 The connection's thread receives into reused buffers while the session's own
-thread processes and sends, so that both directions and the computation
-overlap. The receiving thread processes a small piece itself if everything is
-idle: a hand-over would cost more than the work.
+thread processes, and a third one sends what is long, so that both directions
+and the computation overlap. The receiving thread processes a small piece
+itself if everything is idle: a hand-over would cost more than the work.
 
 The session outlives its connections. It keeps output that was sent and not
 acknowledged. It drops input that was received and not processed, because the
@@ -29,6 +29,7 @@ from fpgapool.agent.worker import hello as hellos
 from fpgapool.agent.worker import memory as memories
 from fpgapool.agent.worker import outgoing
 from fpgapool.agent.worker import processing
+from fpgapool.agent.worker import sending
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
@@ -49,16 +50,7 @@ _NO_BYTES = memoryview(b"")
 Post: typing.TypeAlias = collections.abc.Callable[
     [state.Event | memories.Unread], None
 ]
-
-
-class _Message(typing.NamedTuple):
-    """Frames to send at once."""
-
-    channel: channels.Channel
-    parts: list[frames.Buffer]
-
-
-_Work: typing.TypeAlias = processing.Task | processing.Started | _Message
+_Work = processing.Task | processing.Started | sending.Message
 
 
 class Refused(exceptions.CodedError):
@@ -102,8 +94,9 @@ class DataSession:
         self._started_s = time.monotonic()
         self._thread_ended: threading.Event | None = None
         self._attach_lock = threading.Lock()
-        # Guards everything below. The thread that has set _busy owns the core
-        # and the sending side; only that thread takes tasks and sends.
+        # Guards everything below. The thread that has set _busy owns the core,
+        # and the sending side unless the sender is busy; only that thread
+        # takes tasks.
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
         self._busy = False
@@ -135,6 +128,9 @@ class DataSession:
             settings.window_bytes,
         )
         self._output = self._outgoing.output
+        self._sender = sending.Sender(
+            self._condition, self._next_message, self._lose, settings
+        )
         # References count for the connection on which they come.
         self._make_announced = functools.partial(
             blocks.Announced,
@@ -187,7 +183,10 @@ class DataSession:
             with self._lock:
                 self._give_up_channel()
                 self._wait_for_run(
-                    lambda: not (self._busy or self._filling) or self._stopping
+                    lambda: (
+                        (self._is_idle() and not self._filling)
+                        or self._stopping
+                    )
                 )
                 self._refuse_if_over()
                 try:
@@ -249,7 +248,7 @@ class DataSession:
             # listens may still have output to receive.
             self._wait_for_run(
                 lambda: (
-                    not self._busy
+                    self._is_idle()
                     and not (self._half_closed and self._channel is channel)
                 )
             )
@@ -425,18 +424,14 @@ class DataSession:
         )
         if self._busy:
             return False
-        if self._may_run_inline(length_bytes):
-            self._busy = True
-            return True
-        self._condition.notify_all()
-        return False
-
-    def _may_run_inline(self, length_bytes: int) -> bool:
-        return (
-            not (self._stopping or self._leaving)
+        self._busy = (
+            not (self._stopping or self._leaving or self._sender.is_busy)
             and len(self._tasks) == 1
             and self._outgoing.allows_inline(length_bytes)
         )
+        if not self._busy:
+            self._condition.notify_all()
+        return self._busy
 
     def _lose(self, channel: channels.Channel, reason: str) -> None:
         with self._lock:
@@ -460,7 +455,7 @@ class DataSession:
             if self._channel is not channel or not self._input.closed:
                 return False
             self._half_closed = True
-            if not self._busy:
+            if self._is_idle():
                 self._outgoing.forget_sent()
             self._condition.notify_all()
             return True
@@ -480,7 +475,8 @@ class DataSession:
             self._run()
 
     def _wait_for_work(self) -> None:
-        if self._busy or self._channel is None or not self._input.closed:
+        is_open = self._channel is None or not self._input.closed
+        if is_open or not self._is_idle():
             self._condition.wait()
             return
         if self._half_closed:
@@ -498,16 +494,10 @@ class DataSession:
     def _run(self) -> None:
         """Do all pending work; the caller has set _busy."""
         try:
-            try:
-                self._do_all()
-            except (channels.ChannelClosed, channels.DeadlineExceeded) as exc:
-                channel = self._channel
-                if channel is not None:
-                    # Wakes the receiving thread too.
-                    channel.shutdown()
-                    self._lose(channel, str(exc))
-                # What was started goes on from there.
-                self._do_all()
+            with self._lock:
+                work = self._next()
+            while work is not None:
+                work = self._do(work)
         except processing.Failure as failure:
             with self._lock:
                 self._fail(failure)
@@ -518,11 +508,9 @@ class DataSession:
             self._rest()
             raise
 
-    def _do_all(self) -> None:
-        with self._lock:
-            work = self._next()
-        while work is not None:
-            work = self._do(work)
+    def _is_idle(self) -> bool:
+        """Whether no thread processes or sends; with the lock."""
+        return not (self._busy or self._sender.is_busy)
 
     def _rest(self) -> None:
         """Give up _busy."""
@@ -547,16 +535,16 @@ class DataSession:
 
     def _next(self) -> _Work | None:
         """Return the next work item, or give up _busy; with the lock."""
-        channel = self._channel
-        if self._half_closed:
+        channel, is_sending = self._channel, self._sender.is_busy
+        if self._half_closed and not is_sending:
             self._outgoing.forget_sent()
         if self._stopping or channel is None or not self._has_work():
             if self.processor.started:
                 return self.processor.started[0]
             self._rest()
             return None
-        if self._outgoing.may_send():
-            return _Message(channel, self._outgoing.collect())
+        if not is_sending and self._outgoing.may_send():
+            return self._next_message()
         if self._tasks:
             task = self._tasks.popleft()
             if len(self._tasks) == _MAX_TASKS - 1:
@@ -566,17 +554,23 @@ class DataSession:
             self.input_bytes, self.output_bytes, self._started_s
         )
         self._end(states.CLOSED, codes.OK, "")
-        return _Message(channel, [closed])
+        return sending.Message(channel, [closed])
+
+    def _next_message(self) -> sending.Message | None:
+        """Return what can be sent now; with the lock."""
+        channel = self._channel
+        if channel is None or self._stopping or self._ended:
+            return None
+        if not self._outgoing.may_send():
+            return None
+        return sending.Message(channel, self._outgoing.collect())
 
     def _do(self, work: _Work) -> _Work | None:
         """Do one work item and return the next one."""
-        if isinstance(work, _Message):
-            work.channel.send(
-                *work.parts,
-                deadline_s=channels.deadline_after(
-                    self._settings.send_timeout_s
-                ),
-            )
+        if isinstance(work, sending.Message):
+            # The next message may have a checkpoint: it is made between two
+            # pieces.
+            self._sender.send(work, alone=self.processor.has_checkpoints)
             with self._lock:
                 return self._next()
         if isinstance(work, processing.Task):
@@ -597,17 +591,20 @@ class DataSession:
         """
         if self._channel is None or self._ended:
             return False
-        if self._outgoing.may_send():
-            return True
-        if self._output.unsent:
-            return False
+        is_sending = self._sender.is_busy
+        if not is_sending:
+            if self._outgoing.may_send():
+                return True
+            if self._output.unsent:
+                return False
         if self._tasks:
             return (
                 not self._leaving
                 and self.processor.may_start(self._max_started)
                 and self._outgoing.has_room(self._tasks[0])
             )
-        return self._input.closed and not self.processor.started
+        is_done = not (is_sending or self.processor.started)
+        return self._input.closed and is_done
 
     def _keep(self, task: processing.Task, written_bytes: int) -> None:
         """Keep the output of a task; with the lock."""
@@ -639,9 +636,12 @@ class DataSession:
             self._condition.notify_all()
             done = self._wait_for_run(
                 lambda: (
-                    not (self._busy or self._has_work() or self._output.unsent)
-                    or self._channel is None
+                    self._channel is None
                     or self._ended
+                    or (
+                        self._is_idle()
+                        and not (self._has_work() or self._output.unsent)
+                    )
                 ),
                 self._settings.clear_timeout_s / 2,
             )
@@ -668,7 +668,7 @@ class DataSession:
                 self._over = (code, message)
             self.processor.cancel()
             self._condition.notify_all()
-            idle = self._wait_for_run(lambda: not self._busy, goodbye.LINGER_S)
+            idle = self._wait_for_run(self._is_idle, goodbye.LINGER_S)
             channel, self._channel = self._channel, None
         if channel is not None:
             if idle:
@@ -683,7 +683,7 @@ class DataSession:
                 channel.shutdown()
         with self._lock:
             self._condition.notify_all()
-            self._wait_for_run(lambda: not self._busy)
+            self._wait_for_run(self._is_idle)
         if self._thread_ended is not None:
             self._thread_ended.wait()
         with self._lock:

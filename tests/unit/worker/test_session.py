@@ -15,6 +15,7 @@ from fpgapool.agent.worker import blocks
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import memory
 from fpgapool.agent.worker import processing
+from fpgapool.agent.worker import sending
 from fpgapool.agent.worker import session
 from fpgapool.agent.worker import settings
 from fpgapool.common import channel
@@ -23,6 +24,7 @@ from tests.unit.worker import test_parts
 from tests.unit.worker import test_state
 
 CHUNK_BYTES = 4096
+LONG_BYTES = 2 * sending.LONG_BYTES
 # Long enough for a thread that does not wait to be first.
 LATE_S = 0.1
 TIMEOUT_S = 30.0
@@ -88,3 +90,123 @@ def test_memory_is_reused_only_when_nobody_receives_into_it():
     made.stop("OK", "")
     for sock in (there, again, client):
         sock.close()
+
+
+class GatedCore(copy.CopyCore):
+    """Says when it begins a piece."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.begun = threading.Semaphore(0)
+
+    def process(self, chunk_in, chunk_out, offset_bytes) -> int:
+        self.begun.release()
+        return super().process(chunk_in, chunk_out, offset_bytes)
+
+
+def _long_session(core, ends: list) -> session.DataSession:
+    return session.DataSession(
+        processing.Processor(core, base.load_profile("copy")),
+        memory.InPlaceMemory(LONG_BYTES, 4 * LONG_BYTES),
+        False,
+        dataclasses.replace(
+            settings.parse(json.dumps(test_parts.SETTINGS)),
+            chunk_bytes=LONG_BYTES,
+            window_chunks=4,
+            send_timeout_s=TIMEOUT_S,
+        ),
+        hello.Keyring(test_state.order()),
+        ends.append,
+        blocks.Cache(0).open("project", "session"),
+    )
+
+
+class Client:
+    """Sends pieces; reads only when it is told."""
+
+    def __init__(self, made: session.DataSession) -> None:
+        here, self.sock = socket.socketpair()
+        self.sock.settimeout(TIMEOUT_S)
+        attached = channel.PlainChannel(here)
+        made.attach(attached, 0, 0, lambda *offsets: None)
+        self._server = threading.Thread(target=made.serve, args=(attached,))
+        self._server.start()
+
+    def send(self, number: int) -> None:
+        header = frames.pack_header(
+            frames.INPUT,
+            task_id=number + 1,
+            offset_bytes=number * LONG_BYTES,
+            payload_length_bytes=LONG_BYTES,
+        )
+        self.sock.sendall(header + bytes([number]) * LONG_BYTES)
+
+    def receive(self, count: int) -> tuple[bytes, list[int]]:
+        """Return that much output, and the input acknowledged by then."""
+        output, acknowledged = b"", []
+        with self.sock.makefile("rb") as stream:
+            while len(output) < count * LONG_BYTES or (
+                acknowledged[-1:] != [count * LONG_BYTES]
+            ):
+                header = frames.FrameHeader.unpack_from(
+                    stream.read(frames.HEADER_BYTES)
+                )
+                data = stream.read(header.payload_length_bytes)
+                if header.type == frames.OUTPUT:
+                    output += data
+                elif header.type == frames.ACK:
+                    acknowledged.append(header.offset_bytes)
+        return output, acknowledged
+
+    def close(self) -> None:
+        self.sock.close()
+        self._server.join(TIMEOUT_S)
+        assert not self._server.is_alive()
+
+
+def test_the_core_goes_on_while_long_output_is_sent():
+    core = GatedCore()
+    made = _long_session(core, [])
+    client = Client(made)
+    for number in range(3):
+        client.send(number)
+    # The client reads nothing: the first output is on its way for ever.
+    for _ in range(3):
+        assert core.begun.acquire(timeout=TIMEOUT_S)
+    output, acknowledged = client.receive(3)
+    assert output == b"".join(bytes([one]) * LONG_BYTES for one in range(3))
+    assert acknowledged == sorted(acknowledged)
+    client.close()
+    made.stop("OK", "")
+
+
+def test_a_connection_that_breaks_while_output_is_sent_is_replaced():
+    core = GatedCore()
+    ends: list = []
+    made = _long_session(core, ends)
+    first = Client(made)
+    for number in range(2):
+        first.send(number)
+    for _ in range(2):
+        assert core.begun.acquire(timeout=TIMEOUT_S)
+    first.close()
+    second = Client(made)
+    # Nothing of it had arrived.
+    output, _ = second.receive(2)
+    assert output == b"\0" * LONG_BYTES + b"\1" * LONG_BYTES
+    assert not core.begun.acquire(blocking=False)
+    second.close()
+    made.stop("OK", "")
+
+
+def test_a_session_stops_while_its_client_reads_nothing(monkeypatch):
+    monkeypatch.setattr(session.goodbye, "LINGER_S", 0.05)
+    core = GatedCore()
+    made = _long_session(core, [])
+    client = Client(made)
+    for number in range(2):
+        client.send(number)
+    for _ in range(2):
+        assert core.begun.acquire(timeout=TIMEOUT_S)
+    made.stop("CANCELLED_BY_CLIENT", "as planned")
+    client.close()
