@@ -36,11 +36,12 @@ MAX_BATCH_RECORDS = 4096
 DIRECTORIES_VARIABLE = "SPARK_LOCAL_DIRS"
 
 #: Codes with which a partition is computed otherwise. The pool cannot compute
-#: now; the program has made no mistake.
+#: now, or a slot has failed; the program has made no mistake.
 UNSERVED = (
     software.FALLBACK_CODES
     | codes.SLOT_LOST
-    | {codes.CORE_UNAVAILABLE, codes.SESSION_LOST}
+    | codes.DEVICE_FAULTS
+    | {codes.CORE_FAILED, codes.CORE_UNAVAILABLE, codes.SESSION_LOST}
 )
 
 # The pool's names of requests are short, and transfers add to them.

@@ -162,9 +162,18 @@ def test_wrong_amounts_of_output_are_refused(sent: Sent) -> None:
         (codes.SESSION_LOST, True),
         (codes.CORE_UNAVAILABLE, True),
         (codes.QUEUE_FULL, True),
+        (codes.CORE_FAILED, True),
+        (codes.DEVICE_FAILED, True),
+        (codes.KERNEL_HUNG, True),
+        (codes.WORKER_LOST, True),
         (codes.INVALID_PARAMS, False),
+        (codes.INVALID_INPUT, False),
+        (codes.INVALID_ARGUMENT, False),
         (codes.UNAUTHORIZED, False),
-        (codes.CORE_FAILED, False),
+        (codes.FORBIDDEN, False),
+        (codes.QUOTA_EXCEEDED, False),
+        (codes.UNKNOWN_ACCELERATOR, False),
+        (codes.CHECKSUM_MISMATCH, False),
     ],
 )
 def test_which_errors_the_call_stands_in_for(
@@ -177,9 +186,11 @@ def test_which_errors_the_call_stands_in_for(
     outcome = Outcome(Sums())
     if computes:
         assert outcome.run(1) == [2]
+        assert outcome.counted == {"fallback": 1}
     else:
         with pytest.raises(client.FpgapoolError, match="as planned"):
             outcome.run(1)
+        assert outcome.counted == {}
 
 
 def test_large_data_is_in_files(
