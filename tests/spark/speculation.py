@@ -83,7 +83,8 @@ def main(master: str, directory: str, *settings: str) -> None:
         )
         for number, result in enumerate(results)
     )
-    print(json.dumps({"right": right, "fallbacks": wrapped.fallbacks.value}))
+    counted = {"right": right, "fallbacks": wrapped.fallbacks.value}
+    sys.stdout.write(f"{json.dumps(counted)}\n")
 
 
 if __name__ == "__main__":

@@ -142,6 +142,15 @@ class Binding:
         return front.ljust(size_bytes, b"\0")
 
     @property
+    def arguments(self) -> dict[int, str]:
+        """The buffers that the session's arguments fill, by their number."""
+        return {
+            buffer.argument: name
+            for name, buffer in self.variant.buffers.items()
+            if buffer.argument is not None
+        }
+
+    @property
     def reports(self) -> bool:
         """Whether a kernel reports faults, or shorter output."""
         return any(

@@ -101,6 +101,9 @@ class OpenCLCore(base.Core):
     def reusable(self) -> bool:
         return self._stateless
 
+    def set_argument(self, number: int, data: memoryview) -> None:
+        self.runner.set_argument(number, data)
+
     @property
     def max_started(self) -> int:
         # The output of a kernel that reports its length has to be awaited.

@@ -27,6 +27,8 @@ MAX_SIZE_BYTES = 64 * 1024
 MAX_DEPTH = 12
 MAX_VARIANTS = 8
 MAX_PARAMS = 32
+#: As the protocol numbers them.
+MAX_ARGUMENT = 255
 MAX_BUFFERS = 16
 MAX_STEPS = 16
 MAX_ARGUMENTS = 32
@@ -122,16 +124,19 @@ class Phase:
 class Buffer:
     """Memory of the device besides input, output and state.
 
-    Exactly one of these is there.
+    Exactly one of the first three is there.
 
     :ivar literal: its contents.
     :ivar preparer: name of what computes its contents.
-    :ivar size_bytes: of memory that a launch needs and nothing initialises.
+    :ivar size_bytes: of memory that a launch needs and nothing initialises, or
+        that an argument fills.
+    :ivar argument: number of the session's argument that is in it.
     """
 
     literal: bytes | None = None
     preparer: str | None = None
     size_bytes: expressions.Expression | None = None
+    argument: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -400,27 +405,50 @@ class _Reader:
 
     def _read_buffers(self, value: object) -> None:
         where = f"{self._where}.buffers"
-        sized = {}
+        sized: dict[str, _Object] = {}
         for name, item in _named(value, where, MAX_BUFFERS):
             if name in self._params or f"{name}_bytes" in self._names:
                 raise ValueError(f"{where}: {name!r} has two meanings")
             here = f"{where}.{name}"
-            document = _object(item, here, (), ("hex", "prepare", "bytes"))
-            if len(document) != 1:
+            document = _object(
+                item, here, (), ("hex", "prepare", "bytes", "argument")
+            )
+            if len(document.keys() - {"argument"}) != 1 or (
+                "argument" in document and "bytes" not in document
+            ):
                 raise ValueError(
-                    f"{here}: must have one of hex, prepare, bytes"
+                    f"{here}: must have one of hex, prepare, bytes; argument "
+                    "only with bytes"
                 )
             if "bytes" in document:
-                sized[name] = document["bytes"]
+                sized[name] = document
             else:
                 self._buffers[name] = self._with_contents(document, here)
         # Of these the length is known before a launch.
         self._names |= {f"{name}_bytes" for name in self._buffers}
-        for name, size in sized.items():
-            size_bytes = self._expression(
-                size, f"{where}.{name}.bytes", SIZE_NAMES
+        for name, document in sized.items():
+            self._buffers[name] = self._sized(document, f"{where}.{name}")
+
+    def _sized(self, document: _Object, where: str) -> Buffer:
+        number = document.get("argument")
+        if number is None:
+            return Buffer(
+                size_bytes=self._expression(
+                    document["bytes"], f"{where}.bytes", SIZE_NAMES
+                )
             )
-            self._buffers[name] = Buffer(size_bytes=size_bytes)
+        if (
+            isinstance(number, bool)
+            or not isinstance(number, int)
+            or not 1 <= number <= MAX_ARGUMENT
+        ):
+            raise ValueError(
+                f"{where}.argument: must be from 1 to {MAX_ARGUMENT}"
+            )
+        if any(each.argument == number for each in self._buffers.values()):
+            raise ValueError(f"{where}.argument: is in another buffer")
+        size_bytes = self._expression(document["bytes"], f"{where}.bytes")
+        return Buffer(size_bytes=size_bytes, argument=number)
 
     def _with_contents(self, document: _Object, where: str) -> Buffer:
         if "prepare" in document:

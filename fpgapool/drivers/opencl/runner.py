@@ -150,6 +150,33 @@ class Runner:
                 self._buffers[name] = self._zeros(size_bytes)
             self._state = self._with_contents(state)
             self._finish(self._launches)
+        self._missing = self.binding.arguments
+
+    def set_argument(self, number: int, data: memoryview) -> None:
+        """Set data for all pieces, before the first one.
+
+        :param number: of the argument.
+        :param data: all of it.
+        :raises InvalidArgument: if the kernels do not take it.
+        """
+        name = self.binding.arguments.get(number)
+        if name is None:
+            raise accelerators.InvalidArgument(
+                f"there is no argument {number}"
+            )
+        buffer = self._buffers[name]
+        if data.nbytes != buffer.size:
+            raise accelerators.InvalidArgument(
+                f"argument {number}, the {name}, has {data.nbytes} bytes "
+                f"instead of {buffer.size}"
+            )
+        with programs.translated:
+            event = cl.enqueue_copy(
+                self._launches, buffer, data, is_blocking=False
+            )
+            self._pending.append(event)
+            self._finish(self._launches)
+        self._missing.pop(number, None)
 
     def lane(self, max_input_bytes: int | None = None) -> Lane:
         """Allocate memory for pieces. Its output is zeros at first.
@@ -240,6 +267,10 @@ class Runner:
         return event
 
     def _check_piece(self, length_bytes: int) -> None:
+        for number, name in self._missing.items():
+            raise accelerators.InvalidArgument(
+                f"argument {number}, the {name}, is missing"
+            )
         variant = self.binding.variant
         if variant.whole_blocks:
             accelerators.require_whole(

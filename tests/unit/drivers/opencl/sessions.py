@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy
 
+from fpgapool.accelerators import base
 from tests.unit.accelerators import runs
 
 KEY = bytes(range(32)).hex()
@@ -26,6 +27,8 @@ class Session:
     :ivar unit_bytes: a block of the kernel.
     :ivar stateless: whether pieces may come from anywhere in the input.
     :ivar rest: whether the input may end within a block.
+    :ivar record_bytes: the input ends with one of this length.
+    :ivar is_argued: whether it has all arguments that it needs.
     """
 
     name: str
@@ -33,6 +36,24 @@ class Session:
     unit_bytes: int
     stateless: bool = True
     rest: bool = False
+    record_bytes: int = 1
+    is_argued: bool = True
+
+    @property
+    def arguments(self) -> list[bytes]:
+        """The session's arguments, from number 1."""
+        if self.name not in ("lr", "km") or not self.is_argued:
+            return []
+        rows = self.params.get("labels", self.params.get("centres", 1))
+        size = rows * self.params["features"]
+        generator = numpy.random.default_rng(size)
+        return [generator.standard_normal(size).astype("<f4").tobytes()]
+
+    def core(self) -> base.Core:
+        """Make the software core."""
+        core = runs.load(self.name, **self.params)
+        base.set_arguments(core, self.arguments)
+        return core
 
     def __str__(self) -> str:
         """Return a name for pytest."""
@@ -48,6 +69,9 @@ class Session:
         generator = numpy.random.default_rng([seed, size_bytes])
         if not self.rest:
             size_bytes -= size_bytes % self.unit_bytes
+        size_bytes -= size_bytes % self.record_bytes
+        if self.name in ("lr", "km"):
+            return self._numbers(generator, size_bytes)
         if self.name in ("fft", "dtw"):
             sort = "<f8" if self.params.get("dtype") == "float64" else "<f4"
             count = size_bytes // numpy.dtype(sort).itemsize
@@ -63,6 +87,17 @@ class Session:
         if self.params.get("mode") == "reconstruct":
             return self._records(data)
         return data
+
+    def _numbers(
+        self, generator: numpy.random.Generator, size_bytes: int
+    ) -> bytes:
+        columns = self.record_bytes // 4
+        shape = (size_bytes // self.record_bytes, columns)
+        numbers = generator.standard_normal(shape)
+        if self.name == "lr":
+            labels = max(self.params.get("labels", 1), 2)
+            numbers[:, 0] = generator.integers(labels, size=len(numbers))
+        return numbers.astype("<f4").tobytes()
 
     def _records(self, data: bytes) -> bytes:
         """Encode data without the fragments that are missing."""
@@ -90,6 +125,11 @@ class Session:
             error = numpy.abs(there - right).max(1, initial=0)
             # To the largest value of each frame.
             assert (error <= 1e-5 * numpy.abs(right).max(1, initial=0)).all()
+        elif self.name in ("lr", "km"):
+            right = numpy.frombuffer(expected, "<f8")
+            there = numpy.frombuffer(found, "<f8")
+            # Sums may be near 0, what is added up is not.
+            numpy.testing.assert_allclose(there, right, rtol=1e-9, atol=1e-9)
         elif self.name == "dtw":
             right = numpy.frombuffer(expected, "<f8")
             there = numpy.frombuffer(found, "<f8")
@@ -116,6 +156,21 @@ def _dtw(length_samples: int, dtype: str, **more: Any) -> Session:
     params = {"length_samples": length_samples, "dtype": dtype, **more}
     size = 8 if dtype == "float64" else 4
     return Session("dtw", params, 2 * length_samples * size)
+
+
+def _lr(features: int, **more: int) -> Session:
+    params = {"features": features, **more}
+    return _of_blocks("lr", params, 4 * (features + 1))
+
+
+def _km(features: int, centres: int, **more: int) -> Session:
+    params = {"features": features, "centres": centres, **more}
+    return _of_blocks("km", params, 4 * features)
+
+
+def _of_blocks(name: str, params: dict[str, int], size: int) -> Session:
+    unit_bytes = size * params.get("block_records", 256)
+    return Session(name, params, unit_bytes, rest=True, record_bytes=size)
 
 
 SESSIONS = [
@@ -149,6 +204,10 @@ SESSIONS = [
     _ec(4, 2, 4096, mode="reconstruct", missing=[]),
     _ec(8, 24, 4099, mode="reconstruct", missing=list(range(24))),
     Session("sobel", {}, 640 * 480),
+    _lr(1),
+    _lr(17, labels=5, block_records=64),
+    _km(32, 8),
+    _km(5, 40, block_records=100),
 ]
 #: The largest frames and stripes, and everything else once.
 LARGE = [
@@ -160,4 +219,6 @@ LARGE = [
     _dtw(50, "float32", window_samples=3),
     _ec(4, 2, 65536),
     _ec(4, 2, 1 << 20, mode="reconstruct", missing=[0, 5]),
+    _lr(64, labels=3),
+    _km(64, 4),
 ]

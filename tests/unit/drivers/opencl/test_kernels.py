@@ -2,6 +2,9 @@
 
 """The built-in kernels on PoCL: the same results as the software cores."""
 
+import dataclasses
+
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import settings
@@ -20,7 +23,9 @@ def start(program, session, max_input_bytes, **more):
     from fpgapool.drivers.opencl import runner
 
     built = program(session.name)
-    return runner.Runner(built, session.params, max_input_bytes, **more)
+    made = runner.Runner(built, session.params, max_input_bytes, **more)
+    base.set_arguments(made, session.arguments)
+    return made
 
 
 def compared(program, session, data, cuts):
@@ -29,13 +34,13 @@ def compared(program, session, data, cuts):
     assert kernel.binding.block_bytes == session.unit_bytes
     found = runs.run(kernel, data, cuts, session.unit_bytes)
     kernel.clear()
-    core = runs.load(session.name, **session.params)
+    core = session.core()
     session.assert_same(found, runs.run(core, data))
 
 
 def test_every_kernel_has_a_session():
     names = {session.name for session in sessions.SESSIONS}
-    without = {"gzip", "km", "lr", "sw"}
+    without = {"gzip", "sw"}
     assert names == set(kernels.names())
     assert names == set(base.profile_names()) - without
     assert names == {session.name for session in sessions.LARGE}
@@ -74,7 +79,7 @@ def test_any_offset(program, session, block, count):
     offset_bytes = block * session.unit_bytes
     kernel = start(program, session, len(data))
     found = runs.process(kernel, data, offset_bytes)
-    core = runs.load(session.name, **session.params)
+    core = session.core()
     session.assert_same(found, runs.process(core, data, offset_bytes))
 
 
@@ -104,7 +109,7 @@ def test_another_device_goes_on(program, session, blocks, rest, cut):
     if middle_bytes < len(data):
         found += runs.process(second, data[middle_bytes:], middle_bytes)
     found += runs.finish(second)
-    core = runs.load(session.name, **session.params)
+    core = session.core()
     assert found == runs.run(core, data)
 
 
@@ -120,7 +125,7 @@ def test_an_incomplete_block_is_refused(program, session):
     messages = []
     for core in (
         start(program, session, len(data)),
-        runs.load(session.name, **session.params),
+        session.core(),
     ):
         with pytest.raises(base.InvalidInput) as caught:
             runs.process(core, data)
@@ -143,7 +148,7 @@ def test_wrong_padding_is_refused(program, blocks, last):
     kernel = start(program, session, max(1, len(data)))
     with pytest.raises(base.InvalidInput) as caught:
         runs.run(kernel, data)
-    core = runs.load(session.name, **session.params)
+    core = session.core()
     with pytest.raises(base.InvalidInput) as expected:
         runs.run(core, data)
     assert caught.value.message == expected.value.message
@@ -175,7 +180,7 @@ def test_a_wrong_record_is_refused(program, position, message, number):
     kernel = start(program, session, len(data))
     with pytest.raises(base.InvalidInput, match=message):
         runs.process(kernel, bytes(data))
-    core = runs.load(session.name, **session.params)
+    core = session.core()
     with pytest.raises(base.InvalidInput):
         runs.process(core, bytes(data))
 
@@ -194,6 +199,11 @@ def test_a_wrong_record_is_refused(program, position, message, number):
         ("ec", {"mode": "reconstruct", "missing": [6]}),
         ("ec", {"mode": "reconstruct", "missing": [0, 1, 2]}),
         ("fft", {"frame_samples": 131073}),
+        ("lr", {"features": 1 << 16, "block_records": 256}),
+        ("lr", {"features": 3, "labels": 129, "block_records": 256}),
+        ("lr", {"features": 31, "labels": 1024, "block_records": 1}),
+        ("km", {"features": 4, "centres": 1024, "block_records": 1}),
+        ("km", {"features": 4}),
     ],
 )
 def test_parameters_that_do_not_suit(program, name, params):
@@ -215,7 +225,84 @@ def test_known_answers(program, name):
             continue
         built = program(name)
         kernel = runner.Runner(built, answer.params, len(answer.data))
-        assert runs.run(kernel, answer.data) == answer.output
+        base.set_arguments(kernel, answer.arguments)
+        found = runs.run(kernel, answer.data)
+        if name == "lr":
+            numpy.testing.assert_allclose(
+                numpy.frombuffer(found, "<f8"),
+                numpy.frombuffer(answer.output, "<f8"),
+                rtol=1e-12,
+            )
+        else:
+            assert found == answer.output
+
+
+class Numbers:
+    """A session of 100 records of km and lr, and its kernel."""
+
+    def __init__(self, program, name):
+        (self.session,) = (
+            each
+            for each in sessions.SESSIONS
+            if each.params in ({"features": 32, "centres": 8}, {"features": 1})
+            and each.name == name
+        )
+        self.data = self.session.input(1, 100 * self.session.record_bytes)
+        self.kernel = start(program, self.session, len(self.data))
+        self.core = self.session.core()
+
+    def refused(self, data):
+        for each in (self.core, self.kernel):
+            with pytest.raises(base.InvalidInput):
+                runs.process(each, data)
+
+
+@pytest.mark.parametrize("name", ["lr", "km"])
+def test_an_argument_must_be_there_and_suit(program, name):
+    numbers = Numbers(program, name)
+    (right,) = numbers.session.arguments
+    for core in (numbers.kernel, numbers.core):
+        for number, data in ((2, right), (1, right[4:]), (1, right + right)):
+            with pytest.raises(base.InvalidArgument):
+                core.set_argument(number, memoryview(data))
+    expected = runs.process(numbers.core, numbers.data)
+    # The wrong ones have changed nothing.
+    found = runs.process(numbers.kernel, numbers.data)
+    numbers.session.assert_same(found, expected)
+    for core in (numbers.kernel, numbers.core):
+        core.set_argument(1, memoryview(bytes(len(right))))
+    zeros = runs.process(numbers.kernel, numbers.data)
+    numbers.session.assert_same(
+        zeros, runs.process(numbers.core, numbers.data)
+    )
+    assert zeros != found
+    without = dataclasses.replace(numbers.session, is_argued=False)
+    with pytest.raises(base.InvalidArgument, match="argument 1, the"):
+        runs.process(start(program, without, 100), numbers.data[:80])
+
+
+@pytest.mark.parametrize("name", ["lr", "km"])
+def test_wrong_records_are_refused(program, name):
+    numbers = Numbers(program, name)
+    numbers.refused(numbers.data[:-1])
+    if name == "lr":
+        for label in (-1, 2, 0.5, numpy.nan, numpy.inf):
+            wrong = numpy.frombuffer(numbers.data, "<f4").copy()
+            wrong[20] = label
+            numbers.refused(wrong.tobytes())
+
+
+@pytest.mark.parametrize("name", ["lr", "km"])
+def test_what_is_no_number_stays_none(program, name):
+    numbers = Numbers(program, name)
+    data = numpy.frombuffer(numbers.data, "<f4").copy()
+    data[1] = numpy.nan
+    found, expected = (
+        numpy.isfinite(numpy.frombuffer(runs.process(each, data.tobytes())))
+        for each in (numbers.kernel, numbers.core)
+    )
+    assert (found == expected).all()
+    assert not found.all()
 
 
 @pytest.mark.long
@@ -225,7 +312,7 @@ def test_a_gigabyte(program, name):
     session = next(each for each in sessions.LARGE if each.name == name)
     data = session.input(1, LARGE_BYTES)
     kernel = start(program, session, len(data))
-    core = runs.load(session.name, **session.params)
+    core = session.core()
     for offset_bytes in range(0, 1 << 30, len(data)):
         expected = runs.process(core, data, offset_bytes)
         assert runs.process(kernel, data, offset_bytes) == expected

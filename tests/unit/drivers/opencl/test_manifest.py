@@ -281,6 +281,29 @@ WRONG = [
     ),
     ([*FIRST, "buffers", "rows", "bytes"], "offset", "unknown name 'off"),
     ([*FIRST, "buffers", "rows", "bytes"], "rows_bytes", "unknown name"),
+    (
+        [*FIRST, "buffers", "table"],
+        {"hex": "00", "argument": 1},
+        "argument only with bytes",
+    ),
+    *(
+        (
+            [*FIRST, "buffers", "rows"],
+            {"bytes": 8, "argument": number},
+            "rows.argument: must be from 1 to 255",
+        )
+        for number in (0, 256, "1", True, 1.0, [])
+    ),
+    (
+        [*FIRST, "buffers", "rows"],
+        {"bytes": "blocks", "argument": 1},
+        "unknown name 'blocks'",
+    ),
+    (
+        [*FIRST, "buffers"],
+        {name: {"bytes": 8, "argument": 1} for name in ("rows", "more")},
+        "more.argument: is in another buffer",
+    ),
     ([*FIRST, "state"], ..., "the variant has no state"),
     ([*FIRST, "state", "initial"], "rows", "state.initial: must be"),
     ([*FIRST, "state", "initial"], "seed", "state.initial: must be"),
@@ -424,6 +447,7 @@ JUNK = [
     *("state", "blocks", "1 / 0", "offset - bytes", "max(width, blocks)"),
     *("(" * 50, "4294967295 * 4294967295 * 4294967295", [], {}, [[]], [0]),
     *({"hex": "00"}, {"bytes": "blocks"}, {"prepare": "fft-plan"}),
+    {"bytes": "width", "argument": 1},
     *({"uint": "bytes"}, {"buffer": "key"}, {"type": "uint"}),
 ]
 
