@@ -43,7 +43,14 @@ BY_NAME = {session.name: session for session in sessions.LARGE}
 
 @pytest.mark.parametrize(
     ("name", "transport"),
-    cases.first(("aes", "shm"), ("sha", "tcp"), ("fft", "shm"), ("ec", "tcp")),
+    cases.first(
+        ("aes", "shm"),
+        ("sha", "tcp"),
+        ("fft", "shm"),
+        ("ec", "tcp"),
+        ("lr", "shm"),
+        ("km", "tcp"),
+    ),
 )
 def test_output_is_that_of_the_software_core(door, name, transport):
     session = BY_NAME[name]
@@ -52,11 +59,12 @@ def test_output_is_that_of_the_software_core(door, name, transport):
         session.name,
         data,
         params=session.params,
+        arguments=dict(enumerate(session.arguments, start=1)),
         # Some of their blocks are long.
         front_door=door(transport, chunk_bytes=2 << 20).path,
         timeout_s=TIMEOUT_S,
     )
-    expected = runs.run(runs.load(session.name, **session.params), data)
+    expected = runs.run(session.core(), data)
     session.assert_same(bytes(output), expected)
     assert report.input_bytes == len(data)
 
