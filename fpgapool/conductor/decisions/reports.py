@@ -265,7 +265,7 @@ class Reports:
         match finding:
             case reconcile.Finding.READY:
                 hold.prepared = True
-                if not session.has_secret:
+                if not (session.has_secret and session.endpoints):
                     serving.ask_secret(hold)
             case reconcile.Finding.ATTACHED:
                 serving.attached(hold)

@@ -203,6 +203,17 @@ def test_a_front_door_that_was_started_anew_gets_a_new_secret(pool):
     assert view.secret_sha256 == ""
 
 
+def test_a_message_of_a_ready_slot_is_lost():
+    pool = make_pool(offer=None)
+    request_id = pool.open(secret_sha256=HASH)
+    pool.deliver_all()
+    pool.agents["a"].prepared(0)
+    pool.tick(pool.settings.resend_interval_s)
+    pool.feed(pool.agents["a"].report())
+    view = told(pool, request_id)
+    assert (view.state, view.secret) == (states.READY, "5ec7e7")
+
+
 def test_a_front_door_is_started_anew_while_the_slot_is_programmed():
     pool = make_pool(offer=None)
     request_id = pool.open(secret_sha256=HASH)
