@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +22,10 @@ from fpgapool.rpcapi import conductor as conductor_api
 from tests.functional.agent import harness
 from tests.functional.agent import test_command
 from tests.functional.agent import test_groups
+from tests.harness import waiting
+
+#: After so long an order is repeated that an agent may have missed.
+ASK_AGAIN_S = 1.0
 
 CONFIGURATION = """
 [DEFAULT]
@@ -78,7 +84,7 @@ class Pool:
         return str(file)
 
     def start(self, outlive: bool = True) -> None:
-        """Start the agent and wait for its first report."""
+        """Start the agent and wait until it obeys."""
         self.conductor.calls.clear()
         # Workers and desks outlive the agent, and keep its standard error.
         with (self._directory / "agent.log").open("a") as log:
@@ -94,6 +100,20 @@ class Pool:
                 stderr=log,
             )
         self.conductor.wait_for("report", lambda one: True)
+        # An order may be lost while a broker still notices that the agent
+        # before this one is gone; conductors repeat theirs, tests do not.
+        asked_s = -math.inf
+
+        def obeys() -> bool:
+            nonlocal asked_s
+            if time.monotonic() >= asked_s + ASK_AGAIN_S:
+                asked_s = time.monotonic()
+                self.api.report_now(harness.HOST, 1)
+            return any(
+                one.leader_epoch == 1 for one in self.conductor.named("report")
+            )
+
+        waiting.wait_until(obeys, "the agent obeys")
 
     def kill(self) -> None:
         """Kill the agent; its workers and its desk go on."""
