@@ -78,6 +78,7 @@ class Session:
         self._failure: errors.FpgapoolError | None = None
         self._finished = False
         self._run_s = 0.0
+        self._has_output = False
         # The same for the whole session, so that a caller may keep it.
         self._input = flow.piece(0)
         self._pin = self._input.data
@@ -287,6 +288,7 @@ class Session:
                 output.add(received)
         self._place = output.buffer
         self._pout = output.whole()
+        self._has_output = True
         self._keep_input()
         return self._pout
 
@@ -405,7 +407,7 @@ class Session:
 
     def _keep_output(self) -> None:
         """Keep the last output beyond the worker's buffers."""
-        if self._pout and isinstance(self._pout.obj, mmap.mmap):
+        if self._has_output and isinstance(self._pout.obj, mmap.mmap):
             with contextlib.suppress(OSError):
                 connections.detach(self._pout)
 
