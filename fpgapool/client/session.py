@@ -407,7 +407,11 @@ class Session:
 
     def _keep_output(self) -> None:
         """Keep the last output beyond the worker's buffers."""
-        if self._has_output and isinstance(self._pout.obj, mmap.mmap):
+        if (
+            self._has_output
+            and self._pout
+            and isinstance(self._pout.obj, mmap.mmap)
+        ):
             with contextlib.suppress(OSError):
                 connections.detach(self._pout)
 
