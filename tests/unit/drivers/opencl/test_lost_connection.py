@@ -123,12 +123,22 @@ def test_both_end_before_the_next_connection_goes_on(
     data = session.input(1, PIECES * SIZE)
     core, posted, order = start("aes", session.params, SIZE), [], []
     gates = test_core.Gates(runner, monkeypatch)
+    collects = threading.Event()
+    collect = processing.Processor.collect
+
+    def noted(processor):
+        collects.set()
+        return collect(processor)
+
+    monkeypatch.setattr(processing.Processor, "collect", noted)
     made = open_session(core, posted.append)
     client = Client(made)
     client.connect()
     client.fill(data)
     client.send(0)
-    waiting.wait_until(lambda: gates.are(1, 0, 0), "a piece on the device")
+    # Until it waits for this piece, the session would start the next one too.
+    assert collects.wait(30)
+    assert gates.are(1, 0, 0)
     for number in range(1, PIECES):
         client.send(number)
     waiting.wait_until(lambda: len(made._tasks) == 3, "three more pieces")
