@@ -9,8 +9,10 @@ the data.
 from __future__ import annotations
 
 import collections
+import itertools
 import math
 import typing
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 
@@ -18,6 +20,10 @@ from fpgapool.agent.groupdesk import model
 
 # Of a member; it forgets the oldest ones.
 _MOST_KEYS = 4096
+# So many tasks of each queue are looked at for one that a free member serves …
+_MOST_LOOKED_AT = 16
+# … and so often another one goes before a task.
+_MOST_EXCHANGES = 16
 # Weight of the newest task in the mean time of a task.
 _WEIGHT = 0.125
 
@@ -48,30 +54,81 @@ class Holders:
     def choose(
         self,
         task: model.Task,
-        free: Iterable[int],
+        free: Collection[int],
         members: Mapping[int, model.Member],
         now: float,
-    ) -> int | None:
-        """Choose a member for a task with blocks.
+    ) -> tuple[model.Task, int] | None:
+        """Choose a member for the head of a queue, which has blocks.
 
-        :param task: the head of its queue.
+        If a busy member has more of its blocks than each free one, another
+        task of its client takes its place: one that a free member serves.
+
+        :param task: the head.
         :param free: numbers of free members, at least one.
         :param members: all of them.
-        :returns: its number; None: the task waits for one that is busy, for
-            the mean time of a task at most.
+        :returns: the head as it is now, and the number of its member; None:
+            the head waits for a busy one, for the mean time of a task at most.
         """
-        best = min(free, key=lambda one: (-self._held_bytes(one, task), one))
-        most = max(
-            self._held_bytes(number, task)
+        usable = [
+            number
             for number, member in members.items()
-            if number == best or not (member.leaving or member.lock)
-        )
+            if number in free or not (member.leaving or member.lock)
+        ]
+        number = self._serving(task, free, usable)
+        if number is not None:
+            return task, number
+        exchanged = self._exchange(task, free, usable)
+        if exchanged is not None:
+            return exchanged
         if task.waits_until_s is None:
             task.waits_until_s = now + self._task_s
-        if self._held_bytes(best, task) < most and now < task.waits_until_s:
+        if now < task.waits_until_s:
             self.due_s = min(self.due_s, task.waits_until_s)
             return None
-        return best
+        return task, self._best(task, free)
+
+    def _best(self, task: model.Task, free: Iterable[int]) -> int:
+        """Return the free member with most bytes of a task, or the lowest."""
+        return min(free, key=lambda one: (-self._held_bytes(one, task), one))
+
+    def _serving(
+        self, task: model.Task, free: Iterable[int], usable: Iterable[int]
+    ) -> int | None:
+        """Return a free member; None: a usable one has more of the task."""
+        best = self._best(task, free)
+        held_bytes = self._held_bytes(best, task)
+        has_most = all(
+            self._held_bytes(one, task) <= held_bytes for one in usable
+        )
+        return best if has_most else None
+
+    def _exchange(
+        self, task: model.Task, free: Iterable[int], usable: Iterable[int]
+    ) -> tuple[model.Task, int] | None:
+        """Let a task that a free member serves have the place of a head.
+
+        :returns: that task, now the head, and its member, if there are any.
+        """
+        if task.exchanges >= _MOST_EXCHANGES:
+            return None
+        queues = [queue.waiting for queue in task.client.queues]
+        for place, waiting in itertools.product(
+            range(_MOST_LOOKED_AT), queues
+        ):
+            other = waiting[place] if place < len(waiting) else task
+            if other is task or isinstance(other, model.Lock):
+                continue
+            if not other.blocks:
+                continue
+            number = self._serving(other, free, usable)
+            if number is not None:
+                waiting[place] = task
+                task.queue.waiting[0] = other
+                task.queue, other.queue = other.queue, task.queue
+                task.exchanges += 1
+                task.waits_until_s = None
+                return other, number
+        return None
 
     def _held_bytes(self, number: int, task: model.Task) -> int:
         held = self._held.get(number, ())

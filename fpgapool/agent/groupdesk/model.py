@@ -19,6 +19,7 @@ class Task:
     :ivar lock_id: the lock that it runs under; 0: none.
     :ivar blocks: keys of the blocks to which it refers …
     :ivar waits_until_s: … and for so long it may wait for a member with them.
+    :ivar exchanges: how often another task with blocks took its place.
     :ivar queue: the queue that it joined; unset if it was refused.
     :ivar dropped: its client does not wait for the result any more.
     """
@@ -29,6 +30,7 @@ class Task:
         "blocks",
         "client",
         "dropped",
+        "exchanges",
         "lock_id",
         "losses",
         "payload",
@@ -47,6 +49,7 @@ class Task:
     ) -> None:
         self.blocks = blocks
         self.waits_until_s: float | None = None
+        self.exchanges = 0
         self.client = client
         self.task_id = task_id
         self.payload = payload

@@ -617,7 +617,8 @@ class Queues:
                 if chosen is None:
                     self._blocked.append(queue)
                     continue
-                free.remove(number := chosen)
+                item, number = chosen
+                free.remove(number)
                 heapq.heapify(free)
             else:
                 number = heapq.heappop(free)

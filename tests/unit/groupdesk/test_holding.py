@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
 from fpgapool.agent.groupdesk import holding
 from tests.unit.groupdesk import driver
 
@@ -114,3 +118,86 @@ def test_a_member_that_was_cleared_for_another_project_has_no_block():
     assert not desk.queues._holders._held_bytes(
         0, desk.queues.submit(mine, 9, 1.0, 8, desk.now, 0, key("x"))
     )
+
+
+@pytest.mark.parametrize("slots", [4, 8])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_iterations_over_blocks_need_none_again_and_keep_members_busy(
+    slots, shuffled
+):
+    chance = random.Random(slots + shuffled)
+    desk = driver.Driver(slots=slots, members=4)
+    client = attached(desk)
+    names = [f"block {number}" for number in range(64)]
+    held = set()
+    for iteration in range(6):
+        began_s, before = desk.now, len(desk.runs)
+        if shuffled:
+            chance.shuffle(names)
+        for name in names:
+            desk.submit(client, chance.uniform(0.97, 1.03), blocks=key(name))
+        desk.run()
+        runs = {
+            (names[(run.task_id - 1) % 64], run.member)
+            for run in desk.runs[before:]
+        }
+        if iteration:
+            # Moving one of 64 is more than 1 % of the bytes.
+            assert runs <= held
+            assert desk.now - began_s < 1.1 * 64 / 4
+        held |= runs
+
+
+def test_a_task_gives_its_place_to_one_that_a_free_member_serves():
+    desk = driver.Driver(slots=2, members=2)
+    client = attached(desk)
+    for name in ("x", "y"):
+        desk.submit(client, 1.0, blocks=key(name))
+    desk.run()
+    began_s = desk.now
+    # Both queues would begin with tasks of the same member.
+    for name in ("x", "x", "y", "y"):
+        desk.submit(client, 1.0, blocks=key(name))
+    desk.run()
+    assert [
+        (run.start_s - began_s, run.task_id, run.member)
+        for run in desk.runs[2:]
+    ] == [(0.0, 3, 0), (0.0, 5, 1), (1.0, 4, 0), (1.0, 6, 1)]
+
+
+def test_a_task_is_not_overtaken_for_ever():
+    desk = driver.Driver(slots=1, members=2)
+    client = attached(desk)
+    busy = attached(desk, "busy")
+    desk.submit(busy, 1.0, blocks=key("x"))
+    desk.submit(client, 1.0, blocks=key("y"))
+    desk.run()
+    desk.submit(busy, 1000.0, blocks=key("x"))
+    desk.decide()
+    desk.submit(client, 1.0, blocks=key("x"))
+    waits = desk.serial["a"]
+    for _ in range(100):
+        desk.submit(client, 1.0, blocks=key("y"))
+    desk.run()
+    places = [run.task_id for run in desk.runs if run.client_id == "a"]
+    # Its member did not become free: the other one has to have the block.
+    assert 2 < places.index(waits) < 50
+
+
+def test_locks_keep_their_places():
+    desk = driver.Driver(slots=1, members=2)
+    client = attached(desk)
+    other = attached(desk, "b")
+    desk.submit(other, 1.0, blocks=key("x"))
+    desk.submit(client, 1.0, blocks=key("y"))
+    desk.run()
+    desk.submit(other, 2.0, blocks=key("x"))
+    desk.decide()
+    desk.submit(client, 1.0, blocks=key("x"))
+    desk.queues.lock(client, 7, desk.now)
+    desk.submit(client, 1.0, blocks=key("y"))
+    began_s = desk.now
+    desk.run()
+    # The first task took the other one's place, behind the lock.
+    assert desk.runs[3] == (began_s, 0, "a", 3, False)
+    assert desk.locked == [("a", 7, 0)]
