@@ -168,6 +168,13 @@ class Client:
         self.idle_since_s = now
         self.counts = Counts()
 
+    def lengthen(self, length: int) -> Queue:
+        """Add to the length of the shortest queue, and return it."""
+        lengths = self.lengths
+        number = lengths.index(min(lengths))
+        lengths[number] += length
+        return self.queues[number]
+
 
 class Member:
     """A slot of the group on this host."""

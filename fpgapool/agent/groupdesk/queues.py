@@ -252,10 +252,7 @@ class Queues:
             return task
         counts.arrived += 1
         counts.waiting += 1
-        lengths = client.lengths
-        number = lengths.index(min(lengths))
-        lengths[number] += 1
-        queue = task.queue = client.queues[number]
+        queue = task.queue = client.lengthen(1)
         queue.waiting.append(task)
         if not queue.busy and not queue.asking:
             self._ask(queue, now)
@@ -336,13 +333,10 @@ class Queues:
                 model.LockRefused(client, lock_id, codes.LOCK_LIMIT)
             )
             return
-        lengths = client.lengths
-        number = lengths.index(min(lengths))
-        queue = client.queues[number]
+        queue = client.lengthen(_LOCKED)
         lock = model.Lock(lock_id, queue)
         client.locks[lock_id] = lock
         self._locks += 1
-        lengths[number] += _LOCKED
         queue.waiting.append(lock)
         if not queue.busy and not queue.asking:
             self._ask(queue, now)
