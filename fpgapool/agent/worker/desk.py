@@ -79,11 +79,9 @@ class Desk:
         with self._lock:
             if self._keyring is None or self._keyring.order != order:
                 return None
-            return (
-                ""
-                if order.secret_sha256 and not anew
-                else (self._keyring.mint())
-            )
+            if order.secret_sha256 and not anew:
+                return ""
+            return self._keyring.mint()
 
     def counters(self) -> tuple[int, int]:
         """Return the session's bytes so far, input and output."""
