@@ -7,6 +7,7 @@ from __future__ import annotations
 import collections.abc
 import contextlib
 import functools
+import math
 import threading
 import time
 import typing
@@ -39,6 +40,16 @@ CPU = "cpu"
 _QUEUE_MARGIN_S = 2.0
 # With a fallback: how long a front door may be away, or hang.
 _FALLBACK_PATIENCE_S = 15.0
+# How long an accelerator's profile counts as known, as in front doors.
+_PROFILE_AGE_S = 10.0
+_MAX_PROFILES = 256
+_HELLO = "hello", {"version": messages.FRONT_DOOR_VERSION}
+
+#: Profiles by path of the front door and name of the accelerator, and when
+#: they came.
+_profiles: dict[
+    tuple[str, str], tuple[float, collections.abc.Mapping[str, typing.Any]]
+] = {}
 
 
 def acc_open(
@@ -346,11 +357,19 @@ class _Opening:
         )
 
         def ask(limit_s: float | None) -> None:
+            greeting: list[tuple[str, typing.Any]] = []
             if not self._greeted:
-                self._greet(door, verify, limit_s)
-                self._greeted = True
+                greeting.append(_HELLO)
+                if verify and not self._verify_by_known(door):
+                    self._greet(door, limit_s)
+                    greeting.clear()
             self._asked = True
-            door.request("open", limit_s, **self._members)
+            *welcome, _ = door.request_all(
+                [*greeting, ("open", self._members)], limit_s
+            )
+            if welcome:
+                self._chunk_bytes = welcome[0].get("chunk_bytes")
+            self._greeted = True
 
         try:
             dialer, connection = seeker.open(
@@ -370,18 +389,41 @@ class _Opening:
             return None
         return self._asked_s + wait_timeout_s + _QUEUE_MARGIN_S
 
-    def _greet(
-        self, door: doors.Door, verify: bool, limit_s: float | None
-    ) -> None:
-        hello = ("hello", {"version": messages.FRONT_DOOR_VERSION})
-        if not verify:
-            (welcome,) = door.request_all([hello], limit_s)
-            self._chunk_bytes = welcome.get("chunk_bytes")
-            return
+    def _verify_by_known(self, door: doors.Door) -> bool:
+        """Check the parameters by what a former request has learnt.
+
+        :returns: whether they are right; if not, another version of the
+            accelerator may take them.
+        """
+        known_at_s, profile = _profiles.get(self._key(door), (-math.inf, {}))
+        if time.monotonic() > known_at_s + _PROFILE_AGE_S:
+            return False
+        try:
+            self._verify(profile)
+        except errors.InvalidParams:
+            return False
+        return True
+
+    def _greet(self, door: doors.Door, limit_s: float | None) -> None:
+        """Introduce this program, and check the parameters."""
         question = ("accelerator", {"name": self._members["accelerator"]})
-        welcome, reply = door.request_all([hello, question], limit_s)
+        welcome, reply = door.request_all([_HELLO, question], limit_s)
         self._chunk_bytes = welcome.get("chunk_bytes")
+        self._greeted = True
         profile = reply.get("profile") or {}
+        if isinstance(door, frontdoor.FrontDoor):
+            if len(_profiles) >= _MAX_PROFILES:
+                _profiles.clear()
+            _profiles[self._key(door)] = time.monotonic(), profile
+        self._verify(profile)
+
+    def _key(self, door: doors.Door) -> tuple[str, str]:
+        path = getattr(door, "path", "")
+        return path, self._members["accelerator"]
+
+    def _verify(
+        self, profile: collections.abc.Mapping[str, typing.Any]
+    ) -> None:
         self._core_name = profile.get("core")
         self._is_own = names.owner_of(str(profile.get("name"))) is not None
         checks.params_schema(self._params, profile.get("params_schema") or {})
