@@ -43,12 +43,13 @@ _FALLBACK_PATIENCE_S = 15.0
 # How long an accelerator's profile counts as known, as in front doors.
 _PROFILE_AGE_S = 10.0
 _MAX_PROFILES = 256
-_HELLO = "hello", {"version": messages.FRONT_DOOR_VERSION}
+_HELLO = "hello", {"version": messages.FRONT_DOOR_VERSION, "connections": True}
 
 #: Profiles by path of the front door and name of the accelerator, and when
 #: they came.
 _profiles: dict[
-    tuple[str, str], tuple[float, collections.abc.Mapping[str, typing.Any]]
+    tuple[str | None, str],
+    tuple[float, collections.abc.Mapping[str, typing.Any]],
 ] = {}
 
 
@@ -411,15 +412,16 @@ class _Opening:
         self._chunk_bytes = welcome.get("chunk_bytes")
         self._greeted = True
         profile = reply.get("profile") or {}
-        if isinstance(door, frontdoor.FrontDoor):
+        key = self._key(door)
+        if key[0] is not None:
             if len(_profiles) >= _MAX_PROFILES:
                 _profiles.clear()
-            _profiles[self._key(door)] = time.monotonic(), profile
+            _profiles[key] = time.monotonic(), profile
         self._verify(profile)
 
-    def _key(self, door: doors.Door) -> tuple[str, str]:
-        path = getattr(door, "path", "")
-        return path, self._members["accelerator"]
+    def _key(self, door: doors.Door) -> tuple[str | None, str]:
+        # An API has no path. It serves several projects.
+        return getattr(door, "path", None), self._members["accelerator"]
 
     def _verify(
         self, profile: collections.abc.Mapping[str, typing.Any]
