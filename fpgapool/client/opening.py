@@ -358,19 +358,16 @@ class _Opening:
         )
 
         def ask(limit_s: float | None) -> None:
-            greeting: list[tuple[str, typing.Any]] = []
-            if not self._greeted:
-                greeting.append(_HELLO)
-                if verify and not self._verify_by_known(door):
-                    self._greet(door, limit_s)
-                    greeting.clear()
+            if not self._greeted and verify and not self._is_verified(door):
+                self._greet(door, limit_s)
             self._asked = True
-            *welcome, _ = door.request_all(
-                [*greeting, ("open", self._members)], limit_s
+            if self._greeted:
+                door.request("open", limit_s, **self._members)
+                return
+            welcome, _ = door.request_all(
+                [_HELLO, ("open", self._members)], limit_s
             )
-            if welcome:
-                self._chunk_bytes = welcome[0].get("chunk_bytes")
-            self._greeted = True
+            self._note_welcome(welcome)
 
         try:
             dialer, connection = seeker.open(
@@ -390,7 +387,7 @@ class _Opening:
             return None
         return self._asked_s + wait_timeout_s + _QUEUE_MARGIN_S
 
-    def _verify_by_known(self, door: doors.Door) -> bool:
+    def _is_verified(self, door: doors.Door) -> bool:
         """Check the parameters by what a former request has learnt.
 
         :returns: whether they are right; if not, another version of the
@@ -409,8 +406,7 @@ class _Opening:
         """Introduce this program, and check the parameters."""
         question = ("accelerator", {"name": self._members["accelerator"]})
         welcome, reply = door.request_all([_HELLO, question], limit_s)
-        self._chunk_bytes = welcome.get("chunk_bytes")
-        self._greeted = True
+        self._note_welcome(welcome)
         profile = reply.get("profile") or {}
         key = self._key(door)
         if key[0] is not None:
@@ -418,6 +414,10 @@ class _Opening:
                 _profiles.clear()
             _profiles[key] = time.monotonic(), profile
         self._verify(profile)
+
+    def _note_welcome(self, welcome: messages.Message) -> None:
+        self._chunk_bytes = welcome.get("chunk_bytes")
+        self._greeted = True
 
     def _key(self, door: doors.Door) -> tuple[str | None, str]:
         # An API has no path. It serves several projects.
