@@ -9,6 +9,7 @@ import pytest
 from fpgapool import client
 from fpgapool.client import errors
 from fpgapool.client import frontdoor
+from fpgapool.client import opening
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 
@@ -46,6 +47,68 @@ class FullDoor(Door):
 
     def give_up(self, **_session: str) -> None:
         pass
+
+
+class KnownDoor(Door):
+    """A front door with a path, and one accelerator, that refuses requests.
+
+    :param schema: of the accelerator's parameters.
+    """
+
+    def __init__(self, path: str, schema: dict[str, object]) -> None:
+        self.path = path
+        self.schema = schema
+        #: The operations, by message.
+        self.asked: list[list[str]] = []
+
+    def request_all(self, requests: list, limit_s: float | None) -> list:
+        self.asked.append([operation for operation, _members in requests])
+        if "open" in self.asked[-1]:
+            raise errors.RequestRejected(codes.QUEUE_FULL, "no room")
+        profile = {"name": "copy", "params_schema": self.schema}
+        return [{"chunk_bytes": 4}, {"profile": profile}]
+
+    def request(self, operation: str, *_args: object, **_members: object):
+        self.request_all([(operation, {})], None)
+
+    def give_up(self, **_session: str) -> None:
+        pass
+
+
+BOTH, ASKS, FIRST = ["hello", "open"], ["hello", "accelerator"], ["open"]
+
+
+def test_what_is_known_of_an_accelerator_is_not_asked_again(
+    monkeypatch,
+) -> None:
+    schema = {"type": "object", "additionalProperties": False}
+    door = KnownDoor("known", schema)
+    monkeypatch.setattr(frontdoor, "FrontDoor", lambda *_args: door)
+    now_s = 1000.0
+    monkeypatch.setattr(opening.time, "monotonic", lambda: now_s)
+
+    def ask(**params: int) -> list[list[str]]:
+        door.asked.clear()
+        with pytest.raises(errors.RequestRejected) as caught:
+            client.acc_open("copy", 1, params=params, front_door="known")
+        assert caught.value.code == codes.QUEUE_FULL
+        return door.asked
+
+    monkeypatch.setattr(opening, "_profiles", {})
+    assert ask() == [ASKS, FIRST]
+    assert ask() == [BOTH]
+    # A new version of the accelerator may take what the known one refuses.
+    with pytest.raises(client.InvalidParams):
+        ask(level=1)
+    assert door.asked == [ASKS]
+    door.schema = {"type": "object"}
+    assert ask(level=1) == [ASKS, FIRST]
+    assert ask(level=1) == [BOTH]
+    now_s += 11.0
+    assert ask() == [ASKS, FIRST]
+    # An API, which has no path, is always asked.
+    del door.path
+    assert ask() == ask() == [ASKS, FIRST]
 
 
 def test_the_cpu_does_not_stand_in_for_a_projects_own(monkeypatch) -> None:
