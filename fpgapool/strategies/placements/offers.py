@@ -47,6 +47,12 @@ class Offers:
         # Ranks of hosts with an idle slot that fits a waiting job of the host.
         self._local_ranks: list[ordered.Key] | None = None
 
+    def make_one(self) -> abc.Sequence[strategy.Choice]:
+        """Offer the only idle slot, as full pools do at each release."""
+        (host,) = self._view.slots.idle_hosts.values()
+        choice = self._offer(host.idle[0])
+        return () if choice is None else (choice,)
+
     def make(self) -> abc.Iterator[strategy.Choice]:
         """Offer slots in the order of their hosts' ranks, then numbers."""
         cursor: ordered.Key = ()

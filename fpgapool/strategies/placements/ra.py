@@ -136,6 +136,9 @@ class RaPlacement(base.Placement):
         self, view: pool_view.PoolView
     ) -> abc.Iterable[strategy.Choice]:
         made = self._offers(view)
+        if view.slots.idle_total == 1:
+            # Whatever the order. A draw for one slot changes nothing.
+            return made.make_one()
         if self.options.offer_order == "random":
             return made.make_in(self._draw_order(view))
         return made.make()
