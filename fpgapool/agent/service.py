@@ -410,9 +410,12 @@ class Agent:
     # Events of slots; the loop's thread.
 
     def _happened(self, key: orders.Key, change: table.Change) -> None:
+        before = self.table.standing(key)
         effects = change(self.table, self._clock.now())
         self._counts.count_result(key, self.table.last_result(key))
-        self._apply(effects)
+        if self.table.standing(key) != before:
+            self._take_standing()
+        self._carry_out(effects)
 
     # Requests of the front door; the loop's thread.
 
@@ -494,13 +497,19 @@ class Agent:
     # Effects; the loop's thread.
 
     def _apply(self, effects: Iterable[orders.Effect]) -> None:
-        # Every change of the table ends here.
+        self._take_standing()
+        self._carry_out(effects)
+
+    def _take_standing(self) -> None:
+        """Let the parts know who holds which slot."""
         holders = self.table.holders()
         self._meter.set_holders(
             {key: one.generation for key, one in holders.items()},
             self.loop.now(),
         )
         self.desks.set_members(self.table.members(), self.table.untold())
+
+    def _carry_out(self, effects: Iterable[orders.Effect]) -> None:
         for effect in effects:
             match effect:
                 case orders.ToWorker():

@@ -165,6 +165,11 @@ class Slot:
         )
 
     @property
+    def is_untold(self) -> bool:
+        """Whether its worker has not said who holds it."""
+        return self.status is None and self.pending is None
+
+    @property
     def has_member(self) -> bool:
         """Whether the holder is a group, and ``session_id`` its id."""
         if self.pending is not None:

@@ -118,6 +118,17 @@ class SlotTable:
                 return key, holder
         return None
 
+    def standing(self, key: orders.Key) -> tuple[object, ...]:
+        """Return a slot's part in holders, members and untold slots."""
+        slot = self._slots[key]
+        holder = slot.holder()
+        return (
+            None if holder is None else (holder.session_id, holder.generation),
+            slot.has_member,
+            slot.release_reason is None,
+            slot.is_untold,
+        )
+
     def members(self) -> dict[str, dict[orders.Key, Member]]:
         """Return the slots that groups have here, by the group's id."""
         found: dict[str, dict[orders.Key, Member]] = {}
@@ -132,9 +143,7 @@ class SlotTable:
     def untold(self) -> frozenset[orders.Key]:
         """Return the slots whose workers have not said who holds them."""
         return frozenset(
-            key
-            for key, slot in self._slots.items()
-            if slot.status is None and slot.pending is None
+            key for key, slot in self._slots.items() if slot.is_untold
         )
 
     def last_result(self, key: orders.Key) -> objects.SessionResult | None:
