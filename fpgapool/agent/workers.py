@@ -40,6 +40,7 @@ from fpgapool.drivers import documents
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
@@ -132,6 +133,7 @@ class _Worker(children.Child):
 
     :ivar made_for: what a worker is started for, see :func:`_made_for`.
     :ivar stale: the present one was started for something else.
+    :ivar told_idle: it has said so, unasked, since the last question.
     """
 
     key: orders.Key
@@ -139,6 +141,7 @@ class _Worker(children.Child):
     fds: list[int] = dataclasses.field(default_factory=list)
     made_for: str = ""
     stale: bool = False
+    told_idle: bool = False
 
 
 class Supervisor(children.Keeper[_Worker]):
@@ -277,10 +280,15 @@ class Supervisor(children.Keeper[_Worker]):
 
     def _greet(self, child: _Worker) -> None:
         key = child.key
+        child.told_idle = False
         self._tell(key, lambda slots, _now: slots.worker_connected(key))
         self._ask_status(child)
 
     def _ask_status(self, child: _Worker) -> None:
+        if child.told_idle:
+            # It is alive, and counts nothing meanwhile.
+            child.told_idle = False
+            return
         self.send(orders.ToWorker(child.key, "status", 0, {}))
 
     def _read(self, child: _Worker, sock: socket.socket) -> memoryview:
@@ -346,6 +354,9 @@ class Supervisor(children.Keeper[_Worker]):
         key = child.key
         status = slot.WorkerStatus.from_members(
             {**members, "is_stale": child.stale}
+        )
+        child.told_idle = event == "status" and (
+            status.state == states.SLOT_IDLE
         )
         self._counts.count_status(key, status)
         self._tell(
