@@ -13,7 +13,6 @@ from collections.abc import Hashable
 from fpgapool import objects
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import sender
-from fpgapool.agent import table
 from fpgapool.rpcapi import conductor as conductor_api
 
 RETRY_S = 1.0
@@ -26,23 +25,22 @@ KEY = "report"
 
 
 class Reporter:
-    """Reports the slot table soon after it has changed, and at intervals.
+    """Reports the slots soon after a change, and at intervals.
 
     All methods but :meth:`failed` run in the loop's thread.
 
     :param make: returns a report; called with the members known here.
+    :ivar busy: the slots in use; the agent sets it.
     """
 
     def __init__(
         self,
-        slots: table.SlotTable,
         loop: agent_loop.Loop,
         conductor: conductor_api.ConductorAPI,
         casts: sender.Sender,
         interval_s: float,
         make: Callable[..., objects.AgentReport],
     ) -> None:
-        self._table = slots
         self._loop = loop
         self._conductor = conductor
         self._casts = casts
@@ -52,6 +50,7 @@ class Reporter:
         self._sequence = 0
         self._serving = False
         self._pending = self._gathering = False
+        self.busy = 0
         # Slots in use at the last report, or more since.
         self._most_busy = 0
         self._timer: agent_loop.Timer | None = None
@@ -69,13 +68,12 @@ class Reporter:
         """Report changes soon; at once if a slot has become free."""
         if not self._serving or self._pending:
             return
-        busy = len(self._table.holders())
-        if busy < self._most_busy:
+        if self.busy < self._most_busy:
             # One report for all that changes in this turn of the loop.
             self._pending = True
             self._loop.call(self._report)
             return
-        self._most_busy = busy
+        self._most_busy = self.busy
         if not self._gathering:
             self._gathering = True
             self._schedule(GATHER_S)
@@ -84,7 +82,7 @@ class Reporter:
         self._pending = self._gathering = False
         if not self._serving:
             return
-        self._most_busy = len(self._table.holders())
+        self._most_busy = self.busy
         self._schedule(self._interval_s)
         self._sequence += 1
         report = self._make(

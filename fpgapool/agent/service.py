@@ -241,7 +241,6 @@ class Agent:
             lambda key: self._reporter.failed(key),
         )
         self._reporter = reports.Reporter(
-            self.table,
             self.loop,
             self._conductor,
             self._casts,
@@ -503,6 +502,7 @@ class Agent:
     def _take_standing(self) -> None:
         """Let the parts know who holds which slot."""
         holders = self.table.holders()
+        self._reporter.busy = len(holders)
         self._meter.set_holders(
             {key: one.generation for key, one in holders.items()},
             self.loop.now(),
