@@ -27,6 +27,7 @@ from oslo_log import log as logging
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import processes
 from fpgapool.agent import settings as agent_settings
+from fpgapool.common import codec
 from fpgapool.common import descriptors
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
@@ -384,7 +385,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
 
     def _connected(self, child: C, sock: socket.socket) -> None:
         child.sock = sock
-        child.decoder = messages.MessageDecoder()
+        child.decoder = messages.MessageDecoder(codec.decode_json)
         child.unsent.clear()
         child.requests.clear()
         child.silent_s = 0.0

@@ -29,6 +29,7 @@ from oslo_log import log as logging
 
 from fpgapool.agent import loop as agent_loop
 from fpgapool.common import channel
+from fpgapool.common import codec
 from fpgapool.common import ratelimit
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
@@ -305,7 +306,7 @@ class Doorway:
             sock=sock,
             project_id=project_id,
             user_id=_peer_uid(sock),
-            decoder=messages.MessageDecoder(),
+            decoder=messages.MessageDecoder(codec.decode_json),
             unsent=collections.deque(),
         )
         refusal = self._refusal(project_id)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""JSON for remote calls, several times as fast as the standard library's.
+"""JSON, several times as fast as the standard library's.
 
-``oslo_serialization.jsonutils`` does what it refuses: texts that are not
-Unicode, objects of other libraries, and numbers that are not finite. Such
-numbers are written as null, since JSON has none.
+For remote calls, ``oslo_serialization.jsonutils`` does what it refuses: texts
+that are not Unicode, objects of other libraries, and numbers that are not
+finite. Such numbers are written as null, since JSON has none.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 from oslo_serialization import jsonutils
+
+from fpgapool.protocol import frames
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -44,3 +46,19 @@ def loads(text: str | bytes) -> Any:
         return _decode(text)
     except msgspec.DecodeError:
         return jsonutils.loads(text)
+
+
+def decode_json(payload: frames.Buffer) -> dict[str, Any]:
+    """Do what :func:`frames.decode_json` does.
+
+    :raises frames.ProtocolError: as it does.
+    """
+    if len(payload) <= frames.MAX_JSON_BYTES:
+        try:
+            document = _decode(payload)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            # The exact reasons are those of the other decoder.
+            return frames.decode_json(payload)
+        if isinstance(document, dict):
+            return document
+    return frames.decode_json(payload)

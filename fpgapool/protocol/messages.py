@@ -62,9 +62,18 @@ def decode_length(data: frames.Buffer, position: int = 0) -> int:
 
 
 class MessageDecoder:
-    """Incremental decoder: feed it bytes as they come, and get messages."""
+    """Incremental decoder: feed it bytes as they come, and get messages.
 
-    def __init__(self) -> None:
+    :param decode: decodes as :func:`frames.decode_json` does.
+    """
+
+    def __init__(
+        self,
+        decode: collections.abc.Callable[
+            [frames.Buffer], Message
+        ] = frames.decode_json,
+    ) -> None:
+        self._decode = decode
         self._buffer = bytearray()
 
     @property
@@ -94,7 +103,7 @@ class MessageDecoder:
             end = start + decode_length(self._buffer, position)
             if end > len(self._buffer):
                 break
-            messages.append(frames.decode_json(self._buffer[start:end]))
+            messages.append(self._decode(self._buffer[start:end]))
             position = end
         del self._buffer[:position]
         return messages
