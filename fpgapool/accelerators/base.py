@@ -407,17 +407,18 @@ def load_profile(name: str) -> Profile:
     :raises AcceleratorError: ``UNKNOWN_ACCELERATOR``, with the known names, or
         ``INVALID_PROFILE``.
     """
-    paths = _profile_paths()
-    if name not in paths:
+    path = _profile_path(name)
+    if path is None:
         raise AcceleratorError(
             codes.UNKNOWN_ACCELERATOR,
-            f"no accelerator {name!r}; known are: {', '.join(sorted(paths))}",
+            f"no accelerator {name!r};"
+            f" known are: {', '.join(profile_names())}",
         )
-    profile = _read_version(paths[name], _version_of(paths[name]))
+    profile = _read_version(path, _version_of(path))
     if profile.name != name:
         raise AcceleratorError(
             codes.INVALID_PROFILE,
-            f"{paths[name]}: name: must be the file's name, {name!r}",
+            f"{path}: name: must be the file's name, {name!r}",
         )
     return profile
 
@@ -436,17 +437,30 @@ def profile_names() -> tuple[str, ...]:
 
     :returns: their names, sorted.
     """
-    return tuple(sorted(_profile_paths()))
-
-
-def _profile_paths() -> dict[str, pathlib.Path]:
-    """Find the built-in profiles, and the operator's, which override them."""
-    own = pathlib.Path(os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY)
-    return {
-        path.stem: path
-        for directory in (_PROFILE_DIRECTORY, own)
-        for path in directory.glob("*.yaml")
+    found = {
+        path.stem
+        for directory in _profile_directories()
+        for path in pathlib.Path(directory).glob("*.yaml")
     }
+    return tuple(sorted(found))
+
+
+def _profile_path(name: str) -> pathlib.Path | None:
+    """Find a profile; to list all of them would delay every session."""
+    # The name may come from a client, and must not lead elsewhere.
+    if not name or "/" in name:
+        return None
+    for directory in _profile_directories():
+        path = os.path.join(directory, f"{name}.yaml")
+        if os.path.lexists(path):
+            return pathlib.Path(path)
+    return None
+
+
+def _profile_directories() -> tuple[str, ...]:
+    """Return the operator's profiles, which override the built-in ones."""
+    own = os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY
+    return own, str(_PROFILE_DIRECTORY)
 
 
 @functools.cache

@@ -260,6 +260,19 @@ def test_unknown_names_list_the_known_ones(load):
     assert "aes, aes-cbc, copy, dtw" in caught.value.message
 
 
+@pytest.mark.parametrize("prefix", ["../", "/", "{directory}/"])
+def test_names_do_not_lead_out_of_the_directory(operator_directory, prefix):
+    (operator_directory / "own").mkdir()
+    (operator_directory / "mine.yaml").write_text(
+        json.dumps({**PROFILE, "name": "mine"})
+    )
+    name = f"{prefix.format(directory=operator_directory)}mine"
+    for odd in (name, f"own/../{name}", "", "mine\0", "x" * 5000):
+        with pytest.raises(base.AcceleratorError) as caught:
+            base.load_profile(odd)
+        assert caught.value.code == "UNKNOWN_ACCELERATOR"
+
+
 def test_profiles_of_the_operator(operator_directory):
     document = {**PROFILE, "name": "mine", "core": "some.module:Class"}
     (operator_directory / "mine.yaml").write_text(json.dumps(document))
