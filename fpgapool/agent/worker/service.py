@@ -48,9 +48,8 @@ _TOLD_CODES = codes.BITSTREAM_FAULTS | {codes.SELF_TEST_FAILED}
 #: Exit status of a worker whose core hangs.
 EXIT_CORE_HANGS = 4
 
-# A slot passes these states within milliseconds if its session is short. The
-# agent hears of one that lasts longer than the time below.
-_BRIEF = frozenset({states.SLOT_PREPARING, states.SLOT_ACTIVE})
+# A slot that needs no programming is ready within milliseconds. The agent hears
+# that it prepares if that takes longer.
 _GATHER_S = 0.01
 
 
@@ -302,7 +301,9 @@ class Worker:
         """Send the agent its messages, unless there will be more at once."""
         if (
             self._changed
-            and self._machine.state in _BRIEF
+            and self._machine.state == states.SLOT_PREPARING
+            # If a second try fails, too, only this tells them apart.
+            and not self._machine.repairs
             and self._quit_reason is None
         ):
             now = time.monotonic()
