@@ -48,8 +48,8 @@ _TOLD_CODES = codes.BITSTREAM_FAULTS | {codes.SELF_TEST_FAILED}
 #: Exit status of a worker whose core hangs.
 EXIT_CORE_HANGS = 4
 
-# A slot that needs no programming is ready within milliseconds. The agent hears
-# that it prepares if that takes longer.
+# A slot that needs no programming is ready within milliseconds. The agent
+# hears that it prepares if that takes longer.
 _GATHER_S = 0.01
 
 
