@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import json
 import re
@@ -164,6 +165,8 @@ class NoAuth:
         return self._app(environ, start_response)
 
 
+# Cached: parsing takes longer than the rest of this module.
+@functools.lru_cache
 def _is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address).is_loopback
@@ -171,6 +174,7 @@ def _is_loopback(address: str) -> bool:
         return False
 
 
+@functools.lru_cache
 def _is_loopback_name(host: str) -> bool:
     """Whether a ``Host``, with or without a port, means this machine only."""
     try:
