@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 from collections.abc import Iterable
 from typing import Any
@@ -18,6 +19,14 @@ LOG = logging.getLogger(__name__)
 
 # Of a path; the rest is cut off.
 _MAX_CHARACTERS = 512
+
+_SAFE = "/:@"
+_is_plain = re.compile(r"[\w.~/:@-]*", re.ASCII).fullmatch
+
+_LINE = "%s %s %s user=%s project=%s request_id=%s global_request_id=%s"
+# As oslo.log passes it on. Without a context: the line has all of it, and
+# oslo.log takes long to repeat it.
+_EXTRA = LOG.process("", {"context": None})[1]["extra"]
 
 
 class Access:
@@ -55,22 +64,39 @@ class Access:
             return self._app(environ, start)
         finally:
             caller = environ.get(middleware.CONTEXT, nobody)
-            LOG.info(
-                "%s %s %s user=%s project=%s request_id=%s"
-                " global_request_id=%s",
+            _log(
                 _word(method),
                 # WSGI passes bytes, each as a character.
-                _word(path.encode("latin-1", "replace")),
+                _word(path, "latin-1"),
                 told,
                 _word(caller.user_id or "-"),
                 _word(caller.project_id or "-"),
                 nobody.request_id,
                 nobody.global_request_id or "-",
-                # The line has all of it; oslo.log takes long to repeat it.
-                context=None,
             )
 
 
-def _word(text: str | bytes) -> str:
+def _log(*words: str) -> None:
+    """Log the line of a request, without a search for the calling line."""
+    logger = LOG.logger
+    if logger.isEnabledFor(logging.INFO):
+        logger.handle(
+            logger.makeRecord(
+                logger.name,
+                logging.INFO,
+                __file__,
+                0,
+                _LINE,
+                words,
+                None,
+                "_log",
+                _EXTRA,
+            )
+        )
+
+
+def _word(text: str, encoding: str = "utf-8") -> str:
     """Return a client's text as one word, so that it cannot forge fields."""
-    return urllib.parse.quote(text, safe="/:@")[:_MAX_CHARACTERS]
+    if not _is_plain(text):
+        text = urllib.parse.quote(text, _SAFE, encoding, "replace")
+    return text[:_MAX_CHARACTERS]
