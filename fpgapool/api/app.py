@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import time
@@ -346,6 +345,7 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
     query = validation.Checker(route.query)
     body = validation.Checker(route.body) if route.body is not None else None
     max_body_bytes = route.max_body_bytes or backends.limits.max_body_bytes
+    operation = f"{route.method} {route.path}"
 
     def respond(
         req: falcon.Request, resp: falcon.Response, **path: str
@@ -370,27 +370,25 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
             path=names,
             etags=tuple(map(str, req.if_none_match or ())),
         )
-        operation = f"{route.method} {route.path}"
         try:
             if not route.public:
                 call.require(route.policy)
             _check_accept(req, route)
-            call = dataclasses.replace(
-                call,
-                query=query.query(req.params),
-                body=_read(req, body, max_body_bytes),
-            )
+            call.query = query.query(req.params)
+            call.body = _read(req, body, max_body_bytes)
             if route.upload:
-                call = _with_stream(call, req)
+                _give_stream(call, req)
             answer = _handled(route, call)
         except Exception as error:
             target = {**path, **req.params}
             call.trail.record(caller, operation, target, call.body, error)
             raise
-        target = {**path, **req.params}
-        call.trail.record(caller, operation, target, call.body)
+        if call.trail.is_noted:
+            target = {**path, **req.params}
+            call.trail.record(caller, operation, target, call.body)
         _send(resp, answer)
-        resp.set_headers(call.origin.headers)
+        if call.origin.recorded:
+            resp.set_headers(call.origin.headers)
 
     return respond
 
@@ -444,8 +442,8 @@ def _read(
     return document
 
 
-def _with_stream(call: calls.Call, req: falcon.Request) -> calls.Call:
-    """Return the call with the stream of its body."""
+def _give_stream(call: calls.Call, req: falcon.Request) -> None:
+    """Give a call the stream of its body, if its end can be determined."""
     content_type, _, _ = (req.content_type or "").partition(";")
     if content_type.strip().lower() != _OCTETS:
         raise errors.ApiError(
@@ -459,8 +457,8 @@ def _with_stream(call: calls.Call, req: falcon.Request) -> calls.Call:
         stream = req.stream
     else:
         # Reading to the end might never end.
-        return call
-    return dataclasses.replace(call, stream=stream, length_bytes=length_bytes)
+        return
+    call.stream, call.length_bytes = stream, length_bytes
 
 
 def _send(resp: falcon.Response, answer: calls.Answer) -> None:

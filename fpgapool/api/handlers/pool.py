@@ -36,6 +36,4 @@ def show(call: calls.Call) -> calls.Answer:
 def snapshot(call: calls.Call) -> calls.Answer:
     """Show the data by which Nova places instances."""
     found, call.origin.recorded = call.backends.snapshot.get()
-    return call.tagged(
-        found["generation"], calls.Answer(document={"snapshot": found})
-    )
+    return call.tagged(found["generation"], document={"snapshot": found})
