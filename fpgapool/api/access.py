@@ -40,6 +40,7 @@ class Access:
 
     def __init__(self, app: middleware.Application) -> None:
         self._app = app
+        self._nobody = context.RequestContext(overwrite=False)
 
     def __call__(
         self,
@@ -47,9 +48,9 @@ class Access:
         start_response: middleware.StartResponse,
     ) -> Iterable[bytes]:
         """Answer a request."""
-        nobody = context.RequestContext(
-            request_id=environ[request_id.ENV_REQUEST_ID],
-            global_request_id=environ.get(request_id.GLOBAL_REQ_ID),
+        nobody = self._nobody.of_request(
+            environ[request_id.ENV_REQUEST_ID],
+            environ.get(request_id.GLOBAL_REQ_ID),
         )
         # Inner applications change them.
         method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO", "")

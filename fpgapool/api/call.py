@@ -305,10 +305,9 @@ class Call:
         """
         pool = self.backends.inventory.get()
         project_id = self.caller.project_id
-        asked = name, sees_all, project_id, self.base_url, self.query
-        text = self.backends.lists.get(
-            pool, repr((*asked, self.version)), lambda: make(pool)
-        )
+        asked = name, sees_all, project_id, self.base_url, self.version
+        key = *asked, repr(self.query) if self.query else ""
+        text = self.backends.lists.get(pool, key, lambda: make(pool))
         return self.tagged(text.tag, data=text.data)
 
     def tagged(

@@ -37,6 +37,9 @@ HOST = "fpgapool.host"
 _REQUEST_ID = re.compile(request_id.ID_FORMAT)
 _GLOBAL_ID_KEY = f"HTTP_{request_id.INBOUND_HEADER}".upper().replace("-", "_")
 
+#: Callers whose contexts are kept at a time.
+_MOST_CALLERS = 1000
+
 _DEFAULT_USER = "noauth"
 _DEFAULT_PROJECT = "default"
 _ADMIN = "admin"
@@ -184,6 +187,38 @@ def _is_loopback_name(host: str) -> bool:
     return name == "localhost" or _is_loopback(name)
 
 
+class _Asked(dict[str, Any]):
+    """Has no member, and remembers which ones it was asked for."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __contains__(self, name: object) -> bool:
+        self.names.append(str(name))
+        return False
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.append(name)
+        return default
+
+
+def _names_of_callers() -> list[str]:
+    """Return the members of an environment that make a caller's context.
+
+    Nothing here acts in a caller's name, so contexts have no tokens.
+    """
+    asked = _Asked()
+    context.RequestContext.from_environ(asked, overwrite=False)
+    return [
+        name
+        for name in dict.fromkeys(asked.names)
+        if name.startswith("HTTP_") and not name.endswith("_TOKEN")
+    ]
+
+
+_OF_CALLERS = _names_of_callers()
+
+
 class Context:
     """Takes over the result of the middleware before.
 
@@ -195,6 +230,7 @@ class Context:
 
     def __init__(self, app: Application) -> None:
         self._app = app
+        self._known: dict[tuple[str | None, ...], context.RequestContext] = {}
 
     def __call__(
         self, environ: Environ, start_response: StartResponse
@@ -208,10 +244,29 @@ class Context:
                     codes.UNAUTHORIZED, "the request needs a valid token"
                 ),
             )
-        environ[CONTEXT] = context.RequestContext.from_environ(
-            environ, request_id=environ.get(request_id.ENV_REQUEST_ID)
+        environ[CONTEXT] = self._caller(environ).of_request(
+            environ[request_id.ENV_REQUEST_ID],
+            environ.get(request_id.GLOBAL_REQ_ID),
         )
         return self._app(environ, start_response)
+
+    def _caller(self, environ: Environ) -> context.RequestContext:
+        """Return the caller's context, without tokens and ids of requests."""
+        values = tuple(map(environ.get, _OF_CALLERS))
+        caller = self._known.get(values)
+        if caller is None:
+            caller = context.RequestContext.from_environ(
+                {
+                    name: value
+                    for name, value in zip(_OF_CALLERS, values, strict=True)
+                    if value is not None
+                },
+                overwrite=False,
+            )
+            if len(self._known) >= _MOST_CALLERS:
+                self._known.clear()
+            self._known[values] = caller
+        return caller
 
 
 class Shield:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -21,11 +20,6 @@ REMEMBERED_S = 1.0
 
 #: Decisions that are remembered at a time.
 _MOST = 10_000
-
-#: What policies see of a caller.
-_seen_of = operator.attrgetter(
-    *context.RequestContext(overwrite=False).to_policy_values()
-)
 
 
 class Enforcer:
@@ -44,7 +38,7 @@ class Enforcer:
     ) -> None:
         self._enforcer = make_enforcer(conf)
         self._clock = clock
-        self._known: dict[str, bool] = {}
+        self._known: dict[tuple[object, ...], bool] = {}
         self._known_until_s = 0.0
 
     def allows(
@@ -64,7 +58,7 @@ class Enforcer:
             self._known_until_s = now_s + REMEMBERED_S
         # Another thread may begin a new one.
         known = self._known
-        key = repr((rule, target, _seen_of(caller)))
+        key = rule, *target.items(), caller.seen_by_policies
         allowed = known.get(key)
         if allowed is None:
             allowed = known[key] = self._enforcer.authorize(

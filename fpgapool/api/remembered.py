@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Hashable
 from typing import Any
 from typing import Generic
 from typing import NamedTuple
@@ -154,7 +155,9 @@ class Texts:
     def __init__(self) -> None:
         self._kept = _Kept(None)
 
-    def get(self, value: object, key: str, make: Callable[[], Any]) -> Text:
+    def get(
+        self, value: object, key: Hashable, make: Callable[[], Any]
+    ) -> Text:
         """Return a document's text.
 
         :param value: of which the document is made.
@@ -176,5 +179,5 @@ class Texts:
 class _Kept:
     def __init__(self, value: object) -> None:
         self.value = value
-        self.texts: dict[str, Text] = {}
+        self.texts: dict[Hashable, Text] = {}
         self.size_bytes = 0

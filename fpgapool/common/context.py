@@ -2,13 +2,40 @@
 
 """The request context of every RPC."""
 
+import functools
 from typing import Any
+from typing import Self
 
 from oslo_context import context
 
 
 class RequestContext(context.RequestContext):
     """The user, and the request id that log lines carry."""
+
+    @functools.cached_property
+    def seen_by_policies(self) -> str:
+        """All that policies see of the caller, who must not change later."""
+        return repr([*self.to_policy_values().items()])
+
+    def of_request(
+        self, request_id: str, global_request_id: str | None
+    ) -> Self:
+        """Return the caller's context of a request; it is the thread's now.
+
+        This takes a part of the time of a context from its values, of which
+        there are many. Both share the values.
+
+        :param request_id: of the request, as ``global_request_id``.
+        """
+        known = type(self).__new__(type(self))
+        known.__dict__.update(
+            self.__dict__,
+            request_id=request_id,
+            global_request_id=global_request_id,
+            seen_by_policies=self.seen_by_policies,
+        )
+        known.update_store()
+        return known
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form for RPC, without the caller's token.

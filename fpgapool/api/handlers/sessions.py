@@ -104,7 +104,7 @@ def _ended(call: calls.Call, row: db_api.SessionRecord) -> calls.Answer:
     asked = "session", row.session_id, row.revision, row.updated_at
     text = call.backends.lists.get(
         call.backends.inventory.get(),
-        repr((*asked, call.base_url, call.version)),
+        (*asked, call.base_url, call.version),
         document,
     )
     return calls.Answer(document=None, data=text.data)
