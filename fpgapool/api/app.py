@@ -204,8 +204,14 @@ def build(
         handlers,
         backends.database,
     )
-    app = _choice(known, handlers, lambda path: path in public)
-    app = _choice(app, page.Page.from_conf(conf), page.is_page)
+    live_page = page.Page.from_conf(conf)
+
+    def inner(path: str) -> middleware.Application:
+        if path in public:
+            return handlers
+        return live_page if page.is_page(path) else known
+
+    app = _choice(inner)
     # Without its option it changes nothing, and takes as long as the rest.
     proxied = http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf)
     if conf.oslo_middleware.enable_proxy_headers_parsing:
@@ -219,7 +225,7 @@ def build(
     app = access.Access(app)
     app = middleware.RequestId(app)
     health = healthcheck.Healthcheck(None, conf)
-    return _choice(app, health, lambda path: path == _HEALTHCHECK)
+    return _choice(lambda path: health if path == _HEALTHCHECK else app)
 
 
 def _authenticated(
@@ -232,16 +238,15 @@ def _authenticated(
 
 
 def _choice(
-    usual: middleware.Application,
-    special: middleware.Application,
-    is_special: Callable[[str], bool],
+    chosen: Callable[[str], middleware.Application],
 ) -> middleware.Application:
+    """Return the application that has each path answered by another one."""
+
     def app(
         environ: middleware.Environ, start_response: middleware.StartResponse
     ) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "").rstrip("/") or "/"
-        chosen = special if is_special(path) else usual
-        return chosen(environ, start_response)
+        return chosen(path)(environ, start_response)
 
     return app
 

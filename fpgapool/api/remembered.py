@@ -56,6 +56,10 @@ class Remembered(Generic[_T]):
         """
         if self._max_age_s <= 0:
             return self._load()
+        # Mostly so, and without the lock.
+        known = self._known
+        if known is not None and self._clock() - known[1] <= self._max_age_s:
+            return known[0]
         with self._changed:
             while True:
                 if self._known is not None:
