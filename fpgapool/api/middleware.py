@@ -7,14 +7,13 @@ from __future__ import annotations
 import functools
 import ipaddress
 import json
-import random
 import re
 import urllib.parse
-import uuid
 from collections.abc import Callable
 from collections.abc import Iterable
 from typing import Any
 
+from oslo_context import context as oslo_context
 from oslo_log import log as logging
 from oslo_middleware import request_id
 
@@ -93,7 +92,7 @@ class RequestId:
         global_id = environ.get(_GLOBAL_ID_KEY, "")
         if _REQUEST_ID.match(global_id):
             environ[request_id.GLOBAL_REQ_ID] = global_id
-        own_id = _request_id()
+        own_id = oslo_context.generate_request_id()
         environ[request_id.ENV_REQUEST_ID] = own_id
         header = request_id.HTTP_RESP_HEADER_REQUEST_ID, own_id
 
@@ -103,16 +102,6 @@ class RequestId:
             return start_response(status, [*headers, header], *rest)
 
         return self._app(environ, start)
-
-
-def _request_id() -> str:
-    """Return a new id: unique, but no secret.
-
-    oslo.context's asks the kernel for each, and another thread runs meanwhile:
-    switching to it and back takes longer than all else about the id.
-    """
-    # The generator is seeded by the kernel, again in each forked process.
-    return f"req-{uuid.UUID(int=random.getrandbits(128), version=4)}"
 
 
 class RememberPeer:

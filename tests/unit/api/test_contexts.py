@@ -106,10 +106,3 @@ def test_few_contexts_are_kept(made, monkeypatch) -> None:
     monkeypatch.setattr(middleware, "_MOST_CALLERS", 2)
     for name in "abcabc":
         assert made(HTTP_X_USER_ID=name).user_id == name
-
-
-def test_ids_of_requests_are_new_and_have_their_form() -> None:
-    """Keystone's middleware and other services accept no other form."""
-    found = [middleware._request_id() for _ in range(1000)]
-    assert len(set(found)) == 1000
-    assert all(map(middleware._REQUEST_ID.match, found))
