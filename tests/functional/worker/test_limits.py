@@ -114,24 +114,6 @@ def test_who_leaves_for_others_has_and_knows_all_that_is_done(
     client.close()
 
 
-def test_who_closes_while_it_leaves_has_closed(agent):
-    prepared = agent.prepare()
-    client = harness.Client.remote(prepared).hello(prepared)
-    client.run(b"123")
-    client.send_input(b"4" * harness.CHUNK_BYTES, frames.END)
-    client.channel.send(frames.FrameHeader(frames.CLOSE).pack())
-    while client.take().type != frames.OUTPUT:
-        pass
-    agent.request("release", generation=1, reason="PREEMPTED")
-    client.send_ack()
-    while client.take().type != frames.CLOSED:
-        pass
-    result = agent.wait_result()
-    assert (result["state"], result["code"]) == ("CLOSED", "OK")
-    assert result["input_bytes"] == 3 + harness.CHUNK_BYTES
-    client.close()
-
-
 @pytest.mark.parametrize(
     "limit",
     ["idle_timeout_s", "max_hold_s", "claim_limit_bytes", "quantum_bytes"],

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import socket
 import threading
+from collections.abc import Iterator
 
 from fpgapool.accelerators import base
 from fpgapool.accelerators import copy
@@ -18,8 +19,10 @@ from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import sending
 from fpgapool.agent.worker import session
 from fpgapool.agent.worker import settings
+from fpgapool.agent.worker import state
 from fpgapool.common import channel
 from fpgapool.protocol import frames
+from tests.harness import waiting
 from tests.unit.worker import test_parts
 from tests.unit.worker import test_state
 
@@ -132,9 +135,10 @@ class Client:
         self._server = threading.Thread(target=made.serve, args=(attached,))
         self._server.start()
 
-    def send(self, number: int) -> None:
+    def send(self, number: int, flags: int = 0) -> None:
         header = frames.pack_header(
             frames.INPUT,
+            flags,
             task_id=number + 1,
             offset_bytes=number * LONG_BYTES,
             payload_length_bytes=LONG_BYTES,
@@ -144,19 +148,25 @@ class Client:
     def receive(self, count: int) -> tuple[bytes, list[int]]:
         """Return that much output, and the input acknowledged by then."""
         output, acknowledged = b"", []
-        with self.sock.makefile("rb") as stream:
-            while len(output) < count * LONG_BYTES or (
-                acknowledged[-1:] != [count * LONG_BYTES]
+        for header, data in self.frames():
+            if header.type == frames.OUTPUT:
+                output += data
+            elif header.type == frames.ACK:
+                acknowledged.append(header.offset_bytes)
+            if len(output) == count * LONG_BYTES and (
+                acknowledged[-1:] == [len(output)]
             ):
+                break
+        return output, acknowledged
+
+    def frames(self) -> Iterator[tuple[frames.FrameHeader, bytes]]:
+        """Receive frames, for ever."""
+        with self.sock.makefile("rb") as stream:
+            while True:
                 header = frames.FrameHeader.unpack_from(
                     stream.read(frames.HEADER_BYTES)
                 )
-                data = stream.read(header.payload_length_bytes)
-                if header.type == frames.OUTPUT:
-                    output += data
-                elif header.type == frames.ACK:
-                    acknowledged.append(header.offset_bytes)
-        return output, acknowledged
+                yield header, stream.read(header.payload_length_bytes)
 
     def close(self) -> None:
         self.sock.close()
@@ -209,4 +219,28 @@ def test_a_session_stops_while_its_client_reads_nothing(monkeypatch):
     for _ in range(2):
         assert core.begun.acquire(timeout=TIMEOUT_S)
     made.stop("CANCELLED_BY_CLIENT", "as planned")
+    client.close()
+
+
+def test_who_closes_while_it_leaves_has_closed():
+    core = GatedCore()
+    ends: list = []
+    made = _long_session(core, ends)
+    client = Client(made)
+    client.send(0, frames.END)
+    client.sock.sendall(frames.pack_header(frames.CLOSE))
+    waiting.wait_until(lambda: made._input.closed, "the client has closed")
+    # The client reads nothing, so the session has not ended.
+    leaving = threading.Thread(target=made.stop, args=("PREEMPTED", ""))
+    leaving.start()
+    waiting.wait_until(lambda: made._leaving, "the session leaves")
+    received = []
+    for header, _data in client.frames():
+        received.append(header.type)
+        if header.type in (frames.CLOSED, frames.ERROR):
+            break
+    assert received == [frames.OUTPUT, frames.ACK, frames.CLOSED]
+    leaving.join(TIMEOUT_S)
+    (ended,) = (one for one in ends if isinstance(one, state.Ended))
+    assert (ended.outcome, ended.code) == ("CLOSED", "OK")
     client.close()
