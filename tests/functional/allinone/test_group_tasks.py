@@ -110,6 +110,8 @@ def group(site: Site) -> Iterator[str]:
     made = site.user.create_group(name="render", accelerator="aes", size=3)
     yield made.id
     site.user.delete_group(made.id)
+    # What the API tells of slots may be a second old.
+    site.wait_until_gone()
     waiting.wait_until(
         lambda: site.slot_states() == {states.SLOT_IDLE},
         lambda: f"only idle slots: {site.slot_states()}",
@@ -390,6 +392,8 @@ def lr(site: Site) -> Iterator[str]:
     site.user_members(made.id, 4)
     yield made.id
     site.user.delete_group(made.id)
+    # What the API tells of slots may be a second old.
+    site.wait_until_gone()
     waiting.wait_until(
         lambda: site.slot_states() == {states.SLOT_IDLE},
         lambda: f"only idle slots: {site.slot_states()}",
