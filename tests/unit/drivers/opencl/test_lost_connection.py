@@ -138,7 +138,7 @@ def test_both_end_before_the_next_connection_goes_on(
     client.send(0)
     # Until it waits for this piece, the session would start the next one too.
     assert collects.wait(30)
-    assert gates.are(1, 0, 0)
+    waiting.wait_until(lambda: gates.are(1, 0, 0), "a piece on the device")
     for number in range(1, PIECES):
         client.send(number)
     waiting.wait_until(lambda: len(made._tasks) == 3, "three more pieces")
