@@ -41,6 +41,8 @@ class Server(harness.Server):
                 "DEFAULT": {"state_path": self.directory},
                 "api": {"auth_strategy": "keystone", "wait_interval_s": 0.05},
                 "bitstreams": {"signature_required": False},
+                # The instance of a test asks faster than a guest may.
+                "vendordata": {"burst": 1000},
                 "keystone_authtoken": keystone.authtoken_options("fpgapool"),
             },
         )
