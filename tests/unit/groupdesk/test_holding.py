@@ -9,6 +9,7 @@ import random
 import pytest
 
 from fpgapool.agent.groupdesk import holding
+from fpgapool.agent.groupdesk import model
 from tests.unit.groupdesk import driver
 
 
@@ -165,16 +166,24 @@ def test_a_task_gives_its_place_to_one_that_a_free_member_serves():
     ] == [(0.0, 3, 0), (0.0, 5, 1), (1.0, 4, 0), (1.0, 6, 1)]
 
 
-def test_a_task_is_not_overtaken_for_ever():
+def whose_head_waits(busy_s: float) -> tuple[driver.Driver, model.Client]:
+    """Return a client with a task whose member is busy, and one is free.
+
+    The free member has the block ``y``.
+    """
     desk = driver.Driver(slots=1, members=2)
-    client = attached(desk)
-    busy = attached(desk, "busy")
-    desk.submit(busy, 1.0, blocks=key("x"))
+    client, other = attached(desk), attached(desk, "b")
+    desk.submit(other, 1.0, blocks=key("x"))
     desk.submit(client, 1.0, blocks=key("y"))
     desk.run()
-    desk.submit(busy, 1000.0, blocks=key("x"))
+    desk.submit(other, busy_s, blocks=key("x"))
     desk.decide()
     desk.submit(client, 1.0, blocks=key("x"))
+    return desk, client
+
+
+def test_a_task_is_not_overtaken_for_ever():
+    desk, client = whose_head_waits(1000.0)
     waits = desk.serial["a"]
     for _ in range(100):
         desk.submit(client, 1.0, blocks=key("y"))
@@ -185,15 +194,7 @@ def test_a_task_is_not_overtaken_for_ever():
 
 
 def test_locks_keep_their_places():
-    desk = driver.Driver(slots=1, members=2)
-    client = attached(desk)
-    other = attached(desk, "b")
-    desk.submit(other, 1.0, blocks=key("x"))
-    desk.submit(client, 1.0, blocks=key("y"))
-    desk.run()
-    desk.submit(other, 2.0, blocks=key("x"))
-    desk.decide()
-    desk.submit(client, 1.0, blocks=key("x"))
+    desk, client = whose_head_waits(2.0)
     desk.queues.lock(client, 7, desk.now)
     desk.submit(client, 1.0, blocks=key("y"))
     began_s = desk.now
