@@ -150,7 +150,7 @@ class Worker:
             self._port.tcp_port,
         )
         try:
-            while self._quit_reason is None:
+            while self._has_work():
                 self._handle(self._next_item())
                 if self._agent is not None:
                     self._agent.flush()
@@ -160,6 +160,15 @@ class Worker:
             self._control.close()
             self._port.close()
             self._discard_unread()
+
+    def _has_work(self) -> bool:
+        # A session that ends may still leave buffers to be emptied. They are
+        # in the queue before its deadline goes.
+        return (
+            self._quit_reason is None
+            or self._clear_due_s < math.inf
+            or not self._items.empty()
+        )
 
     def _next_item(self) -> _Item:
         deadline_s = self._machine.deadline_s

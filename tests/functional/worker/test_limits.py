@@ -155,10 +155,12 @@ def test_nothing_of_a_session_is_left_for_the_next_one(worker, agent):
     second.close()
 
 
-def _unread_output(worker, agent) -> harness.Client:
+def _unread_output(worker, agent, **params) -> harness.Client:
     """Have a session end while there is no agent, its output unread."""
     prepared = agent.prepare(1, resume_grace_s=0.0)
-    client = harness.Client.local(worker).hello(prepared, transport="shm")
+    client = harness.Client.local(worker).hello(
+        prepared, transport="shm", params=params
+    )
     client.send_input(SECRET)
     while client.take().type != frames.OUTPUT:
         pass
@@ -185,8 +187,11 @@ def test_an_agent_that_comes_gets_what_a_client_may_read(worker, agent):
     assert SECRET in client.buffers[1][:]
 
 
-def test_what_no_agent_has_taken_is_emptied_at_the_end(worker, agent):
-    client = _unread_output(worker, agent)
+@pytest.mark.parametrize("cancel_s", [0.0, 0.5])
+def test_what_no_agent_has_taken_is_emptied_at_the_end(start, cancel_s):
+    worker = start(driver="tests.functional.worker.broken_driver:BrokenDriver")
+    client = _unread_output(worker, worker.connect(), cancel_s=cancel_s)
+    # With a slow core, its session is still ending then.
     worker.process.terminate()
     assert worker.wait() == 0
     assert not any(client.buffers[1][:])
