@@ -85,7 +85,7 @@ $(OPENSTACK_VENV)/.installed: $(OPENSTACK_REQUIREMENTS) $(REQUIREMENTS)
 # oldest release that is supported, and the oldest ones that are declared.
 RELEASE := 2026.1
 UNIT_TOOLS := build greenlet hypothesis openapi-spec-validator \
-    'psycopg[binary]' 'pyopencl[pocl]' pytest pytest-timeout pytest-xdist \
+    'psycopg[binary]' pyopencl pytest pytest-timeout pytest-xdist \
     'setuptools>=77'
 
 build/lower-bounds.txt: tools/lower-bounds $(REQUIREMENTS) | $(BIN)/python
@@ -128,7 +128,7 @@ demo: $(VENV)/.installed ## show a small cluster at work; FILES="A B" adds yours
 	    $(foreach file,$(FILES),--file '$(file)')
 
 .PHONY: services
-services: ## install RabbitMQ, databases and XRT if missing; starts none
+services: ## install RabbitMQ, databases, XRT, PoCL; starts none
 	@tools/install-services
 
 .PHONY: openstack-venv

@@ -121,7 +121,7 @@ def plan(settings: Settings) -> list[Job]:
             "unit",
             *(*side_by_side, str(settings.cores), "tests/property"),
             "tests/unit",
-            needs=style,
+            needs=("install-services",),
         ),
         _make("types", "types", style),
         _make("cli", "test-cli", style),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""An OpenCL device that computes on the processor: PoCL, from PyPI."""
+"""An OpenCL device that computes on the processor: PoCL, from Debian."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ def device() -> Any:
     for platform in pyopencl.get_platforms():
         if platform.name == PLATFORM:
             return platform.get_devices()[0]
-    raise AssertionError("PoCL is missing: pip install 'pyopencl[pocl]'")
+    raise AssertionError("PoCL is missing: apt install pocl-opencl-icd")

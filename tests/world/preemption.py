@@ -12,6 +12,7 @@ import collections
 import typing
 
 from fpgapool import objects
+from fpgapool.agent.worker import session as worker_session
 from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import pool as conductor_pool
 from fpgapool.conductor.decisions import reports
@@ -54,8 +55,8 @@ class Watcher:
         self._jobs: dict[
             tuple[object, str], tuple[model.Job, model.Job | None]
         ] = {}
-        #: Those that have lost a slot without a word of its worker: what that
-        #: has computed is not known.
+        #: Those that have lost a slot without a word of its worker, which may
+        #: have computed more than their clients have got, and again elsewhere.
         self._moved: set[str] = set()
         #: The input of sessions that were closed, by their ids.
         self._input_bytes: dict[str, int] = {}
@@ -70,6 +71,7 @@ class Watcher:
             (serving.Serving, "resubmit", self._waits_again),
             (reports.Reports, "_finished", self._finished),
             (reports.Reports, "_report_border", self._at_border),
+            (worker_session.DataSession, "_finish_begun", self._leaves),
         ):
             self._watcher.wrap(owner, name, watch)
 
@@ -150,6 +152,12 @@ class Watcher:
             "a session leaves its slot before a border",
             result,
         )
+
+    def _leaves(
+        self, _frame: bytes, session: worker_session.DataSession
+    ) -> None:
+        if session._channel is None:
+            self._moved.add(session._keyring.order.session_id)
 
     def _at_border(
         self,

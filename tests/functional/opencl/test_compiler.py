@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -112,8 +113,9 @@ def test_what_is_wrong_is_said() -> None:
         ),
         pytest.param(
             "constant int big[1 << 29] = {1, 2};" + KERNEL,
-            {"memory_bytes": 1 << 29},
-            "memory",
+            {"memory_bytes": 1 << 29, "timeout_s": 5.0},
+            # LLVM 15 may hang where it tells that there is no more of it.
+            "memory|more than 5 s",
             id="array",
         ),
     ],
@@ -121,7 +123,7 @@ def test_what_is_wrong_is_said() -> None:
 def test_a_source_that_means_harm(source, limits, said) -> None:
     code, message = refusal(source, **limits)
     assert code == "KERNEL_BUILD_FAILED"
-    assert said in message
+    assert re.search(said, message)
     assert len(message) <= 2000
 
 
