@@ -273,6 +273,8 @@ class Slot:
             # As JSON will have it.
             "bitstream_ref": reference and dataclasses.asdict(reference),
         }
+        # What the client was told is nothing to the worker.
+        del members["offer"]
         members["bitstream_path"] = self.bitstream_path
         if request.bitstream_ref is not None:
             # A driver need not program a bitstream that the slot already has.
@@ -509,15 +511,14 @@ class Slot:
 
     def is_expected(self, prepared: objects.Prepared) -> bool:
         """Whether the client of the slot knows already where to come."""
-        request, offer = self.request, self.offer
+        request = self.request
         return (
             request is not None
-            and request.offered
             and request.generation == prepared.generation
             and not prepared.secret
-            and offer is not None
-            and offer.endpoints == prepared.endpoints
-            and offer.certificate_sha256 == prepared.certificate_sha256
+            and request.offer is not None
+            and request.offer.endpoints == prepared.endpoints
+            and request.offer.certificate_sha256 == prepared.certificate_sha256
         )
 
 

@@ -156,6 +156,21 @@ class SessionResult(base.Payload):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Offer(base.Payload):
+    """Where the client of an idle slot's next session can come at once.
+
+    :param endpoints: where the slot's worker listens.
+    :param certificate_sha256: of the worker; None without TLS.
+    :param project_id: the only project that the worker may serve; None: it
+        has served none yet.
+    """
+
+    endpoints: tuple[Endpoint, ...]
+    certificate_sha256: str | None = None
+    project_id: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class AssignRequest(base.Payload):
     """The conductor's order to prepare a slot for a session.
 
@@ -181,11 +196,12 @@ class AssignRequest(base.Payload):
         the ``session_id``; empty: a session gets it.
     :param secret_sha256: of the secret with which the client will come,
         hexadecimal; empty: the worker makes one.
-    :param offered: the client has been told to come to where the slot's last
-        report said, so the conductor need not hear at once that it is ready.
+    :param offered: there is an offer; for agents that read no later version.
+    :param offer: where the client has been told to come, as a report said.
+        The conductor need not hear at once that the slot is ready there.
     """
 
-    VERSION = "1.2"
+    VERSION = "1.3"
 
     host_uuid: str
     device: str
@@ -210,21 +226,7 @@ class AssignRequest(base.Payload):
     quantum_bytes: int = base.added(1, 0)
     secret_sha256: str = base.added(2, "")
     offered: bool = base.added(2, False)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Offer(base.Payload):
-    """Where the client of an idle slot's next session can come at once.
-
-    :param endpoints: where the slot's worker listens.
-    :param certificate_sha256: of the worker; None without TLS.
-    :param project_id: the only project that the worker may serve; None: it
-        has served none yet.
-    """
-
-    endpoints: tuple[Endpoint, ...]
-    certificate_sha256: str | None = None
-    project_id: str | None = None
+    offer: Offer | None = base.added(3, None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,7 @@ class Hold(abc.ABC):
     :ivar told_at: when the agent was last told to prepare or release it.
     :ivar prepared: the agent's report shows the slot ready; the secret may
         still be on its way.
-    :ivar offered: the client may come before that.
+    :ivar offer: where the client may come before that.
     :ivar heard: boot id and sequence of the agent's last report before it
         announced the slot as ready.
     :ivar bitstream: the bitstream in the slot; None for the driver's own
@@ -56,7 +56,7 @@ class Hold(abc.ABC):
     assigned_at: float
     told_at: float = 0.0
     prepared: bool = False
-    offered: bool = False
+    offer: objects.Offer | None = None
     heard: tuple[str, int] = ("", 0)
     energy: Energy = dataclasses.field(default_factory=Energy)
     bitstream: objects.BitstreamRef | None = None
@@ -109,7 +109,7 @@ class Hold(abc.ABC):
         """Whether the agent has not said yet that it prepared the slot."""
         return not self.prepared and (
             self.phase is model.Phase.PREPARING
-            or (self.offered and self.phase is model.Phase.READY)
+            or (self.offer is not None and self.phase is model.Phase.READY)
         )
 
     @property

@@ -66,8 +66,7 @@ class Serving:
             pool.catalogue.library.choose(session.accelerator, slot.shape),
         )
         hold.told_at = pool.now
-        offer = _offer_for(hold)
-        hold.offered = offer is not None
+        hold.offer = offer = _offer_for(hold)
         self.entered(hold)
         pool.outbox.send(agent_orders.assign(hold, pool.settings))
         if offer is not None:

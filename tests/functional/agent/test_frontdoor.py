@@ -643,7 +643,7 @@ def test_connect_hands_over_a_connection_to_the_worker(ready_host):
 
 def test_a_client_comes_to_a_slot_before_the_order_for_it(host):
     agent = host.start()
-    host.conductor.wait_for_slot(0, lambda one: one.offer is not None)
+    idle = host.conductor.wait_for_slot(0, lambda one: one.offer is not None)
     with Client(host.front_door) as client:
         client.open("r1")
         request = host.conductor.wait_for(
@@ -683,7 +683,10 @@ def test_a_client_comes_to_a_slot_before_the_order_for_it(host):
                 frames.encode_frame(frames.FrameHeader(frames.HELLO), hello)
             )
             harness.assign(
-                agent, 7, offered=True, secret_sha256=request.secret_sha256
+                agent,
+                7,
+                offer=idle.offer,
+                secret_sha256=request.secret_sha256,
             )
             header = frames.FrameHeader.unpack_from(
                 data.recv(32, socket.MSG_WAITALL)

@@ -184,8 +184,9 @@ def offered(**changes: object) -> table.SlotTable:
     tab = factories.make_table()
     tab.worker_connected(KEY)
     tab.worker_status(KEY, factories.status(**IN_USE), 0.0)
-    assert told_line(tab).offer is not None
-    wish = {"offered": True, "secret_sha256": "ef" * 32} | changes
+    offer = told_line(tab).offer
+    assert offer is not None
+    wish = {"offer": offer, "secret_sha256": "ef" * 32} | changes
     tab.assign(EPOCH, factories.assign_request(7, **wish), 0.0)
     told_line(tab)
     tab.worker_status(KEY, factories.status("preparing", 7, **IN_USE), 0.0)
@@ -199,7 +200,13 @@ def test_the_conductor_is_not_told_what_its_client_knows():
 @pytest.mark.parametrize(
     ("changes", "secret", "certificate_sha256"),
     [
-        pytest.param({"offered": False}, "", "cd" * 32, id="not offered"),
+        pytest.param({"offer": None}, "", "cd" * 32, id="not offered"),
+        pytest.param(
+            {"offer": objects.Offer(endpoints=())},
+            "",
+            "cd" * 32,
+            id="offered with a former worker",
+        ),
         pytest.param({}, "ab" * 32, "cd" * 32, id="a new secret"),
         pytest.param({}, "", "00" * 32, id="another worker"),
     ],

@@ -51,7 +51,8 @@ def told(
 def test_the_first_news_says_where_to_come(pool):
     request_id = pool.open("b", secret_sha256=HASH)
     (order,) = assigns(pool)
-    assert (order.offered, order.secret_sha256) == (True, HASH)
+    assert (order.offer, order.secret_sha256) == (OFFER, HASH)
+    assert order.offered is True
     view = told(pool, request_id, "b")
     assert view.state == states.READY
     assert view.endpoints == OFFER.endpoints
@@ -91,7 +92,7 @@ def test_other_slots_are_waited_for(offer, slot, changes):
     pool.feed(agent.report())
     request_id = pool.open(**{"secret_sha256": HASH} | changes)
     (order,) = assigns(pool)
-    assert order.offered is False
+    assert (order.offered, order.offer) == (False, None)
     assert told(pool, request_id).state == states.PREPARING
     pool.feed(agent.prepared(0))
     assert told(pool, request_id).endpoints[0].port == 4000
@@ -121,7 +122,7 @@ def test_a_report_before_the_order_repeats_it(pool):
     pool.tick(pool.settings.resend_interval_s)
     pool.feed(pool.agents["a"].report())
     (order,) = assigns(pool)
-    assert order.offered is True
+    assert order.offer == OFFER
     assert pool.view(request_id).state == states.READY
     pool.deliver_all()
     assert pool.agents["a"].slots[0].state == states.SLOT_PREPARING
@@ -154,7 +155,7 @@ def test_a_failed_preparation_leads_to_a_secret_of_the_next_worker(pool):
     pool.deliver_all()
     pool.end(states.PREPARE_FAILED, codes.PROGRAM_FAILED)
     (order,) = assigns(pool)
-    assert (order.offered, order.secret_sha256) == (False, "")
+    assert (order.offer, order.secret_sha256) == (None, "")
     pool.deliver_all()
     pool.feed(pool.agents["a"].prepared(0))
     view = told(pool, request_id)
