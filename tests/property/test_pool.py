@@ -665,12 +665,12 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         """Another pass at once would find nothing, and no wake-up lacks."""
         rules = self.strategy.rules
         jobs = self.pool.waiting()
+        # The strategy draws nothing for these passes.
+        generator = rules.generator
+        rules.reseed(0)
         if rules.skip_limit is None and self.wakeups:
-            generator = rules.generator
-            rules.reseed(0)
             again = literal.snapshot(rules, self.pool.view, self.now)
             again.run()
-            rules.generator = generator
             assert not again.choices
         limits_s = [
             job.arrival_s + job.wait_timeout_s
@@ -682,6 +682,7 @@ class PoolMachine(stateful.RuleBasedStateMachine):
             limits_s += filter(math.isfinite, now.ends_of_patience())
             now.run()
             limits_s += filter(math.isfinite, now.dues_s)
+        rules.generator = generator
         if limits_s:
             assert self.wake_s is not None
             assert self.now < self.wake_s <= min(limits_s) + 1e-9

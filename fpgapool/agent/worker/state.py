@@ -22,6 +22,9 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 _NO_LIMITS = watching.Limits()
+#: Only a process that did not run looks so late at a deadline.
+_LATE_S = 2.0
+
 #: How long a worker that ends with its agent waits for it at first.
 FIRST_AGENT_S = 30.0
 
@@ -608,6 +611,12 @@ class Machine:
 
     def _tick(self, event: Tick, now: float) -> list[Effect]:
         if self.deadline_s is None or now < self.deadline_s:
+            return []
+        if now - self.deadline_s >= _LATE_S:
+            # The process was frozen: what has come meanwhile is heard first.
+            self.deadline_s = now + watching.INTERVAL_S
+            if self._watch is not None:
+                self._watch.resumed(now)
             return []
         self.deadline_s = None
         if self.state == states.SLOT_ACTIVE:
