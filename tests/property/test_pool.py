@@ -668,7 +668,9 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         # The strategy draws nothing for these passes.
         generator = rules.generator
         rules.reseed(0)
-        if rules.skip_limit is None and self.wakeups:
+        # With these each pass makes jobs less choosy.
+        counts = (rules.skip_limit, rules.affinity_misses)
+        if counts == (None, None) and self.wakeups:
             again = literal.snapshot(rules, self.pool.view, self.now)
             again.run()
             assert not again.choices
