@@ -408,6 +408,11 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         kind: type[events.GroupCreated | events.GroupChanged]
         kind = events.GroupCreated
         known = self.groups.get(group_id)
+        holder = model.Holder(model.HolderKind.GROUP, group_id)
+        held = [one.holder for one in self.pool.assignments().values()]
+        if known is None and holder in held:
+            # It still gives back its slots, and its id does not come again.
+            return
         if known is not None:
             kind, accelerator = events.GroupChanged, known.accelerator
         group = model.Group(
