@@ -322,6 +322,7 @@ class PoolView:
         if avoiding == group.avoiding:
             return
         group.avoiding = avoiding
+        self.reservations.stir_all()
         for host_id in list(group.by_host):
             self.touched.add(host_id)
             self.jobs.rehome(group, host_id, self.now)

@@ -413,3 +413,16 @@ def test_a_revoked_session_of_a_lost_host_keeps_its_slot() -> None:
     assert pools.taken(output) == []
     assert pool.state.assignments()[10].holder.id == 1
     assert pools.taken(pool.hear(events.SlotReleased, 10)) == [(2, 10)]
+
+
+def test_it_is_tried_again_when_the_others_are_lost() -> None:
+    pool = make_pool(1)
+    pool.step(events.HostUp(pools.make_host(2, slot_count=1)), reserve(a=1))
+    (other,) = pools.taken(pool.submit(pools.make_job(9)))
+    assert other == (9, 20)
+    assert pools.taken(pool.submit(of("a", 1))) == [(1, 10)]
+    output = pool.step(
+        events.PrepareFailed(10, pool.generation(10), codes.PROGRAM_FAILED)
+    )
+    assert pools.taken(output) == []
+    assert pools.taken(pool.step(events.HostLost(2))) == [(1, 10)]
