@@ -289,10 +289,16 @@ class PoolState:
             if called is not None:
                 self._holders.call_back(called, codes.RESIZED)
             self._settle_groups()
-        while outcome.pass_due:
-            # Groups have asked for more slots since the pass.
+        while outcome.pass_due or self._reservations.unsettled:
+            # Groups have asked for more slots since the pass, or have left
+            # some that reservations prefer.
+            if self._reservations.unsettled:
+                self._settle_reservations()
             self._run_pass()
             self._settle_groups()
+        if self._drains:
+            # The last holders may have left since.
+            self._hardware.drain(now)
         if (
             self._wake_s <= now
             or jobs.quiet_until_s < self._wake_s

@@ -327,14 +327,19 @@ def bytes_of_the_former_slot_forgotten() -> None:
     )
 
 
-@_preemption_bug(seed=45)
+@_preemption_bug(seed=4)
 def slot_taken_from_a_project_within_its_share() -> None:
+    is_above = sharing.Accounts.is_above_share
+    # Those that want the slot wait.
     sharing.Accounts.is_above_share = (  # type: ignore[method-assign]
-        lambda _accounts, _project: True
+        lambda accounts, project: (
+            not accounts._accounts[project].waits
+            or is_above(accounts, project)
+        )
     )
 
 
-@_preemption_bug(seed=2)
+@_preemption_bug(seed=9)
 def unread_output_cleared_for_the_next_project() -> None:
     worker_service.Worker._hand_over = (  # type: ignore[method-assign]
         lambda worker: worker._discard_unread()
