@@ -35,6 +35,8 @@ from fpgapool.vocabulary import states
 LOG = logging.getLogger(__name__)
 # For warnings that clients can cause again and again.
 _OFTEN = ratelimit.RateLimitedLog(__name__)
+#: Reports may not show yet that the client of a READY session is connected.
+_WITH_CLIENTS = states.CONNECTED | {states.READY}
 
 
 class Opening:
@@ -382,7 +384,7 @@ class Opening:
         ):
             return
         hold = session.hold
-        if hold is not None and session.state in states.CONNECTED:
+        if hold is not None and session.state in _WITH_CLIENTS:
             if hold.revoked == codes.PREEMPTED and hold.slot.host.up:
                 # Its worker is about to say how far it is.
                 hold.is_left = True

@@ -1367,9 +1367,22 @@ def test_a_connected_session_moves_only_when_its_client_says_so(pool):
     assert len(pool.memory.holds) == 1
 
 
-def test_a_repeated_reopen_moves_once(pool):
+def test_a_client_may_be_connected_before_a_report_shows_it(pool):
+    """Its host was lost then, and is back with a slot that awaits it."""
     request_id = open_until_ready(pool)
-    activate(pool)
+    assert pool.view(request_id).state == states.READY
+    reopen(pool, request_id)
+    after = pool.view(request_id)
+    assert (after.state, after.slot) == (states.PREPARING, 1)
+    pool.settle()
+    assert pool.agents["a"].slots[0].state == states.SLOT_IDLE
+
+
+@pytest.mark.parametrize("is_active", [True, False])
+def test_a_repeated_reopen_moves_once(pool, is_active):
+    request_id = open_until_ready(pool)
+    if is_active:
+        activate(pool)
     view = pool.view(request_id)
     again = world.reopening(view, "a")
     pool.feed(again)
