@@ -108,11 +108,14 @@ class Preemption:
         """Give the slots that were released to the jobs that wait for them.
 
         A job that has gone, or has got another slot, leaves the slot to the
-        strategy.
+        strategy. A promise is void when something else has got the slot.
         """
         view = self._view
         for slot_id in list(self.promised):
-            if slot_id in view.slots.assignments:
+            hold = view.slots.assignments.get(slot_id)
+            if hold is not None:
+                if hold.revoked != codes.PREEMPTED:
+                    del self.promised[slot_id]
                 continue
             record = view.jobs.records.get(self.promised.pop(slot_id))
             slot = view.slots.slots.get(slot_id)
