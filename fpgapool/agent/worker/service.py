@@ -38,6 +38,7 @@ from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
@@ -46,6 +47,10 @@ _TOLD_CODES = codes.BITSTREAM_FAULTS | {codes.SELF_TEST_FAILED}
 
 #: Exit status of a worker whose core hangs.
 EXIT_CORE_HANGS = 4
+
+# A slot that needs no programming is ready within milliseconds. The agent
+# hears that it prepares if that takes longer.
+_GATHER_S = 0.01
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,6 +96,10 @@ class Worker:
         self._unread: list[memories.Unread] = []
         # Deadline for the core to stop after its session.
         self._clear_due_s = math.inf
+        # The agent does not know the present status …
+        self._changed = False
+        # … and is told by this time at the latest.
+        self._tell_due_s = math.inf
         for path in (settings.control_socket, settings.data_socket):
             os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
         self._lock_fd = process.lock(settings.control_socket + ".lock")
@@ -151,9 +160,10 @@ class Worker:
         )
         try:
             while self._has_work():
-                self._handle(self._next_item())
-                if self._agent is not None:
-                    self._agent.flush()
+                item = self._next_item()
+                if item is not None:
+                    self._handle(item)
+                self._tell()
             LOG.info("worker ends: %s", self._quit_reason)
         finally:
             # The lock goes with the process, after the sockets.
@@ -170,19 +180,21 @@ class Worker:
             or not self._items.empty()
         )
 
-    def _next_item(self) -> _Item:
+    def _next_item(self) -> _Item | None:
+        """:returns: None if it is time to tell the agent the status."""
         deadline_s = self._machine.deadline_s
         if deadline_s is None:
             deadline_s = math.inf
-        left_s = min(deadline_s, self._clear_due_s) - time.monotonic()
-        if left_s == math.inf:
+        due_s = min(deadline_s, self._clear_due_s, self._tell_due_s)
+        if due_s == math.inf:
             return self._items.get()
         try:
-            return self._items.get(timeout=max(0.0, left_s))
+            return self._items.get(timeout=max(0.0, due_s - time.monotonic()))
         except queue.Empty:
-            if time.monotonic() >= self._clear_due_s:
+            now = time.monotonic()
+            if now >= self._clear_due_s:
                 _give_up()
-            return self._tick()
+            return self._tick() if now >= deadline_s else None
 
     def _tick(self) -> state.Tick:
         order = self._machine.order
@@ -248,6 +260,7 @@ class Worker:
             agent.send(messages.error_reply(number, exc.code, exc.message))
             return
         if event is None:
+            self._changed = False
             agent.send(messages.reply(number, status=self.status()))
             return
         effects = self._machine.handle(event, time.monotonic())
@@ -268,7 +281,7 @@ class Worker:
         for effect in effects:
             match effect:
                 case state.Changed():
-                    self._notify("status", status=self.status())
+                    self._changed = True
                 case state.Program(order):
                     crew.CREW.start("program", self._program, order)
                 case state.Announce(order, anew):
@@ -292,6 +305,27 @@ class Worker:
                     crew.CREW.start("clear", self._clear, order, code, message)
                 case state.Quit(reason):
                     self._quit_reason = reason
+
+    def _tell(self) -> None:
+        """Send the agent its messages, unless there will be more at once."""
+        if (
+            self._changed
+            and self._machine.state == states.SLOT_PREPARING
+            # If a second try fails, too, only this tells them apart.
+            and not self._machine.repairs
+            and self._quit_reason is None
+        ):
+            now = time.monotonic()
+            if self._tell_due_s == math.inf:
+                self._tell_due_s = now + _GATHER_S
+            if now < self._tell_due_s:
+                return
+        self._tell_due_s = math.inf
+        if self._changed:
+            self._changed = False
+            self._notify("status", status=self.status())
+        if self._agent is not None:
+            self._agent.flush()
 
     def _notify(self, event: str, **members: object) -> None:
         if self._agent is not None:

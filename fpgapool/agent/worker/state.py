@@ -308,6 +308,7 @@ class Machine:
     :ivar state: of the slot, a key of ``states.SLOT_MOVES``.
     :ivar deadline_s: when the next :class:`Tick` is due, None if none is.
     :ivar order: the assignment that holds the slot, None if none does.
+    :ivar repairs: it is the last one again, with another file.
     :ivar seen_generation: the highest generation accepted.
     :ivar programmed: accelerator in the slot, as far as this process knows.
     :ivar bitstream_id: of the file in the slot, if there is one.
@@ -335,6 +336,7 @@ class Machine:
         self._watch: watching.Watch | None = None
         self._exiting = False
         self.order: Order | None = None
+        self.repairs = False
         self.seen_generation = 0
         self.programmed: str | None = None
         self.bitstream_id: str | None = None
@@ -421,6 +423,7 @@ class Machine:
                 *self._exit("recycled for another project"),
             ]
         self.order = order
+        self.repairs = order.generation == self.seen_generation
         self.seen_generation = order.generation
         self.last_project_id = order.project_id
         self.last_result = None
