@@ -136,6 +136,8 @@ class Client:
     in_line: bool = False
     #: The decoder may hold messages that have not been served yet.
     behind: bool = False
+    #: It takes connections to workers with the news of its sessions.
+    takes_connections: bool = False
     closed: bool = False
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -32,6 +33,7 @@ from fpgapool.protocol import messages
 from fpgapool.rpcapi import conductor as conductor_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
@@ -44,9 +46,6 @@ MAX_TOGETHER = 100
 
 #: Concurrent calls for a project; later requests go together in the next one.
 CALLS_PER_PROJECT = 4
-
-#: Longest id of a request, if it is a string.
-MAX_ID_LENGTH = 64
 
 #: Of the secret for a client's first connection to a slot.
 SECRET_BYTES = 32
@@ -190,7 +189,7 @@ class FrontDoor:
     def _dispatch(
         self, client: doorway.Client, message: messages.Message
     ) -> None:
-        number = _repeatable(message.get("id"))
+        number = requests.repeatable_id(message)
         operation = message.get("op")
         handler = (
             self._operations.get(operation)
@@ -235,6 +234,7 @@ class FrontDoor:
                 f"this front door speaks version "
                 f"{messages.FRONT_DOOR_VERSION} only",
             )
+        client.takes_connections = members.get("connections") is True
         self._doorway.reply(
             client,
             number,
@@ -259,7 +259,9 @@ class FrontDoor:
                     f"there is no accelerator {name}",
                 )
             else:
-                self._doorway.reply(client, number, profile=_public(profile))
+                self._doorway.reply(
+                    client, number, profile=profiles.public(profile)
+                )
 
         self._ask_profiles(client, number, name, answer)
 
@@ -268,7 +270,7 @@ class FrontDoor:
     ) -> None:
         def answer(known: profiles.Profiles) -> None:
             own = [
-                _public(profile)
+                profiles.public(profile)
                 for _, profile in sorted(known.items())
                 if profile.is_for(client.project_id)
             ]
@@ -434,12 +436,25 @@ class FrontDoor:
     ) -> None:
         session_id = requests.session_id(members)
         generation = requests.generation(members)
-        self._doorway.check_descriptors(client)
         offered = self._opens.view(client.project_id, session_id)
-        sock = self._slots.connect(
-            client.project_id, session_id, generation, offered
-        )
-        self._doorway.send(client, messages.reply(number), [sock.detach()])
+        fd = self._connection(client, session_id, generation, offered)
+        self._doorway.send(client, messages.reply(number), [fd])
+
+    def _connection(
+        self,
+        client: doorway.Client,
+        session_id: str,
+        generation: int,
+        view: objects.SessionView | None,
+    ) -> int:
+        """Return the descriptor of a connection to a session's worker.
+
+        :raises rules.RequestError: if there is none.
+        """
+        self._doorway.check_descriptors(client)
+        return self._slots.connect(
+            client.project_id, session_id, generation, view
+        ).detach()
 
     def _connect_group(
         self, client: doorway.Client, number: object, members: requests.Members
@@ -638,10 +653,15 @@ class FrontDoor:
         client = self._doorway.client(number)
         if client is None:
             return
-        self._doorway.send(
-            client,
-            messages.notification("session", session=_view_members(view)),
-        )
+        news = messages.notification("session", session=_view_members(view))
+        fds = []
+        if client.takes_connections and view.state == states.READY:
+            # Without a connection, the client asks for it and learns why.
+            ids = view.session_id, view.generation
+            with contextlib.suppress(rules.RequestError):
+                fds.append(self._connection(client, *ids, view))
+                news["connection"] = True
+        self._doorway.send(client, news, fds)
 
     def _poll(self, poll: opens.Poll) -> None:
         if self._polling or self._loop.now() < self._polls_again_s:
@@ -673,22 +693,7 @@ class FrontDoor:
         )
 
 
-def _repeatable(number: object) -> int | str | None:
-    """Return a request's id, if it fits into every answer."""
-    if isinstance(number, str) and len(number) > MAX_ID_LENGTH:
-        return None
-    return number if isinstance(number, int | str) else None
-
-
 def _view_members(view: objects.SessionView) -> dict[str, object]:
     # asdict() would copy everything in it.
     endpoints = [dict(vars(one)) for one in view.endpoints]
     return {**vars(view), "endpoints": endpoints}
-
-
-def _public(profile: objects.AcceleratorProfile) -> dict[str, object]:
-    """Return the public part of an accelerator's profile."""
-    members = dict(vars(profile))
-    # The client need not know which other projects may use it.
-    del members["projects"]
-    return members

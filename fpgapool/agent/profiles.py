@@ -45,6 +45,14 @@ def find(
     return None if key is None else known[key]
 
 
+def public(profile: objects.AcceleratorProfile) -> dict[str, object]:
+    """Return the public part of an accelerator's profile."""
+    members = dict(vars(profile))
+    # The client need not know which other projects may use it.
+    del members["projects"]
+    return members
+
+
 class ProfileCache:
     """Profiles by name, fetched when one is missing or they grow old.
 

@@ -20,7 +20,21 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 #: Longest name of a group.
 MAX_NAME_LENGTH = 255
 
+#: Longest id of a request, if it is a string.
+MAX_ID_LENGTH = 64
+
 Members = Mapping[str, object]
+
+
+def repeatable_id(members: Members) -> int | str | None:
+    """Return a request's id, if it fits into every answer.
+
+    :param members: of the message.
+    """
+    number = members.get("id")
+    if isinstance(number, str) and len(number) > MAX_ID_LENGTH:
+        return None
+    return number if isinstance(number, int | str) else None
 
 
 def session_id(members: Members) -> str:

@@ -118,6 +118,9 @@ class FrontDoor:
         )
         self._events: collections.deque[messages.Message] = collections.deque()
         self._fds: list[int] = []
+        # A connection that came with the news of a slot: session, generation
+        # and descriptor.
+        self._brought: tuple[object, object, int] | None = None
         self._last_number = 0
         #: Number of connections made.
         self.connections = 0
@@ -189,6 +192,12 @@ class FrontDoor:
         self, session_id: str, generation: int, deadline_s: float | None
     ) -> socket.socket:
         """See :meth:`fpgapool.client.door.Door.request_connection`."""
+        with self._lock:
+            brought, self._brought = self._brought, None
+        if brought is not None:
+            if brought[:2] == (session_id, generation):
+                return socket.socket(fileno=brought[2])
+            os.close(brought[2])
         return self._request_socket(
             "connect",
             deadline_s,
@@ -217,11 +226,13 @@ class FrontDoor:
     ) -> socket.socket:
         with self._lock:
             self._request(operation, deadline_s, members)
-            fds, self._fds = self._fds, []
-        if len(fds) != 1:
-            channel.close_fds(fds)
+            return socket.socket(fileno=self._next_fd())
+
+    def _next_fd(self) -> int:
+        """Return the descriptor that came with a message; oldest first."""
+        if not self._fds:
             raise doors.ConnectionLost("the front door provided no connection")
-        return socket.socket(fileno=fds[0])
+        return self._fds.pop(0)
 
     def _request(
         self,
@@ -299,7 +310,21 @@ class FrontDoor:
         if message.get("ok") is False and message.get("id") is None:
             # It answers the connection, not a request; the connection ends.
             raise doors.TurnedAway(_error_of(message))
+        if message.get("connection") is True:
+            self._drop_brought()
+            view = message.get("session")
+            members = view if isinstance(view, dict) else {}
+            self._brought = (
+                members.get("session_id"),
+                members.get("generation"),
+                self._next_fd(),
+            )
         return message
+
+    def _drop_brought(self) -> None:
+        brought, self._brought = self._brought, None
+        if brought is not None:
+            os.close(brought[2])
 
     @contextlib.contextmanager
     def _translated(self) -> collections.abc.Iterator[None]:
@@ -366,6 +391,7 @@ class FrontDoor:
             self._channel.close()
         channel.close_fds(self._fds)
         self._fds = []
+        self._drop_brought()
 
 
 def _error_of(message: messages.Message) -> errors.FpgapoolError:

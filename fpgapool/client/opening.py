@@ -43,7 +43,7 @@ _FALLBACK_PATIENCE_S = 15.0
 # How long an accelerator's profile counts as known, as in front doors.
 _PROFILE_AGE_S = 10.0
 _MAX_PROFILES = 256
-_HELLO = "hello", {"version": messages.FRONT_DOOR_VERSION}
+_HELLO = "hello", {"version": messages.FRONT_DOOR_VERSION, "connections": True}
 
 #: Profiles by path of the front door and name of the accelerator, and when
 #: they came.

@@ -22,6 +22,7 @@ from fpgapool.agent import loop as agent_loop
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import states
 from tests.functional.agent.harness import Client
 from tests.harness import waiting
 
@@ -270,6 +271,42 @@ def test_what_is_in_the_place_of_a_socket_stays(often, scene, caplog):
     assert _may_connect(scene.paths[OTHER])
     path.unlink()
     waiting.wait_until(lambda: _may_connect(str(path)), "there is a socket")
+
+
+def _ready(request_id: str) -> objects.SessionView:
+    return objects.SessionView(
+        session_id="session-1",
+        request_id=request_id,
+        project_id=OTHER,
+        state=states.READY,
+        accelerator="copy",
+        claimed_bytes=1,
+        generation=1,
+        host_uuid="host-uuid",
+        revision=1,
+        secret="secret",
+    )
+
+
+@pytest.mark.parametrize("has_workers", [True, False])
+@pytest.mark.parametrize("wish", [{"connections": True}, {"connections": 1}])
+def test_who_wishes_so_is_connected_with_the_news_of_a_slot(
+    scene, has_workers: bool, wish: dict[str, object]
+) -> None:
+    scene.slots.has_workers = has_workers
+    with Client(scene.paths[OTHER]) as client:
+        assert client.request("hello", **wish)["ok"]
+        assert client.request(
+            "open", request_id="r", accelerator="copy", size_bytes=1
+        )["ok"]
+        scene.run(lambda: scene.door.session_changed([_ready("r")]))
+        news = client.next(lambda one: "event" in one)
+        assert news["session"]["secret"] == "secret"
+        comes = has_workers and wish["connections"] is True
+        assert news.get("connection", False) == comes
+        assert len(client.fds) == comes
+        # Only the project of the session reaches its worker.
+        assert scene.slots.served == [OTHER] * (wish["connections"] is True)
 
 
 def test_the_answers_of_a_turn_keep_their_order(scene) -> None:

@@ -188,3 +188,66 @@ def test_a_system_without_memory_is_no_front_door_that_went(
     with pytest.raises(doors.ConnectionLost):
         door.request("hello", channel.deadline_after(1.0))
     door.close()
+
+
+def _news(one: socket.socket, generation: int) -> socket.socket:
+    """Send the news of a slot, and a connection with it.
+
+    :returns: the worker's end.
+    """
+    ours, workers = socket.socketpair()
+    session = {"session_id": "s", "state": "READY", "generation": generation}
+    data = messages.encode(
+        messages.notification("session", session=session, connection=True)
+    )
+    with ours:
+        socket.send_fds(one, [data], [ours.fileno()])
+    return workers
+
+
+def test_a_connection_that_came_with_the_news_is_used_once(listener) -> None:
+    door = frontdoor.FrontDoor(listener.path, cancel.CancelToken())
+    one = listener.accept()
+    deadline_s = channel.deadline_after(TIMEOUT_S)
+    replaced, workers = _news(one, 1), _news(one, 2)
+    for generation in (1, 2):
+        event = door.next_event(deadline_s)
+        assert event["session"]["generation"] == generation
+    # The newer one has taken its place.
+    assert replaced.recv(1) == b""
+    with door.request_connection("s", 2, deadline_s) as connection:
+        connection.sendall(b"x")
+        assert workers.recv(1) == b"x"
+    # The next is asked for, and that of another slot is not used.
+    stale = _news(one, 3)
+    door.next_event(deadline_s)
+    asked, other_end = socket.socketpair()
+    with asked:
+        reply = messages.encode(messages.reply(1))
+        socket.send_fds(one, [reply], [asked.fileno()])
+    with door.request_connection("s", 4, deadline_s) as connection:
+        connection.sendall(b"y")
+        assert other_end.recv(1) == b"y"
+    assert stale.recv(1) == b""
+    # What was not used ends with the front door's connection.
+    unused = _news(one, 5)
+    door.next_event(deadline_s)
+    door.close()
+    assert unused.recv(1) == b""
+    for end in (replaced, workers, stale, other_end, unused):
+        end.close()
+
+
+@pytest.mark.parametrize("session", [None, 7, {"session_id": ["s"]}])
+def test_news_without_the_connection_that_they_tell_of(
+    listener, session: object
+) -> None:
+    door = frontdoor.FrontDoor(listener.path, cancel.CancelToken())
+    listener.accept().sendall(
+        messages.encode(
+            messages.notification("session", session=session, connection=True)
+        )
+    )
+    with pytest.raises(doors.ConnectionLost, match="no connection"):
+        door.next_event(channel.deadline_after(TIMEOUT_S))
+    door.close()
