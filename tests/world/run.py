@@ -60,6 +60,8 @@ _HUGE_BYTES = 2**21
 #: blocks in which it is had.
 _SPARE_BYTES = 2**25
 _BLOCK_BYTES = 448
+#: How often metrics are looked at, a second apart, until all is at rest.
+_SCRAPES = 10
 
 
 @dataclasses.dataclass
@@ -394,6 +396,16 @@ class World:
 
     def _scrape(self) -> list[str]:
         """See that agents tell Prometheus of slots that are at rest."""
+        found: list[str] = []
+        for _ in range(_SCRAPES):
+            found = self._scrape_once()
+            if not found:
+                break
+            # An agent that has just begun knows no slots yet.
+            self.kernel.run(lambda: False, 1)
+        return found
+
+    def _scrape_once(self) -> list[str]:
         pages: dict[str, metrics.Page] = {}
 
         def scrape(agent: pools.Agent) -> None:
