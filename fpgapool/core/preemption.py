@@ -73,6 +73,7 @@ class Preemption:
         A holder whose job cannot go on elsewhere stays.
         """
         view = self._view
+        self._forget_void()
         borders, self.borders = self.borders, {}
         if not view.jobs.count:
             return
@@ -95,6 +96,14 @@ class Preemption:
                 self.promised[slot.id] = job_id
                 self._holders.make_yield(hold, hold.record, codes.PREEMPTED)
 
+    def _forget_void(self) -> None:
+        """Forget promises of slots that something else has got since."""
+        assignments = self._view.slots.assignments
+        for slot_id in list(self.promised):
+            hold = assignments.get(slot_id)
+            if hold is not None and hold.revoked != codes.PREEMPTED:
+                del self.promised[slot_id]
+
     def _spoken_for(self) -> abc.Set[model.JobId]:
         """The jobs that will get a slot soon, unless its host is silent."""
         known = self._view.slots.slots
@@ -108,14 +117,12 @@ class Preemption:
         """Give the slots that were released to the jobs that wait for them.
 
         A job that has gone, or has got another slot, leaves the slot to the
-        strategy. A promise is void when something else has got the slot.
+        strategy.
         """
+        self._forget_void()
         view = self._view
         for slot_id in list(self.promised):
-            hold = view.slots.assignments.get(slot_id)
-            if hold is not None:
-                if hold.revoked != codes.PREEMPTED:
-                    del self.promised[slot_id]
+            if slot_id in view.slots.assignments:
                 continue
             record = view.jobs.records.get(self.promised.pop(slot_id))
             slot = view.slots.slots.get(slot_id)

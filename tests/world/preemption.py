@@ -80,9 +80,6 @@ class Watcher:
     def _decided(self, _none: None, room: preemption.Preemption) -> None:
         for slot_id, job_id in room.promised.items():
             hold = room._view.slots.assignments[slot_id]
-            # Something else may have got the slot since.
-            if hold.revoked != codes.PREEMPTED:
-                continue
             if hold.generation not in self._left:
                 self._left.add(hold.generation)
                 self._check_choice(room, hold, job_id)

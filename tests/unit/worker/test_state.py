@@ -2,11 +2,14 @@
 
 """The state machine of a worker."""
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fpgapool.agent.worker import state
+from fpgapool.agent.worker import watch
 from fpgapool.vocabulary import states
 from tests.harness import machines
 
@@ -114,6 +117,24 @@ def test_timeouts(machine, prepare, now, code):
     assert (type(effect), effect.code) == (state.Clear, code)
     finish(machine)
     assert machine.last_result.state == "EXPIRED"
+
+
+def test_a_worker_that_was_frozen_hears_its_client_first(machine):
+    limits = watch.Limits(idle_timeout_s=5.0)
+    idle = dataclasses.replace(order(), limits=limits)
+    machine.handle(state.Assign(idle), 1.0)
+    machine.handle(state.Programmed(1, "copy"), 2.0)
+    machine.handle(state.Attached(1, 77.0), 3.0)
+    assert machine.handle(state.Tick(), 13.0) == []
+    # What came meanwhile counts; from now on, silence does.
+    assert machine.handle(state.Tick(100), machine.deadline_s) == []
+    now = 13.0
+    while now < 13.25 + 5.0:
+        now = machine.deadline_s
+        effects = machine.handle(state.Tick(100), now)
+    (effect,) = effects
+    assert (type(effect), effect.code) == (state.Clear, "IDLE_TIMEOUT")
+    finish(machine)
 
 
 def test_release_while_preparing_waits_for_the_slot(machine):
