@@ -28,6 +28,7 @@ _RECV_BYTES = 64 * 1024
 # Longer than any session, and far from overflowing a timer.
 _MAX_S = 2e9
 _MAX_INTEGER = 2**63
+_LIMITS = [field.name for field in dataclasses.fields(watch.Limits)]
 #: An agent that reads no message for this long is dropped.
 _SEND_TIMEOUT_S = 5.0
 
@@ -246,12 +247,12 @@ def _bitstream(message: messages.Message) -> dict[str, typing.Any]:
 def _limits(message: messages.Message) -> watch.Limits:
     """Read the limits of a connected session; all of them are optional."""
     values = {}
-    for field in dataclasses.fields(watch.Limits):
-        value = message.get(field.name)
+    for name in _LIMITS:
+        value = message.get(name)
         if value is None:
             continue
-        values[field.name] = frames.require(message, field.name, (int, float))
-        _check_range(field.name, value)
+        values[name] = frames.require(message, name, (int, float))
+        _check_range(name, value)
     return watch.Limits(**values)
 
 

@@ -115,6 +115,9 @@ CREW = Crew()
 class Later:
     """Calls functions some time after they were given, in one thread.
 
+    Each comes up to a tenth of the time later, with those that follow: the
+    thread wakes less often.
+
     :param delay_s: how long after; the same for all.
     :param name: of the thread.
     """
@@ -144,6 +147,8 @@ class Later:
                     self._running = False
                     return
                 due_s, function = self._calls.popleft()
-            time.sleep(max(0.0, due_s - time.monotonic()))
+            left_s = due_s - time.monotonic()
+            if left_s > 0.0:
+                time.sleep(left_s + self._delay_s / 10)
             function()
             del function

@@ -38,7 +38,6 @@ from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
-from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
@@ -48,8 +47,9 @@ _TOLD_CODES = codes.BITSTREAM_FAULTS | {codes.SELF_TEST_FAILED}
 #: Exit status of a worker whose core hangs.
 EXIT_CORE_HANGS = 4
 
-# A slot that needs no programming is ready within milliseconds. The agent
-# hears that it prepares if that takes longer.
+# A slot that needs no programming is ready within milliseconds, and so is a
+# short session over. The agent hears that a slot prepares, or that its client
+# has come, if that takes longer.
 _GATHER_S = 0.01
 
 
@@ -96,9 +96,7 @@ class Worker:
         self._unread: list[memories.Unread] = []
         # Deadline for the core to stop after its session.
         self._clear_due_s = math.inf
-        # The agent does not know the present status …
-        self._changed = False
-        # … and is told by this time at the latest.
+        # The agent does not know the present status, and is told by this time.
         self._tell_due_s = math.inf
         for path in (settings.control_socket, settings.data_socket):
             os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
@@ -260,7 +258,7 @@ class Worker:
             agent.send(messages.error_reply(number, exc.code, exc.message))
             return
         if event is None:
-            self._changed = False
+            self._tell_due_s = math.inf
             agent.send(messages.reply(number, status=self.status()))
             return
         effects = self._machine.handle(event, time.monotonic())
@@ -280,8 +278,11 @@ class Worker:
     def _execute(self, effects: list[state.Effect]) -> None:
         for effect in effects:
             match effect:
-                case state.Changed():
-                    self._changed = True
+                case state.Changed(soon):
+                    wait_s = _GATHER_S if soon else 0.0
+                    self._tell_due_s = min(
+                        self._tell_due_s, time.monotonic() + wait_s
+                    )
                 case state.Program(order):
                     crew.CREW.start("program", self._program, order)
                 case state.Announce(order, anew):
@@ -308,21 +309,11 @@ class Worker:
 
     def _tell(self) -> None:
         """Send the agent its messages, unless there will be more at once."""
-        if (
-            self._changed
-            and self._machine.state == states.SLOT_PREPARING
-            # If a second try fails, too, only this tells them apart.
-            and not self._machine.repairs
-            and self._quit_reason is None
-        ):
-            now = time.monotonic()
-            if self._tell_due_s == math.inf:
-                self._tell_due_s = now + _GATHER_S
-            if now < self._tell_due_s:
+        if self._tell_due_s < math.inf:
+            is_early = self._tell_due_s > time.monotonic()
+            if is_early and self._quit_reason is None:
                 return
-        self._tell_due_s = math.inf
-        if self._changed:
-            self._changed = False
+            self._tell_due_s = math.inf
             self._notify("status", status=self.status())
         if self._agent is not None:
             self._agent.flush()

@@ -203,9 +203,8 @@ class DataSession:
                 self._refuse_if_over()
                 self._channel = channel
                 self._post(state.Attached(self._generation, time.time()))
-                if self._thread_ended is None:
-                    self._thread_ended = crew.CREW.start("session", self._work)
-                self._condition.notify_all()
+                if self._input.closed or self._has_work():
+                    self._wake()
 
     def _refuse_if_over(self) -> None:
         if self._stopping or self._ended:
@@ -294,9 +293,7 @@ class DataSession:
                 place = header.task_id, header.offset_bytes
                 self._take_ping(frames.pack_header(frames.PONG, 0, 0, *place))
             case frames.CLOSE:
-                with self._lock:
-                    self._input.closed = True
-                    self._condition.notify_all()
+                self._take_close()
             case frames.PONG:
                 pass
             case frames.ERROR:
@@ -318,6 +315,17 @@ class DataSession:
                 self.processor.restore(payload, self._input.consumed_bytes)
                 self._awaits_state = False
 
+    def _take_close(self) -> None:
+        with self._lock:
+            self._input.closed = True
+            # A thread that computes or sends would not read what comes.
+            left = self._busy or self._tasks or self._outgoing.may_send()
+            if left or not self._has_work():
+                self._wake()
+                return
+            self._busy = True
+        self._run()
+
     def _take_ping(self, pong: bytes) -> None:
         with self._lock:
             pongs = self._outgoing.pongs
@@ -325,7 +333,7 @@ class DataSession:
                 lambda: len(pongs) < _MAX_TASKS or self._channel is None
             )
             pongs.append(pong)
-            self._condition.notify_all()
+            self._wake()
 
     def _miss(self, task_id: int) -> None:
         self._take_ping(frames.pack_header(frames.MISS, task_id=task_id))
@@ -349,7 +357,7 @@ class DataSession:
         with self._lock:
             self._outgoing.acknowledge(offset_bytes)
             if not self._busy and self._has_work():
-                self._condition.notify_all()
+                self._wake()
 
     def _take_input(
         self,
@@ -366,7 +374,7 @@ class DataSession:
                     frames.PROTOCOL_ERROR, "input before the CHECKPOINT"
                 )
             if not self._input.accept(header):
-                self._condition.notify_all()
+                self._wake()
                 return
             while len(self._tasks) >= _MAX_TASKS and self._channel is channel:
                 self._condition.wait()
@@ -430,7 +438,7 @@ class DataSession:
             and self._outgoing.allows_inline(length_bytes)
         )
         if not self._busy:
-            self._condition.notify_all()
+            self._wake()
         return self._busy
 
     def _lose(self, channel: channels.Channel, reason: str) -> None:
@@ -457,10 +465,22 @@ class DataSession:
             self._half_closed = True
             if self._is_idle():
                 self._outgoing.forget_sent()
-            self._condition.notify_all()
+            self._wake()
             return True
 
     # Processing and sending.
+
+    def _wake(self) -> None:
+        """Let the session's own thread look for work; with the lock."""
+        self._start_thread()
+        self._condition.notify_all()
+
+    def _start_thread(self) -> None:
+        # Not before it is needed: the receiving thread does all the work of
+        # many short sessions.
+        is_over = self._stopping or self._ended
+        if self._thread_ended is None and not is_over:
+            self._thread_ended = crew.CREW.start("session", self._work)
 
     def _work(self) -> None:
         while True:
@@ -518,7 +538,9 @@ class DataSession:
             self._busy = False
             # Waking the working thread needlessly would cost a small
             # piece more than its processing.
-            if self._run_waiters or self._stopping or self._has_work():
+            if self._has_work():
+                self._wake()
+            elif self._run_waiters or self._stopping:
                 self._condition.notify_all()
 
     def _wait_for_run(
@@ -536,6 +558,9 @@ class DataSession:
     def _next(self) -> _Work | None:
         """Return the next work item, or give up _busy; with the lock."""
         channel, is_sending = self._channel, self._sender.is_busy
+        if is_sending:
+            # For what is left when all is sent.
+            self._start_thread()
         if self._half_closed and not is_sending:
             self._outgoing.forget_sent()
         if self._stopping or channel is None or not self._has_work():

@@ -273,7 +273,12 @@ class Clear:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changed:
-    """Tell the agent the new status."""
+    """Tell the agent the new status.
+
+    :ivar soon: not at once: the next change may come within milliseconds.
+    """
+
+    soon: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -288,6 +293,7 @@ Effect: typing.TypeAlias = (
 )
 
 _CHANGED = Changed()
+_CHANGED_SOON = Changed(soon=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -431,7 +437,9 @@ class Machine:
         self._started_at = None
         self._move(states.SELF_TEST if order.self_test else states.ASSIGN)
         self.deadline_s = None
-        return [_CHANGED, Program(order)]
+        # If a second try fails, too, only this state tells them apart.
+        changed = _CHANGED if self.repairs else _CHANGED_SOON
+        return [changed, Program(order)]
 
     def _repairs(self, order: Order) -> bool:
         """Whether an assignment is repeated with another file.
@@ -574,7 +582,8 @@ class Machine:
             self._watch = watching.Watch(order.limits, now)
         self._watch.resumed(now)
         self.deadline_s = now + watching.INTERVAL_S
-        return [_CHANGED]
+        # Members of groups stay.
+        return [_CHANGED_SOON if order.desk_socket is None else _CHANGED]
 
     def _detached(self, order: Order, now: float) -> list[Effect]:
         # A connection may be lost before it counts.

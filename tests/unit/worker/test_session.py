@@ -222,6 +222,33 @@ def test_a_session_stops_while_its_client_reads_nothing(monkeypatch):
     client.close()
 
 
+def test_a_short_session_needs_no_thread_of_its_own(monkeypatch):
+    started: list[str] = []
+    monkeypatch.setattr(
+        session.crew.CREW, "start", lambda name, *rest: started.append(name)
+    )
+    ends: list = []
+    made = _long_session(GatedCore(), ends)
+    client = Client(made)
+    header = frames.pack_header(
+        frames.INPUT, frames.END, task_id=1, payload_length_bytes=4
+    )
+    client.sock.sendall(header + b"data")
+    client.sock.sendall(frames.pack_header(frames.CLOSE))
+    received = []
+    for header, _data in client.frames():
+        received.append(header.type)
+        if header.type == frames.CLOSED:
+            break
+    assert received == [frames.OUTPUT, frames.ACK, frames.CLOSED]
+    client.sock.shutdown(socket.SHUT_WR)
+    made.stop("OK", "")
+    client.close()
+    (ended,) = (one for one in ends if isinstance(one, state.Ended))
+    assert (ended.outcome, ended.code) == ("CLOSED", "OK")
+    assert "session" not in started
+
+
 def test_who_closes_while_it_leaves_has_closed():
     core = GatedCore()
     ends: list = []

@@ -63,6 +63,18 @@ def test_the_agent_is_told_of_borders(machine):
     assert machine.quanta == 0
 
 
+def test_states_that_soon_pass_need_not_be_told_at_once(machine):
+    later, at_once = state.Changed(soon=True), state.Changed()
+    assert machine.handle(state.Assign(order()), 1.0)[0] == later
+    assert machine.handle(state.Programmed(1, "copy"), 2.0)[0] == at_once
+    for detached_s in (3.0, 4.0):
+        assert machine.handle(state.Attached(1, 77.0), 2.0) == [later]
+        lost = machine.handle(state.Detached(1), detached_s)
+        assert lost == [at_once]
+    machine.handle(state.Attached(1, 78.0), 5.0)
+    assert machine.handle(state.QuantumDone(1), 6.0) == [at_once]
+
+
 def test_a_client_that_closes_while_it_is_to_leave_has_closed(machine):
     ready(machine)
     machine.handle(state.Attached(1, 77.0), 3.0)

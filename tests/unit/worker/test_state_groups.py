@@ -45,6 +45,9 @@ def join(machine, **members):
 def test_a_member_joins_and_has_no_secret(machine):
     assert kinds(join(machine)) == ["Changed", "Join"]
     assert machine.state == "active"
+    # It stays, so its agent hears of it at once.
+    machine.handle(state.Detached(1), 4.0)
+    assert machine.handle(state.Attached(1, 78.0), 5.0) == [state.Changed()]
 
 
 def test_a_member_joins_without_an_agent(machine):
