@@ -314,6 +314,8 @@ def test_the_pool_hears_of_the_work(pools, monkeypatch, takes_reports):
 
 def test_a_refusal_is_raised_at_once(pools):
     pool = pools("double")
+    # What is refused is in no queue; a client that hears of it computes.
+    pool.tells_of_queue = False
     pool.rejection = {"state": "REJECTED", "reason": "QUOTA_EXCEEDED"}
     with pytest.raises(client.RequestRejected) as caught:
         Work(pool)
