@@ -25,6 +25,8 @@ _KEPT = pathlib.Path(__file__).with_name("kept")
 #: How long a planted bug may stay hidden.
 _BUG_LIMIT_S = 60.0
 _SHOWN_PROBLEMS = 3
+#: Which schedules have something; None: the seed decides.
+_WHICH = {"some": None, "all": True, "no": False}
 
 
 def main(arguments: list[str]) -> int:
@@ -52,9 +54,15 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument(
         "--groups",
-        choices=("some", "all", "no"),
+        choices=tuple(_WHICH),
         default="some",
         help="which schedules have groups",
+    )
+    parser.add_argument(
+        "--preemption",
+        choices=tuple(_WHICH),
+        default="some",
+        help="in which schedules sessions take slots from others",
     )
     parser.add_argument(
         "--verbose", action="store_true", help="say what became of each"
@@ -152,7 +160,9 @@ def _drawn(
     from tests.world import schedule as schedules
 
     if groups is None:
-        groups = {"some": None, "all": True, "no": False}[options.groups]
+        groups = _WHICH[options.groups]
+    if preempts is None:
+        preempts = _WHICH[options.preemption]
     return schedules.draw(
         seed,
         list(faults.FAULTS),

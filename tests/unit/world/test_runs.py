@@ -30,3 +30,12 @@ def test_the_same_seed_is_the_same_run() -> None:
 
     assert traces(first) == traces(again)
     assert len({trace for _seed, trace, _steps in traces(first)}) == 2
+
+
+def test_sessions_take_slots_where_the_command_line_says_so() -> None:
+    # Not one of the seeds in which they do so anyway.
+    options = ("--seeds", "3:3", "--sessions", "10", "--preemption")
+    without, some, every = (
+        _play(*options, which)[0]["trace"] for which in ("no", "some", "all")
+    )
+    assert without == some != every
