@@ -12,7 +12,6 @@ import threading
 import typing
 from collections.abc import Callable
 
-from fpgapool.client import connection as connections
 from fpgapool.client import flow as flows
 from fpgapool.protocol import stream
 
@@ -45,13 +44,8 @@ class Tally:
 
 
 class _CountingFlow(flows.Flow):
-    def __init__(
-        self,
-        dialer: connections.Dialer,
-        connection: connections.Connection,
-        seeker: flows.waiting.SlotSeeker,
-    ) -> None:
-        super().__init__(dialer, connection, seeker)
+    def __init__(self, *arguments: typing.Any) -> None:
+        super().__init__(*arguments)
         self._tally: Tally | None = getattr(_tallies, "mine", None)
         self._seen_reopens = 0
         if self._tally is not None:
