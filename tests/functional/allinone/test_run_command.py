@@ -11,6 +11,7 @@ import subprocess
 import textwrap
 import time
 from collections.abc import Callable
+from concurrent import futures
 
 import pytest
 
@@ -268,24 +269,33 @@ def test_a_pool_that_dies_under_a_group(tmp_path: pathlib.Path) -> None:
             url = pool.wait_until_ready()["api_url"]
             site = group_tasks.Site(pool, url, pathlib.Path(run_dir))
             site.user.create_group(name="render", accelerator="copy", size=1)
-            limits = {"FRONT_DOOR_UNAVAILABLE": "", "TIMEOUT": "--timeout 10"}
-            commands = {
-                code: _start(
+            commands = {}
+            for code, limit in (
+                ("FRONT_DOOR_UNAVAILABLE", ""),
+                ("TIMEOUT", "--timeout 10"),
+            ):
+                one = commands[code] = _start(
                     pool,
                     "copy --group render --in /dev/zero --out -"
                     f" --size-bytes 1000000000000 {limit}",
                     tmp_path,
                 )
-                for code, limit in limits.items()
-            }
-            for one in commands.values():
                 assert one.stdout is not None
                 # There is output, which nobody else will read.
                 assert one.stdout.read(1)
             harness.Processes(run_dir).kill()
             began_s = time.monotonic()
+            # Who waits for its output to be read sees no time pass:
+            # both are read at once.
+            with futures.ThreadPoolExecutor() as threads:
+                ends = {
+                    code: threads.submit(
+                        one.communicate, timeout=harness.LIMIT_S
+                    )
+                    for code, one in commands.items()
+                }
             for code, one in commands.items():
-                _, error = one.communicate(timeout=harness.LIMIT_S)
+                _, error = ends[code].result()
                 assert one.returncode == 1
                 assert "does not answer: reconnecting, gives up at " in error
                 assert f"fpgapool-run: {code}: " in error
