@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -58,6 +59,8 @@ def _run(prefix: pathlib.Path, name: str, *arguments: str) -> str:
     result = subprocess.run(
         [prefix / "bin" / name, *arguments],
         cwd="/",
+        # Nothing but the wheel, wherever the tests themselves are.
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
         capture_output=True,
         text=True,
         check=False,
