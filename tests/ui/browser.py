@@ -151,6 +151,10 @@ class Page:
     def go(self, title: str) -> None:
         """Go to a view, and wait until it is shown."""
         self.driver.find_element(By.LINK_TEXT, title).click()
+        self.wait_view(title)
+
+    def wait_view(self, title: str) -> None:
+        """Wait until a view is shown."""
         self.wait(lambda: self.driver.title.startswith(title), title)
 
     def choose(self, name: str, value: str) -> None:

@@ -469,6 +469,7 @@ def test_keyboard(page: browser.Page, api: Api) -> None:
     page.wait_live()
     _press_until(page, lambda one: one == "Sessions")
     _press(page, Keys.ENTER)
+    page.wait_view("Sessions")
     page.wait_rows("Sessions", lambda rows: rows)
     _press_until(page, lambda one: one == "Close session by-keys")
     _press(page, Keys.ENTER)
