@@ -142,13 +142,18 @@ class Watcher:
         self,
         _none: None,
         _room: reports.Reports,
-        _hold: holds.Hold,
+        hold: holds.Hold,
         result: objects.SessionResult | None,
     ) -> None:
+        if result is None or result.code != codes.PREEMPTED:
+            return
+        # A host that was lost since then does not know what it has computed.
+        is_unknown = result.started_at is None
         check(
-            result is None
-            or result.code != codes.PREEMPTED
-            or result.input_bytes >= _LEAST_BYTES,
+            result.input_bytes >= _LEAST_BYTES
+            or (
+                is_unknown and isinstance(hold, sessions.Hold) and hold.quanta
+            ),
             "a session leaves its slot before a border",
             result,
         )
