@@ -8,12 +8,14 @@ from fpgapool.core import deadlines
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core import native
 from fpgapool.core import queued
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import view as pool_view
 from fpgapool.vocabulary import codes
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Admission:
     """Queues each job in the group of jobs that fit the same slots.
 

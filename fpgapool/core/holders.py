@@ -7,6 +7,7 @@ from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import members
 from fpgapool.core import model
+from fpgapool.core import native
 from fpgapool.core import queued
 from fpgapool.core import slots
 from fpgapool.core import view as pool_view
@@ -19,6 +20,7 @@ _ACTIVE = model.Phase.ACTIVE
 _PHASE_MOVES = events.PHASE_MOVES
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Holders:
     """Moves assignments through their phases, and ends them.
 
@@ -163,7 +165,7 @@ class Holders:
             self._view.loads.set_rate(event.slot_id, event.bytes_per_s)
         record = hold.record
         if record is not None:
-            record.done_bytes = event.bytes
+            record.done_bytes = float(event.bytes)
             record.seen_s = self._view.now
             self._queue.deadlines.watch(record)
 

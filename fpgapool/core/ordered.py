@@ -9,6 +9,8 @@ import math
 import typing
 from collections import abc
 
+from fpgapool.core import native
+
 #: A sort key. Keys of one container are comparable, and no two are equal; a
 #: job's key ends with its id.
 Key: typing.TypeAlias = tuple[typing.Any, ...]
@@ -26,6 +28,7 @@ _MAX_CHUNK = 1024
 _MAX_CHANGES = 2048
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class SortedKeys:
     """A sorted set of keys with cheap insertion, removal and rank."""
 
@@ -121,6 +124,7 @@ class SortedKeys:
         return before + bisect.bisect_left(self._chunks[number], key)
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class _Queue(abstract.ABC, typing.Generic[_Bucket]):
     """A priority queue of keys.
 
@@ -174,6 +178,7 @@ class _Queue(abstract.ABC, typing.Generic[_Bucket]):
             self.front.extend(self._take(0))
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class KeyQueue(_Queue[list[Key]]):
     """A priority queue of keys whose last members differ.
 
@@ -290,6 +295,7 @@ class KeyQueue(_Queue[list[Key]]):
         self._gone.clear()
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Timers(_Queue[dict[int, float]]):
     """A priority queue of jobs by due time.
 
@@ -366,6 +372,7 @@ class Timers(_Queue[dict[int, float]]):
                 return
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Ranks:
     """Ranks of keys in a set that is kept elsewhere.
 

@@ -6,11 +6,13 @@ import abc as abstract
 from collections import abc
 
 from fpgapool.core import model
+from fpgapool.core import native
 from fpgapool.core import ordered
 
 _NOTHING: frozenset[model.SlotId] = frozenset()
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class JobRecord:
     """A job that waits or has a slot.
 
@@ -70,6 +72,7 @@ class JobRecord:
         self.column = 0
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class JobGroup:
     """The waiting jobs of a lane that fit the same slots.
 
@@ -148,6 +151,7 @@ class JobGroup:
         return first
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Shown(abstract.ABC):
     """The waiting jobs that a strategy sees.
 
@@ -187,6 +191,7 @@ class Shown(abstract.ABC):
         """
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Lane(Shown):
     """Jobs that are always shown or hidden together.
 
@@ -248,6 +253,7 @@ class Lane(Shown):
         self._by_shape.clear()
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Together(Shown):
     """The jobs of several lanes; valid while these keep their groups."""
 

@@ -17,6 +17,7 @@ import typing
 from collections import abc
 
 from fpgapool.core import model
+from fpgapool.core import native
 from fpgapool.core import ordered
 
 DEFAULT_QUANTUM_BYTES = 4 * 2**30
@@ -63,6 +64,7 @@ class Hold(typing.Protocol):
         """Return its cost since the last charge, in bytes."""
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Account:
     """The account of one project.
 
@@ -99,6 +101,7 @@ class Account:
         return (self.round, self.place, self.project)
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Accounts:
     """The projects that have jobs, slots or debts.
 

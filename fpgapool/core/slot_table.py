@@ -14,6 +14,7 @@ from collections import abc
 
 from fpgapool.core import boards as idle_boards
 from fpgapool.core import model
+from fpgapool.core import native
 from fpgapool.core import ordered
 from fpgapool.core import preferences
 from fpgapool.core import slots
@@ -21,6 +22,7 @@ from fpgapool.core import slots
 _NUMBER = operator.attrgetter("number")
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class SlotTable:
     """The topology, the assignments and the indexes over idle slots.
 

@@ -5,6 +5,7 @@
 import collections
 
 from fpgapool.core import model
+from fpgapool.core import native
 from fpgapool.core import ordered
 from fpgapool.core import queued
 
@@ -32,6 +33,7 @@ def shown_shapes(accelerator: model.Accelerator) -> model.Shapes:
     return accelerator.shapes | frozenset(map(kept_shape, accelerator.shapes))
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Slot:
     """A slot of a known host.
 
@@ -102,6 +104,7 @@ class Slot:
         )
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Hold:
     """The record behind :class:`~fpgapool.core.model.Assignment`.
 
@@ -185,6 +188,7 @@ class Hold:
         )
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Host:
     """A known host.
 

@@ -19,6 +19,7 @@ from fpgapool.core import holders
 from fpgapool.core import instructions
 from fpgapool.core import members
 from fpgapool.core import model
+from fpgapool.core import native
 from fpgapool.core import preemption
 from fpgapool.core import queued
 from fpgapool.core import shunning
@@ -32,6 +33,7 @@ _BATCH_ORDER = operator.attrgetter("batch_order")
 _PHASE_MOVES = events.PHASE_MOVES
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class PoolState:
     """All hosts, slots, jobs and assignments, and the rules that change them.
 

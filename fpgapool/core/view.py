@@ -10,6 +10,7 @@ from fpgapool.core import boards
 from fpgapool.core import columns
 from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
+from fpgapool.core import native
 from fpgapool.core import power as pool_power
 from fpgapool.core import preferences
 from fpgapool.core import queued
@@ -25,6 +26,7 @@ _PREPARING = model.Phase.PREPARING
 _NO_SHAPE = frozenset({"\0\0"})
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class PoolView:
     """Waiting jobs and idle slots, and the only way to assign slots.
 

@@ -7,6 +7,7 @@ from collections import abc
 
 from fpgapool.core import columns as job_columns
 from fpgapool.core import model
+from fpgapool.core import native
 from fpgapool.core import ordered
 from fpgapool.core import preferences
 from fpgapool.core import queued
@@ -55,6 +56,7 @@ def first_due_s(arrival_s: float, patience_s: float) -> float:
     return late_s
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class WaitingJobs:
     """All waiting jobs.
 

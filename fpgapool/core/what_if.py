@@ -8,6 +8,7 @@ import typing
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core import sharing
 from fpgapool.core import state
 from fpgapool.core import values
 
@@ -24,6 +25,7 @@ _SHARED = frozenset(
         model.HostSpec,
         model.Job,
         model.SlotSpec,
+        sharing.Options,
     }
 )
 

@@ -6,11 +6,11 @@ The other strategy does not know of them. It sees only the jobs that may have
 the next slot, and makes one choice after the other.
 """
 
-import dataclasses
 import typing
 from collections import abc
 
 from fpgapool.core import model
+from fpgapool.core import native
 from fpgapool.core import ordered
 from fpgapool.core import queued
 from fpgapool.core import sharing
@@ -20,6 +20,7 @@ from fpgapool.core import view as pool_view
 from fpgapool.strategies import preemption
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class SharedStrategy(strategy.Strategy):
     """Shares slots between projects, over another strategy.
 
@@ -207,8 +208,7 @@ def _has_ranks(view: pool_view.PoolView, project: str) -> bool:
     return first is not None and bool(first.ranks)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Rivals:
+class _Rivals(typing.NamedTuple):
     """Projects of one round that compete for slots.
 
     :ivar lanes: those of their jobs that come first.
@@ -221,6 +221,7 @@ class _Rivals:
     end: ordered.Key
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class _Rounds:
     """The rounds of all passes over one pool.
 

@@ -108,11 +108,11 @@ def test_who_claims_little_and_holds_slots_for_long_does_not_profit():
 def test_a_session_that_moves_does_not_pay_its_claim_again(monkeypatch):
     pool = make_world(slots=2, fair=True)
     submitted = []
-    apply = pool.memory.core.apply
+    tell = pool.memory.tell
     monkeypatch.setattr(
-        pool.memory.core,
-        "apply",
-        lambda batch, now: submitted.extend(batch) or apply(batch, now),
+        pool.memory,
+        "tell",
+        lambda *happened: submitted.extend(happened) or tell(*happened),
     )
     request_id = pool.open(claimed_bytes=1000)
     pool.deliver_all()

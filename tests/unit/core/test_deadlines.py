@@ -91,10 +91,10 @@ def test_a_job_whose_slot_is_not_used_yet_ends_at_once(
 
 
 @pytest.mark.parametrize(
-    ("done_bytes", "is_lost"), [(5e7, False), (4.9e7, True)]
+    ("done_bytes", "is_lost"), [(50_000_000, False), (49_000_000, True)]
 )
 def test_progress_tells_early_whether_a_deadline_can_be_kept(
-    pool: pools.Pool, done_bytes: float, is_lost: bool
+    pool: pools.Pool, done_bytes: int, is_lost: bool
 ) -> None:
     serve(pool, 1, deadline_s=5.0, deadline_action=states.EARLY)
     # Up to then it may have been as fast as it can.

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What mypyc has to know of the classes that a native build compiles.
+
+``@native.mypyc_attr(allow_interpreted_subclasses=True)`` stands before each
+class whose objects belong to a pool's state: only such objects can be made
+without ``__init__``, as those of a copy are. Python ignores it.
+"""
+
+import typing
+
+if typing.TYPE_CHECKING:
+    from mypy_extensions import mypyc_attr as mypyc_attr
+else:
+
+    def mypyc_attr(**_options):
+        """Return a class as it is."""
+        return lambda cls: cls
