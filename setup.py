@@ -1,5 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
 
+"""Builds the package.
+
+With ``FPGAPOOL_COMPILE=1`` in the environment mypyc makes C of the modules
+that each decision runs through. That takes a compiler of C, Python's headers
+and half a minute.
+"""
+
+import os
+import sys
+
 import setuptools
 
-setuptools.setup(setup_requires=["pbr>=7.0.2"], pbr=True)
+#: What is compiled. All else stays Python: what decisions seldom or never run
+#: through; events, instructions and the model, as mypyc does not know the
+#: decorators of their classes; and what plug-ins inherit from.
+NATIVE = (
+    "fpgapool/core/admission.py",
+    "fpgapool/core/holders.py",
+    "fpgapool/core/ordered.py",
+    "fpgapool/core/queued.py",
+    "fpgapool/core/sharing.py",
+    "fpgapool/core/slot_table.py",
+    "fpgapool/core/slots.py",
+    "fpgapool/core/state.py",
+    "fpgapool/core/view.py",
+    "fpgapool/core/waiting.py",
+    "fpgapool/strategies/placements/offers.py",
+    "fpgapool/strategies/shared.py",
+)
+# Where mypy and mypyc leave their files.
+_DIRECTORY = "build"
+
+
+def _extensions() -> list[setuptools.Extension]:
+    from mypyc import build
+
+    # The same code whatever else is installed and set.
+    options = (
+        "--config-file=",
+        f"--cache-dir={_DIRECTORY}/mypy",
+        "--ignore-missing-imports",
+        "--follow-imports=silent",
+    )
+    return build.mypycify(
+        [*options, *NATIVE], opt_level="3", target_dir=_DIRECTORY
+    )
+
+
+def main() -> None:
+    """Build as setuptools is told."""
+    compiles = os.environ.get("FPGAPOOL_COMPILE") == "1"
+    needed = ["pbr>=7.0.2", *(["mypy>=2.4,<2.5"] if compiles else [])]
+    # While setuptools is only asked what is needed, mypy is not there yet.
+    asked = "egg_info" in sys.argv
+    setuptools.setup(
+        setup_requires=needed,
+        ext_modules=_extensions() if compiles and not asked else [],
+        pbr=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -41,11 +41,14 @@ def copy_sources(target: pathlib.Path) -> None:
         )
 
 
-def build_wheel(sources: pathlib.Path, output: pathlib.Path) -> pathlib.Path:
+def build_wheel(
+    sources: pathlib.Path, output: pathlib.Path, *, native: bool = False
+) -> pathlib.Path:
     """Build a wheel with what is installed here.
 
     :param sources: what :func:`copy_sources` has made.
     :param output: a directory for the wheel.
+    :param native: whether a part is compiled, which takes half a minute.
     :returns: the wheel.
     """
     subprocess.run(
@@ -53,7 +56,11 @@ def build_wheel(sources: pathlib.Path, output: pathlib.Path) -> pathlib.Path:
             *(sys.executable, "-m", "build", "--wheel", "--no-isolation"),
             *(f"--outdir={output}", str(sources)),
         ],
-        env={**os.environ, "PBR_VERSION": VERSION},
+        env={
+            **os.environ,
+            "PBR_VERSION": VERSION,
+            "FPGAPOOL_COMPILE": str(int(native)),
+        },
         check=True,
         stdout=subprocess.DEVNULL,
     )
