@@ -2,9 +2,9 @@
 
 """What mypyc has to know of the classes that a native build compiles.
 
-``@native.mypyc_attr(allow_interpreted_subclasses=True)`` stands before each
-class whose objects belong to a pool's state: only such objects can be made
-without ``__init__``, as those of a copy are. Python ignores it.
+``@native.mypyc_attr(allow_interpreted_subclasses=True)`` stands before each:
+then its objects can be made without ``__init__``, as those of copies are, and
+classes that stay Python can inherit from it. Python ignores it.
 """
 
 import typing

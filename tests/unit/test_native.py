@@ -19,13 +19,11 @@ ROOT = pathlib.Path(__file__).parents[2]
 SETUP = str(ROOT / "setup.py")
 NATIVE = runpy.run_path(SETUP)["NATIVE"]
 MARK = "native.mypyc_attr(allow_interpreted_subclasses=True)"
-#: No part of a pool's state.
-TRANSIENT = {"Offers", "AffineOffers"}
 
 
 def _must_be_marked(made: type) -> bool:
     """Protocols have no objects, and tuples are made as always."""
-    return made.__name__ not in TRANSIENT and not (
+    return not (
         getattr(made, "_is_protocol", False) or issubclass(made, tuple)
     )
 

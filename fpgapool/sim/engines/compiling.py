@@ -66,7 +66,7 @@ def compiled(function: _Function) -> _Function:
     read-only, in the user's own cache. If neither can be written, each process
     compiles it anew.
     """
-    _register()
+    register()
     numba = importlib.import_module("numba")
     try:
         made = numba.njit(cache=True, **_OPTIONS)(function)
@@ -77,7 +77,7 @@ def compiled(function: _Function) -> _Function:
 
 
 @functools.cache
-def _register() -> None:
+def register() -> None:
     """Let compiled functions call the marked ones."""
     extending = importlib.import_module("numba.extending")
     for function in _in_place:

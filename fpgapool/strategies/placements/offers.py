@@ -10,6 +10,7 @@ from collections import abc
 from fpgapool.core import affinity
 from fpgapool.core import applications
 from fpgapool.core import model
+from fpgapool.core import native
 from fpgapool.core import ordered
 from fpgapool.core import queued
 from fpgapool.core import slots
@@ -21,6 +22,7 @@ from fpgapool.core import waiting
 _FEW = 4
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class Offers:
     """The offers of one pass.
 
@@ -214,6 +216,7 @@ class Offers:
         return slot
 
 
+@native.mypyc_attr(allow_interpreted_subclasses=True)
 class AffineOffers(Offers):
     """Offers that jobs decline if the slot's device runs other accelerators.
 
