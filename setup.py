@@ -27,7 +27,7 @@ NATIVE = (
     "fpgapool/core/view.py",
     "fpgapool/core/waiting.py",
     "fpgapool/strategies/placements/offers.py",
-    "fpgapool/strategies/shared.py",
+    "fpgapool/strategies/rounds.py",
 )
 # Where mypy and mypyc leave their files.
 _DIRECTORY = "build"

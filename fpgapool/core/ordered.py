@@ -2,7 +2,6 @@
 
 """Small ordered containers."""
 
-import abc as abstract
 import bisect
 import itertools
 import math
@@ -125,7 +124,7 @@ class SortedKeys:
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
-class _Queue(abstract.ABC, typing.Generic[_Bucket]):
+class _Queue(typing.Generic[_Bucket]):
     """A priority queue of keys.
 
     Only the front is sorted. The other keys lie in buckets, and each bucket is
@@ -152,13 +151,13 @@ class _Queue(abstract.ABC, typing.Generic[_Bucket]):
         for bucket in self._buckets:
             yield from self._in_order(bucket)
 
-    @abstract.abstractmethod
     def _in_order(self, bucket: _Bucket) -> list[Key]:
         """Return the keys of a bucket, sorted."""
+        raise NotImplementedError
 
-    @abstract.abstractmethod
     def _put(self, number: int, keys: list[Key]) -> None:
         """Put sorted keys into a new bucket."""
+        raise NotImplementedError
 
     def _take(self, number: int) -> list[Key]:
         """Remove a bucket and return its keys, sorted."""

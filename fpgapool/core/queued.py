@@ -2,7 +2,6 @@
 
 """Waiting jobs: groups that fit the same slots, and lanes of groups."""
 
-import abc as abstract
 from collections import abc
 
 from fpgapool.core import model
@@ -152,7 +151,7 @@ class JobGroup:
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
-class Shown(abstract.ABC):
+class Shown:
     """The waiting jobs that a strategy sees.
 
     :ivar arrived: the jobs among them that were submitted at this event, by
@@ -170,9 +169,9 @@ class Shown(abstract.ABC):
         """The number of jobs."""
         return sum(group.count for group in self.groups())
 
-    @abstract.abstractmethod
     def groups(self) -> abc.Collection[JobGroup]:
         """All groups; some may have no jobs."""
+        raise NotImplementedError
 
     def groups_for(self, shape: str) -> tuple[JobGroup, ...]:
         """The groups whose jobs fit slots of this shape."""
@@ -183,12 +182,12 @@ class Shown(abstract.ABC):
             )
         return groups
 
-    @abstract.abstractmethod
     def greet(self, lanes: abc.Iterable["Lane"]) -> None:
         """Update :attr:`arrived`.
 
         :param lanes: the lanes with jobs that were submitted at this event.
         """
+        raise NotImplementedError
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)

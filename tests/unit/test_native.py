@@ -43,6 +43,16 @@ def test_what_is_copied_is_made_without_init_or_shared(name: str) -> None:
             assert (MARK in marks) == _must_be_marked(made), made
 
 
+@pytest.mark.parametrize("name", NATIVE)
+def test_isinstance_of_what_is_compiled_is_its_own(name: str) -> None:
+    modules = {one[:-3].replace("/", ".") for one in NATIVE}
+    module = importlib.import_module(name[:-3].replace("/", "."))
+    for made in vars(module).values():
+        if isinstance(made, type) and made.__module__ == module.__name__:
+            bases = {base.__module__ for base in made.__mro__}
+            assert bases <= modules | {"builtins", "typing"}, made
+
+
 def _asked(
     monkeypatch: pytest.MonkeyPatch, *arguments: str
 ) -> dict[str, typing.Any]:
