@@ -239,9 +239,10 @@ class PoolMachine(stateful.RuleBasedStateMachine):
         for _ in range(count):
             job = self.new_job(
                 host_id=random.choice([*HOSTS, *HOSTS, None, 99]),
-                accelerator=random.choice(ACCELERATOR_NAMES),
+                accelerator=str(random.choice(ACCELERATOR_NAMES)),
                 claimed_bytes=float(random.choice(SIZES_MB) * checked.MB),
-                arrival_s=self.now - random.choice([0.0, 0.0, 0.5, 20.0]),
+                arrival_s=self.now
+                - float(random.choice([0.0, 0.0, 0.5, 20.0])),
                 wait_timeout_s=random.choice([None] * 6 + [0.0, 5.0]),
                 instance_id=random.choice([*NOBODY, *INSTANCES]),
                 affinity_key=random.choice([None, "x", "y"]),

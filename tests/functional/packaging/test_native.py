@@ -22,6 +22,7 @@ TESTS = (
     "tests/unit/conductor",
     "tests/unit/sim",
     "tests/property/test_ordered.py",
+    "tests/property/test_pool.py",
     "tests/property/test_what_if.py",
 )
 
