@@ -392,7 +392,7 @@ class Reports:
         ):
             self._serving.free(hold, pool.now, result)
             return
-        session = hold.session
+        session, result = hold.session, hold.complete(result)
         self._apply_result(session, result, hold.slot.host)
         if not session.live:
             if (session.state, result.state) == _CLOSED_BEFORE_CANCEL:

@@ -25,7 +25,6 @@ LOG = logging.getLogger(__name__)
 
 # Why a session waits again, for its owner.
 _PREEMPTED = "a session with a higher priority or less time left has its slot"
-_IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
 
 
 class Serving:
@@ -217,13 +216,11 @@ class Serving:
         result: objects.SessionResult | None,
     ) -> None:
         pool, session = self._pool, hold.session
-        input_bytes = output_bytes = 0
-        if result is not None:
-            input_bytes = result.input_bytes
-            output_bytes = result.output_bytes
-        elif hold.phase in _IN_USE and not hold.abandoned:
-            input_bytes = session.input_bytes - session.former_input_bytes
-            output_bytes = session.output_bytes - session.former_output_bytes
+        input_bytes, output_bytes = (
+            hold.told_bytes
+            if result is None
+            else (result.input_bytes, result.output_bytes)
+        )
         energy_j = self._energy_j(hold, ended_at)
         pool.ledger.add(
             session.project_id,

@@ -57,6 +57,9 @@ _ordered = fields.copier(
 )
 
 
+_IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
+
+
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Hold(holds.Hold):
     """A session's slot.
@@ -103,6 +106,31 @@ class Hold(holds.Hold):
     def is_recorded(self) -> bool:
         """Whether the session has a row, so that its slot may have one."""
         return not self.session.withdrawn
+
+    @property
+    def told_bytes(self) -> tuple[int, int]:
+        """Input and output of the slot, as its host has told them so far."""
+        session = self.session
+        if self.phase not in _IN_USE or self.abandoned:
+            return 0, 0
+        return (
+            session.input_bytes - session.former_input_bytes,
+            session.output_bytes - session.former_output_bytes,
+        )
+
+    def complete(self, result: objects.SessionResult) -> objects.SessionResult:
+        """Return a result with what was told before.
+
+        A host that was lost since then does not know what its slot computed.
+        """
+        if result.started_at is not None:
+            return result
+        input_bytes, output_bytes = self.told_bytes
+        return dataclasses.replace(
+            result,
+            input_bytes=max(result.input_bytes, input_bytes),
+            output_bytes=max(result.output_bytes, output_bytes),
+        )
 
     def ordered(self) -> dict[str, Any]:
         """Return what the order to prepare the slot says of the session."""

@@ -283,3 +283,18 @@ def test_without_preemption_there_are_no_borders():
     pool.open(priority=5)
     send(pool, 900)
     assert not pool.memory.holds[1].revoked
+
+
+def test_a_host_that_was_lost_does_not_know_what_it_has_computed(single):
+    low = serve(single)
+    single.open(priority=5)
+    send(single, QUANTUM_BYTES)
+    single.agents["a"].restart(workers_too=True)
+    # The order to leave finds nobody there.
+    single.deliver_all()
+    result = single.agents["a"].slots[0].last_result
+    assert (result.code, result.input_bytes) == (codes.PREEMPTED, 0)
+    single.feed(single.agents["a"].report())
+    view = single.view(low)
+    assert (view.state, view.reason) == (states.QUEUED, codes.PREEMPTED)
+    assert view.input_bytes == used_bytes(single) == QUANTUM_BYTES
