@@ -173,6 +173,7 @@ REOPENABLE = frozenset(
         DRAINED,
         HOST_LOST,
         PREEMPTED,
+        PREPARE_TIMEOUT,
         RESERVED,
         RESUME_TIMEOUT,
         SLOT_FAULTY,

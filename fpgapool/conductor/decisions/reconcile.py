@@ -13,6 +13,8 @@ import enum
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import holds
+from fpgapool.core import model
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 
@@ -54,9 +56,29 @@ _BY_STATE = {
 }
 
 
+#: Until then the client has sent nothing.
+UNCONNECTED = frozenset({model.Phase.PREPARING, model.Phase.READY})
+
+# A former leader had no more patience with the slot, and died before it
+# recorded that.
+_GIVEN_UP = frozenset({codes.PREPARE_TIMEOUT, codes.SUPERSEDED})
+
+
 def busy(report: objects.SlotReport) -> bool:
     """Whether the slot works for a session or a test."""
     return report.state in _BUSY
+
+
+def is_not_prepared(hold: holds.Hold, result: objects.SessionResult) -> bool:
+    """Whether a slot was never ready for its holder, so that another may be.
+
+    :param result: of this assignment.
+    """
+    return result.state == states.PREPARE_FAILED or (
+        result.code in _GIVEN_UP
+        and result.started_at is None
+        and hold.phase in UNCONNECTED
+    )
 
 
 def compare(hold: holds.Hold | None, report: objects.SlotReport) -> Finding:
@@ -71,7 +93,7 @@ def compare(hold: holds.Hold | None, report: objects.SlotReport) -> Finding:
         return _compare_busy(hold, report)
     result = report.last_result
     if result is not None and result.generation == hold.generation:
-        if result.state == states.PREPARE_FAILED and not hold.revoked:
+        if is_not_prepared(hold, result) and not hold.revoked:
             return Finding.PREPARE_FAILED
         return Finding.FINISHED
     return _compare_idle(hold, report)

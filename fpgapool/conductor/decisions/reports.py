@@ -37,7 +37,6 @@ _PROGRAMMED = frozenset(
         reconcile.Finding.DETACHED,
     }
 )
-_UNCONNECTED = frozenset({model.Phase.PREPARING, model.Phase.READY})
 
 # The state of a session in the conductor and in the worker's result: the
 # client closed the session, and cancelled it before the conductor heard of
@@ -92,7 +91,7 @@ class Reports:
             not isinstance(hold, sessions.Hold)
             or hold.generation != prepared.generation
             or hold.revoked
-            or hold.phase not in _UNCONNECTED
+            or hold.phase not in reconcile.UNCONNECTED
         ):
             LOG.debug(
                 "Stale preparation of generation %d ignored",
@@ -201,7 +200,7 @@ class Reports:
             hold is not None
             and result is not None
             and result.generation == hold.generation
-            and result.state != states.PREPARE_FAILED
+            and not reconcile.is_not_prepared(hold, result)
         ):
             self._pool.counts.reconciled["end_not_recorded"] += 1
             self._finished(hold, result)
@@ -364,7 +363,7 @@ class Reports:
         if not isinstance(hold, sessions.Hold):
             self._serving.free(hold, pool.now)
             return
-        if hold.wanted and hold.phase in _UNCONNECTED:
+        if hold.wanted and hold.phase in reconcile.UNCONNECTED:
             # The client has not sent anything yet and can use another slot.
             self._hosts.fail_preparation(hold, codes.WORKER_LOST)
             return

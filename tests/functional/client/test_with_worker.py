@@ -270,6 +270,24 @@ def test_state_moves_between_tasks(directory):
     assert (session.reopens, session.stateless) == (2, False)
 
 
+def test_a_slot_that_the_pool_gave_up_as_the_client_came_is_replaced(
+    directory,
+):
+    door = slots.Door(directory, "shm")
+    door.spares.append(slots.Slot(directory / "spare", "tcp"))
+    data = random.Random(11).randbytes(1600)
+    try:
+        with client.acc_open(
+            "copy", len(data), front_door=door.path, timeout_s=TIMEOUT_S
+        ) as session:
+            door.take_back("PREPARE_TIMEOUT")
+            session.pin[: len(data)] = data
+            assert session.run(len(data), timeout_s=TIMEOUT_S) == data
+    finally:
+        door.stop()
+    assert session.reopens == 1
+
+
 def test_state_that_is_lost_ends_the_session(directory):
     # Other workers send states early.
     door = slots.Door(directory, "shm")

@@ -976,6 +976,18 @@ def test_a_new_leader_waits_to_hear_how_preparations_went(pool):
     assert (view.state, view.slot) == (states.PREPARING, 1)
 
 
+@pytest.mark.parametrize("code", [codes.PREPARE_TIMEOUT, codes.SUPERSEDED])
+def test_a_slot_that_an_unrecorded_leader_gave_up_is_replaced(pool, code):
+    request_id = pool.open()
+    pool.deliver_all()
+    agent = pool.agents["a"]
+    agent.end(0, states.CANCELLED, code, pool.now)
+    pool.boot_conductor()
+    pool.feed(*(each.report() for each in pool.agents.values()))
+    view = pool.view(request_id)
+    assert (view.state, view.slot) == (states.PREPARING, 1)
+
+
 def test_a_clock_that_was_set_makes_no_preparation_too_long(pool):
     request_id = pool.open()
     pool.deliver_all()
