@@ -6,8 +6,10 @@
 then its objects can be made without ``__init__``, as those of copies are, and
 classes that stay Python can inherit from it. Python ignores it.
 
-None inherits from such a class, or from ``abc.ABC``: mypyc gives it the
-memory of ``isinstance`` of its base, so that both have the same answers.
+A marked class inherits from no class that stays Python, such as ``abc.ABC``:
+mypyc would give it the memory of ``isinstance`` of its base, and both would
+have the same answers. So methods that subclasses have to define raise
+``NotImplementedError``.
 """
 
 import typing

@@ -314,7 +314,6 @@ class Machine:
     :ivar state: of the slot, a key of ``states.SLOT_MOVES``.
     :ivar deadline_s: when the next :class:`Tick` is due, None if none is.
     :ivar order: the assignment that holds the slot, None if none does.
-    :ivar repairs: it is the last one again, with another file.
     :ivar seen_generation: the highest generation accepted.
     :ivar programmed: accelerator in the slot, as far as this process knows.
     :ivar bitstream_id: of the file in the slot, if there is one.
@@ -342,7 +341,6 @@ class Machine:
         self._watch: watching.Watch | None = None
         self._exiting = False
         self.order: Order | None = None
-        self.repairs = False
         self.seen_generation = 0
         self.programmed: str | None = None
         self.bitstream_id: str | None = None
@@ -429,7 +427,9 @@ class Machine:
                 *self._exit("recycled for another project"),
             ]
         self.order = order
-        self.repairs = order.generation == self.seen_generation
+        # If a second try fails, too, only this state tells them apart.
+        repairs = order.generation == self.seen_generation
+        changed = _CHANGED if repairs else _CHANGED_SOON
         self.seen_generation = order.generation
         self.last_project_id = order.project_id
         self.last_result = None
@@ -437,8 +437,6 @@ class Machine:
         self._started_at = None
         self._move(states.SELF_TEST if order.self_test else states.ASSIGN)
         self.deadline_s = None
-        # If a second try fails, too, only this state tells them apart.
-        changed = _CHANGED if self.repairs else _CHANGED_SOON
         return [changed, Program(order)]
 
     def _repairs(self, order: Order) -> bool:

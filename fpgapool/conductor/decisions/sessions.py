@@ -109,7 +109,10 @@ class Hold(holds.Hold):
 
     @property
     def told_bytes(self) -> tuple[int, int]:
-        """Input and output of the slot, as its host has told them so far."""
+        """Input and output of the slot, as its host has told them so far.
+
+        0 before its client has come, and when the session has left it.
+        """
         session = self.session
         if self.phase not in _IN_USE or self.abandoned:
             return 0, 0
