@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+from typing import Any
 
 import pytest
 
@@ -62,8 +63,13 @@ def test_a_guest_with_no_configuration(
             client.acc_open("copy", 1)
         assert caught.value.code == "INSTANCE_SESSION_LIMIT"
         assert api.ask("GET", "/v1/pool", token).status == 403
-        listed = api.ask("GET", "/v1/sessions", token).document["sessions"]
-        (mine,) = [one for one in listed if one["state"] == "ACTIVE"]
+
+        def active() -> list[dict[str, Any]]:
+            listed = api.ask("GET", "/v1/sessions", token).document["sessions"]
+            return [one for one in listed if one["state"] == "ACTIVE"]
+
+        # The database hears of it later than its client.
+        (mine,) = waiting.wait_until(active, "it is listed", harness.LIMIT_S)
         compute.connection.compute.delete_server(server.id)
         waiting.wait_until(
             lambda: (
