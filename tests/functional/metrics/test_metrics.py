@@ -111,6 +111,11 @@ def test_what_there_is(door, conductor, agent) -> None:
 
 def test_those_who_wait_are_counted(cloud, door, conductor) -> None:
     held = doors.hold_slots(door, 2)
+    sessions = "fpgapool_conductor_sessions"
+    waiting.wait_until(
+        lambda: conductor().value(sessions, state="ACTIVE") == 2,
+        "the conductor hears of their clients",
+    )
     waiting_ids = [door.open(size_bytes=size) for size in (10, 10**9)]
     with cloud.hosts["board"].door(clouds.OTHER_PROJECT) as other:
         waiting_ids.append(other.open(size_bytes=10))
@@ -128,7 +133,6 @@ def test_those_who_wait_are_counted(cloud, door, conductor) -> None:
         assert len(page.found(by_queue)) == 20
         queued_bytes = page.value("fpgapool_conductor_queued_bytes")
         assert queued_bytes == 10**9 + 20
-        sessions = "fpgapool_conductor_sessions"
         assert page.value(sessions, state="QUEUED") == 3
         assert page.value(sessions, state="ACTIVE") == 2
         assert page.value("fpgapool_conductor_slots", state="idle") == 0
