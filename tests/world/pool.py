@@ -65,7 +65,7 @@ OPTIONS: dict[str, dict[str, object]] = {
         "connect_timeout_s": float(jobs.CONNECT_TIMEOUT_S),
         "resume_grace_s": 8.0,
         "prepare_timeout_s": 10.0,
-        "idle_timeout_s": 6.0,
+        "idle_timeout_s": float(jobs.IDLE_TIMEOUT_S),
         "self_test_after_s": 2.0,
         "self_test_max_s": 4.0,
         "strategy": "wra",

@@ -27,8 +27,10 @@ from collections.abc import Iterator
 from fpgapool.agent import metrics as agent_metrics
 from fpgapool.common import metrics
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.chaos import clients
+from tests.chaos import jobs
 from tests.chaos import judge
 from tests.world import api
 from tests.world import database as databases
@@ -386,10 +388,20 @@ class World:
         return [f"clients wait for ever: {waiting} {outcomes}"]
 
     def _judge(self) -> list[str]:
-        found = judge.lost(self.outcomes, self.schedule.longest_trouble_s)
-        if len(self.outcomes) < len(self.schedule.visits) and not any(
+        schedule, outcomes = self.schedule, self.outcomes
+        if any(
+            fault.kind == "client-stop"
+            and fault.lasts_s >= jobs.IDLE_TIMEOUT_S
+            for fault in schedule.faults
+        ):
+            # A client that sends nothing for so long loses its slot.
+            outcomes = [
+                one for one in outcomes if one.code != codes.IDLE_TIMEOUT
+            ]
+        found = judge.lost(outcomes, schedule.longest_trouble_s)
+        if len(self.outcomes) < len(schedule.visits) and not any(
             fault.kind in ("client-kill", "host-lost")
-            for fault in self.schedule.faults
+            for fault in schedule.faults
         ):
             found.append("visits without an outcome")
         return found
