@@ -111,12 +111,17 @@ class ConductorAPI:
                 self._leader_epoch = leader_epoch
                 self._leader_heard_s = time.monotonic()
 
-    def forget_leader(self) -> None:
+    def _forget_leader(self, silent: str | None) -> None:
         """Address any conductor until a leader is heard again.
 
-        A leader that was heard just now is kept.
+        A leader that was heard just now is kept, and so is one that has
+        followed the addressed one during the call.
+
+        :param silent: the name that did not answer; None: any conductor's.
         """
         with self._lock:
+            if silent != server_name(self._leader_epoch):
+                return
             if time.monotonic() - self._leader_heard_s > _JUST_HEARD_S:
                 self._leader_heard_s = -math.inf
 
@@ -511,10 +516,11 @@ class ConductorAPI:
     def _try(
         self, method: str, timeout_s: float, kwargs: Mapping[str, Any]
     ) -> Any:
+        server = self._leader()
         try:
             return self._client.call(
-                method, server=self._leader(), timeout_s=timeout_s, **kwargs
+                method, server=server, timeout_s=timeout_s, **kwargs
             )
         except messaging.MessagingTimeout:
-            self.forget_leader()
+            self._forget_leader(server)
             raise

@@ -4,6 +4,8 @@ import dataclasses
 import inspect
 import queue
 import threading
+import types
+from unittest import mock
 
 import oslo_messaging as messaging
 import pytest
@@ -414,7 +416,6 @@ def test_conductor_casts_arrive(serve):
     assert set(casts) | calls | {
         "get_sessions",
         "address_leader",
-        "forget_leader",
         "together",
     } == _public_methods(conductor_api.ConductorAPI)
     # No host asks for new secrets.
@@ -491,6 +492,32 @@ def test_a_leader_that_is_silent_is_not_addressed(serve):
     with pytest.raises(messaging.MessagingTimeout):
         api.get_sessions(["a"])
     assert api.get_sessions(["a"]) == [_view("a")]
+
+
+def test_the_next_leader_is_addressed_though_the_former_does_not_answer(
+    monkeypatch,
+):
+    """It was elected, and heard, while a call waited for the former one."""
+    now_s, servers = 100.0, []
+    clock = types.SimpleNamespace(monotonic=lambda: now_s)
+    monkeypatch.setattr(conductor_api, "time", clock)
+
+    def call(_method, *, server, timeout_s, **_arguments):
+        nonlocal now_s
+        servers.append(server)
+        if server == conductor_api.server_name(4):
+            return {"changed": [], "unknown": []}
+        now_s += timeout_s / 10
+        api.address_leader(4)
+        now_s += timeout_s
+        raise messaging.MessagingTimeout
+
+    with mock.patch.object(rpc, "Client") as made:
+        made.return_value.call = call
+        api = conductor_api.ConductorAPI(call_timeout_s=30)
+    api.address_leader(3)
+    assert api.get_sessions(["a"]) == []
+    assert servers == [conductor_api.server_name(n) for n in (3, 4)]
 
 
 def test_names_of_leaders_come_round_again():

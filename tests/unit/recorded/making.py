@@ -121,11 +121,7 @@ def methods(topic: str) -> dict[str, list[dict[str, Any]]]:
     for name, method in inspect.getmembers(APIS[topic][1], callable):
         hints = typing.get_type_hints(method) if name[0] != "_" else {}
         # These keep in mind who leads, or send what others have said.
-        if hints and name not in (
-            "address_leader",
-            "forget_leader",
-            "together",
-        ):
+        if hints and name not in ("address_leader", "together"):
             hints.pop("return")
             found[name] = [
                 {
