@@ -71,6 +71,7 @@ class Opened:
     shared_buffers: int
     features: frozenset[str]
     cache_bytes: int = 0
+    return_secret: str | None = dataclasses.field(default=None, repr=False)
 
     @classmethod
     def from_document(cls, document: dict[str, typing.Any]) -> Opened:
@@ -114,6 +115,11 @@ class Opened:
                 frames.require_offset(document, "cache_bytes")
                 if "cache_bytes" in document
                 else 0
+            ),
+            return_secret=(
+                frames.require(document, "return_secret", str)
+                if "return_secret" in document
+                else None
             ),
         )
 
@@ -246,6 +252,48 @@ def detach(view: memoryview) -> None:
     libc.mremap(copy, length_bytes, length_bytes, flags, start)
 
 
+class _Pair:
+    """Two connections to one worker: a link for each direction.
+
+    One socket, or TLS connection, serves a single thread at a time.
+
+    :param there: to the worker.
+    :param back: from the worker, once it has said so.
+    """
+
+    def __init__(self, there: channel.Channel, back: channel.Channel) -> None:
+        self._there = there
+        self._back = back
+        self._incoming = there
+
+    def turn(self) -> None:
+        """Receive by the other connection from now on."""
+        self._incoming = self._back
+
+    def send(
+        self, *parts: frames.Buffer, deadline_s: float | None = None
+    ) -> None:
+        self._there.send(*parts, deadline_s=deadline_s)
+
+    def recv_exact_into(
+        self, buffer: memoryview, deadline_s: float | None = None
+    ) -> None:
+        self._incoming.recv_exact_into(buffer, deadline_s)
+
+    def recv_small_into(
+        self, buffer: memoryview, deadline_s: float | None = None
+    ) -> None:
+        self._incoming.recv_small_into(buffer, deadline_s)
+
+    def shutdown(self) -> None:
+        self._there.shutdown()
+        self._back.shutdown()
+
+    def close(self) -> None:
+        self._there.close()
+        self._back.close()
+
+
 class Connection:
     """A data connection after OPENED.
 
@@ -279,12 +327,20 @@ class Connection:
         :param scratch: see :func:`channel.recv_header`.
         :param deadline_s: absolute deadline.
         """
-        return channel.recv_header(
-            self.channel,
-            scratch,
-            max_data_bytes=self.opened.chunk_bytes,
-            deadline_s=deadline_s,
-        )
+        while True:
+            header = channel.recv_header(
+                self.channel,
+                scratch,
+                max_data_bytes=self.opened.chunk_bytes,
+                deadline_s=deadline_s,
+            )
+            if header.type != frames.RETURN:
+                return header
+            if not isinstance(self.channel, _Pair):
+                raise frames.ProtocolError(
+                    frames.PROTOCOL_ERROR, "there is no second connection"
+                )
+            self.channel.turn()
 
     def complain(
         self, failure: errors.ChecksumMismatch, scratch: bytearray
@@ -325,6 +381,8 @@ class Dialer:
     :param cancel: shuts down the dialer's connections.
     :param features: optional features that the worker must have.
     :param require_tls: connect to another host by TLS only.
+    :param returns: have a second connection for what the worker sends, if it
+        is on another host and knows such connections.
     """
 
     def __init__(
@@ -334,8 +392,12 @@ class Dialer:
         cancel: cancelling.CancelToken,
         features: frozenset[str] = frozenset(),
         require_tls: bool = False,
+        returns: bool = False,
     ) -> None:
         self.view = view
+        self._offered = {*features, *_OFFERED}
+        if returns:
+            self._offered.add(frames.RETURN_FEATURE)
         self.front_door = front_door
         self.features = features
         self._cancel = cancel
@@ -450,7 +512,7 @@ class Dialer:
         deadline_s = min(attempt_s, deadline_s or attempt_s)
         data, transport = self._connect(deadline_s)
         hello = {
-            "features": sorted({*self.features, *_OFFERED}),
+            "features": sorted(self._offered),
             "session_id": self.view.session_id,
             "generation": self.view.generation,
             "transport": transport,
@@ -465,10 +527,44 @@ class Dialer:
                     codes.CHECKSUM_UNAVAILABLE,
                     "the slot's board or worker has no checksums",
                 )
+            if connection.opened.return_secret is not None:
+                connection.channel = self._pair(
+                    data, connection.opened.return_secret, deadline_s
+                )
             return connection
         except BaseException:
             self.hang_up(data)
             raise
+
+    def _pair(
+        self,
+        there: channel.Channel,
+        return_secret: str,
+        deadline_s: float | None,
+    ) -> channel.Link:
+        """Make a second connection; without it, the first one does as well."""
+        try:
+            back, _ = self._connect(deadline_s)
+        except (OSError, channel.DeadlineExceeded):
+            return there
+        hello = {
+            "session_id": self.view.session_id,
+            "generation": self.view.generation,
+            "transport": STREAM,
+            "return_secret": return_secret,
+        }
+        pair = _Pair(there, back)
+        try:
+            back.send(
+                frames.encode_frame(frames.FrameHeader(frames.HELLO), hello),
+                deadline_s=deadline_s,
+            )
+            self._cancel.attach(pair)
+        except BaseException:
+            back.close()
+            raise
+        self._cancel.detach(there)
+        return pair
 
     def hang_up(self, data: channel.Link) -> None:
         """Close a connection that this dialer made.

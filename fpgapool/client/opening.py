@@ -43,6 +43,9 @@ _FALLBACK_PATIENCE_S = 15.0
 # How long an accelerator's profile counts as known, as in front doors.
 _PROFILE_AGE_S = 10.0
 _MAX_PROFILES = 256
+#: A second connection for the output takes about as long as it saves for an
+#: input of this size.
+RETURN_FROM_BYTES = 32 * 2**20
 _HELLO = "hello", {"version": messages.FRONT_DOOR_VERSION, "connections": True}
 
 #: Profiles by path of the front door and name of the accelerator, and when
@@ -353,6 +356,7 @@ class _Opening:
             self._on_state,
             self._features,
             require_tls=self._require_tls,
+            returns=self._members["size_bytes"] >= RETURN_FROM_BYTES,
             away_timeout_s=self._away_timeout_s,
             on_away=self._on_away,
         )

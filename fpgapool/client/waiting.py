@@ -107,6 +107,7 @@ class SlotSeeker:
     :param on_state: called with every new view.
     :param features: optional features that every worker must have.
     :param require_tls: connect to other hosts by TLS only.
+    :param returns: see :class:`connections.Dialer`.
     :param away_timeout_s: how long the pool may be away, and not only its
         conductor; None: there is no other limit than the patience.
     :param on_away: called when the pool, or the worker of the slot, goes away.
@@ -125,6 +126,7 @@ class SlotSeeker:
         features: frozenset[str] = frozenset(),
         *,
         require_tls: bool = False,
+        returns: bool = False,
         away_timeout_s: float | None = None,
         on_away: AwayCallback | None = None,
     ) -> None:
@@ -137,6 +139,7 @@ class SlotSeeker:
         self._absent_since_s: float | None = None
         self._told_absent = False
         self._features = features
+        self._returns = returns
         self._require_tls = require_tls
         self.token = token
         self._params = params
@@ -469,6 +472,7 @@ class SlotSeeker:
                     self.token,
                     self._features,
                     self._require_tls,
+                    self._returns,
                 )
                 before = self.door.connections
                 attempt = self._connect(dialer)

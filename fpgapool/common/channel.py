@@ -140,6 +140,9 @@ class Channel(abc.ABC):
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self._send_lock = threading.Lock()
+        # Takes what is sent, in place of the socket.
+        self._other: Channel | None = None
+        self._is_shut = False
 
     def fileno(self) -> int:
         """Descriptor of the socket, -1 once it is closed."""
@@ -207,7 +210,36 @@ class Channel(abc.ABC):
             the bytes may have been sent.
         """
         with self._send_lock:
-            self._send_parts(parts, deadline_s)
+            if self._other is None:
+                self._send_parts(parts, deadline_s)
+            else:
+                self._other.send(*parts, deadline_s=deadline_s)
+
+    def send_over(self, other: Channel, last: frames.Buffer) -> None:
+        """Send by another channel from now on, which goes with this one.
+
+        A thread that sends holds the lock of a TCP socket, or of a TLS
+        connection, and the other direction waits for it.
+
+        :param other: its peer reads there once it has read ``last``.
+        :param last: the last bytes that are sent here.
+        :raises ChannelClosed: if this connection is gone; the other channel
+            stays the caller's then.
+        """
+        with self._send_lock:
+            if self._other is not None:
+                raise ChannelClosed("the channel has another one already")
+            self._send_parts((last,), None)
+            self._other = other
+        if self._is_shut:
+            self.shutdown()
+
+    def end_sending(self) -> None:
+        """Let the peer see the end of what was sent; receiving goes on.
+
+        :raises OSError: if the connection is gone.
+        """
+        (self._other or self).sock.shutdown(socket.SHUT_WR)
 
     def _recv_raw(self, buffer: memoryview, flags: int) -> int:
         """Receive bytes from the socket as they are."""
@@ -242,14 +274,19 @@ class Channel(abc.ABC):
         The descriptor stays valid until :meth:`close`, so this is safe
         while other threads use the channel.
         """
-        with contextlib.suppress(OSError):
-            self.sock.shutdown(socket.SHUT_RDWR)
+        self._is_shut = True
+        for one in (self, self._other):
+            if one is not None:
+                with contextlib.suppress(OSError):
+                    one.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Shut down and release the descriptor; no thread may be using it."""
         self.shutdown()
-        with contextlib.suppress(OSError):
-            self.sock.close()
+        for one in (self, self._other):
+            if one is not None:
+                with contextlib.suppress(OSError):
+                    one.sock.close()
 
 
 class PlainChannel(Channel):

@@ -39,6 +39,8 @@ MAX_CHECKPOINT_BYTES = 1024 * 1024
 BLOCKS_FEATURE = "blocks"
 #: Name of the feature of connections to the desk of a group.
 GROUPS_FEATURE = "groups"
+#: Name of the feature of connections that only carry what a worker sends.
+RETURN_FEATURE = "return"
 
 # Flags. Plain integers: they are tested once for every frame.
 END = 0x0001
@@ -79,6 +81,7 @@ class FrameType(enum.IntEnum):
     MEMBERS = 133
     CHECKPOINT = 134
     MISS = 135
+    RETURN = 136
 
 
 HELLO = int(FrameType.HELLO)
@@ -99,12 +102,13 @@ UNLOCK = int(FrameType.UNLOCK)
 MEMBERS = int(FrameType.MEMBERS)
 CHECKPOINT = int(FrameType.CHECKPOINT)
 MISS = int(FrameType.MISS)
+RETURN = int(FrameType.RETURN)
 
 DATA_TYPES = frozenset({INPUT, OUTPUT})
 JSON_TYPES = frozenset(
     {HELLO, OPENED, CLOSED, ERROR, TASK_PARAMS, UNLOCK, MEMBERS}
 )
-EMPTY_TYPES = frozenset({ACK, CLOSE, PING, PONG, LOCK, LOCKED})
+EMPTY_TYPES = frozenset({ACK, CLOSE, PING, PONG, LOCK, LOCKED, RETURN})
 
 
 class ProtocolError(exceptions.CodedError):

@@ -127,6 +127,9 @@ class Desk:
             raise sessions.Refused(
                 codes.PROTOCOL_ERROR, "shm needs a Unix socket"
             )
+        if hello.return_secret is not None:
+            self._take_return(hello, channel)
+            return
         with self._opening:
             keyring, first = self._admit(hello)
             if first:
@@ -157,10 +160,21 @@ class Desk:
                     return keyring, keyring.admit(hello)
                 except hellos.Unauthorized:
                     pass
-        # One answer for every cause: an attacker learns nothing from it.
-        raise sessions.Refused(
-            codes.UNAUTHORIZED, "session, generation or secret are wrong"
-        )
+        raise _unauthorized()
+
+    def _take_return(
+        self, hello: hellos.Hello, channel: channels.Channel
+    ) -> None:
+        """Send what a session sends over a second connection."""
+        with self._lock:
+            keyring, session = self._keyring, self._session
+            if keyring is None or session is None:
+                raise _unauthorized()
+            try:
+                keyring.admit_return(hello)
+            except hellos.Unauthorized:
+                raise _unauthorized() from None
+        session.send_over(channel)
 
     def _open(self, hello: hellos.Hello, keyring: hellos.Keyring) -> None:
         try:
@@ -276,7 +290,7 @@ class Desk:
                 hello.start_input_offset if first else hello.input_offset,
                 hello.start_output_offset if first else hello.output_offset,
                 functools.partial(
-                    self._send_opened, session, keyring, channel
+                    self._send_opened, session, keyring, channel, hello
                 ),
             )
         except (channels.ChannelClosed, channels.DeadlineExceeded):
@@ -294,6 +308,7 @@ class Desk:
         session: sessions.DataSession,
         keyring: hellos.Keyring,
         channel: channels.Channel,
+        hello: hellos.Hello,
         input_bytes: int,
         output_bytes: int,
     ) -> None:
@@ -312,6 +327,8 @@ class Desk:
             "max_streams": 1,
             "resume_grace_s": keyring.order.resume_grace_s,
         }
+        if frames.RETURN_FEATURE in hello.features and not session.shared:
+            document["return_secret"] = keyring.mint_return()
         fds = session.memory.fds
         if session.shared:
             document["shm"] = {
@@ -324,3 +341,10 @@ class Desk:
             channel.send_with_fds(data, fds, deadline_s=deadline_s)
         else:
             channel.send(data, deadline_s=deadline_s)
+
+
+def _unauthorized() -> sessions.Refused:
+    # One answer for every cause: an attacker learns nothing from it.
+    return sessions.Refused(
+        codes.UNAUTHORIZED, "session, generation or secret are wrong"
+    )

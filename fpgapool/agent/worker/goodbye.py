@@ -7,7 +7,6 @@ A TCP connection that is closed with unread bytes may lose data that it sent.
 
 from __future__ import annotations
 
-import socket
 import time
 import typing
 
@@ -47,7 +46,7 @@ def say(
                 checkpoint + frames.error_frame(code, message, offset_bytes),
                 deadline_s=channels.deadline_after(LINGER_S),
             )
-        channel.sock.shutdown(socket.SHUT_WR)
+        channel.end_sending()
     except OSError:
         channel.shutdown()
         return

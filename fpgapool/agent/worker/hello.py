@@ -26,6 +26,8 @@ MAX_START_OFFSET = 2**63
 
 # A secret may be reissued while the one before is on its way to the client.
 _MAX_SECRETS = 4
+# A HELLO has one of them.
+_SECRETS = ("secret", "resume_secret", "return_secret")
 
 
 class Unauthorized(Exception):
@@ -44,6 +46,7 @@ class Hello:
     transport: str
     secret: str | None = dataclasses.field(repr=False)
     resume_secret: str | None = dataclasses.field(repr=False)
+    return_secret: str | None = dataclasses.field(repr=False)
     params: dict[str, typing.Any] = dataclasses.field(repr=False)
     input_offset: int
     output_offset: int
@@ -64,13 +67,15 @@ def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
         for name, kind, default in (
             ("secret", str, None),
             ("resume_secret", str, None),
+            ("return_secret", str, None),
             ("params", dict, {}),
             ("transport", str, STREAM),
         )
     }
-    if (members["secret"] is None) == (members["resume_secret"] is None):
+    if sum(members[name] is not None for name in _SECRETS) != 1:
         raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, "either secret or resume_secret is needed"
+            frames.PROTOCOL_ERROR,
+            "one of secret, resume_secret and return_secret is needed",
         )
     if members["transport"] not in (STREAM, SHM):
         raise frames.ProtocolError(
@@ -131,6 +136,7 @@ class Keyring:
         if order.secret_sha256:
             self._first.append(bytes.fromhex(order.secret_sha256))
         self._resume: list[bytes] = []
+        self._return = b""
         self._opened = False
 
     def mint(self) -> str:
@@ -150,6 +156,37 @@ class Keyring:
         secret = secrets.token_hex(SECRET_BYTES)
         self._resume = [*self._resume[-1:], _digest(secret)]
         return secret
+
+    def mint_return(self) -> str:
+        """Make the secret for a second connection, to which output goes.
+
+        It replaces the one of the connection before, and works once.
+
+        :returns: 256 bits in hexadecimal.
+        """
+        secret = secrets.token_hex(SECRET_BYTES)
+        self._return = _digest(secret)
+        return secret
+
+    def admit_return(self, hello: Hello) -> None:
+        """Check the HELLO of a second connection.
+
+        :param hello: of the client; its secret is now used up.
+        :raises Unauthorized: if session, generation or secret are wrong.
+        """
+        expected = self._return
+        if not (
+            hmac.compare_digest(_digest(hello.return_secret or ""), expected)
+            and self._is_ours(hello)
+        ):
+            raise Unauthorized(codes.UNAUTHORIZED)
+        self._return = b""
+
+    def _is_ours(self, hello: Hello) -> bool:
+        return (
+            hello.session_id == self.order.session_id
+            and hello.generation == self.order.generation
+        )
 
     def confirm_resume(self) -> None:
         """Note that the client has the newest resume secret."""
@@ -174,11 +211,7 @@ class Keyring:
         known = sum(
             hmac.compare_digest(digest, expected) for expected in accepted
         )
-        if (
-            not known
-            or hello.session_id != self.order.session_id
-            or hello.generation != self.order.generation
-        ):
+        if not (known and self._is_ours(hello)):
             raise Unauthorized(codes.UNAUTHORIZED)
         if first:
             self._opened = True

@@ -206,6 +206,21 @@ class DataSession:
                 if self._input.closed or self._has_work():
                     self._wake()
 
+    def send_over(self, other: channels.Channel) -> None:
+        """Send by another connection of the client from now on.
+
+        :param other: of the authenticated client; it goes with the attached
+            one.
+        :raises channels.ChannelClosed: if there is none, or it is lost; the
+            other one stays the caller's then.
+        """
+        # Its client may be here before the connection counts as attached.
+        with self._attach_lock, self._lock:
+            channel = self._channel
+        if channel is None:
+            raise channels.ChannelClosed("the session is not connected")
+        channel.send_over(other, frames.pack_header(frames.RETURN))
+
     def _refuse_if_over(self) -> None:
         if self._stopping or self._ended:
             raise Refused(*self._over)

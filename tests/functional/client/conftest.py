@@ -4,6 +4,7 @@
 
 import pytest
 
+from fpgapool.client import opening
 from tests.functional.client import fakepool
 from tests.harness import cases
 from tests.harness import slots
@@ -28,10 +29,17 @@ def pools(tmp_path):
     assert [pool.violations for pool in made] == [[]] * len(made)
 
 
-@pytest.fixture(params=cases.some(["shm", "tcp", "tls"], "tcp".__ne__))
-def door(request, directory):
+TRANSPORTS = ["shm", "tcp", "tls", "tcp-return", "tls-return"]
+IN_GATE = {"shm", "tls", "tcp-return"}
+
+
+@pytest.fixture(params=cases.some(TRANSPORTS, IN_GATE.__contains__))
+def door(request, directory, monkeypatch):
     """A pool of one slot, with a real worker."""
-    made = slots.Door(directory, request.param)
+    transport, _, returns = request.param.partition("-")
+    if returns:
+        monkeypatch.setattr(opening, "RETURN_FROM_BYTES", 0)
+    made = slots.Door(directory, transport)
     yield made
     made.stop()
 
