@@ -25,6 +25,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 
 from fpgapool.agent import metrics as agent_metrics
+from fpgapool.client import opening
 from fpgapool.common import metrics
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
@@ -58,6 +59,8 @@ LIMIT_S = 300
 #: See madvise(2).
 _MADV_COLLAPSE = 25
 _HUGE_BYTES = 2**21
+#: The larger half of the sessions with other hosts has two connections.
+_RETURN_FROM_BYTES = 2**12
 #: What a schedule needs beside what there is before it, and the size of the
 #: blocks in which it is had.
 _SPARE_BYTES = 2**25
@@ -119,6 +122,7 @@ class World:
         database: bytes,
         directory: pathlib.Path,
     ) -> None:
+        opening.RETURN_FROM_BYTES = _RETURN_FROM_BYTES
         self.schedule = schedule
         self.kernel = kernels.Kernel(schedule.seed)
         self.pool = pools.Pool(
