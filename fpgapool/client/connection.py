@@ -527,9 +527,10 @@ class Dialer:
                     codes.CHECKSUM_UNAVAILABLE,
                     "the slot's board or worker has no checksums",
                 )
-            if connection.opened.return_secret is not None:
+            return_secret = connection.opened.return_secret
+            if transport == STREAM and return_secret is not None:
                 connection.channel = self._pair(
-                    data, connection.opened.return_secret, deadline_s
+                    data, return_secret, deadline_s
                 )
             return connection
         except BaseException:
@@ -543,26 +544,27 @@ class Dialer:
         deadline_s: float | None,
     ) -> channel.Link:
         """Make a second connection; without it, the first one does as well."""
-        try:
-            back, _ = self._connect(deadline_s)
-        except (OSError, channel.DeadlineExceeded):
-            return there
         hello = {
             "session_id": self.view.session_id,
             "generation": self.view.generation,
             "transport": STREAM,
             "return_secret": return_secret,
         }
-        pair = _Pair(there, back)
-        try:
-            back.send(
-                frames.encode_frame(frames.FrameHeader(frames.HELLO), hello),
-                deadline_s=deadline_s,
-            )
+        with contextlib.ExitStack() as on_error:
+            try:
+                back, _ = self._connect(deadline_s)
+                on_error.callback(back.close)
+                back.send(
+                    frames.encode_frame(
+                        frames.FrameHeader(frames.HELLO), hello
+                    ),
+                    deadline_s=deadline_s,
+                )
+            except (OSError, channel.DeadlineExceeded):
+                return there
+            pair = _Pair(there, back)
             self._cancel.attach(pair)
-        except BaseException:
-            back.close()
-            raise
+            on_error.pop_all()
         self._cancel.detach(there)
         return pair
 

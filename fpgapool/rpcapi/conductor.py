@@ -38,8 +38,8 @@ LEADER_MEMORY_S = 60.0
 #: Conductors need up to 3 s to say why they cannot answer.
 TRY_S = 3.3
 
-# A leader that was heard so recently is not silent: a message that it did not
-# answer went to the leader before it.
+# A leader that was heard so recently is not silent, though it has not answered
+# a message.
 _JUST_HEARD_S = 1.5
 
 

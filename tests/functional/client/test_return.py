@@ -2,6 +2,8 @@
 
 """A second connection for the output, if it can be had."""
 
+import socket
+
 import pytest
 
 from fpgapool import client
@@ -14,18 +16,26 @@ DATA = bytes(range(256))
 
 @pytest.fixture
 def dialed(monkeypatch):
-    """The results of connections to workers; the test adds what fails."""
-    connect, results = channel.connect_tcp, []
+    """The connections to workers; ``fault`` is what the second one has."""
+    return Dialed(monkeypatch)
 
-    def dial(*arguments):
-        results.append("")
-        if len(results) in dial.failing:
+
+class Dialed:
+    def __init__(self, monkeypatch):
+        self.count = 0
+        self.fault = ""
+        self._connect = channel.connect_tcp
+        monkeypatch.setattr(channel, "connect_tcp", self._dial)
+
+    def _dial(self, *arguments):
+        self.count += 1
+        fault = self.fault if self.count == 2 else ""
+        if fault == "refused":
             raise ConnectionRefusedError
-        return connect(*arguments)
-
-    dial.failing, dial.results = set(), results
-    monkeypatch.setattr(channel, "connect_tcp", dial)
-    return dial
+        sock = self._connect(*arguments)
+        if fault == "reset":
+            sock.shutdown(socket.SHUT_RDWR)
+        return sock
 
 
 def copy(door, size_bytes):
@@ -41,17 +51,18 @@ def copy(door, size_bytes):
 def test_large_sessions_have_two(door, dialed, below, connections):
     size_bytes = opening.RETURN_FROM_BYTES - below
     assert copy(door, size_bytes) == (DATA, 0)
-    assert len(dialed.results) == connections
+    assert dialed.count == connections
 
 
-@pytest.mark.parametrize("door", ["tcp"], indirect=True)
-def test_one_does_as_well(door, dialed):
-    dialed.failing.add(2)
+@pytest.mark.parametrize("door", ["tcp", "tls"], indirect=True)
+@pytest.mark.parametrize("fault", ["refused", "reset"])
+def test_one_does_as_well(door, dialed, fault):
+    dialed.fault = fault
     assert copy(door, opening.RETURN_FROM_BYTES) == (DATA, 0)
-    assert len(dialed.results) == 2
+    assert dialed.count == 2
 
 
 @pytest.mark.parametrize("door", ["shm"], indirect=True)
 def test_shared_memory_needs_none(door, dialed):
     assert copy(door, opening.RETURN_FROM_BYTES) == (DATA, 0)
-    assert not dialed.results
+    assert not dialed.count
