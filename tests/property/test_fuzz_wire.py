@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Iterable
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +58,7 @@ FRAMES = [
     frames.error_frame("CODE", "why"),
     frames.pack_header(frames.CLOSE),
     frames.pack_header(frames.MISS, task_id=1),
+    frames.pack_header(frames.RETURN),
 ]
 MESSAGES = [
     messages.encode(messages.request(1, "hello", version=1)),
@@ -111,6 +113,7 @@ def test_messages(data: bytes, sizes: list[int]) -> None:
 OPENED = {
     "features": [],
     "resume_secret": "00" * 32,
+    "return_secret": "00" * 32,
     "chunk_bytes": 4096,
     "window_bytes": 8192,
     "input_offset": 0,
@@ -268,6 +271,67 @@ def test_worker_and_hellos(worker: slots.InProcess, document: dict) -> None:
         answer = worker.talk(header + payload + rest)
         first = wire.read(answer, slots.CHUNK_BYTES)[0]
         assert first.header.type in (frames.OPENED, frames.ERROR)
+
+
+NO_RETURN_SECRET = "9" * 64
+#: The HELLO of a second connection.
+SECOND = {
+    "session_id": RIGHT["session_id"],
+    "generation": RIGHT["generation"],
+    "transport": "stream",
+    "return_secret": NO_RETURN_SECRET,
+}
+
+
+def _is_right(document: dict) -> bool:
+    """Tell whether a worker takes it for the HELLO of its client."""
+    try:
+        said = hello.parse(document)
+    except frames.ProtocolError:
+        return False
+    return all(
+        getattr(said, name) == SECOND[name]
+        for name in ("session_id", "generation", "return_secret")
+    )
+
+
+def _opened(sock: socket.socket) -> dict:
+    """Receive the answer to a HELLO."""
+    link = channel.PlainChannel(sock)
+    header = channel.recv_header(
+        link, bytearray(frames.HEADER_BYTES), max_data_bytes=slots.CHUNK_BYTES
+    )
+    assert header.type == frames.OPENED
+    return frames.decode_json(channel.recv_payload(link, header))
+
+
+@fuzzing.examples(120)
+@given(
+    fuzzing.documents(SECOND), st.binary(max_size=40) | fuzzing.streams(FRAMES)
+)
+def test_worker_and_second_connections(
+    worker: slots.InProcess, document: dict, rest: bytes
+) -> None:
+    """Who is not the client gets no output, and its session goes on."""
+    hypothesis.assume(not _is_right(document))
+    payload = json.dumps(document).replace("Infinity", "1e999").encode()
+    with fuzzing.no_errors_logged(), worker.session() as prepared:
+        first, *others = _session([b"data"], features=[frames.RETURN_FEATURE])
+        with channel.connect_unix(worker.settings.data_socket) as sock:
+            sock.settimeout(slots.TIMEOUT_S)
+            sock.sendall(_named(first, prepared))
+            secret = _opened(sock)["return_secret"]
+            payload = _named(payload, prepared).replace(
+                NO_RETURN_SECRET.encode(), secret.encode()
+            )
+            header = frames.pack_header(
+                frames.HELLO, payload_length_bytes=len(payload)
+            )
+            for frame in wire.read(worker.talk(header + payload + rest)):
+                assert frame.header.type == frames.ERROR
+            sock.sendall(b"".join(others))
+            received = b"".join(iter(lambda: sock.recv(65536), b""))
+    assert _output(received) == b"data"
 
 
 @fuzzing.examples(120)
@@ -462,24 +526,32 @@ class Liar:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.scripts: list[bytes] = []
+        self._back = b""
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
     def _serve(self) -> None:
         while True:
             sock, _ = self._listener.accept()
-            with sock, contextlib.suppress(OSError):
-                if not self.scripts:
-                    return
-                sock.recv(65536)
+            if not self.scripts:
+                sock.close()
+                return
+            threading.Thread(
+                target=self._answer, args=(sock,), daemon=True
+            ).start()
+
+    def _answer(self, sock: socket.socket) -> None:
+        with sock, contextlib.suppress(OSError):
+            script = self._back
+            if b"return_secret" not in sock.recv(65536):
                 # Whoever connects again is told that there is no session. It
                 # is settled before the answer, after which others may come.
                 script = self.scripts[0]
                 self.scripts = [frames.error_frame("UNAUTHORIZED", "no")]
-                sock.sendall(script)
-                sock.shutdown(socket.SHUT_WR)
-                while sock.recv(65536):
-                    pass
+            sock.sendall(script)
+            sock.shutdown(socket.SHUT_WR)
+            while sock.recv(65536):
+                pass
 
     def stop(self) -> None:
         self.scripts = []
@@ -487,9 +559,12 @@ class Liar:
         self._thread.join(slots.TIMEOUT_S)
         self._listener.close()
 
-    def run(self, script: bytes) -> None:
-        """Have a client send eight bytes through."""
-        self.scripts = [script]
+    def run(self, script: bytes, back: bytes | None = None) -> None:
+        """Have a client send eight bytes through.
+
+        :param back: what is said by a second connection, if there is one.
+        """
+        self.scripts, self._back = [script], back or b""
         endpoint = {"network": "data", "address": "127.0.0.1"}
         document = {**VIEW, "endpoints": [{**endpoint, "port": self.port}]}
         seeker = Seeker()
@@ -497,6 +572,7 @@ class Liar:
             view.SessionView.from_message(document),
             seeker.door,  # type: ignore[arg-type]
             seeker.token,
+            returns=back is not None,
         )
         deadline_s = channel.deadline_after(slots.TIMEOUT_S)
         dialed = dialer.open({}, deadline_s)
@@ -564,6 +640,33 @@ def test_client_and_lying_worker(liar: Liar, stream: bytes) -> None:
     """Whatever a worker says, its client ends, with an error of its own."""
     with contextlib.suppress(*ENDS):
         liar.run(stream)
+
+
+def _there_and_back(opened: dict) -> tuple[list[bytes], list[bytes]]:
+    """Return the same, for a client with two connections."""
+    first, *others = _answers(opened)
+    return [first, frames.pack_header(frames.RETURN)], others
+
+
+def test_client_and_two_connections(liar: Liar) -> None:
+    there, back = _there_and_back(OPENED)
+    liar.run(b"".join(there), b"".join(back))
+
+
+@fuzzing.examples(150)
+@given(
+    (st.just(OPENED) | fuzzing.documents(OPENED)).flatmap(
+        lambda opened: st.tuples(
+            *map(fuzzing.streams, _there_and_back(opened))
+        )
+    )
+)
+def test_client_and_lies_by_two_connections(
+    liar: Liar, streams: tuple[bytes, bytes]
+) -> None:
+    """The same, whichever of two connections they come by."""
+    with contextlib.suppress(*ENDS):
+        liar.run(*streams)
 
 
 @pytest.mark.parametrize("task_id", [0, 1, 2])

@@ -212,6 +212,7 @@ def _frames() -> dict[str, bytes]:
         frames.OPENED: {
             "features": [frames.CHECKSUM_FEATURE],
             "resume_secret": "7e" * 32,
+            "return_secret": "3e" * 32,
             "chunk_bytes": 4096,
             "window_bytes": 8192,
             "input_offset": 8,
