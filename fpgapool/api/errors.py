@@ -166,6 +166,14 @@ class ApiError(exceptions.PicklableError):
         }
 
 
+def text_of(error: Exception) -> str:
+    """Return what an error says, for the log: a line without a traceback."""
+    if isinstance(error, exception.FpgapoolException):
+        # Not str(): from another process it contains the traceback.
+        return error.message
+    return str(error)
+
+
 def translate(error: Exception) -> ApiError:
     """Return the error that the client gets for an exception.
 
@@ -175,8 +183,7 @@ def translate(error: Exception) -> ApiError:
         case ApiError():
             return error
         case exception.FpgapoolException() if error.code in STATUSES:
-            # Not str(): from another process it contains the traceback.
-            return ApiError(error.code, error.message)
+            return ApiError(error.code, text_of(error))
         case messaging.RemoteError():
             return _internal()
         case messaging.MessagingException():

@@ -555,7 +555,7 @@ def _write(
 
 
 def _is_about_uniqueness(error: oslo_exception.DBError) -> bool:
-    # See rows.upsert(): MariaDB reports a NULL instead.
+    # The library does not read messages in all languages.
     return isinstance(error, oslo_exception.DBDuplicateEntry) or isinstance(
         error.inner_exception, sa_exc.IntegrityError
     )

@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
+from typing import NoReturn
 from typing import TypeAlias
 from typing import TypeVar
 
 import sqlalchemy as sa
+from oslo_db import exception as oslo_exception
+from oslo_db.sqlalchemy import exc_filters
 from sqlalchemy.dialects import mysql
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects import sqlite
@@ -216,6 +219,14 @@ def _upsert_statement(dialect_name: str, table: sa.Table) -> sa.Executable:
         index_elements=[key], set_=updates
     )
     return upserted
+
+
+@exc_filters.filters("mysql", sa.exc.IntegrityError, r".*\b1048\b")
+def _raise_duplicate(
+    error: sa.exc.IntegrityError, *_details: object
+) -> NoReturn:
+    # It is what _upsert_mysql() makes of it, and not for the log.
+    raise oslo_exception.DBDuplicateEntry(inner_exception=error)
 
 
 def _upsert_mysql(table: sa.Table) -> sa.Executable:

@@ -210,13 +210,21 @@ def test_bodies_have_a_limit_and_a_type(make_world):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_fails_behind_is_told_by_a_code_alone(world, error, expected):
+def test_what_fails_behind_is_told_by_a_code_alone(
+    world, error, expected, caplog
+):
     world.conductor.failure = error
     wanted = {"session": {"accelerator": "copy", "claimed_bytes": 1}}
     answer = world.ask("POST", "/v1/sessions", body=wanted)
     (told,) = answer.json["errors"]
     assert (answer.status_code, told["code"]) == expected
     assert "pw" not in answer.text
+    logged = [one for one in caplog.records if one.name == app.__name__]
+    assert len(logged) == (expected[0] >= 500)
+    for record in logged:
+        assert expected[1] in record.getMessage()
+        # A line for what is away, the place for a fault of the service.
+        assert bool(record.exc_info) == (expected[0] == 500)
 
 
 def test_what_fails_outside_of_falcon_is_told_alike(world):
