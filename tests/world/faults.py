@@ -316,12 +316,22 @@ def _connections_dropped(
     return _nothing
 
 
+def _client(
+    pool: pools.Pool, fault: schedules.Fault
+) -> kernels.Process | None:
+    # A schedule that is being shortened may have none.
+    if not pool.clients:
+        return None
+    return pool.clients[fault.target % len(pool.clients)]
+
+
 @_fault
 def _client_kill(
     pool: pools.Pool, fault: schedules.Fault
 ) -> Callable[[], None]:
-    process = pool.clients[fault.target % len(pool.clients)]
-    process.kill()
+    process = _client(pool, fault)
+    if process is not None:
+        process.kill()
     return _nothing
 
 
@@ -329,7 +339,7 @@ def _client_kill(
 def _client_stop(
     pool: pools.Pool, fault: schedules.Fault
 ) -> Callable[[], None]:
-    return _freeze(pool.clients[fault.target % len(pool.clients)])
+    return _freeze(_client(pool, fault))
 
 
 # What operators do, and boards.

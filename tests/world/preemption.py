@@ -18,6 +18,7 @@ from fpgapool.conductor.decisions import pool as conductor_pool
 from fpgapool.conductor.decisions import reports
 from fpgapool.conductor.decisions import serving
 from fpgapool.conductor.decisions import sessions
+from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import preemption
 from fpgapool.vocabulary import codes
@@ -69,6 +70,7 @@ class Watcher:
             (conductor_pool.Pool, "job", self._described),
             (conductor_pool.Pool, "end", self._ended),
             (serving.Serving, "resubmit", self._waits_again),
+            (serving.Serving, "_requeue", self._requeued),
             (reports.Reports, "_finished", self._finished),
             (reports.Reports, "_report_border", self._at_border),
             (worker_session.DataSession, "_finish_begun", self._leaves),
@@ -149,6 +151,8 @@ class Watcher:
             return
         # A host that was lost since then does not know what it has computed.
         is_unknown = result.started_at is None
+        if is_unknown:
+            self._moved.add(result.session_id)
         check(
             result.input_bytes >= _LEAST_BYTES
             or (
@@ -224,6 +228,16 @@ class Watcher:
             session,
             event,
         )
+
+    def _requeued(
+        self,
+        _none: None,
+        room: serving.Serving,
+        order: instructions.Requeue,
+    ) -> None:
+        # Its client may have been there before a report of it came.
+        session = room._pool.sessions.by_job[order.job_id]
+        self._moved.add(session.session_id)
 
     # Bytes.
 
