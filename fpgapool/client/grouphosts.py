@@ -394,12 +394,24 @@ class Hosts:
             if number == 0:
                 return functools.partial(self.fail, error)
             task = self._answered(link, (records.TASK, number))
+            failure: errors.FpgapoolError | None = error
             if task is not None and code == codes.TASK_LOST:
                 # The desk has no copy of its input.
-                self._waiting.appendleft(task)
-                task = None
+                failure = self._wait_again(task)
             self._go_on()
-        return None if task is None else _end(task, error)
+        if task is None or failure is None:
+            return None
+        return _end(task, failure)
+
+    def _wait_again(self, task: grouplink.Task) -> errors.FpgapoolError | None:
+        """Let a task go to another host; holds the lock.
+
+        :returns: why it cannot. :meth:`fail` does not find the tasks of hosts
+            that were left right before it.
+        """
+        if self.failure is None:
+            self._waiting.appendleft(task)
+        return self.failure
 
     # Locks.
 
@@ -635,14 +647,16 @@ class Hosts:
             link.unanswered.clear()
             link.followed = 0
             self._sent -= len(lost)
-            locked = []
+            ended: list[tuple[grouplink.Task, errors.FpgapoolError]] = []
             for task in reversed(lost):
+                failure: errors.FpgapoolError | None = error
                 if task.lock is None or task.kind == groups.LOCK:
-                    self._waiting.appendleft(task)
-                    continue
-                # Part of them may have changed the core's state.
-                task.lock.lost = error
-                locked.append(task)
+                    failure = self._wait_again(task)
+                else:
+                    # Part of them may have changed the core's state.
+                    task.lock.lost = error
+                if failure is not None:
+                    ended.append((task, failure))
             for number, held in self._locks.items():
                 if held.link is not link:
                     continue
@@ -651,8 +665,8 @@ class Hosts:
                 if held.lost is not None:
                     link.stale_locks.add(number)
             self._go_on()
-        for task in locked:
-            task.finish(error)
+        for task, failure in ended:
+            task.finish(failure)
 
     def fail(self, error: errors.FpgapoolError) -> None:
         """End all tasks and connections."""
