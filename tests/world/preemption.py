@@ -71,6 +71,7 @@ class Watcher:
             (conductor_pool.Pool, "end", self._ended),
             (serving.Serving, "resubmit", self._waits_again),
             (serving.Serving, "_requeue", self._requeued),
+            (serving.Serving, "_quantum_bytes", self._measured),
             (reports.Reports, "_finished", self._finished),
             (reports.Reports, "_report_border", self._at_border),
             (worker_session.DataSession, "_finish_begun", self._leaves),
@@ -168,6 +169,20 @@ class Watcher:
         if session._channel is None:
             self._moved.add(session._keyring.order.session_id)
 
+    def _measured(
+        self,
+        quantum_bytes: int,
+        _room: serving.Serving,
+        hold: sessions.Hold,
+    ) -> None:
+        # The slot may take longer the next time, and that holds then.
+        worth_s = 10 * hold.slot.programming_time_s
+        check(
+            not quantum_bytes or quantum_bytes >= worth_s * driver.BYTES_PER_S,
+            "the borders of a session are too near to each other",
+            hold,
+        )
+
     def _at_border(
         self,
         _none: None,
@@ -175,9 +190,8 @@ class Watcher:
         hold: sessions.Hold,
         line: objects.SlotReport,
     ) -> None:
-        worth_s = 10 * hold.slot.programming_time_s
         check(
-            hold.quanta * worth_s * driver.BYTES_PER_S <= line.input_bytes,
+            hold.quanta * hold.quantum_bytes <= line.input_bytes,
             "a session has more borders than it has computed",
             hold,
             line,
