@@ -156,6 +156,15 @@ class _Open:
             return dataclasses.replace(view, secret=self.secret)
         return None
 
+    def awaits_another(self) -> bool:
+        """Whether the slot awaits a secret that is not the request's."""
+        view = self.view
+        return (
+            isinstance(self.wish, Submit)
+            and view is not None
+            and view.secret_sha256 not in ("", self.wish.request.secret_sha256)
+        )
+
     def schedule(self, now: float) -> None:
         self.next_send_s = now + self.resend_s
         self.resend_s = min(2 * self.resend_s, LONGEST_RESEND_S)
@@ -262,7 +271,9 @@ class Opens:
                 entry.wish, entry.asking = Submit(request), False
                 entry.secret = secret
         self._attach(entry, client)
-        return self._ask(entry) if entry.view is None else _present(entry)
+        if entry.view is None:
+            return self._ask(entry)
+        return self._present(entry, now)
 
     def reopen(self, client: int, lost: Reopen, now: float) -> list[Effect]:
         """A client's session lost its slot and needs another one.
@@ -278,7 +289,7 @@ class Opens:
             self._add(entry)
         self._attach(entry, client)
         if entry.view is not None and _answers(lost, entry.view):
-            return _present(entry)
+            return self._present(entry, now)
         if entry.wish != lost:
             entry.wish, entry.asking = lost, False
         entry.answered = False
@@ -406,7 +417,23 @@ class Opens:
         self._add(entry)
         if self._is_over(entry, view):
             return self._finish(entry, view)
-        return _present(entry)
+        return self._present(entry, now)
+
+    def _present(self, entry: _Open, now: float) -> list[Effect]:
+        """Send a client the known state of its session."""
+        if entry.client is None:
+            return []
+        view = entry.shown()
+        if view is not None:
+            return [Push(entry.client, view)]
+        if not entry.awaits_another():
+            return []
+        # The slot awaits the secret of an earlier agent, since the conductor
+        # does not have this one's request yet.
+        entry.answered = False
+        entry.gives_up_at_s = now + self._open_timeout_s
+        entry.resend_s = FIRST_RESEND_S
+        return self._ask(entry)
 
     def _add(self, entry: _Open) -> None:
         """Index an entry by its known ids."""
@@ -566,14 +593,6 @@ class Opens:
             if index.get((entry.project_id, name)) is entry:
                 del index[entry.project_id, name]
         self._detach(entry)
-
-
-def _present(entry: _Open) -> list[Effect]:
-    """Send a returning client the known state of its session."""
-    view = entry.shown()
-    if entry.client is None or view is None:
-        return []
-    return [Push(entry.client, view)]
 
 
 def _is_connected(entry: _Open, in_use: frozenset[str]) -> bool:

@@ -59,6 +59,8 @@ class Watcher:
         #: Those that have lost a slot without a word of its worker, which may
         #: have computed more than their clients have got, and again elsewhere.
         self._moved: set[str] = set()
+        #: The most input that was told of an assignment, by its generation.
+        self._computed_bytes: dict[int, int] = {}
         #: The input of sessions that were closed, by their ids.
         self._input_bytes: dict[str, int] = {}
         self._visits: list[tuple[schedules.Visit, clients.Outcome]] = []
@@ -190,8 +192,13 @@ class Watcher:
         hold: sessions.Hold,
         line: objects.SlotReport,
     ) -> None:
+        # An agent that was restarted tells 0 until its worker tells more.
+        computed_bytes = max(
+            line.input_bytes, self._computed_bytes.get(hold.generation, 0)
+        )
+        self._computed_bytes[hold.generation] = computed_bytes
         check(
-            hold.quanta * hold.quantum_bytes <= line.input_bytes,
+            hold.quanta * hold.quantum_bytes <= computed_bytes,
             "a session has more borders than it has computed",
             hold,
             line,

@@ -68,12 +68,14 @@ def test_what_has_been_heard_otherwise_is_not_asked_for_again():
 OWN = {"state": "READY", "secret_sha256": "ab" * 32}
 
 
+WITH_SECRET = dataclasses.replace(
+    factories.open_request(), secret_sha256="ab" * 32
+)
+
+
 def opened_with_secret() -> opens.Opens:
     tracked = make()
-    request = dataclasses.replace(
-        factories.open_request(), secret_sha256="ab" * 32
-    )
-    tracked.open(CLIENT, request, 0.0, "s3")
+    tracked.open(CLIENT, WITH_SECRET, 0.0, "s3")
     return tracked
 
 
@@ -99,6 +101,35 @@ def test_the_secret_of_another_front_door_is_waited_for():
     assert tracked.heard(view, 0.5) == []
     view = factories.view(state="READY", secret="5ec7e7", revision=2)
     assert tracked.heard(view, 0.6) == [opens.Push(CLIENT, view)]
+
+
+FOREIGN = factories.view(**OWN | {"secret_sha256": "00" * 32}, revision=2)
+
+
+def test_the_conductor_must_know_the_secret_of_this_front_door():
+    """News of the agent before this one may come without the answer."""
+    tracked = make()
+    (wish,) = tracked.open(CLIENT, WITH_SECRET, 0.0, "s3")
+    assert tracked.heard(FOREIGN, 0.5) == []
+    # The call has failed, and the request was not taken in.
+    tracked.call_ended(wish, 1.0)
+    assert wish in tracked.tick(4.0)
+    tracked.call_ended(wish, 4.1)
+    again = dataclasses.replace(FOREIGN, revision=3)
+    assert tracked.heard(again, 4.2) == [wish]
+    tracked.heard(dataclasses.replace(again, revision=4, secret="5e"), 4.3)
+    tracked.call_ended(wish, 4.4)
+    assert wish not in tracked.tick(60.0)
+
+
+def test_a_client_that_comes_back_has_its_secret_asked_for():
+    tracked = make()
+    (wish,) = tracked.open(CLIENT, WITH_SECRET, 0.0, "s3")
+    tracked.heard(factories.view(state="QUEUED"), 0.1)
+    tracked.call_ended(wish, 0.2)
+    tracked.client_gone(CLIENT, 0.3)
+    assert tracked.heard(FOREIGN, 0.4) == []
+    assert tracked.open(CLIENT, WITH_SECRET, 0.5, "s3") == [wish]
 
 
 def test_a_refusal_is_an_answer():
