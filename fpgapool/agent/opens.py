@@ -420,7 +420,10 @@ class Opens:
         return self._present(entry, now)
 
     def _present(self, entry: _Open, now: float) -> list[Effect]:
-        """Send a client the known state of its session."""
+        """Send a client the known state of its session.
+
+        If the slot awaits another secret than the client's, ask for it again.
+        """
         if entry.client is None:
             return []
         view = entry.shown()

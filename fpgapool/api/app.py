@@ -488,12 +488,12 @@ def _fail(
 ) -> None:
     told = errors.translate(error)
     if told.status >= 500:
-        # Of a service that is away, many requests tell the same.
-        LOG.error(
-            "%s %s: %s: %s",
-            *(req.method, req.path, told.code, errors.text_of(error)),
-            exc_info=None if told.try_later else error,
-        )
+        where = f"{req.method} {req.path}"
+        if told.try_later:
+            # Of a service that is away, many requests tell the same.
+            LOG.error("%s: %s: %s", where, told.code, errors.text_of(error))
+        else:
+            LOG.error("%s: %s", where, told.code, exc_info=error)
     headers = dict(told.headers)
     if told.try_later:
         headers["Retry-After"] = str(retry_after_s)

@@ -167,7 +167,7 @@ class ApiError(exceptions.PicklableError):
 
 
 def text_of(error: Exception) -> str:
-    """Return what an error says, for the log: a line without a traceback."""
+    """Return what an error says, without a traceback."""
     if isinstance(error, exception.FpgapoolException):
         # Not str(): from another process it contains the traceback.
         return error.message

@@ -221,7 +221,7 @@ def _upsert_statement(dialect_name: str, table: sa.Table) -> sa.Executable:
     return upserted
 
 
-@exc_filters.filters("mysql", sa.exc.IntegrityError, r".*\b1048\b")
+@exc_filters.filters("mysql", sa.exc.IntegrityError, r".*\b1048\b.*'id'")
 def _raise_duplicate(
     error: sa.exc.IntegrityError, *_details: object
 ) -> NoReturn:

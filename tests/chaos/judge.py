@@ -24,9 +24,9 @@ from tests.harness import processes
 if typing.TYPE_CHECKING:
     from tests.chaos import pool as pools
 
-#: Growth that is none: pools of threads and connections fill up (that of the
-#: broker has 30, those of databases more), and another conductor may lead.
-SLACK_DESCRIPTORS = 60
+#: Growth that is none: pools of threads and connections fill up, and another
+#: conductor may lead.
+SLACK_DESCRIPTORS = 40
 SLACK_THREADS = 80
 SLACK_MEMORY_SHARE = 0.5
 SLACK_MEMORY_BYTES = 64 << 20

@@ -192,7 +192,7 @@ class Watcher:
         hold: sessions.Hold,
         line: objects.SlotReport,
     ) -> None:
-        # An agent that was restarted tells 0 until its worker tells more.
+        # A line can tell less than one before it.
         computed_bytes = max(
             line.input_bytes, self._computed_bytes.get(hold.generation, 0)
         )
