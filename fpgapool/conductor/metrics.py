@@ -14,6 +14,7 @@ from fpgapool.common import metrics
 from fpgapool.conductor import service
 from fpgapool.conductor.decisions import questions
 from fpgapool.conductor.decisions import summary
+from fpgapool.conductor.runtime import retention
 
 # Prometheus's own timeout is 10 s.
 _PATIENCE_S = 2.0
@@ -180,6 +181,11 @@ COMMIT_FAILURES = _counter(
     "fpgapool_conductor_commit_failures_total",
     help="Transactions that were put off because the database was away.",
 )
+PURGED_ROWS = _counter(
+    "fpgapool_conductor_purged_rows_total",
+    help="Rows deleted because they ended [database] retention_days ago.",
+    labels=("table",),
+)
 COMMITS_BACKLOG = _gauge(
     "fpgapool_conductor_commits_backlog",
     help="Batches of rows that wait to be written.",
@@ -287,6 +293,7 @@ DEFINITIONS = (
     COMMIT,
     COMMIT_ROWS,
     COMMIT_FAILURES,
+    PURGED_ROWS,
     COMMITS_BACKLOG,
     DATABASE_FAILING,
     DROPPED,
@@ -397,6 +404,8 @@ def _put_counts(
     page.put_histogram(COMMIT.name, counts.commits_s)
     page.put(COMMIT_ROWS.name, counts.commit_rows)
     page.put(COMMIT_FAILURES.name, counts.commit_failures)
+    for table in retention.TABLES:
+        page.put(PURGED_ROWS.name, counts.purged_rows[table], table)
     for sender in ("news", "orders"):
         page.put(DROPPED.name, counts.dropped[sender], sender)
     page.put(NOTIFICATIONS.name, counts.notifications_sent)
