@@ -43,8 +43,9 @@ conductor.decisions: bitstreams.library clients.nova common conductor.counts
     core db objects vocabulary # pure: time comes in, effects go out
 conductor: bitstreams core strategies objects db clients rpcapi conf common
     version vocabulary # runs the decisions
-agent.worker: drivers protocol common.buffers common.channel common.rings
-    common.tls_channel common.ratelimit common.strangers version vocabulary
+agent.worker: drivers protocol common.buffers common.channel
+    common.lost_lines common.rings common.tls_channel common.ratelimit
+    common.strangers version vocabulary
     # starts fast; its agent takes over buffers
 agent.groupdesk: agent.worker protocol common.channel common.doorbells
     common.rings vocabulary # starts as fast as a worker, with its sockets
