@@ -74,6 +74,8 @@ def create(
     try:
         parsed = sa.make_url(url)
         if parsed.get_backend_name() in ("mysql", "mariadb"):
+            if not parsed.database:
+                raise sa_exc.ArgumentError("it names no database")
             parsed = _with_mysql_defaults(
                 parsed, read_timeout_s, lock_wait_s, idle_limit_s
             )

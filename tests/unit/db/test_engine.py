@@ -98,7 +98,15 @@ def test_statements_are_not_shown():
 
 
 @pytest.mark.parametrize(
-    "url", ["", "nonsense", "foo://host/db", "sqlite+nodriver://"]
+    "url",
+    [
+        "",
+        "nonsense",
+        "foo://host/db",
+        "sqlite+nodriver://",
+        "mysql+pymysql://u:p@h/?charset=utf8mb4",
+        "mariadb+pymysql://u:p@h",
+    ],
 )
 def test_bad_urls_are_refused(url):
     with pytest.raises(exception.ConfigurationError, match="connection"):
