@@ -14,7 +14,6 @@ from fpgapool.common import metrics
 from fpgapool.conductor import service
 from fpgapool.conductor.decisions import questions
 from fpgapool.conductor.decisions import summary
-from fpgapool.conductor.runtime import retention
 
 # Prometheus's own timeout is 10 s.
 _PATIENCE_S = 2.0
@@ -404,8 +403,8 @@ def _put_counts(
     page.put_histogram(COMMIT.name, counts.commits_s)
     page.put(COMMIT_ROWS.name, counts.commit_rows)
     page.put(COMMIT_FAILURES.name, counts.commit_failures)
-    for table in retention.TABLES:
-        page.put(PURGED_ROWS.name, counts.purged_rows[table], table)
+    for table, count in list(counts.purged_rows.items()):
+        page.put(PURGED_ROWS.name, count, table)
     for sender in ("news", "orders"):
         page.put(DROPPED.name, counts.dropped[sender], sender)
     page.put(NOTIFICATIONS.name, counts.notifications_sent)

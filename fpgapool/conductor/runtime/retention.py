@@ -17,9 +17,6 @@ from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
 
-#: The tables that it deletes from.
-TABLES = ("sessions", "instances")
-
 # A transaction with so many rows takes milliseconds. The others wait for it:
 # each transaction of the leader locks the row with the epoch.
 STEP_ROWS = 100
@@ -60,15 +57,12 @@ class Retention:
         self._days = days
         self._now = now
         self._counts = counts
-        self._purges = dict(
-            zip(
-                TABLES,
-                (database.purge_sessions, database.purge_instances),
-                strict=True,
-            )
-        )
+        self._purges = {
+            "sessions": database.purge_sessions,
+            "instances": database.purge_instances,
+        }
         # Since the last line of the log.
-        self._deleted = dict.fromkeys(TABLES, 0)
+        self._deleted = dict.fromkeys(self._purges, 0)
         self._failing = False
         self._stopping = threading.Event()
         self._thread = threads.start_later("retention", self._run, on_failure)
@@ -121,7 +115,7 @@ class Retention:
                 self._days,
                 ", ".join(f"{n} {what}" for what, n in self._deleted.items()),
             )
-            self._deleted = dict.fromkeys(TABLES, 0)
+            self._deleted = dict.fromkeys(self._purges, 0)
 
     def _run(self) -> None:
         delay_s = _FIRST_S
