@@ -281,7 +281,8 @@ def _original(error: Exception) -> BaseException:
 
 
 def _of_sqlalchemy(error: Exception) -> BaseException:
-    return getattr(error, "inner_exception", None) or error
+    inner = getattr(error, "inner_exception", None)
+    return inner if isinstance(inner, BaseException) else error
 
 
 def _is_schema_error(original: BaseException) -> bool:

@@ -41,6 +41,10 @@ def _sqlite_error(code: int, text: str) -> sa_exc.OperationalError:
             ),
             exception.DatabaseUnavailable,
         ),
+        (
+            oslo_exception.DBConnectionError("away"),
+            exception.DatabaseUnavailable,
+        ),
         (oslo_exception.DBDeadlock(), exception.DatabaseUnavailable),
         (
             _sqlite_error(sqlite3.SQLITE_BUSY_SNAPSHOT, "database is locked"),
