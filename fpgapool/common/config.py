@@ -59,7 +59,7 @@ def init(
             default_config_files=default_config_files,
         )
         _check_values(conf)
-    except (cfg.Error, ValueError) as error:
+    except (cfg.Error, OSError, ValueError) as error:
         raise exception.ConfigurationError(reason=str(error)) from error
     try:
         logging.setup(conf, PROJECT)

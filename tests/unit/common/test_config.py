@@ -54,6 +54,11 @@ def test_a_missing_file_is_named(tmp_path):
         )
 
 
+def test_a_directory_instead_of_a_file_is_named(tmp_path):
+    with pytest.raises(exception.ConfigurationError, match=str(tmp_path)):
+        _init(tmp_path, "", "--config-file", str(tmp_path))
+
+
 def test_an_unknown_argument_is_a_usage_error(tmp_path, capsys):
     with pytest.raises(SystemExit) as error:
         _init(tmp_path, "", "--frobnicate")

@@ -22,11 +22,7 @@ _FULL = "/dev/full"
 _MANY = 1000
 
 LOG = logging.getLogger("fpgapool.tests")
-
-
-@pytest.fixture(autouse=True)
-def _level(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LOG, "level", logging.INFO)
+LOG.setLevel(logging.INFO)
 
 
 @contextlib.contextmanager
@@ -40,7 +36,8 @@ def _alone(*handlers: logging.Handler) -> Iterator[None]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
     """Give a clock that stands still."""
     made = types.SimpleNamespace(now_s=1000.0)
-    monkeypatch.setattr(lost_lines.time, "monotonic", lambda: made.now_s)
+    its_time = types.SimpleNamespace(monotonic=lambda: made.now_s)
+    monkeypatch.setattr(lost_lines, "time", its_time)
     return made
 
 

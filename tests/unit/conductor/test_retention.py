@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import types
 
 import pytest
 
@@ -57,8 +58,9 @@ def keeper(database: Database) -> retention.Retention:
 def test_steps_are_far_apart_compared_to_what_they_take(
     database, keeper, monkeypatch
 ):
-    clock = iter((0.0, 0.5, 10.0, 10.001, 20.0)).__next__
-    monkeypatch.setattr(retention.time, "monotonic", clock)
+    clock = iter((0.0, 0.5, 10.0, 10.001, 20.0))
+    its_time = types.SimpleNamespace(monotonic=clock.__next__)
+    monkeypatch.setattr(retention, "time", its_time)
     database.sessions = 2 * retention.STEP_ROWS + 1
     assert keeper.step() == 0.5 * 9
     assert keeper.step() == retention._SHORTEST_PAUSE_S
