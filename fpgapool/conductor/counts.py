@@ -47,7 +47,7 @@ class Counts:
     :ivar self_tests: by outcome.
     :ivar rpc: messages to agents.
     :ivar group_tasks: of groups, that have ended.
-    :ivar group_busy_s: the time that they took in slots.
+    :ivar group_busy_s: the time for which they, and locks, had slots.
     :ivar group_slot_s: the time for which groups had slots: ``programming``
         and ``serving``.
     :ivar group_resizes: changes of sizes that groups shall have: ``grow`` and

@@ -109,7 +109,7 @@ GROUP_TASKS = _counter(
 )
 GROUP_BUSY = _counter(
     "fpgapool_conductor_group_busy_seconds_total",
-    help="Time for which these tasks had slots.",
+    help="Time for which these tasks, and locks, had slots.",
 )
 GROUP_SLOT_TIME = _counter(
     "fpgapool_conductor_group_slot_seconds_total",

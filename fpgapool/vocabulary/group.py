@@ -17,8 +17,9 @@ from fpgapool.vocabulary import rules
 DEADLINE = "deadline"
 RATE = "rate"
 
-#: Which waiting task a free member of a group takes: the one that has waited
-#: longest, or one of the client that has used the least time.
+#: Which waiting task a free member of a group takes: of the project that was
+#: served the fewest tasks the one that has waited longest, or, of the project
+#: that has used the least time, one of its client that has.
 FIFO = "fifo"
 TIME = "time"
 ARBITRATIONS = (FIFO, TIME)
@@ -209,7 +210,7 @@ CLIENT = fields.Fields(
     fields.public(
         "slot_s",
         fields.NUMBER,
-        "Time for which its tasks had slots, in seconds.",
+        "Time for which its tasks and locks had slots, in seconds.",
         default=0.0,
         column=True,
     ),

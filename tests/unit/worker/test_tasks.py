@@ -174,6 +174,11 @@ def test_failures_have_codes_and_change_nothing(driver, runner):
     assert not runner.is_running
 
 
+def test_work_before_the_core_counts_too(driver, runner):
+    refused = run(runner, b"x", offset=2**63 + 1)
+    assert (code_of(refused), refused.busy_ns) == ("BAD_OFFSET", 7)
+
+
 def test_a_core_that_writes_more_than_it_announced(runner):
     assert code_of(run(runner, b"data", {"most": 0})) == "CORE_FAILED"
 
