@@ -9,6 +9,7 @@ import typing
 from fpgapool.objects import base
 from fpgapool.objects import group
 from fpgapool.objects import session
+from fpgapool.vocabulary import rules
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,8 +95,8 @@ class AgentReport(base.Payload):
 
     VERSION = "1.1"
 
-    host_uuid: str
-    host_name: str
+    host_uuid: str = base.matching(rules.HOST_UUID)
+    host_name: str = base.matching(rules.HOST_NAME)
     agent_boot_id: str
     sequence: int
     leader_epoch: int = 0
