@@ -37,8 +37,8 @@ db: common core.health objects version vocabulary # rows, and the pool as
 drivers: core.fairness accelerators objects.declaration objects.untrusted
     vocabulary # boards
 bitstreams: objects db conf common clients drivers.opencl.devices
-    drivers.opencl.package drivers.opencl.profiles version vocabulary # the
-    # library, which reads what its files say
+    drivers.opencl.package drivers.opencl.parts drivers.opencl.profiles
+    version vocabulary # the library, which reads what its files say
 conductor.decisions: bitstreams.library clients.nova common conductor.counts
     core db objects vocabulary # pure: time comes in, effects go out
 conductor: bitstreams core strategies objects db clients rpcapi conf common
