@@ -58,13 +58,17 @@ class Heads:
     def pop(self) -> model.Queue | None:
         """Return the queue to be served next; None if no head asks."""
         share = self._whole
-        while share.asking:
-            part = min(share.asking, key=_SERVED)
+        while asking := share.asking:
+            if len(asking) == 1:
+                (part,) = asking
+            else:
+                part = min(asking, key=_SERVED)
             share.floor = part.served
             share = part
-        if not share.heads:
+        heads = share.heads
+        if not heads:
             return None
-        entry = heapq.heappop(share.heads)
-        if not share.heads:
+        entry = heapq.heappop(heads)
+        if not heads:
             share.rest()
         return entry[4]

@@ -135,8 +135,10 @@ class Share:
         whole = self.whole
         if whole is None:
             return
-        self.served = max(self.served, whole.floor)
-        if not whole.asking:
+        # Each task comes here: max() would take as long as the rest.
+        if self.served < whole.floor:
+            self.served = whole.floor
+        if whole.whole is not None and not whole.asking:
             whole.ask()
         whole.asking[self] = None
 
@@ -146,7 +148,7 @@ class Share:
         if whole is None:
             return
         del whole.asking[self]
-        if not whole.asking:
+        if whole.whole is not None and not whole.asking:
             whole.rest()
 
 
@@ -215,6 +217,11 @@ class Client:
         self.project = project
         self.share = Share(project)
         self.counts = Counts()
+
+    def serve(self, amount: float) -> None:
+        """Count service of the client, and of its project."""
+        self.share.served += amount
+        self.project.served += amount
 
     def lengthen(self, length: int) -> Queue:
         """Add to the length of the shortest queue, and return it."""

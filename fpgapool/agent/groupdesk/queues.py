@@ -228,17 +228,9 @@ class Queues:
     def _use_arbitration(self, arbitration: str) -> None:
         self._heads = heads.Heads(arbitration, self._whole)
         self._arbitration = arbitration
-        # What serving a task, and a second of a slot, count.
-        by_task = arbitration == group.FIFO
-        self._per_task, self._per_s = (1.0, 0.0) if by_task else (0.0, 1.0)
-
-    def _charge(
-        self, client: model.Client, counts: model.Counts, slot_s: float
-    ) -> None:
-        counts.busy_s += slot_s
-        if self._per_s:
-            client.share.served += slot_s
-            client.project.served += slot_s
+        # What counts as service: tasks that begin, or the time of slots.
+        self._by_time = arbitration == group.TIME
+        self._per_task = 0.0 if self._by_time else 1.0
 
     # Tasks.
 
@@ -333,7 +325,9 @@ class Queues:
             else:
                 lock.idle_since_s = now
         else:
-            self._charge(client, counts, busy_s)
+            counts.busy_s += busy_s
+            if self._by_time:
+                client.serve(busy_s)
             queue = task.queue
             client.lengths[queue.number] -= 1
             queue.busy = False
@@ -494,7 +488,10 @@ class Queues:
     def _charge_lock(self, lock: model.Lock, now: float) -> None:
         """Charge the client for the time of a member that it keeps."""
         client = lock.queue.client
-        self._charge(client, client.counts, now - lock.charged_s)
+        slot_s = now - lock.charged_s
+        client.counts.busy_s += slot_s
+        if self._by_time:
+            client.serve(slot_s)
         lock.charged_s = now
 
     def _ask_blocked(self) -> None:
