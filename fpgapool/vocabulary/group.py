@@ -17,9 +17,9 @@ from fpgapool.vocabulary import rules
 DEADLINE = "deadline"
 RATE = "rate"
 
-#: Which waiting task a free member of a group takes: of the project that was
-#: served the fewest tasks the one that has waited longest, or, of the project
-#: that has used the least time, one of its client that has.
+#: Which waiting task a free member of a group takes: the one that has waited
+#: longest, of the project that was served the fewest tasks; or one of the
+#: client that has used the least time, of the project that has.
 FIFO = "fifo"
 TIME = "time"
 ARBITRATIONS = (FIFO, TIME)
