@@ -15,6 +15,7 @@ import os
 import pathlib
 import resource
 import signal
+import stat
 import struct
 
 #: Whose rights a process of root has afterwards.
@@ -24,10 +25,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
+_CLONE_NEWNS = 0x00020000
 _CLONE_NEWIPC = 0x08000000
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
 _CAPABILITY_VERSION = 0x20080522
+_MS_NOSUID_NODEV = 2 | 4
+_MS_BIND_ALL = 0x1000 | 0x4000
+_MS_PRIVATE_ALL = 1 << 18 | 0x4000
 
 # The same on all architectures.
 _LANDLOCK_CREATE_RULESET = 444
@@ -76,6 +81,52 @@ def leave_networks() -> bool:
     if os.geteuid() != 0:
         flags |= _CLONE_NEWUSER
     return _libc.unshare(flags) == 0
+
+
+def reveal(places: collections.abc.Collection[str]) -> None:
+    """Let nobody read directories below others that only root may enter.
+
+    In this process's own view, these others then have nothing else in them.
+    A process without root's rights stays its user, who may enter them.
+
+    :param places: paths without links.
+    """
+    closed = {
+        place: outer
+        for place in places
+        if (outer := _closed_parent(place)) and os.path.isdir(place)
+    }
+    if os.geteuid() != 0 or not closed:
+        return
+    if _libc.unshare(_CLONE_NEWNS) or _mount("/", "/", _MS_PRIVATE_ALL):
+        return
+    fds = {place: os.open(place, os.O_PATH) for place in sorted(closed)}
+    for outer in set(closed.values()):
+        _mount("tmpfs", outer, _MS_NOSUID_NODEV, b"mode=755")
+    for place, fd in fds.items():
+        os.makedirs(place, 0o755, exist_ok=True)
+        _mount(f"/proc/self/fd/{fd}", place, _MS_BIND_ALL)
+        os.close(fd)
+
+
+def _closed_parent(place: str) -> str | None:
+    """Return the outermost directory on the way that nobody cannot enter."""
+    for parent in reversed(pathlib.Path(place).parents):
+        if not parent.stat().st_mode & stat.S_IXOTH:
+            return str(parent)
+    return None
+
+
+def _mount(source: str, target: str, flags: int, data: bytes = b"") -> int:
+    return int(
+        _libc.mount(
+            os.fsencode(source),
+            os.fsencode(target),
+            b"tmpfs",
+            ctypes.c_ulong(flags),
+            data,
+        )
+    )
 
 
 def drop_rights() -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import fpgapool
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import compiler
 from fpgapool.drivers.opencl import manifest
@@ -24,6 +26,7 @@ from tests.harness import pocl
 from tests.harness import waiting
 from tests.unit.drivers.opencl import packages
 
+ROOT = pathlib.Path(fpgapool.__file__).parents[1]
 PLATFORM = pocl.PLATFORM
 KERNEL = "kernel void add(global int *a) { a[0] = 1; }\n"
 TENFOLD = "\n".join(
@@ -98,6 +101,42 @@ def test_what_is_wrong_is_said() -> None:
     with pytest.raises(base.DriverError, match="no device fits") as caught:
         compiler.compile_source(b"", (), "No such*", "*")
     assert caught.value.code == "DEVICE_FAILED"
+
+
+def test_an_interpreter_that_only_its_user_can_reach(
+    directory: pathlib.Path,
+) -> None:
+    """In a home directory, as those of uv, pyenv and conda are."""
+    prefix = directory / "home" / "python"
+    library = pathlib.Path(os.__file__).parent
+    shutil.copytree(
+        library,
+        prefix / "lib" / library.name,
+        ignore=shutil.ignore_patterns(
+            *("__pycache__", "*-packages", "config-*"),
+            *("ensurepip", "idlelib", "lib2to3", "test"),
+        ),
+    )
+    (prefix / "bin").mkdir()
+    python = prefix / "bin" / library.name
+    shutil.copy(os.path.realpath(sys.executable), python)
+    prefix.parent.chmod(0o700)
+    directory.chmod(0o711)
+    script = (
+        "import sys; from fpgapool.drivers.opencl import compiler;"
+        "print(sys.base_prefix);"
+        f"compiler.compile_source({KERNEL!r}.encode(), (), {PLATFORM!r}, '*')"
+    )
+    places = [str(ROOT), *(each for each in sys.path if "-packages" in each)]
+    done = subprocess.run(
+        [python, "-P", "-c", script],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{prefix}\n"
 
 
 @pytest.mark.security
