@@ -16,6 +16,7 @@ import socket
 import threading
 import typing
 from collections.abc import Iterable
+from collections.abc import Mapping
 
 from oslo_log import log as logging
 
@@ -87,6 +88,8 @@ class Agent:
     :param settings: identity, paths and limits.
     :param conductor: the conductor's RPC interface.
     :param counts: receives the counts; ``conductor`` may use it, too.
+    :ivar faults: what the first check of each device has found; None: it can
+        be used.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class Agent:
         )
         # Each session with an untrusted bitstream causes log lines.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
+        self.faults: Mapping[str, str | None] = {}
         self._lock_fd: int | None = None
         self._server: typing.Any = None
         self._serving = False
@@ -312,6 +316,8 @@ class Agent:
         self._nic.start()
         self._link.start()
         self.loop.run_and_wait(self._start_processes, START_TIMEOUT_S)
+        # Meanwhile the processes start.
+        self.faults = self._boards.try_all()
         self._settle()
         self.loop.run_and_wait(self._serve, START_TIMEOUT_S)
         self._server = self._make_server()
@@ -352,6 +358,8 @@ class Agent:
         settled.wait(SETTLE_TIMEOUT_S + START_TIMEOUT_S)
 
     def _serve(self) -> None:
+        for device, fault in self.faults.items():
+            self._take_health(device, fault, None)
         self._front_door.start()
         self._serving = True
         self._tick()
@@ -645,7 +653,12 @@ class Agent:
         self, device: str, fault: str | None, power_w: float | None
     ) -> None:
         self._meter.set_power(device, power_w, self.loop.now())
-        self._apply(self.table.device_health(device, fault))
+        changes = self.table.device_health(device, fault)
+        if changes and fault is not None:
+            LOG.error("Device %s cannot be used: %s", device, fault)
+        elif changes:
+            LOG.info("Device %s is well again", device)
+        self._apply(changes)
 
 
 def make(settings: agent_settings.AgentSettings) -> Agent:

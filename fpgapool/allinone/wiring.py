@@ -299,6 +299,7 @@ def _opencl(
         "boards_file": boards_file,
         # A device's kernels are compiled once, and not once for each host.
         "binaries_dir": str(where.state_dir / "binaries"),
+        "is_checked": host_name != cluster.host_names()[0],
     }
 
 
@@ -330,10 +331,18 @@ class Agents:
     def start(self) -> None:
         """Start them one after the other.
 
-        :raises: as :meth:`fpgapool.agent.service.Agent.start`.
+        :raises: as :meth:`fpgapool.agent.service.Agent.start`; AgentError if
+            no board of a host can be used, or none is there.
         """
         for agent in self._agents:
             agent.start()
+            if agent.faults and all(agent.faults.values()):
+                told = (f"{name}: {why}" for name, why in agent.faults.items())
+                raise agent_service.AgentError(
+                    f"no board can be used: {'; '.join(told)}"
+                )
+        if not any(agent.faults for agent in self._agents):
+            raise agent_service.AgentError("the driver finds no board")
 
     def stop(self) -> None:
         """Stop all at once: each waits for its workers."""

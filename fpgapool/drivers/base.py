@@ -39,6 +39,9 @@ DEVICE_FAILED = "DEVICE_FAILED"
 BITSTREAM_DAMAGED = "BITSTREAM_DAMAGED"
 PROCESS_SPENT = "PROCESS_SPENT"
 
+#: How long a board's first check may take.
+CHECK_TIMEOUT_S = 10.0
+
 _READ_BYTES = 1 << 20
 
 
@@ -48,6 +51,14 @@ class DriverError(exceptions.CodedError):
     :ivar code: stable machine-readable code.
     :ivar message: explanation for operators; it may change.
     """
+
+
+def one_line(text: str) -> str:
+    """Return what a driver or its runtime says in one line, for people.
+
+    :param text: of any number of lines.
+    """
+    return " ".join(text.split())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -271,6 +282,21 @@ class Driver(abc.ABC):
         :returns: the boards, also faulty ones, in a stable order.
         :raises DriverError: if the host's boards cannot be listed at all.
         """
+
+    def check(self, device: str) -> Health:
+        """Try whether a board can run accelerators. Called by agents when they
+        start, after :meth:`discover`.
+
+        A small trial of what sessions need: compilers, libraries, rights, the
+        board's answers. A board that fails is reported as not healthy, with
+        the message, until :meth:`health` says that it is well; so that must
+        not forget what was found here. Must not block for longer than
+        :data:`CHECK_TIMEOUT_S`; idempotent; disturbs no running slot.
+
+        :param device: name of the device.
+        :returns: its health; the message says in one line what is missing.
+        """
+        return self.health(device)
 
     @abc.abstractmethod
     def program(

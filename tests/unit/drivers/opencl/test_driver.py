@@ -288,13 +288,28 @@ def test_a_failed_scrub_ends_the_process(settings, monkeypatch):
         "it is on fire",
     )
     # The agent looks at the device at once.
-    agent._watch._ask = lambda names: [
+    agent._watch._ask = lambda names, _builds: [
         (found, "it burns") for found, _ in probing.ask(names)
     ]
     agent.health(DEVICE)
     agent._watch.wait()
     assert agent.health(DEVICE).message == "it burns"
     clear()
+
+
+def test_a_compiler_that_does_not_work_is_told(settings, monkeypatch):
+    agent = drivers.OpenCLDriver(settings)
+    with monkeypatch.context() as patch:
+        patch.setenv("POCL_EXTRA_BUILD_FLAGS", "--no-such\n--flag")
+        found = agent.check(DEVICE)
+    assert not found.healthy
+    assert found.message == agent.health(DEVICE).message
+    assert found.message.startswith("KERNEL_BUILD_FAILED: ")
+    assert "\n" not in found.message
+    # It is looked at again, and works.
+    agent._watch.look()
+    agent._watch.wait()
+    assert agent.health(DEVICE) == base.Health(True)
 
 
 def test_settings_that_are_wrong(tmp_path):
