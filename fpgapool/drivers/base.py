@@ -148,6 +148,9 @@ class DeviceInfo:
     :ivar dma_bytes_per_s: input rate that its slots share.
     :ivar programming_time_s: approximate time to program a slot.
     :ivar slots: in the order of their numbers.
+    :ivar builtins: the accelerators that its slots can be programmed with
+        without a file, each with the values of those of its parameters that it
+        does not take all values of; None: all accelerators of the library.
     """
 
     name: str
@@ -155,6 +158,12 @@ class DeviceInfo:
     dma_bytes_per_s: float
     programming_time_s: float
     slots: tuple[SlotInfo, ...]
+    builtins: (
+        collections.abc.Mapping[
+            str, collections.abc.Mapping[str, collections.abc.Sequence[str]]
+        ]
+        | None
+    ) = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -65,7 +65,14 @@ class SlotReport(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeviceReport(base.Payload):
-    """One board as its agent sees it."""
+    """One board as its agent sees it.
+
+    :param builtins: the accelerators that its slots can be programmed with
+        without a file, each with the values of those of its parameters that it
+        does not take all values of; None: its driver or agent does not say.
+    """
+
+    VERSION = "1.1"
 
     name: str
     model: str
@@ -73,6 +80,7 @@ class DeviceReport(base.Payload):
     healthy: bool = True
     message: str = ""
     slots: tuple[SlotReport, ...]
+    builtins: dict[str, typing.Any] | None = base.added(1, None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -138,6 +138,10 @@ class OpenCLDriver(base.Driver):
                     base.SlotInfo(number, device.shape, None)
                     for number in range(device.board.slots)
                 ),
+                # Source needs a compiler.
+                builtins=bitstreams.builtins()
+                if device.found.has_compiler
+                else {},
             )
             for device in matched
         )
