@@ -177,6 +177,9 @@ def _run(
             # been waited for.
             os.killpg(process.pid, signal.SIGKILL)
             status = process.wait()
+        if status > 128:
+            # A signal has ended the process that it waits for.
+            status = 128 - status
         if status not in (0, _REFUSED):
             said.seek(0)
             LOG.info("The OpenCL compiler says: %r", said.read()[-_MAX_LOG:])
@@ -310,9 +313,9 @@ def _confine(
         sys.exit("the worker has ended")
     missing = []
     is_root = os.geteuid() == 0
-    has_left = confinement.leave_networks()
+    has_left = confinement.leave_others()
     if not has_left:
-        missing.append("it sees networks (no namespaces)")
+        missing.append("what it starts may outlive it (no namespaces)")
     libraries = _libraries()
     confinement.reveal(libraries)
     if not confinement.keep_files(libraries, _HERE):
@@ -327,6 +330,8 @@ def _confine(
     )
     confinement.drop_rights()
     confinement.die_with_parent()
+    if not confinement.refuse_calls() and not has_left:
+        missing.append("it sees networks (neither namespaces nor seccomp)")
     closed = [each for each in libraries if not os.access(each, os.R_OK)]
     return missing, closed
 
