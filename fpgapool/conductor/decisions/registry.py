@@ -362,7 +362,11 @@ class Registry:
                     reservable_slots=row.reservable_slots,
                 )
             )
-        self._builtins = {(slot.shape, UNKNOWN) for slot in slots}
+        self._builtins = {
+            (slot.shape, UNKNOWN)
+            for slot in slots
+            if slot.fault_reason != NOT_REPORTED
+        }
         for slot in sorted(slots, key=lambda row: row.id):
             self._add_slot(
                 SlotEntry(

@@ -177,12 +177,13 @@ def refuse_calls() -> bool:
 
 
 def reveal(places: collections.abc.Collection[str]) -> None:
-    """Let nobody read directories below others that only root may enter.
+    """Keep places readable that are below directories which only root enters.
 
-    In this process's own view, these others then have nothing else in them.
-    A process without root's rights stays its user, who may enter them.
+    In this process's own view, these directories then have nothing else in
+    them. Without root's rights the process stays its user, who may enter them.
 
-    :param places: paths without links.
+    :param places: absolute paths of what is there; a link and its target
+        count as two.
     """
     closed = {
         place: outer

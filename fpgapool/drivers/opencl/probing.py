@@ -44,7 +44,9 @@ def ask(
     """
     options = ["--build"] if builds else []
     try:
-        with tempfile.TemporaryDirectory(prefix="fpgapool-probe-") as kept:
+        with tempfile.TemporaryDirectory(
+            prefix="fpgapool-probe-", ignore_cleanup_errors=True
+        ) as kept:
             done = subprocess.run(
                 [sys.executable, "-m", PROGRAM, *options, *names],
                 stdin=subprocess.DEVNULL,

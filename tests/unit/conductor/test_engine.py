@@ -381,6 +381,20 @@ def test_what_no_driver_has_is_refused():
     assert news.view.reason == codes.NO_COMPATIBLE_SLOT
 
 
+def test_a_new_leader_waits_to_hear_what_drivers_have():
+    agents = [world.FakeAgent("a", 1), world.FakeAgent("b", 1)]
+    agents[0].builtins = {"aes": {}}
+    agents[1].shape = "large"
+    pool = world.World(agents)
+    pool.boot_conductor()
+    pool.feed(agents[0].report())
+    request_id = pool.open()
+    assert pool.view(request_id).state == states.QUEUED
+    pool.feed(agents[1].report())
+    (hold,) = pool.memory.holds.values()
+    assert hold.slot.host.uuid == "b"
+
+
 def test_an_accelerator_that_fits_no_slot_is_refused():
     pool = world.World([world.FakeAgent("a", 0, board=False)])
     pool.wire.clear()
