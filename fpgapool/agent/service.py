@@ -16,7 +16,6 @@ import socket
 import threading
 import typing
 from collections.abc import Iterable
-from collections.abc import Mapping
 
 from oslo_log import log as logging
 
@@ -88,8 +87,7 @@ class Agent:
     :param settings: identity, paths and limits.
     :param conductor: the conductor's RPC interface.
     :param counts: receives the counts; ``conductor`` may use it, too.
-    :ivar faults: what the first check of each device has found; None: it can
-        be used.
+    :ivar faults: of the devices, by name; None: it can be used.
     """
 
     def __init__(
@@ -112,7 +110,7 @@ class Agent:
         )
         # Each session with an untrusted bitstream causes log lines.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
-        self.faults: Mapping[str, str | None] = {}
+        self.faults: dict[str, str | None] = {}
         self._lock_fd: int | None = None
         self._server: typing.Any = None
         self._serving = False
@@ -317,9 +315,9 @@ class Agent:
         self._link.start()
         self.loop.run_and_wait(self._start_processes, START_TIMEOUT_S)
         # Meanwhile the processes start.
-        self.faults = self._boards.try_all()
+        found = self._boards.try_all()
         self._settle()
-        self.loop.run_and_wait(self._serve, START_TIMEOUT_S)
+        self.loop.run_and_wait(lambda: self._serve(found), START_TIMEOUT_S)
         self._server = self._make_server()
         self._server.start()
 
@@ -357,8 +355,8 @@ class Agent:
         self.loop.call(check)
         settled.wait(SETTLE_TIMEOUT_S + START_TIMEOUT_S)
 
-    def _serve(self) -> None:
-        for device, fault in self.faults.items():
+    def _serve(self, found: dict[str, str | None]) -> None:
+        for device, fault in found.items():
             self._take_health(device, fault, None)
         self._front_door.start()
         self._serving = True
@@ -652,6 +650,7 @@ class Agent:
     def _take_health(
         self, device: str, fault: str | None, power_w: float | None
     ) -> None:
+        self.faults[device] = fault
         self._meter.set_power(device, power_w, self.loop.now())
         changes = self.table.device_health(device, fault)
         if changes and fault is not None:

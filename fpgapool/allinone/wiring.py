@@ -24,6 +24,7 @@ from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common import memory
 from fpgapool.conf import default as default_conf
+from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 
 PROGRAM = "fpgapool-allinone"
@@ -331,18 +332,23 @@ class Agents:
     def start(self) -> None:
         """Start them one after the other.
 
-        :raises: as :meth:`fpgapool.agent.service.Agent.start`; AgentError if
-            no board of a host can be used, or none is there.
+        :raises: as :meth:`fpgapool.agent.service.Agent.start`.
         """
         for agent in self._agents:
             agent.start()
-            if agent.faults and all(agent.faults.values()):
-                told = (f"{name}: {why}" for name, why in agent.faults.items())
-                raise agent_service.AgentError(
-                    f"no board can be used: {'; '.join(told)}"
-                )
-        if not any(agent.faults for agent in self._agents):
-            raise agent_service.AgentError("the driver finds no board")
+
+    def fault(self) -> str | None:
+        """Return why the boards of a host cannot be used.
+
+        :returns: None if one of each can, or may still answer.
+        """
+        of_hosts = [agent.faults for agent in self._agents if agent.faults]
+        for faults in of_hosts:
+            causes = faults.values()
+            if all(causes) and drivers.UNANSWERED not in causes:
+                told = (f"{name}: {cause}" for name, cause in faults.items())
+                return f"no board can be used: {'; '.join(told)}"
+        return None if of_hosts else "the driver finds no board"
 
     def stop(self) -> None:
         """Stop all at once: each waits for its workers."""

@@ -39,8 +39,10 @@ DEVICE_FAILED = "DEVICE_FAILED"
 BITSTREAM_DAMAGED = "BITSTREAM_DAMAGED"
 PROCESS_SPENT = "PROCESS_SPENT"
 
-#: How long a board's first check may take.
+#: How long an agent waits for a board's first check.
 CHECK_TIMEOUT_S = 10.0
+#: The message of a board whose first check takes longer.
+UNANSWERED = "it has not answered yet"
 
 _READ_BYTES = 1 << 20
 
@@ -300,7 +302,8 @@ class Driver(abc.ABC):
         board's answers. A board that fails is reported as not healthy, with
         the message, until :meth:`health` says that it is well; so that must
         not forget what was found here. Must not block for longer than
-        :data:`CHECK_TIMEOUT_S`; idempotent; disturbs no running slot.
+        :data:`CHECK_TIMEOUT_S`: it may say :data:`UNANSWERED`, and go on.
+        Idempotent; disturbs no running slot.
 
         :param device: name of the device.
         :returns: its health; the message says in one line what is missing.

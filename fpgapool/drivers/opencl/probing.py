@@ -116,9 +116,7 @@ class Watch:
     def look_first(self) -> None:
         """Look closely; until that is over, no device can be used."""
         with self._lock:
-            self._faults = dict.fromkeys(
-                self._faults, "its runtime has not answered yet"
-            )
+            self._faults = dict.fromkeys(self._faults, base.UNANSWERED)
         self.look()
 
     def wait(self, timeout_s: float | None = None) -> None:

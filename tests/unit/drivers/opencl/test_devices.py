@@ -309,7 +309,7 @@ def test_an_untried_device_is_not_used(watch, runtime):
     runtime.may_answer.clear()
     watch.look_first()
     watch.wait(0.01)
-    assert watch.fault("a") == "its runtime has not answered yet"
+    assert watch.fault("a") == base.UNANSWERED
     runtime.may_answer.set()
     watch.wait()
     assert watch.fault("a") is None
