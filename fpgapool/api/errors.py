@@ -84,6 +84,7 @@ STATUSES: Mapping[str, int] = {
     codes.STORE_FAILED: 502,
     codes.STORE_UNAVAILABLE: 503,
     codes.QUEUE_FULL: 503,
+    codes.ACCELERATOR_OUT_OF_USE: 503,
     codes.TOO_MANY_UPLOADS: 503,
     codes.CONDUCTOR_UNAVAILABLE: 503,
     codes.DATABASE_UNAVAILABLE: 503,

@@ -282,6 +282,7 @@ _CODES = {401: codes.UNAUTHORIZED, 403: codes.FORBIDDEN}
 # Answers of a service that works: repeating the request at once is useless.
 _REFUSALS = frozenset(
     {
+        codes.ACCELERATOR_OUT_OF_USE,
         codes.CONDUCTOR_UNAVAILABLE,
         codes.DATABASE_UNAVAILABLE,
         codes.QUEUE_FULL,

@@ -36,6 +36,7 @@ if typing.TYPE_CHECKING:
 #: Codes with which the pool cannot do the work, or not now.
 FALLBACK_CODES = frozenset(
     {
+        codes.ACCELERATOR_OUT_OF_USE,
         codes.CONDUCTOR_UNAVAILABLE,
         codes.DATABASE_UNAVAILABLE,
         codes.NO_COMPATIBLE_SLOT,

@@ -57,6 +57,8 @@ QUOTA_EXCEEDED = "QUOTA_EXCEEDED"
 # Keystone keeps the limits.
 QUOTAS_IN_KEYSTONE = "QUOTAS_IN_KEYSTONE"
 QUEUE_FULL = "QUEUE_FULL"
+# Failures have put it out of use in all slots that could run it.
+ACCELERATOR_OUT_OF_USE = "ACCELERATOR_OUT_OF_USE"
 TOO_MANY_CONNECTIONS = "TOO_MANY_CONNECTIONS"
 INSTANCE_SESSION_LIMIT = "INSTANCE_SESSION_LIMIT"
 # The slots do not suffice for the goal of a group.

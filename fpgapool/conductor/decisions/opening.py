@@ -156,6 +156,9 @@ class Opening:
                 bytes_of_project=book.queued_bytes[project_id],
             ),
         )
+        admission.check_in_use(
+            accelerator, pool.registry, known, pool.probation.faults
+        )
         if request.deadline_s is not None:
             view = pool.core.view
             admission.check_deadline(
@@ -396,7 +399,7 @@ class Opening:
         elif session.reason in codes.REOPENABLE and self._may_revive(session):
             session.check_move("reopen")
             pool.sessions.revive(session)
-            self._serving.resubmit(session)
+            self._serving.resubmit(session, session.reason, session.message)
 
     def _may_revive(self, session: sessions.Session) -> bool:
         """Whether its instance, if it has one, may have one more session."""

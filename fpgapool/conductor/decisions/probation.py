@@ -158,8 +158,18 @@ class Probation:
 
     # -- failures ----------------------------------------------------------
 
-    def failed(self, hold: holds.Hold, reason: str, now: float) -> None:
-        """Count a failure of a slot that its holder did not cause."""
+    def failed(
+        self,
+        hold: holds.Hold,
+        reason: str,
+        now: float,
+        *,
+        is_preparation: bool = False,
+    ) -> None:
+        """Count a failure of a slot that its holder did not cause.
+
+        :param is_preparation: whether the slot never was ready.
+        """
         profiles = self._catalogue.library.profiles
         profile = profiles.get(hold.accelerator)
         # Tenants' bitstreams may fail in good slots, and an agent that
@@ -170,6 +180,7 @@ class Probation:
             self_tests.place_of(hold.slot, hold.accelerator),
             reason,
             now,
+            is_preparation=is_preparation,
             spares_device=(
                 reason == codes.WORKER_DIED
                 and not self._is_first_death(hold.slot)

@@ -44,17 +44,9 @@ _PROGRAMMED = frozenset(
 # that.
 _CLOSED_BEFORE_CANCEL = (states.CANCELLED, states.CLOSED)
 
-# The most slots that a session gets after its client learned of them too late
-# to connect.
-_MAX_UNTOLD_ENDS = 3
 # A client was told late if it knew of its slot for less than this share of
 # ``connect_timeout_s``.
 _TIME_TO_CONNECT = 0.5
-
-# The most slots that a session tries if its bitstream cannot be programmed.
-_MAX_BITSTREAM_FAILURES = 3
-# For the session's owner; the agent's log has details.
-_UNTRUSTED = "no key that the hosts trust now has signed it"
 
 
 class Reports:
@@ -334,31 +326,9 @@ class Reports:
             hold.public_id,
             reason,
         )
-        if (
-            isinstance(hold, sessions.Hold)
-            and reason in codes.BITSTREAM_FAULTS
-            and hold.wanted
-        ):
-            hold.session.bitstream_failures += 1
-            if hold.session.bitstream_failures >= _MAX_BITSTREAM_FAILURES:
-                self._give_up_bitstream(hold, reason)
-                return
-        self._hosts.fail_preparation(hold, reason)
-
-    def _give_up_bitstream(self, hold: sessions.Hold, reason: str) -> None:
-        """End a session whose bitstream could not be programmed.
-
-        The slots are healthy, so the session would try for ever.
-        """
-        why = f": {_UNTRUSTED}" if reason == codes.BITSTREAM_UNTRUSTED else ""
-        self._pool.end(
-            hold.session,
-            states.FAILED,
-            reason,
-            f"no slot could be programmed with its bitstream, in"
-            f" {_MAX_BITSTREAM_FAILURES} tries{why}",
+        self._hosts.fail_preparation(
+            hold, reason, result.message if result else ""
         )
-        self._serving.free(hold, self._pool.now)
 
     def _vanished(self, hold: holds.Hold) -> None:
         """End or requeue an assignment whose worker is gone."""
@@ -369,7 +339,9 @@ class Reports:
             return
         if hold.wanted and hold.phase in reconcile.UNCONNECTED:
             # The client has not sent anything yet and can use another slot.
-            self._hosts.fail_preparation(hold, codes.WORKER_LOST)
+            self._hosts.fail_preparation(
+                hold, codes.WORKER_LOST, "the slot's worker process is gone"
+            )
             return
         if hold.wanted:
             pool.end(
@@ -417,8 +389,8 @@ class Reports:
             # It goes behind the waiting sessions: it has had a slot.
             self._serving.resubmit(
                 session,
+                result.code,
                 yields=result.code not in codes.ROOM_IS_MADE,
-                preempted=result.code == codes.PREEMPTED,
             )
 
     def _may_go_on(
@@ -440,13 +412,8 @@ class Reports:
             profile = self._pool.profiles.get(session.accelerator)
             has_begun = result.started_at is not None or result.input_bytes > 0
             return not has_begun or (profile is not None and profile.moves)
-        if (
-            result.code == codes.CONNECT_TIMEOUT
-            and self._was_told_late(hold)
-            and session.untold_ends < _MAX_UNTOLD_ENDS
-        ):
-            session.untold_ends += 1
-            return True
+        if result.code == codes.CONNECT_TIMEOUT and self._was_told_late(hold):
+            return session.got_in_vain(result.code)
         return False
 
     def _how_it_ended(

@@ -24,7 +24,16 @@ from fpgapool.vocabulary import states
 LOG = logging.getLogger(__name__)
 
 # Why a session waits again, for its owner.
-_PREEMPTED = "a session with a higher priority or less time left has its slot"
+_WHY = {
+    codes.CONNECT_TIMEOUT: "its client could not be told in time of its slot",
+    codes.DRAINED: "an operator takes its slot out of use",
+    codes.HOST_LOST: "the host of its slot is silent",
+    codes.PREEMPTED: (
+        "a session with a higher priority or less time left has its slot"
+    ),
+    codes.RESERVED: "its slot is kept for a reservation",
+    codes.YIELDED: "it sent more than it claimed, and others waited",
+}
 
 
 class Serving:
@@ -110,7 +119,7 @@ class Serving:
     def _grant(self, order: instructions.Grant) -> None:
         hold = self._pool.sessions.by_job[order.job_id].hold
         if hold is not None:
-            hold.session.ready_at = self._pool.now
+            hold.session.note_ready(self._pool.now)
             self.entered(hold)
 
     def _reject(self, order: instructions.Reject) -> None:
@@ -132,7 +141,8 @@ class Serving:
         LOG.info(
             "Session %s waits again: %s", session.session_id, order.reason
         )
-        session.wait_again()
+        why = hold.failure if hold is not None else ""
+        session.wait_again(order.reason, why or _WHY.get(order.reason, ""))
         if hold is not None:
             if order.reason in codes.ROOM_IS_MADE:
                 self._count_taken_back(session, order.reason)
@@ -166,7 +176,8 @@ class Serving:
             return
         pool.tell(events.HolderAttached(hold.slot.id, hold.generation))
         session.forget_secret()
-        session.ready_at = session.ready_at or pool.now
+        session.note_ready(pool.now)
+        session.vain.clear()
         session.started_at = session.started_at or pool.now
         self.entered(hold)
 
@@ -260,20 +271,22 @@ class Serving:
     def resubmit(
         self,
         session: sessions.Session,
+        reason: str,
+        message: str = "",
         *,
         yields: bool = False,
-        preempted: bool = False,
     ) -> None:
         """Queue a session again, at the place of its first arrival.
 
+        :param reason: the code of why it lost its slot.
+        :param message: more about that, if the code does not say it.
         :param yields: whether the core serves the waiting sessions first.
-        :param preempted: whether another session took its slot.
         """
         pool = self._pool
-        LOG.info("Session %s waits for another slot", session.session_id)
-        session.wait_again()
-        if preempted:
-            session.reason, session.message = codes.PREEMPTED, _PREEMPTED
+        LOG.info(
+            "Session %s waits for another slot: %s", session.session_id, reason
+        )
+        session.wait_again(reason, message or _WHY.get(reason, ""))
         # The wait timeout starts anew: the session has had a slot.
         waited_s = pool.pool_time - session.arrival_s
         session.wait_timeout_s = waited_s + pool.settings.wait_timeout_s
@@ -292,7 +305,9 @@ class Serving:
         pool = self._pool
         pool.tell(events.JobCancelled(session.job_id, codes.MOVED))
         pool.sessions.rename_job(session, pool.next_job_id())
-        self.resubmit(session)
+        self.resubmit(
+            session, codes.MOVED, "its client asked for another slot"
+        )
 
     # -- agents ------------------------------------------------------------
 

@@ -28,6 +28,9 @@ from fpgapool.vocabulary import names
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
+#: The most slots that a session gets in vain by the same cause.
+MAX_VAIN_SLOTS = 3
+
 # Ended sessions that are still answered from memory.
 _REMEMBERED = 10_000
 
@@ -69,6 +72,7 @@ class Hold(holds.Hold):
         have to leave the slot; 0: it never has to.
     :ivar quanta: the borders that it has reached.
     :ivar is_left: whether its client waits for another slot already.
+    :ivar failure: why it could not be prepared, for the session's owner.
     """
 
     session: Session
@@ -76,6 +80,7 @@ class Hold(holds.Hold):
     quantum_bytes: int = 0
     quanta: int = 0
     is_left: bool = False
+    failure: str = ""
 
     @property
     def holder(self) -> model.Holder:
@@ -187,10 +192,10 @@ class Session:
     judged: bool = False
     #: Input that its client says it has computed itself; it only steers.
     own_bytes: int = 0
-    #: Slots that it got in vain because of its bitstream.
-    bitstream_failures: int = 0
-    #: Slots that it lost before its client could learn of them.
-    untold_ends: int = 0
+    #: How many slots it got in vain, by cause, since its client last came.
+    vain: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )
     #: Whether neither it nor its slot shall have a row.
     withdrawn: bool = False
 
@@ -275,8 +280,6 @@ class Session:
         """Hold a slot from now on."""
         slot = hold.slot
         self.hold = hold
-        if self.live:
-            self.reason = self.message = ""
         self.slot_id = slot.id
         self.generation = hold.generation
         self.local = self.host_id == slot.host.id
@@ -286,6 +289,12 @@ class Session:
             device=slot.device.name,
             slot=slot.number,
         )
+
+    def note_ready(self, now: float) -> None:
+        """Note that its slot is ready; why it lost another one is over."""
+        self.ready_at = self.ready_at or now
+        if self.live:
+            self.reason = self.message = ""
 
     def note_bytes(self, input_bytes: int, output_bytes: int) -> None:
         """Note how much its slot has computed."""
@@ -297,15 +306,27 @@ class Session:
         self.former_input_bytes = self.input_bytes
         self.former_output_bytes = self.output_bytes
 
-    def wait_again(self) -> None:
+    def got_in_vain(self, cause: str) -> bool:
+        """Count a slot that its client could not use.
+
+        :param cause: its code.
+        :returns: whether another slot is worth a try.
+        """
+        self.vain[cause] += 1
+        return self.vain[cause] < MAX_VAIN_SLOTS
+
+    def wait_again(self, reason: str = "", message: str = "") -> None:
         """Wait from now on; forget the values that belong to the slot.
 
+        :param reason: the code of why it lost its slot, for its client.
+        :param message: more about that.
         :raises WrongMove: if the session cannot wait.
         """
         if self.state != states.QUEUED:
             self.check_move("reopen" if self.end else "requeue")
         self.hold = None
-        self.end = self.reason = self.message = ""
+        self.end = ""
+        self.reason, self.message = reason, limits.writable(message)
         self.finished_at = None
         self.deadline_met = None
         self.slot_id = None

@@ -217,6 +217,37 @@ def test_copies_of_pipes_are_as_private_as_those(
             assert sorted(directory.iterdir()) == before
 
 
+def test_why_another_slot_is_tried_is_told_each_time(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = display.Display(quiet=False)
+    for state, message in (
+        ("PREPARING", ""),
+        ("PREPARING", "slot a board0 1 failed: no clock"),
+        ("PREPARING", "slot a board0 2 failed: no clock"),
+        ("QUEUED", "slot a board0 2 failed: no clock"),
+        ("READY", ""),
+    ):
+        shown.on_state(
+            run.client.SessionView(
+                session_id="s",
+                state=state,
+                reason="PROGRAM_FAILED" if message else "",
+                message=message,
+            )
+        )
+    assert capsys.readouterr().err.splitlines() == [
+        "fpgapool-run: preparing",
+        "fpgapool-run: preparing: slot a board0 1 failed: no clock;"
+        " trying another",
+        "fpgapool-run: preparing: slot a board0 2 failed: no clock;"
+        " trying another",
+        "fpgapool-run: waiting for a slot: slot a board0 2 failed: no clock;"
+        " trying another",
+        "fpgapool-run: ready",
+    ]
+
+
 def test_outages_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     shown = display.Display(quiet=False)
     shown.on_away("the pool's front door", 14.2)
