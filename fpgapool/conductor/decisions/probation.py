@@ -202,11 +202,13 @@ class Probation:
         self, hold: holds.Hold, result: objects.SessionResult, now: float
     ) -> None:
         """Count the end of a session as a failure or success of its slot."""
-        if result.state == states.FAILED and result.code in SLOT_FAILURES:
+        if result.state == states.PREPARE_FAILED:
+            # The order to leave, or the bitstream, may have caused it.
+            if not hold.revoked and result.code not in codes.BITSTREAM_FAULTS:
+                self.failed(hold, result.code, now, is_preparation=True)
+        elif result.state == states.FAILED and result.code in SLOT_FAILURES:
             self.failed(hold, result.code, now)
-        elif result.state == states.CLOSED or (
-            result.state != states.PREPARE_FAILED and not hold.is_unprepared
-        ):
+        elif result.state == states.CLOSED or not hold.is_unprepared:
             place = self_tests.place_of(hold.slot, hold.accelerator)
             self._health.succeeded(place)
 

@@ -28,6 +28,7 @@ _WHY = {
     codes.CONNECT_TIMEOUT: "its client could not be told in time of its slot",
     codes.DRAINED: "an operator takes its slot out of use",
     codes.HOST_LOST: "the host of its slot is silent",
+    codes.MOVED: "its client asked for another slot",
     codes.PREEMPTED: (
         "a session with a higher priority or less time left has its slot"
     ),
@@ -305,9 +306,7 @@ class Serving:
         pool = self._pool
         pool.tell(events.JobCancelled(session.job_id, codes.MOVED))
         pool.sessions.rename_job(session, pool.next_job_id())
-        self.resubmit(
-            session, codes.MOVED, "its client asked for another slot"
-        )
+        self.resubmit(session, codes.MOVED)
 
     # -- agents ------------------------------------------------------------
 

@@ -291,6 +291,45 @@ def test_a_member_whose_worker_dies(pool):
     assert len(now & generations) == 1
 
 
+def test_a_member_whose_worker_dies_before_it_joins_its_desk(pool):
+    group_id = create(pool, size=1)
+    pool.deliver_all()
+    agent = pool.agents["a"]
+    # The core counts on it from now on; its desk is not there yet.
+    agent.slots[0].state = states.SLOT_READY
+    agent.slots[0].programmed = "copy"
+    pool.feed(agent.report())
+    (before,) = members(pool, group_id)
+    assert before.phase is model.Phase.ACTIVE
+    pool.end(states.PREPARE_FAILED, codes.WORKER_DIED)
+    assert before not in members(pool, group_id)
+    for _ in range(20):
+        pool.feed(agent.report())
+    assert not pool.memory.probation.faults, "it is one failure"
+    pool.settle()
+    (member,) = members(pool, group_id)
+    assert member.generation > before.generation
+    assert agent.slots[member.slot.number].state == states.SLOT_ACTIVE
+    assert state(pool, group_id) == states.GROUP_ACTIVE
+
+
+def test_a_slot_whose_workers_die_before_members_join_is_taken_out(pool):
+    group_id = create(pool, size=1)
+    for _ in range(pool.settings.health.slot_limit):
+        pool.deliver_all()
+        (member,) = members(pool, group_id)
+        agent = pool.agents[member.slot.host.uuid]
+        agent.slots[member.slot.number].state = states.SLOT_READY
+        pool.feed(agent.report())
+        pool.end(
+            states.PREPARE_FAILED,
+            codes.WORKER_DIED,
+            member.slot.number,
+            agent.uuid,
+        )
+    assert pool.memory.probation.faults
+
+
 def test_a_host_that_is_lost(pool):
     group_id = create(pool, size=2)
     pool.settle()
