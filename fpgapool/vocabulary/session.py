@@ -97,6 +97,7 @@ FIELDS = fields.Fields(
         "wait_timeout_s",
         "How long it may wait for a slot; lowers the service's limit.",
         _MAX_WAIT_S,
+        limits_only=True,
         default=None,
         help="how long the session may wait for a slot, before it ends; lowers"
         " the service's limit",
@@ -105,12 +106,14 @@ FIELDS = fields.Fields(
         "connect_timeout_s",
         "How long its slot waits for the client; lowers the service's limit.",
         _MAX_CONNECT_S,
+        limits_only=True,
     ),
     _limit(
         "resume_grace_s",
         "How long its slot is kept after its connection broke; lowers the"
         " service's limit.",
         _MAX_CONNECT_S,
+        limits_only=True,
     ),
     _limit(
         "deadline_s",

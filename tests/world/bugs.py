@@ -37,6 +37,7 @@ from fpgapool.core import model
 from fpgapool.core import sharing
 from fpgapool.db import leadership
 from fpgapool.protocol import stream
+from fpgapool.vocabulary import codes
 from tests.chaos import resending
 
 _Plant = Callable[[], None]
@@ -160,10 +161,13 @@ def queue_position_lost_on_requeue() -> None:
     resubmit = serving.Serving.resubmit
 
     def forgetful(
-        room: serving.Serving, session: typing.Any, **kwargs: bool
+        room: serving.Serving,
+        session: typing.Any,
+        *args: str,
+        **kwargs: bool,
     ) -> None:
         session.queued_at = room._pool.now
-        resubmit(room, session, **kwargs)
+        resubmit(room, session, *args, **kwargs)
 
     serving.Serving.resubmit = forgetful  # type: ignore[method-assign]
 
@@ -285,13 +289,13 @@ def place_lost_with_the_slot() -> None:
     def forgetful(
         room: serving.Serving,
         session: sessions.Session,
-        *,
-        yields: bool = False,
-        preempted: bool = False,
+        reason: str,
+        *args: str,
+        **kwargs: bool,
     ) -> None:
-        if preempted:
+        if reason == codes.PREEMPTED:
             session.arrival_s = room._pool.pool_time
-        resubmit(room, session, yields=yields, preempted=preempted)
+        resubmit(room, session, reason, *args, **kwargs)
 
     serving.Serving.resubmit = forgetful  # type: ignore[method-assign]
 

@@ -93,7 +93,7 @@ class Opening:
         future: effects.ViewFuture,
     ) -> None:
         """Answer a retry with the session's state; it never opens twice."""
-        if not session.same_request(request):
+        if not session.same_request(request, self._pool.settings):
             raise admission.Rejected(
                 codes.REQUEST_ID_REUSED,
                 f"request {request.request_id} has been used for something"

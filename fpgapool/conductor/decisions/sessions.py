@@ -59,6 +59,12 @@ _ordered = fields.copier(
     name for name in base.members(objects.AssignRequest) if name in _KEPT
 )
 
+# The options that a repeated request has to give like the first one.
+_REPEATED = [
+    option.name
+    for option in description.FIELDS.options
+    if not option.limits_only
+]
 
 _IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
 
@@ -266,13 +272,20 @@ class Session:
             affinity_key=self.application,
         )
 
-    def same_request(self, request: objects.OpenRequest) -> bool:
-        """Whether a repeated request asks for what the first one did."""
+    def same_request(
+        self, request: objects.OpenRequest, settings: admission.Limits
+    ) -> bool:
+        """Whether a repeated request asks for what the first one did.
+
+        :param settings: what the request means where it says nothing.
+        """
+        wanted = wishes(request, settings)
+        # A session that has yielded its slot has another claim.
+        has_own_claim = bool(self.former_input_bytes)
         return (
             self.accelerator in _keys(request)
-            and request.claimed_bytes == self.claimed_bytes
-            and request.priority == self.priority
-            and request.deadline_s == self.deadline_s
+            and (request.claimed_bytes == self.claimed_bytes or has_own_claim)
+            and all(getattr(self, name) == wanted[name] for name in _REPEATED)
             and instance.may_share(request.user_id, self.user_id)
         )
 

@@ -18,6 +18,7 @@ from fpgapool.conductor.decisions import sessions
 from fpgapool.db import api as db_api
 from fpgapool.strategies import base
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
@@ -254,6 +255,55 @@ def test_who_repeats_at_the_same_front_door_gets_the_secret(single):
     request_id = open_until_ready(single)
     (view,) = _outcome(single, request_id, host_uuid="a")
     assert (view.state, view.secret) == (states.READY, "5ec7e7")
+
+
+#: A value of each option that is not what the pool takes without it.
+_OTHERS = {
+    "priority": 7,
+    "wait_timeout_s": 900.0,
+    "connect_timeout_s": 9.0,
+    "resume_grace_s": 9.0,
+    "deadline_s": 900.0,
+    "deadline_action": states.KILL,
+    "application": "other",
+}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(
+    "option", description.FIELDS.options, ids=lambda one: one.name
+)
+def test_a_repeated_request_has_the_same_options(single, option, restarted):
+    name, other = option.name, {option.name: _OTHERS[option.name]}
+    plain, special = single.open(), single.open(**other)
+    if restarted:
+        single.settle()
+        single.boot_conductor()
+    kept = single.memory.sessions.by_request["p", special]
+    before = getattr(kept, name)
+
+    def is_refused(request_id, **options):
+        single.settle()
+        return any(
+            news.reason == codes.REQUEST_ID_REUSED
+            for news in _outcome(single, request_id, host_uuid="a", **options)
+        )
+
+    assert not is_refused(plain)
+    assert not is_refused(special, **other)
+    assert is_refused(plain, **other) is not option.limits_only, name
+    assert is_refused(special) is not option.limits_only, name
+    assert getattr(kept, name) == before
+
+
+def test_a_request_whose_session_has_yielded_may_be_repeated(single):
+    request_id = single.open()
+    session = single.memory.sessions.by_request["p", request_id]
+    session.former_input_bytes, session.claimed_bytes = 900, 1800
+    assert not any(
+        news.reason == codes.REQUEST_ID_REUSED
+        for news in _outcome(single, request_id, host_uuid="a")
+    )
 
 
 @pytest.mark.parametrize("host_uuid", [None, "a"])
