@@ -34,6 +34,7 @@ from fpgapool.db.answers import SessionCount as SessionCount
 from fpgapool.db.answers import SessionFilter as SessionFilter
 from fpgapool.db.answers import SlotHolder as SlotHolder
 from fpgapool.db.answers import Standing as Standing
+from fpgapool.db.answers import UsageGap as UsageGap
 from fpgapool.db.records import DELETED as DELETED
 from fpgapool.db.records import AcceleratorRecord as AcceleratorRecord
 from fpgapool.db.records import AssignmentRecord as AssignmentRecord
@@ -361,6 +362,43 @@ class Database(connected.Connected):
                     connection.scalars(sa.select(models.groups.c.id))
                 ),
             )
+
+    def usage_gaps(self, day: datetime.date) -> list[UsageGap]:
+        """Return what the usage lacks of the sessions since a day began.
+
+        Usage may be more: of groups, of sessions from before that day, and of
+        input that was computed again.
+
+        :param day: UTC.
+        """
+        began_at = datetime.datetime.combine(
+            day, datetime.time(), datetime.UTC
+        ).timestamp()
+        with self._transaction() as connection:
+            # In this order: the usage of sessions that end meanwhile grows.
+            ended = connection.execute(sessions_sql.sums(began_at)).all()
+            used = {
+                (row.project_id, row.accelerator): row
+                for row in connection.execute(db_usage.since(day))
+            }
+        names = ("sessions", "input_bytes", "output_bytes")
+        found = []
+        for row in ended:
+            known = used.get((row.project_id, row.accelerator))
+            lacks = {
+                # MariaDB returns sums of integers as decimals.
+                name: max(int(getattr(row, name) - getattr(known, name, 0)), 0)
+                for name in names
+            }
+            if any(lacks.values()):
+                found.append(
+                    UsageGap(
+                        project_id=row.project_id,
+                        accelerator=row.accelerator,
+                        **lacks,
+                    )
+                )
+        return found
 
     def purge_sessions(
         self, finished_before: float, limit: int, epoch: int | None = None

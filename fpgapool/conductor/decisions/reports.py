@@ -44,6 +44,10 @@ _PROGRAMMED = frozenset(
 # that.
 _CLOSED_BEFORE_CANCEL = (states.CANCELLED, states.CLOSED)
 
+# States of sessions that no former slot's result closes: their clients are in
+# another slot, or they are closed or never had one.
+_NOT_CLOSED_LATE = states.CONNECTED | {states.CLOSED, states.REJECTED}
+
 # A client was told late if it knew of its slot for less than this share of
 # ``connect_timeout_s``.
 _TIME_TO_CONNECT = 0.5
@@ -207,17 +211,22 @@ class Reports:
         """End a session whose client used and closed its former slot.
 
         The slot's host was silent meanwhile, so the session was queued again
-        and may have another slot, which it no longer needs.
+        and may have another slot, which it no longer needs, or has ended
+        otherwise.
         """
         if result is None or result.state != states.CLOSED:
             return
         pool = self._pool
         session = pool.sessions.by_id.get(result.session_id)
-        if session is None or session.state not in states.UNCONNECTED:
+        if session is None or session.state in _NOT_CLOSED_LATE:
             return
         if session.hold and session.hold.generation <= result.generation:
             return
+        self._serving.charge_late(session, host, result)
         self._apply_result(session, result, host)
+        if not session.live:
+            self._close(session, result)
+            return
         pool.end(session, result.state, result.code, result.message)
         pool.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
         # The result of the other slot's worker is not that of the session.
@@ -312,7 +321,7 @@ class Reports:
     def _check_claim(self, hold: sessions.Hold) -> None:
         pool, session = self._pool, hold.session
         limit_bytes = pool.settings.claim_limit_bytes(session.claimed_bytes)
-        if session.input_bytes > limit_bytes:
+        if session.claim_used_bytes > limit_bytes:
             pool.tell(events.ClaimExceeded(hold.slot.id, hold.generation))
 
     def _prepare_failed(
@@ -371,13 +380,7 @@ class Reports:
         self._apply_result(session, result, hold.slot.host)
         if not session.live:
             if (session.state, result.state) == _CLOSED_BEFORE_CANCEL:
-                session.finish(
-                    result.state,
-                    result.code,
-                    result.message,
-                    pool.now,
-                    pool.pool_time,
-                )
+                self._close(session, result)
             pool.touch(session)
             again = False
         else:
@@ -393,20 +396,32 @@ class Reports:
                 yields=result.code not in codes.ROOM_IS_MADE,
             )
 
+    def _close(
+        self, session: sessions.Session, result: objects.SessionResult
+    ) -> None:
+        """Let a session that has ended end as served."""
+        pool = self._pool
+        session.finish(
+            result.state,
+            result.code,
+            result.message,
+            pool.now,
+            pool.pool_time,
+        )
+        pool.touch(session)
+
     def _may_go_on(
         self, hold: sessions.Hold, result: objects.SessionResult
     ) -> bool:
         """Whether a session that lost its slot waits for another one."""
         session = hold.session
         if result.code == codes.YIELDED:
-            session.give_way()
             # A claim of twice its usage; a wrong claim costs its place.
             session.claimed_bytes = min(
                 2 * session.input_bytes, self._pool.settings.max_claimed_bytes
             )
             return True
         if result.code == codes.PREEMPTED:
-            session.give_way()
             return True
         if result.code in codes.ROOM_IS_MADE:
             profile = self._pool.profiles.get(session.accelerator)

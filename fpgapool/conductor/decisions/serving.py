@@ -12,6 +12,7 @@ from fpgapool import objects
 from fpgapool.conductor.decisions import agent_orders
 from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions import registry
 from fpgapool.conductor.decisions import sessions
 from fpgapool.core import events
 from fpgapool.core import instructions
@@ -205,8 +206,7 @@ class Serving:
     ) -> None:
         """Release a slot, and add its usage to the ledger.
 
-        :param result: of its worker; None: take the last report, if the
-            session has not moved to another slot.
+        :param result: of its worker; None: the last report counts.
         """
         if isinstance(hold, sessions.Hold):
             self._charge(hold, ended_at, result)
@@ -228,25 +228,67 @@ class Serving:
         result: objects.SessionResult | None,
     ) -> None:
         pool, session = self._pool, hold.session
-        input_bytes, output_bytes = (
-            hold.told_bytes
-            if result is None
-            else (result.input_bytes, result.output_bytes)
-        )
         energy_j = self._energy_j(hold, ended_at)
+        self._book(hold, *hold.told_bytes)
+        if result is not None:
+            self._book(hold, result.input_bytes, result.output_bytes)
         pool.ledger.add(
             session.project_id,
             session.accelerator,
             ended_at,
             slot_s=ended_at - hold.assigned_at,
-            input_bytes=input_bytes,
-            output_bytes=output_bytes,
             energy_j=energy_j,
         )
         if energy_j is not None:
             session.energy_j = (session.energy_j or 0.0) + energy_j
             pool.touch(session)
         pool.counts.service_s.observe(ended_at - hold.assigned_at)
+
+    def _book(
+        self, hold: sessions.Hold, input_bytes: int, output_bytes: int
+    ) -> None:
+        """Add what a slot has computed to the usage, once.
+
+        :param input_bytes: since the session has the slot, as the output.
+        """
+        booked = hold.booked_bytes
+        hold.booked_bytes = (
+            max(input_bytes, booked[0]),
+            max(output_bytes, booked[1]),
+        )
+        self._pool.ledger.add(
+            hold.session.project_id,
+            hold.session.accelerator,
+            self._pool.now,
+            input_bytes=hold.booked_bytes[0] - booked[0],
+            output_bytes=hold.booked_bytes[1] - booked[1],
+        )
+
+    def charge_late(
+        self,
+        session: sessions.Session,
+        host: registry.HostEntry,
+        result: objects.SessionResult,
+    ) -> None:
+        """Add to the usage what a slot did after the session had lost it.
+
+        :param host: of the slot.
+        :param result: of its worker; the session has not taken it over yet.
+        """
+        slot_s = 0.0
+        if session.started_at is None and result.started_at is not None:
+            # Otherwise its slot was charged when its host was given up.
+            slot_s = max(result.finished_at - result.started_at, 0.0)
+        told = session.former_input_bytes + result.input_bytes
+        told_output = session.former_output_bytes + result.output_bytes
+        self._pool.ledger.add(
+            session.project_id,
+            session.accelerator,
+            self._pool.now,
+            slot_s=slot_s,
+            input_bytes=max(told - session.input_bytes, 0),
+            output_bytes=max(told_output - session.output_bytes, 0),
+        )
 
     def _energy_j(self, hold: holds.Hold, ended_at: float) -> float | None:
         """Return the measured energy; else that of the platform, if known."""
@@ -304,6 +346,9 @@ class Serving:
     def move(self, session: sessions.Session) -> None:
         """Queue a session again while its old slot is taken back."""
         pool = self._pool
+        if session.hold is not None:
+            # Its worker may never say how much more it was.
+            self._book(session.hold, *session.hold.told_bytes)
         pool.tell(events.JobCancelled(session.job_id, codes.MOVED))
         pool.sessions.rename_job(session, pool.next_job_id())
         self.resubmit(session, codes.MOVED)

@@ -79,6 +79,7 @@ class Hold(holds.Hold):
     :ivar quanta: the borders that it has reached.
     :ivar is_left: whether its client waits for another slot already.
     :ivar failure: why it could not be prepared, for the session's owner.
+    :ivar booked_bytes: input and output that are in the usage already.
     """
 
     session: Session
@@ -87,6 +88,7 @@ class Hold(holds.Hold):
     quanta: int = 0
     is_left: bool = False
     failure: str = ""
+    booked_bytes: tuple[int, int] = (0, 0)
 
     @property
     def holder(self) -> model.Holder:
@@ -198,6 +200,9 @@ class Session:
     judged: bool = False
     #: Input that its client says it has computed itself; it only steers.
     own_bytes: int = 0
+    #: Input that slots have computed which it lost: the next ones may have to
+    #: compute it again, so it does not count against the claim.
+    lost_bytes: int = 0
     #: How many slots it got in vain, by cause, since its client last came.
     vain: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter
@@ -310,14 +315,26 @@ class Session:
             self.reason = self.message = ""
 
     def note_bytes(self, input_bytes: int, output_bytes: int) -> None:
-        """Note how much its slot has computed."""
-        self.input_bytes = self.former_input_bytes + input_bytes
-        self.output_bytes = self.former_output_bytes + output_bytes
+        """Note how much its slot has computed; it never shrinks."""
+        self.input_bytes = max(
+            self.input_bytes, self.former_input_bytes + input_bytes
+        )
+        self.output_bytes = max(
+            self.output_bytes, self.former_output_bytes + output_bytes
+        )
 
     def give_way(self) -> None:
-        """Go on in another slot, where this one has stopped."""
+        """Keep what the slot has computed that it leaves."""
+        if self.hold is not None or self.end:
+            # Its worker has not said where it stopped.
+            self.lost_bytes += self.input_bytes - self.former_input_bytes
         self.former_input_bytes = self.input_bytes
         self.former_output_bytes = self.output_bytes
+
+    @property
+    def claim_used_bytes(self) -> int:
+        """The input that counts against its claim."""
+        return self.input_bytes - self.lost_bytes
 
     def got_in_vain(self, cause: str) -> bool:
         """Count a slot that its client could not use.
@@ -337,6 +354,7 @@ class Session:
         """
         if self.state != states.QUEUED:
             self.check_move("reopen" if self.end else "requeue")
+        self.give_way()
         self.hold = None
         self.end = ""
         self.reason, self.message = reason, limits.writable(message)
@@ -421,6 +439,8 @@ class Session:
         members["end"] = "" if state in states.LIVE else state
         if record.arrival_s is None:
             members["arrival_s"] = record.queued_at
+        # It is not known how much of that was lost.
+        members["lost_bytes"] = record.former_input_bytes
         return cls(
             row_id=record.id,
             job_id=record.id,

@@ -296,6 +296,7 @@ class FakeAgent:
             return
         slot.seen_generation = request.generation
         slot.state = states.SLOT_PREPARING
+        slot.input_bytes = 0
         self.wanted[request.slot] = request.accelerator
         self.hashes[request.slot] = request.secret_sha256
         slot.session_id = request.session_id
