@@ -126,6 +126,8 @@ SELF_TEST_FAILED = "SELF_TEST_FAILED"
 DEVICE_FAILED = "DEVICE_FAILED"
 HOST_LOST = "HOST_LOST"
 SUPERSEDED = "SUPERSEDED"
+# A worker has no memory, or no descriptors, for the buffers of its client.
+HOST_OUT_OF_MEMORY = "HOST_OUT_OF_MEMORY"
 # Errors of programming a bitstream into a slot.
 BITSTREAM_UNAVAILABLE = "BITSTREAM_UNAVAILABLE"
 BITSTREAM_DAMAGED = "BITSTREAM_DAMAGED"
@@ -174,6 +176,7 @@ REOPENABLE = frozenset(
         DEVICE_FAILED,
         DRAINED,
         HOST_LOST,
+        HOST_OUT_OF_MEMORY,
         PREEMPTED,
         PREPARE_TIMEOUT,
         RESERVED,

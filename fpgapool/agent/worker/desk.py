@@ -90,6 +90,16 @@ class Desk:
             return 0, 0
         return session.input_bytes, session.output_bytes
 
+    def try_memory(self) -> None:
+        """Make the buffers of a client, and drop them.
+
+        :raises OSError: if there is no memory, or no descriptor, for them.
+        """
+        settings = self._settings
+        memories.SharedMemory(
+            settings.chunk_bytes, settings.window_chunks
+        ).close()
+
     def clear(self, code: str, message: str) -> tuple[int, int]:
         """Expect no client, and end the session if there is one.
 
@@ -182,12 +192,25 @@ class Desk:
         except sessions.Refused as refused:
             self._fail(keyring, refused.code, refused.message)
             raise
+        except (OSError, MemoryError) as exc:
+            # The client has lost nothing: it can go to another slot.
+            reason = getattr(exc, "strerror", None) or type(exc).__name__
+            code = codes.HOST_OUT_OF_MEMORY
+            message = f"no memory for the client's buffers: {reason}"
+            self._fail(keyring, code, message, states.PREPARE_FAILED)
+            raise sessions.Refused(code, message) from exc
         with self._lock:
             self._session = session
 
-    def _fail(self, keyring: hellos.Keyring, code: str, message: str) -> None:
+    def _fail(
+        self,
+        keyring: hellos.Keyring,
+        code: str,
+        message: str,
+        outcome: str = states.FAILED,
+    ) -> None:
         self._post(
-            state.Ended(keyring.order.generation, states.FAILED, code, message)
+            state.Ended(keyring.order.generation, outcome, code, message)
         )
 
     def _make_session(
@@ -263,14 +286,9 @@ class Desk:
                 codes.CORE_FAILED,
                 "the output of one chunk exceeds the window",
             )
-        try:
-            return memories.SharedMemory(
-                settings.chunk_bytes, settings.window_chunks
-            )
-        except OSError as exc:
-            raise sessions.Refused(
-                codes.INTERNAL_ERROR, f"no shared memory: {exc.strerror}"
-            ) from exc
+        return memories.SharedMemory(
+            settings.chunk_bytes, settings.window_chunks
+        )
 
     def _attach(
         self,

@@ -352,6 +352,7 @@ class Worker:
                 selftest.run(
                     self._driver, settings.device, settings.slot, profile
                 )
+                self._desk.try_memory()
         except drivers.DriverError as exc:
             LOG.warning("programming failed: %s", exc)
             self.post(

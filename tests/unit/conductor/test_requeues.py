@@ -92,6 +92,7 @@ def test_a_session_ends_with_what_the_driver_says():
     "code",
     [
         codes.CORE_UNAVAILABLE,
+        codes.HOST_OUT_OF_MEMORY,
         codes.PREPARE_FAILED,
         codes.UNKNOWN_ACCELERATOR,
         codes.WORKER_DIED,
