@@ -65,8 +65,8 @@ FIELDS = fields.Fields(
     fields.public(
         "reason",
         fields.TEXT,
-        "Code of why it ended, or of why it lost its slot and waits again;"
-        " else empty.",
+        "Code of why it ended, or of why it lost a slot while it has no other"
+        " that is ready; else empty.",
         default="",
         length=64,
         column=True,
