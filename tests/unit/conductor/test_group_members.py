@@ -330,6 +330,81 @@ def test_a_slot_whose_workers_die_before_members_join_is_taken_out(pool):
     assert pool.memory.probation.faults
 
 
+@pytest.mark.parametrize(
+    "code", [codes.BITSTREAM_UNFIT, codes.PROGRAM_FAILED, codes.WORKER_DIED]
+)
+def test_a_group_that_no_slot_serves_asks_ever_less_often(code):
+    pool = world.World(
+        [world.FakeAgent("a", 2), world.FakeAgent("b", 2)], fault_limit=99
+    )
+    group_id = create(pool, size=1)
+    tried: list[tuple[str, int]] = []
+
+    def fail_all() -> None:
+        while found := members(pool, group_id):
+            (member,) = found
+            pool.deliver_all()
+            host, number = member.slot.host.uuid, member.slot.number
+            tried.append((host, number))
+            pool.end(states.PREPARE_FAILED, code, number, host)
+
+    def go_on(passed_s: float) -> None:
+        for _ in range(int(passed_s / 0.5)):
+            for agent in pool.agents.values():
+                pool.feed(agent.report())
+            pool.tick(0.5)
+
+    fail_all()
+    # Three, one after the other, and then it rests.
+    assert len(set(tried)) == len(tried) == 3
+    for _ in range(60):
+        go_on(5.0)
+        fail_all()
+    assert 6 <= len(tried) <= 12
+    pool.settle(rounds=40)
+    assert state(pool, group_id) == states.GROUP_ACTIVE
+    # The next failure is a first one.
+    tried.clear()
+    (member,) = members(pool, group_id)
+    pool.end(
+        states.FAILED,
+        codes.CORE_FAILED,
+        member.slot.number,
+        member.slot.host.uuid,
+    )
+    assert members(pool, group_id)
+
+
+def test_a_group_that_rests_can_be_deleted(pool):
+    group_id = create(pool, size=1)
+    for _ in range(3):
+        (member,) = members(pool, group_id)
+        pool.deliver_all()
+        pool.end(
+            states.PREPARE_FAILED,
+            codes.BITSTREAM_UNFIT,
+            member.slot.number,
+            member.slot.host.uuid,
+        )
+    assert not members(pool, group_id)
+    delete(pool, group_id)
+    pool.settle()
+    assert state(pool, group_id) == "gone"
+
+
+def test_slots_that_fail_at_once_do_not_delay_a_group_for_long(pool):
+    group_id = create(pool, size=4)
+    pool.deliver_all()
+    for agent in pool.agents.values():
+        for number in range(2):
+            agent.end(
+                number, states.PREPARE_FAILED, codes.WORKER_DIED, pool.now
+            )
+    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.settle(rounds=2, round_s=1.0)
+    assert len(members(pool, group_id)) == 4
+
+
 def test_a_host_that_is_lost(pool):
     group_id = create(pool, size=2)
     pool.settle()
