@@ -44,6 +44,13 @@ FALLBACK_CODES = frozenset(
         codes.TOO_MANY_CONNECTIONS,
         codes.WAIT_TIMEOUT,
         codes.FRONT_DOOR_UNAVAILABLE,
+        # Slot after slot could not be prepared.
+        codes.HOST_OUT_OF_MEMORY,
+        codes.PREPARE_FAILED,
+        codes.PREPARE_TIMEOUT,
+        codes.PROGRAM_FAILED,
+        codes.WORKER_DIED,
+        codes.WORKER_LOST,
     }
 )
 

@@ -228,7 +228,7 @@ class Health:
 
         :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
         :param now: seconds.
-        :param is_preparation: whether the slot never was ready.
+        :param is_preparation: whether no client has used the slot.
         :param spares_device: whether the failure has been counted for the
             device already.
         :returns: the units to take out, smallest first.

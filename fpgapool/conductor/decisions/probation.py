@@ -168,7 +168,7 @@ class Probation:
     ) -> None:
         """Count a failure of a slot that its holder did not cause.
 
-        :param is_preparation: whether the slot never was ready.
+        :param is_preparation: whether no client has used the slot.
         """
         profiles = self._catalogue.library.profiles
         profile = profiles.get(hold.accelerator)
