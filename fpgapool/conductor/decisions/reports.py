@@ -222,7 +222,7 @@ class Reports:
             return
         if session.hold and session.hold.generation <= result.generation:
             return
-        self._serving.charge_late(session, host, result)
+        self._serving.charge_late(session, result)
         self._apply_result(session, result, host)
         if not session.live:
             self._close(session, result)

@@ -12,7 +12,6 @@ from fpgapool import objects
 from fpgapool.conductor.decisions import agent_orders
 from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import pool as pools
-from fpgapool.conductor.decisions import registry
 from fpgapool.conductor.decisions import sessions
 from fpgapool.core import events
 from fpgapool.core import instructions
@@ -228,51 +227,29 @@ class Serving:
         result: objects.SessionResult | None,
     ) -> None:
         pool, session = self._pool, hold.session
-        energy_j = self._energy_j(hold, ended_at)
-        self._book(hold, *hold.told_bytes)
+        input_bytes, output_bytes = hold.told_bytes
         if result is not None:
-            self._book(hold, result.input_bytes, result.output_bytes)
+            input_bytes = max(input_bytes, result.input_bytes)
+            output_bytes = max(output_bytes, result.output_bytes)
+        energy_j = self._energy_j(hold, ended_at)
         pool.ledger.add(
             session.project_id,
             session.accelerator,
             ended_at,
             slot_s=ended_at - hold.assigned_at,
             energy_j=energy_j,
+            **hold.book(input_bytes, output_bytes),
         )
         if energy_j is not None:
             session.energy_j = (session.energy_j or 0.0) + energy_j
             pool.touch(session)
         pool.counts.service_s.observe(ended_at - hold.assigned_at)
 
-    def _book(
-        self, hold: sessions.Hold, input_bytes: int, output_bytes: int
-    ) -> None:
-        """Add what a slot has computed to the usage, once.
-
-        :param input_bytes: since the session has the slot, as the output.
-        """
-        booked = hold.booked_bytes
-        hold.booked_bytes = (
-            max(input_bytes, booked[0]),
-            max(output_bytes, booked[1]),
-        )
-        self._pool.ledger.add(
-            hold.session.project_id,
-            hold.session.accelerator,
-            self._pool.now,
-            input_bytes=hold.booked_bytes[0] - booked[0],
-            output_bytes=hold.booked_bytes[1] - booked[1],
-        )
-
     def charge_late(
-        self,
-        session: sessions.Session,
-        host: registry.HostEntry,
-        result: objects.SessionResult,
+        self, session: sessions.Session, result: objects.SessionResult
     ) -> None:
         """Add to the usage what a slot did after the session had lost it.
 
-        :param host: of the slot.
         :param result: of its worker; the session has not taken it over yet.
         """
         slot_s = 0.0
@@ -348,7 +325,12 @@ class Serving:
         pool = self._pool
         if session.hold is not None:
             # Its worker may never say how much more it was.
-            self._book(session.hold, *session.hold.told_bytes)
+            pool.ledger.add(
+                session.project_id,
+                session.accelerator,
+                pool.now,
+                **session.hold.book(*session.hold.told_bytes),
+            )
         pool.tell(events.JobCancelled(session.job_id, codes.MOVED))
         pool.sessions.rename_job(session, pool.next_job_id())
         self.resubmit(session, codes.MOVED)

@@ -134,6 +134,22 @@ class Hold(holds.Hold):
             session.output_bytes - session.former_output_bytes,
         )
 
+    def book(self, input_bytes: int, output_bytes: int) -> dict[str, int]:
+        """Note that bytes of the slot are in the usage.
+
+        :param input_bytes: since the session has the slot, as the output.
+        :returns: those that were not there yet, by the ledger's names.
+        """
+        booked = self.booked_bytes
+        self.booked_bytes = (
+            max(input_bytes, booked[0]),
+            max(output_bytes, booked[1]),
+        )
+        return {
+            "input_bytes": self.booked_bytes[0] - booked[0],
+            "output_bytes": self.booked_bytes[1] - booked[1],
+        }
+
     def complete(self, result: objects.SessionResult) -> objects.SessionResult:
         """Return a result with what was told before.
 
