@@ -238,10 +238,11 @@ class Health:
         pairs[place.slot_id] = pairs.get(place.slot_id, 0) + 1
         counts = {accelerator: pairs[place.slot_id]}
         if is_preparation and not spares_device:
-            # More slots than one fault of a slot explains.
             failed = self._unprepared.setdefault(accelerator, set())
             failed.add(place.slot_id)
-            counts[accelerator] = max(pairs[place.slot_id], len(failed) - 1)
+            if len(failed) > self._options.accelerator_limit:
+                # No fault of a slot explains that.
+                counts[accelerator] = max(pairs[place.slot_id], len(failed))
         if not self._is_to_blame(accelerator):
             for unit in (slot,) if spares_device else (slot, device):
                 counts[unit] = self._counts[unit] = self.failures(unit) + 1
