@@ -9,6 +9,7 @@ import contextlib
 import io
 import os
 import secrets
+import select
 import shutil
 import stat
 import typing
@@ -17,6 +18,16 @@ from fpgapool.client import errors
 from fpgapool.vocabulary import codes
 
 Path: typing.TypeAlias = str | os.PathLike[str]
+
+# Those that decompress would do it twice.
+_QUICK_TO_SEEK = (
+    io.FileIO,
+    io.BufferedReader,
+    io.BufferedRandom,
+    io.BytesIO,
+)
+# How often it looks around while a pipe has no data.
+_LOOK_S = 0.5
 
 
 def write_all(stream: typing.BinaryIO, data: memoryview) -> None:
@@ -30,16 +41,99 @@ def size_of(stream: typing.BinaryIO) -> int:
 
     :raises errors.InvalidRequest: code ``INVALID_SIZE``, if it cannot say.
     """
+    cause = None
     try:
         position = stream.tell()
         end = stream.seek(0, os.SEEK_END)
+        # Files of /proc have more there.
+        known = not (_is_character_device(stream) or stream.read(1))
         stream.seek(position)
     except (AttributeError, OSError) as exc:
+        known, cause = False, exc
+    if not known:
         raise errors.InvalidRequest(
             codes.INVALID_SIZE,
             "the size of the input is unknown; give size_bytes",
-        ) from exc
+        ) from cause
     return end - position
+
+
+def check_size(stream: typing.BinaryIO, size_bytes: int) -> None:
+    """Refuse another size than the announced one before anything is read.
+
+    :param stream: counts from its position on. Of a stream that cannot say
+        how much it has, and of one that would have to read everything for
+        that, only :func:`check_end` tells.
+    :param size_bytes: the announced size.
+    :raises errors.InvalidRequest: code ``SIZE_MISMATCH``.
+    """
+    if not isinstance(stream, _QUICK_TO_SEEK):
+        return
+    try:
+        has_bytes = size_of(stream)
+    except errors.InvalidRequest:
+        return
+    if has_bytes != size_bytes:
+        raise errors.InvalidRequest(
+            codes.SIZE_MISMATCH,
+            f"the input has {has_bytes} bytes; {size_bytes} were announced",
+        )
+
+
+def check_end(
+    stream: typing.BinaryIO, check: collections.abc.Callable[[], object]
+) -> None:
+    """Refuse a stream that goes on after the announced size.
+
+    A device without an end may go on, and so may a pipe or a socket that the
+    caller has opened: the rest is the caller's.
+
+    :param stream: read up to the announced size.
+    :param check: called while a pipe neither ends nor goes on; what it raises
+        ends the wait.
+    :raises errors.InvalidRequest: code ``SIZE_MISMATCH``.
+    """
+    if _is_character_device(stream):
+        return
+    try:
+        position = stream.tell()
+    except (AttributeError, OSError):
+        if not isinstance(stream, Input):
+            return
+        await_data(stream, check)
+        more = stream.read(1)
+    else:
+        more = stream.read(1)
+        stream.seek(position)
+    if more:
+        raise errors.InvalidRequest(
+            codes.SIZE_MISMATCH,
+            "the input goes on after the announced size, or grew meanwhile",
+        )
+
+
+def _is_character_device(stream: typing.BinaryIO) -> bool:
+    try:
+        return stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
+    except (AttributeError, OSError):
+        return False
+
+
+def await_data(
+    stream: typing.BinaryIO, check: collections.abc.Callable[[], object]
+) -> None:
+    """Wait for data of a pipe, as nothing interrupts reading from it.
+
+    :param stream: not awaited unless it is an :class:`io.FileIO`: data of
+        others may be in a buffer.
+    :param check: called in between; what it raises ends the wait.
+    """
+    if not isinstance(stream, io.FileIO):
+        return
+    poller = select.poll()
+    poller.register(stream.fileno(), select.POLLIN)
+    while not poller.poll(_LOOK_S * 1000):
+        check()
 
 
 class Input(io.FileIO):
