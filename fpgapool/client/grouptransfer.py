@@ -158,7 +158,8 @@ def _pieces(
 
     :param check: called while there is no data; what it raises ends the wait.
     """
-    for offset in range(0, size_bytes, piece_bytes):
+    # An empty input is a task, too: it may have output.
+    for offset in range(0, max(size_bytes, 1), piece_bytes):
         wanted_bytes = min(piece_bytes, size_bytes - offset)
         piece = bytearray()
         while len(piece) < wanted_bytes:

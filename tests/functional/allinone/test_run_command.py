@@ -10,6 +10,7 @@ import re
 import subprocess
 import textwrap
 import time
+import zlib
 from collections.abc import Callable
 from concurrent import futures
 
@@ -169,6 +170,7 @@ def test_empty_input(pool: harness.Pool) -> None:
         ("sha", {}, hashlib.sha256().digest()),
         ("aes", cipher, b""),
         ("fft", {"frame_samples": 8}, b""),
+        ("gzip", {}, zlib.compress(b"", wbits=31)),
         ("aes-cbc", cipher, None),
     ):
         outputs = [

@@ -265,10 +265,11 @@ def test_bad_wishes_of_the_command(pool, source, command, capsys) -> None:
     assert pool.api.clients == []
 
 
-def test_an_empty_file_needs_no_task(pool, source, command, capsys) -> None:
+def test_an_empty_file_is_a_task(pool, source, command, capsys) -> None:
+    """Some accelerators have output for it."""
     source.write_bytes(b"")
     assert command() == run.SUCCESS
-    assert "with 0 tasks on 2 members" in capsys.readouterr().out
+    assert "with 1 tasks on 2 members" in capsys.readouterr().out
     assert source.with_name("out").read_bytes() == b""
     assert pool.api.clients == []
 
