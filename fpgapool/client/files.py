@@ -128,10 +128,17 @@ def await_data(
         others may be in a buffer.
     :param check: called in between; what it raises ends the wait.
     """
-    if not isinstance(stream, io.FileIO):
-        return
+    if isinstance(stream, io.FileIO):
+        _await_event(stream, select.POLLIN, check)
+
+
+def _await_event(
+    stream: io.FileIO,
+    event: int,
+    check: collections.abc.Callable[[], object] = lambda: None,
+) -> None:
     poller = select.poll()
-    poller.register(stream.fileno(), select.POLLIN)
+    poller.register(stream.fileno(), event)
     while not poller.poll(_LOOK_S * 1000):
         check()
 
@@ -155,14 +162,18 @@ class Input(io.FileIO):
             super().__init__(file, "r", closefd)
 
     def readinto(self, buffer: typing.Any) -> int | None:
-        """See :meth:`io.RawIOBase.readinto`."""
+        """See :meth:`io.RawIOBase.readinto`; waits also if others do not."""
         with _naming(self._told):
-            return super().readinto(buffer)
+            while (read_bytes := super().readinto(buffer)) is None:
+                _await_event(self, select.POLLIN)
+            return read_bytes
 
     def read(self, size: int | None = -1) -> typing.Any:
-        """See :meth:`io.RawIOBase.read`."""
+        """See :meth:`io.RawIOBase.read`; waits also if others do not."""
         with _naming(self._told):
-            return super().read(size)
+            while (data := super().read(size)) is None:
+                _await_event(self, select.POLLIN)
+            return data
 
 
 class Output(io.FileIO):
@@ -183,9 +194,11 @@ class Output(io.FileIO):
             super().__init__(file, mode, closefd)
 
     def write(self, data: typing.Any) -> int | None:
-        """See :meth:`io.RawIOBase.write`."""
+        """See :meth:`io.RawIOBase.write`; waits also if others do not."""
         with _naming(self._told):
-            return super().write(data)
+            while (written_bytes := super().write(data)) is None:
+                _await_event(self, select.POLLOUT)
+            return written_bytes
 
 
 def _name_of(file: Path | int, told: str | None) -> str:

@@ -259,21 +259,6 @@ def test_outages_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert text.endswith(", in 14 s\n")
 
 
-@pytest.mark.parametrize("words", ["--list", "copy --in none --out x --json"])
-def test_reports_that_cannot_be_written(
-    words: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(run.client, "accelerators", lambda **_: [])
-    with open("/dev/full", "w", encoding="utf-8") as full:
-        monkeypatch.setattr(sys, "stdout", full)
-        assert run.main(words.split()) == 1
-    assert capsys.readouterr().err == (
-        "fpgapool-run: FILE_ERROR: standard output: No space left on device\n"
-    )
-
-
 _IMPORTING = """
 import sys, threading, types
 from fpgapool.cmd import launch
