@@ -58,7 +58,8 @@ wsgi: api conf common version # what web servers load
 client: protocol accelerators common.buffers common.channel common.doorbells
     common.rings common.tls_channel version
     vocabulary # the standard library is enough for it
-osc: version vocabulary # speaks to the API only, as a user does
+osc: common.interrupts version vocabulary # speaks to the API only, as a
+    # user does
 spark: client vocabulary # what programs and their executors import
 yarn: vocabulary # labels of nodes; decides only
 sim: client common.descriptors core strategies version vocabulary # the
