@@ -183,6 +183,13 @@ def translate(error: Exception) -> ApiError:
     match error:
         case ApiError():
             return error
+        case exception.DatabaseError() if error.code in STATUSES:
+            # The database's own words are for the log.
+            return ApiError(
+                error.code,
+                "the database is not available; see the service's log for"
+                " this request_id",
+            )
         case exception.FpgapoolException() if error.code in STATUSES:
             return ApiError(error.code, text_of(error))
         case messaging.RemoteError():

@@ -16,6 +16,7 @@ import jsonschema
 from jsonschema import exceptions
 
 from fpgapool.api import errors
+from fpgapool.api.schemas import common
 from fpgapool.vocabulary import codes
 
 _MAX_DETAIL_LENGTH = 500
@@ -48,7 +49,7 @@ class Checker:
         )
         if error is not None:
             place = error.json_path.replace("$", where, 1)
-            raise _invalid(f"{place}: {error.message}")
+            raise _invalid(f"{place}: {_message(error)}")
 
     def query(self, params: Mapping[str, str | list[str]]) -> dict[str, Any]:
         """Return a valid query, with values of the schema's types.
@@ -70,6 +71,13 @@ class Checker:
         }
         self.check(found, "query")
         return found
+
+
+def _message(error: exceptions.ValidationError) -> str:
+    if error.validator != "pattern":
+        return error.message
+    words = common.WORDS[error.validator_value]
+    return f"{error.instance!r:.80} is not {words}"
 
 
 def _typed(value: str | list[str], type_: str | None) -> Any:

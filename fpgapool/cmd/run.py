@@ -9,6 +9,7 @@ import collections.abc
 import contextlib
 import dataclasses
 import json
+import re
 import select
 import signal
 import socket
@@ -28,6 +29,7 @@ from fpgapool.cmd.running import ends
 from fpgapool.cmd.running import params as parameters
 from fpgapool.common import interrupts
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 #: How long the main thread may take to react to a signal by itself.
@@ -36,6 +38,13 @@ _REACTS_S = 1.0
 _LEAST_S = 0.001
 # A restarted agent is back by then. With the last attempt it takes 15 s.
 _AWAY_TIMEOUT_S = 14.0
+
+_NAMES = (
+    *("size_bytes", "timeout_s", "request_id", "fallback", "meanwhile"),
+    *(option.name for option in description.FIELDS.options),
+)
+# At the places where messages name what the caller has given.
+_ARGUMENTS = re.compile(rf"(?:^|(?<=; give ))(?:{'|'.join(_NAMES)})\b")
 
 SUCCESS = 0
 FAILURE = 1
@@ -343,7 +352,7 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
         launch.discard_unread()
         failure, status = (codes.TIMEOUT, "time limit passed"), FAILURE
     except client.FpgapoolError as exc:
-        failure, status = (exc.code, exc.message), FAILURE
+        failure, status = (exc.code, _with_options(exc.message)), FAILURE
     except OSError as exc:
         failure, status = (codes.FILE_ERROR, _file_text(exc)), FAILURE
     else:
@@ -362,6 +371,14 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
         text = f"{command_line.PROGRAM}: {': '.join(failure)}"
         print(text, file=sys.stderr)
     return status
+
+
+def _with_options(message: str) -> str:
+    """Name the command's options in place of the client's arguments."""
+    return _ARGUMENTS.sub(
+        lambda found: "--" + found[0].removesuffix("_s").replace("_", "-"),
+        message,
+    )
 
 
 def _file_text(exc: OSError) -> str:

@@ -7,7 +7,9 @@ from fpgapool.api.schemas import common
 _DAY: common.Schema = {
     "type": "string",
     "format": "date",
-    "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+    **common.matching(
+        "^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "a day such as 2026-01-31"
+    ),
 }
 
 _FILTERS = {

@@ -248,6 +248,33 @@ def test_why_another_slot_is_tried_is_told_each_time(
     ]
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--timeout 0", "INVALID_TIMEOUT: --timeout must be "),
+        ("--wait-timeout -1", "INVALID_TIMEOUT: --wait-timeout must be "),
+        ("--deadline nan", "INVALID_TIMEOUT: --deadline must be "),
+        ("--priority 2000", "INVALID_REQUEST: --priority must be "),
+        ("--application ?", "INVALID_REQUEST: --application must be 1 to 64"),
+        ("--request-id ?", "INVALID_REQUEST_ID: --request-id must be 1 to 64"),
+    ],
+)
+def test_refusals_name_the_options(
+    words: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = "copy --in plain --out x --socket none"
+    assert run.main([*files.split(), *words.split()]) == 1
+    assert f"fpgapool-run: {told}" in capsys.readouterr().err
+
+
+def test_sizes_that_are_refused_name_the_option(
+    directory: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "copy --in /dev/zero --out x --socket none --size-bytes".split()
+    assert run.main([*words, str(2**64)]) == 1
+    assert "INVALID_SIZE: --size-bytes must be" in capsys.readouterr().err
+
+
 def test_outages_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     shown = display.Display(quiet=False)
     shown.on_away("the pool's front door", 14.2)
