@@ -95,17 +95,15 @@ def check_end(
     """
     if _is_character_device(stream):
         return
-    try:
-        position = stream.tell()
-    except (AttributeError, OSError):
+    seekable = getattr(stream, "seekable", lambda: False)()
+    if not seekable:
         if not isinstance(stream, Input):
             return
         await_data(stream, check)
-        more = stream.read(1)
-    else:
-        more = stream.read(1)
-        stream.seek(position)
+    more = stream.read(1)
     if more:
+        if seekable:
+            stream.seek(-len(more), os.SEEK_CUR)
         raise errors.InvalidRequest(
             codes.SIZE_MISMATCH,
             "the input goes on after the announced size, or grew meanwhile",

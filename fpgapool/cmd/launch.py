@@ -133,8 +133,9 @@ def _fill_descriptors() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            # The lowest one that is free is this one.
+            # The lowest one that is free is this one. Children have it, too.
             os.open(os.devnull, os.O_RDONLY if descriptor == 1 else os.O_RDWR)
+            os.set_inheritable(descriptor, True)
 
 
 def _text(

@@ -34,6 +34,8 @@ from fpgapool.vocabulary import states
 
 #: How long the main thread may take to react to a signal by itself.
 _REACTS_S = 1.0
+# After the time limit the client ends its waits, and gives the slot back.
+_CLEANS_UP_S = 2.0
 # A time limit of 0 is none.
 _LEAST_S = 0.001
 # A restarted agent is back by then. With the last attempt it takes 15 s.
@@ -258,7 +260,9 @@ class _Interruptible:
 
     def __init__(self, timeout_s: float | None) -> None:
         self.token = client.CancelToken()
-        self._limit_s = None if timeout_s is None else timeout_s + _REACTS_S
+        self._limit_s = None
+        if timeout_s is not None:
+            self._limit_s = timeout_s + _CLEANS_UP_S
         self._is_time_up = False
         self._reacts = threading.Event()
         # Signals come only as long as they are handled.

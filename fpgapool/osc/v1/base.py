@@ -66,6 +66,10 @@ class Command(command.Command):
 
         :raises CommandError: also if standard output cannot be written.
         """
+        if self.app.stdout is None and isinstance(
+            self, ShowCommand | ListCommand
+        ):
+            raise exceptions.CommandError("standard output is closed")
         try:
             return super().run(parsed_args)
         except sdk_exceptions.SDKException as error:

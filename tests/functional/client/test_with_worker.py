@@ -626,7 +626,7 @@ sys.exit(run.main())
 _HASTY_COMMAND = """
 import sys
 from fpgapool.cmd import launch, run
-run._REACTS_S = 0.05
+run._CLEANS_UP_S = 0.1
 sys.exit(launch.run())
 """
 

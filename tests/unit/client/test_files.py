@@ -143,3 +143,15 @@ def test_a_pipe_that_does_not_end() -> None:
                 typing.cast(typing.BinaryIO, stream), lambda: 1 / 0
             )
     os.close(writing)
+
+
+def test_a_stream_that_only_tells_its_position() -> None:
+    """As answers of HTTP libraries do: its rest is the caller's."""
+
+    class Answer:
+        def tell(self) -> int:
+            return 5
+
+    answer = typing.cast(typing.BinaryIO, Answer())
+    files.check_size(answer, 5)
+    files.check_end(answer, lambda: None)

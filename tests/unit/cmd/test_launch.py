@@ -27,6 +27,8 @@ def main():
     stream = open("/dev/null", "rb")
     print("opened" if stream.fileno() > 2 else "mixed up", {more!r})
     print("told", file=sys.stderr)
+    for descriptor in range(3):
+        assert os.get_inheritable(descriptor)
     {end}
 made = types.ModuleType("fpgapool.cmd." + function)
 made.main = main

@@ -56,3 +56,12 @@ def test_an_output_that_cannot_be_written() -> None:
             app.run(accelerator.ListAccelerators, "-f", "json")
         assert str(caught.value) == "standard output: No space left on device"
         app.stdout.write("there is nobody to tell any more")
+
+
+def test_an_output_that_is_closed() -> None:
+    """Nothing is asked, or changed, whose answer nobody sees."""
+    app = fakes.App()
+    app.stdout = None
+    with pytest.raises(exceptions.CommandError, match="output is closed"):
+        app.run(accelerator.ListAccelerators)
+    assert not app.client.accelerators.called
