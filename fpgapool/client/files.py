@@ -45,8 +45,10 @@ def size_of(stream: typing.BinaryIO) -> int:
     try:
         position = stream.tell()
         end = stream.seek(0, os.SEEK_END)
-        # Files of /proc have more there.
+        # Files of /proc have more there, those of /sys less.
         known = not (_is_character_device(stream) or stream.read(1))
+        if known and end and isinstance(stream, io.FileIO):
+            known = bool(os.pread(stream.fileno(), 1, end - 1))
         stream.seek(position)
     except (AttributeError, OSError) as exc:
         known, cause = False, exc

@@ -124,6 +124,22 @@ def test_files_that_do_not_know_their_size(path: str) -> None:
         assert _take(source, 5) == "SIZE_MISMATCH"
 
 
+def test_a_file_that_has_less_than_it_says(tmp_path: pathlib.Path) -> None:
+    """As those of /sys do, which say that they have a page."""
+
+    class Page(files.Input):
+        def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+            position = super().seek(offset, whence)
+            return 4096 if whence == os.SEEK_END else position
+
+    (tmp_path / "in").write_bytes(bytes(10))
+    with Page(tmp_path / "in") as stream:
+        source = typing.cast(typing.BinaryIO, stream)
+        with pytest.raises(client.InvalidRequest, match="unknown"):
+            files.size_of(source)
+        assert _take(source, 10) is None
+
+
 def test_devices_and_streams_of_the_caller_may_go_on() -> None:
     with files.Input("/dev/zero") as zeros:
         assert _take(typing.cast(typing.BinaryIO, zeros), 5) is None
