@@ -417,7 +417,9 @@ class Doorway:
             data = messages.encode(message)
         except ValueError as error:
             _close_fds(owned)
-            LOG.debug("Front door: an answer cannot be sent: %s", error)
+            self._log.warning(
+                "Front door: an answer cannot be sent: %s", error
+            )
             data = messages.encode(
                 messages.error_reply(
                     message.get("id"),
