@@ -191,7 +191,7 @@ class Call:
         convert: bool = False,
     ) -> None:
         self._function = function
-        self._accelerator = accelerator
+        self._accelerator = checks.name(accelerator, "accelerator")
         self._convert = convert
         #: Options of sessions.
         self.options = {

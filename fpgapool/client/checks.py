@@ -18,6 +18,8 @@ from fpgapool.vocabulary import session as description
 
 # The rest is for what is sent with them.
 _MAX_PARAMS_BYTES = frames.MAX_JSON_BYTES - 1024
+# Above every limit of the pool, which says what it does not know.
+_MAX_NAME_CHARS = 255
 
 #: Whether programs insist on TLS by default.
 REQUIRE_TLS = "FPGAPOOL_REQUIRE_TLS"
@@ -34,16 +36,28 @@ def request(
     :returns: the members of the request.
     :raises errors.InvalidRequest: with the code of the first that is wrong.
     """
-    if not isinstance(accelerator, str) or not accelerator:
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST, "accelerator must be a name"
-        )
     with refusing():
         return {
-            "accelerator": accelerator,
+            "accelerator": name(accelerator, "accelerator"),
             "size_bytes": rules.check_size_bytes(size_bytes),
             **description.FIELDS.checked(options),
         }
+
+
+def name(value: object, told: str) -> str:
+    """Check a name: of an accelerator, or of a group, or its ID.
+
+    :param value: the caller's argument.
+    :param told: name of the argument, for the message.
+    :returns: the same.
+    :raises errors.InvalidRequest: code ``INVALID_REQUEST``.
+    """
+    if isinstance(value, str) and 0 < len(value) <= _MAX_NAME_CHARS:
+        return value
+    raise errors.InvalidRequest(
+        codes.INVALID_REQUEST,
+        f"{told} must be a name of 1 to {_MAX_NAME_CHARS} characters",
+    )
 
 
 def size(size_bytes: object, *, may_be_zero: bool = False) -> int:

@@ -226,26 +226,24 @@ def opened_output(
 
 
 @contextlib.contextmanager
-def replacing(
-    path: Path, told: str | None = None
-) -> collections.abc.Iterator[typing.BinaryIO]:
+def replacing(path: Path) -> collections.abc.Iterator[typing.BinaryIO]:
     """Open a temporary file that replaces ``path`` at the end.
 
     :param path: of the file; a pipe or device is written to directly.
-    :param told: name for errors; None: the path.
-    :raises OSError: if it cannot be written.
+    :raises OSError: if it cannot be written; it names the path.
     """
-    told = _name_of(path, told)
+    told = str(path)
     if _is_special(path):
-        with Output(path, told) as stream:
+        with Output(path) as stream:
             yield stream
         return
-    # Replaces the target of a symbolic link, not the link.
-    target = os.path.realpath(path)
+    with _naming(told):
+        # Replaces the target of a symbolic link, not the link.
+        target = os.path.realpath(path)
     directory, name = os.path.split(target)
-    partial = os.path.join(
-        directory, f".{name[:200]}.{secrets.token_hex(6)}.part"
-    )
+    # File systems limit names to 255 bytes.
+    start = os.fsdecode(os.fsencode(name)[:200])
+    partial = os.path.join(directory, f".{start}.{secrets.token_hex(6)}.part")
     try:
         with Output(partial, told, mode="x") as stream:
             yield stream
@@ -261,6 +259,9 @@ def replacing(
 
 def _is_special(path: Path) -> bool:
     """Whether it is a pipe, a device or a directory, which is not replaced."""
+    if not os.path.basename(path):
+        # It ends with a slash, or is empty: there is no name for a file.
+        return True
     try:
         return not stat.S_ISREG(os.stat(path).st_mode)
     except FileNotFoundError:

@@ -83,10 +83,9 @@ def group_open(
     :raises errors.OperationTimeout: if ``timeout_s`` passes.
     :raises errors.Cancelled: if cancelled.
     """
-    if not isinstance(name, str) or not name:
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST, "name must be that of a group"
-        )
+    checks.name(name, "the group")
+    if accelerator is not None:
+        checks.name(accelerator, "accelerator")
     if (
         isinstance(window_tasks, bool)
         or not isinstance(window_tasks, int)

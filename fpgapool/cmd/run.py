@@ -27,6 +27,7 @@ from fpgapool.cmd.running import arguments as command_line
 from fpgapool.cmd.running import display as displays
 from fpgapool.cmd.running import ends
 from fpgapool.cmd.running import params as parameters
+from fpgapool.common import channel
 from fpgapool.common import interrupts
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
@@ -107,7 +108,7 @@ def _keep_iv(
         return {"iv": iv.hex()}
     path = destination + parameters.IV_SUFFIX
     # It gets its name when the stack is left: after the output.
-    stream = stack.enter_context(files.replacing(path, destination))
+    stream = stack.enter_context(files.replacing(path))
     stream.write(f"{iv.hex()}\n".encode())
     return {"iv": iv.hex(), "iv_file": path}
 
@@ -116,7 +117,7 @@ def _list(
     arguments: argparse.Namespace, token: client.CancelToken
 ) -> dict[str, typing.Any]:
     found = client.accelerators(
-        timeout_s=arguments.timeout, cancel=token, **_door(arguments)
+        timeout_s=_left_s(arguments), cancel=token, **_door(arguments)
     )
     return {
         "summary": "\n".join(displays.listing(found)),
@@ -129,7 +130,7 @@ def _options(
 ) -> dict[str, typing.Any]:
     """Return the options of a session and of its dry run."""
     return {
-        "timeout_s": arguments.timeout,
+        "timeout_s": _left_s(arguments),
         "cancel": token,
         "wait_timeout_s": arguments.wait_timeout,
         "priority": arguments.priority,
@@ -198,19 +199,14 @@ def _run_group(
 ) -> dict[str, typing.Any]:
     started_s = time.monotonic()
 
-    def left_s() -> float | None:
-        if arguments.timeout is None:
-            return None
-        passed_s = time.monotonic() - started_s
-        return max(arguments.timeout - passed_s, _LEAST_S)
-
     def on_away(what: str, gives_up_s: float | None) -> None:
-        display.on_away(what, waiting.earliest(gives_up_s, left_s()))
+        limit_s = waiting.earliest(gives_up_s, _left_s(arguments))
+        display.on_away(what, limit_s)
 
     with client.group_open(
         arguments.group,
         accelerator=arguments.accelerator,
-        timeout_s=arguments.timeout,
+        timeout_s=_left_s(arguments),
         cancel=token,
         away_timeout_s=_AWAY_TIMEOUT_S,
         on_away=on_away,
@@ -218,13 +214,23 @@ def _run_group(
     ) as group:
         waited_s = time.monotonic() - started_s
         report = client.run_group_file(
-            group, source, destination, timeout_s=left_s(), **transfer
+            group,
+            source,
+            destination,
+            timeout_s=_left_s(arguments),
+            **transfer,
         )
     return {
         "summary": displays.group_summary(report, waited_s),
         "waited_s": waited_s,
         **dataclasses.asdict(report),
     }
+
+
+def _left_s(arguments: argparse.Namespace) -> float | None:
+    """Return what is left of the time limit; None: there is none."""
+    left_s = channel.remaining_s(arguments.gives_up_s)
+    return None if left_s is None else max(left_s, _LEAST_S)
 
 
 def _door(arguments: argparse.Namespace) -> dict[str, typing.Any]:
@@ -344,6 +350,8 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
                 messages = sys.stderr
         command_line.check(arguments)
         timeout_s = checks.seconds(arguments.timeout, "--timeout")
+        # Reading the input may take part of it.
+        arguments.gives_up_s = channel.deadline_after(timeout_s)
         with _Interruptible(timeout_s) as token:
             result = _run(arguments, token)
     except SystemExit as exc:

@@ -45,6 +45,16 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; {PROGRAM} --help lists the options")
 
 
+def _filled(text: str) -> str:
+    """Refuse a name that is empty, such as that of an unset variable.
+
+    :raises argparse.ArgumentTypeError: if it is.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser; it raises UsageError."""
     made = _Parser(
@@ -68,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
     _add_ciphers(made.add_argument_group("options of aes and aes-cbc"))
     made.add_argument_group("groups").add_argument(
         "--group",
+        type=_filled,
         metavar="GROUP",
         help="name or ID of a group: divide the file into tasks of its "
         "members, instead of opening a session; the accelerator must be "
@@ -114,12 +125,14 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 def _add_files(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--in",
+        type=_filled,
         dest="source",
         metavar="IN",
         help="file to read, - for standard input; may be left out in a pipe",
     )
     made.add_argument(
         "--out",
+        type=_filled,
         dest="destination",
         metavar="OUT",
         help="file to write, which appears when it is complete; - for "
@@ -161,6 +174,7 @@ def _add_params(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--key-file",
+        type=_filled,
         metavar="FILE",
         help="the parameter key, raw or as hexadecimal digits; for aes and "
         "aes-cbc 16, 24 or 32 bytes",
@@ -170,7 +184,10 @@ def _add_params(group: argparse._ArgumentGroup) -> None:
         "--iv", metavar="HEX", help="the parameter iv, 32 hexadecimal digits"
     )
     iv.add_argument(
-        "--iv-file", metavar="FILE", help="file with the same, as text"
+        "--iv-file",
+        type=_filled,
+        metavar="FILE",
+        help="file with the same, as text",
     )
 
 
@@ -198,18 +215,21 @@ def _add_request(pool: argparse._ArgumentGroup) -> None:
     door = pool.add_mutually_exclusive_group()
     door.add_argument(
         "--socket",
+        type=_filled,
         metavar="PATH",
         help="socket of the front door; default: the first way to the pool"
         " that works",
     )
     door.add_argument(
         "--os-cloud",
+        type=_filled,
         metavar="NAME",
         help="use the pool's API, as a VM does: the cloud of this name in "
         "clouds.yaml",
     )
     door.add_argument(
         "--api-url",
+        type=_filled,
         metavar="URL",
         help="use an API without Keystone, such as that of "
         "fpgapool-allinone --api-port",

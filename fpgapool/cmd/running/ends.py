@@ -53,9 +53,11 @@ def destination_of(path: str | None) -> str:
     """Return the output that the user named, or the pipe.
 
     :param path: ``--out``.
-    :returns: its path, or ``-``.
+    :returns: its path, or ``-``, also if the path leads there.
     :raises command_line.UsageError: if there is neither.
     """
+    if path is not None and _is_standard_output(path):
+        return command_line.STANDARD
     return _named(path, "--out", sys.stdout)
 
 
@@ -69,6 +71,21 @@ def _named(
     if descriptor is None or stat.S_ISCHR(os.fstat(descriptor).st_mode):
         raise command_line.UsageError(f"{option} is needed")
     return command_line.STANDARD
+
+
+def _is_standard_output(path: str) -> bool:
+    """Whether a path, such as /dev/fd/1, leads where standard output goes."""
+    descriptor = _descriptor(sys.stdout)
+    if descriptor is None:
+        return False
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    # What goes to /dev/null twice does not mix.
+    return os.path.samestat(found, os.fstat(descriptor)) and not (
+        os.path.samestat(found, os.stat(os.devnull))
+    )
 
 
 def _descriptor(standard: typing.TextIO | None) -> int | None:

@@ -80,6 +80,10 @@ def given(arguments: argparse.Namespace) -> dict[str, typing.Any]:
             raise command_line.UsageError(
                 f"--param-json {name}: not JSON"
             ) from None
+        except RecursionError:
+            raise command_line.UsageError(
+                f"--param-json {name}: nested too deeply"
+            ) from None
     for item in arguments.param_file:
         name, path = _split(item, "--param-file")
         params.add(name, _read_text(path))

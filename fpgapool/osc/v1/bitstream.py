@@ -154,6 +154,8 @@ def _json_object(text: str) -> dict[str, Any]:
         found = json.loads(text)
     except (OSError, ValueError) as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+    except RecursionError:
+        raise argparse.ArgumentTypeError("it is nested too deeply") from None
     if not isinstance(found, dict):
         raise argparse.ArgumentTypeError("it is not a JSON object")
     return found

@@ -209,7 +209,7 @@ def test_cbc_and_back_without_secrets_in_the_command_line(shell: Run) -> None:
     [
         ("copy --in none --out x", "FILE_ERROR", "none"),
         ("copy --in FILE --out none/x", "FILE_ERROR", "none/x"),
-        ("aes --key-file key --in FILE --out no/x", "FILE_ERROR", "no/x"),
+        ("aes --key-file key --in FILE --out no/x", "FILE_ERROR", "no/x.iv"),
         ("copy --in FILE --out /dev/full", "FILE_ERROR", "/dev/full"),
         ("copy --in . --out x", "FILE_ERROR", "."),
         ("copy --size-bytes 9 --in . --out x", "FILE_ERROR", "."),

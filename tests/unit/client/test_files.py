@@ -171,3 +171,36 @@ def test_a_stream_that_only_tells_its_position() -> None:
     answer = typing.cast(typing.BinaryIO, Answer())
     files.check_size(answer, 5)
     files.check_end(answer, lambda: None)
+
+
+@pytest.mark.parametrize("letter", ["a", "ü"])
+def test_names_as_long_as_file_systems_allow(
+    letter: str, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / (letter * (255 // len(os.fsencode(letter))))
+    with files.replacing(path) as stream:
+        stream.write(b"data")
+    assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("name", ["", "none/"])
+def test_paths_without_a_name_are_refused_at_once(
+    name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OSError) as caught, files.replacing(name):
+        pytest.fail("it was opened")
+    assert caught.value.filename == name
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_working_directory_that_was_deleted(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted = tmp_path / "deleted"
+    deleted.mkdir()
+    monkeypatch.chdir(deleted)
+    deleted.rmdir()
+    with pytest.raises(FileNotFoundError) as caught, files.replacing("out"):
+        pytest.fail("it was opened")
+    assert caught.value.filename == "out"

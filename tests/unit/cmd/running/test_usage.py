@@ -2,6 +2,7 @@
 
 """The command line of ``fpgapool-run``, without a pool."""
 
+import io
 import json
 import os
 import pathlib
@@ -63,6 +64,7 @@ def test_what_is_unknown_is_named_without_keys(
         "copy --in a --out b --param novalue",
         "copy --in a --out b --param-file novalue",
         "copy --in a --out b --param-json n={",
+        f"copy --in plain --out b --param-json n={'[' * 5000}",
         "copy --in a --out b --param n=1 --param n=2",
         "copy --in a --out b --timeout soon",
         "copy --in a --out b --size-bytes -1",
@@ -97,6 +99,20 @@ def test_wrong_usage(
     error = json.loads(capsys.readouterr().out)["error"]
     assert output.err == f"fpgapool-run: INVALID_USAGE: {error['message']}\n"
     assert sorted(directory.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["in", "out", "key-file", "iv-file", "socket", "api-url", "group"],
+)
+def test_names_that_are_empty(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A shell gives them for variables that are not set."""
+    words = ["copy", "--in=plain", "--out=b", "--socket=none", f"--{option}="]
+    assert run.main(words) == 2
+    error = capsys.readouterr().err
+    assert f"argument --{option}: it is empty" in error
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"00" * 17, bytes(33)])
@@ -273,6 +289,80 @@ def test_sizes_that_are_refused_name_the_option(
     words = "copy --in /dev/zero --out x --socket none --size-bytes".split()
     assert run.main([*words, str(2**64)]) == 1
     assert "INVALID_SIZE: --size-bytes must be" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["%s --in plain --out x", "copy --in plain --out x --group %s"],
+)
+def test_names_that_are_too_long(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = f"{words % ('a' * 100_000)} --socket none"
+    assert run.main(command.split()) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("fpgapool-run: INVALID_REQUEST: ")
+    assert error.endswith("must be a name of 1 to 255 characters\n")
+
+
+def test_the_file_of_an_iv_is_named(
+    directory: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pathlib.Path("x.iv").mkdir()
+    words = "aes --key-file key --in plain --out x --socket none"
+    assert run.main(words.split()) == 1
+    error = capsys.readouterr().err
+    assert error == "fpgapool-run: FILE_ERROR: x.iv: Is a directory\n"
+
+
+@pytest.mark.parametrize("to_file", [False, True])
+def test_standard_output_has_many_names(
+    to_file: bool,
+    directory: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading, writing = os.pipe()
+    with (
+        os.fdopen(reading),
+        os.fdopen(writing, "w") as pipe,
+        open("output", "w") as file,
+        open(os.devnull, "w") as null,
+    ):
+        output = file if to_file else pipe
+        name = f"/dev/fd/{output.fileno()}"
+        assert ends.destination_of(name) == name
+        monkeypatch.setattr(sys, "stdout", output)
+        for same in (name, f"/proc/self/fd/{output.fileno()}"):
+            assert ends.destination_of(same) == command_line.STANDARD
+        for other in ("plain", "none", os.devnull):
+            assert ends.destination_of(other) == other
+        # Nothing mixes there.
+        monkeypatch.setattr(sys, "stdout", null)
+        assert ends.destination_of(os.devnull) == os.devnull
+
+
+def test_reading_the_input_takes_part_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[float] = []
+    now_s = [100.0]
+    monkeypatch.setattr(run.channel.time, "monotonic", lambda: now_s[0])
+
+    def open_source(*_: object) -> tuple[io.BytesIO, int]:
+        now_s[0] += 1.5
+        return io.BytesIO(b"abc"), 3
+
+    def run_file(*_: object, timeout_s: float, **__: object) -> None:
+        given.append(timeout_s)
+        raise run.client.OperationTimeout("time limit passed")
+
+    monkeypatch.setattr(ends, "open_source", open_source)
+    monkeypatch.setattr(run.client, "run_file", run_file)
+    for limit in ("5", "1"):
+        words = f"copy --in plain --out x --timeout {limit}"
+        assert run.main(words.split()) == 1
+    # 0 would be refused.
+    assert given == [3.5, 0.001]
 
 
 def test_outages_are_told(capsys: pytest.CaptureFixture[str]) -> None:
