@@ -31,6 +31,7 @@ from fpgapool.client.errors import RequestRejected
 from fpgapool.client.errors import SessionClosed
 from fpgapool.client.errors import SessionFailed
 from fpgapool.client.errors import TaskFailed
+from fpgapool.client.errors import TooManyOpenFiles
 from fpgapool.client.errors import WaitTimeout
 from fpgapool.client.group import Group
 from fpgapool.client.group import group_open
@@ -72,6 +73,7 @@ __all__ = [
     "SessionView",
     "Statistics",
     "TaskFailed",
+    "TooManyOpenFiles",
     "WaitTimeout",
     "acc_close",
     "acc_dry_run",

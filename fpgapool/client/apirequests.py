@@ -200,16 +200,17 @@ class Requests:
         try:
             if self._require_tls:
                 self._check_tls()
-            return self._adapter.request(
-                path,
-                method,
-                json=body or None,
-                microversion=self._microversion,
-                timeout=timeout_s,
-                raise_exc=False,
-                # Answers contain secrets.
-                log=False,
-            )
+            with errors.needing_descriptors():
+                return self._adapter.request(
+                    path,
+                    method,
+                    json=body or None,
+                    microversion=self._microversion,
+                    timeout=timeout_s,
+                    raise_exc=False,
+                    # Answers contain secrets.
+                    log=False,
+                )
         except (doors.ConnectionLost, errors.FpgapoolError):
             raise
         except Exception as exc:
@@ -243,6 +244,11 @@ def _failure(exc: Exception) -> Exception | None:
             )
         case exceptions.ClientException():
             return errors.FrontDoorUnavailable(str(exc))
+        case ValueError():
+            # Such as a host name with a part that is empty or too long.
+            return errors.InvalidRequest(
+                codes.INVALID_REQUEST, f"the URL of the API is wrong: {exc}"
+            )
     return None
 
 

@@ -427,6 +427,7 @@ class Dialer:
         :raises channel.DeadlineExceeded: if it does not answer in time;
             also its subclass :class:`FrontDoorHangs`.
         :raises frames.ProtocolError: if its answer is invalid.
+        :raises errors.TooManyOpenFiles: if descriptors are missing.
         :raises errors.Cancelled: if cancelled.
         """
         members: dict[str, object] = {
@@ -505,6 +506,7 @@ class Dialer:
                 "get", deadline_s, session_id=session_id
             )
 
+    @errors.needing_descriptors()
     def _dial(
         self, members: dict[str, object], deadline_s: float | None
     ) -> Connection:

@@ -8,12 +8,19 @@ one stable vocabulary; messages may change.
 
 from __future__ import annotations
 
+import collections.abc
+import contextlib
+import errno
+
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
 # Directions of data, as the client sees them.
 INPUT = "input"
 OUTPUT = "output"
+
+# Of the process, and of the machine.
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 
 class FpgapoolError(exceptions.CodedError):
@@ -71,6 +78,13 @@ class FrontDoorUnavailable(FpgapoolError):
         super().__init__(codes.FRONT_DOOR_UNAVAILABLE, message)
 
 
+class TooManyOpenFiles(FpgapoolError):
+    """This program, or its machine, has no free file descriptor."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(codes.TOO_MANY_OPEN_FILES, message)
+
+
 class SessionClosed(FpgapoolError):
     """The session was closed before."""
 
@@ -119,6 +133,26 @@ class ChecksumMismatch(SessionFailed):
         self.direction = direction
         self.start_bytes = start_bytes
         self.end_bytes = end_bytes
+
+
+@contextlib.contextmanager
+def needing_descriptors() -> collections.abc.Iterator[None]:
+    """Tell a lack of descriptors from a lost connection: retries do not help.
+
+    :raises TooManyOpenFiles: for errors that a lack of descriptors caused.
+    """
+    try:
+        yield
+    except Exception as exc:
+        cause: BaseException | None = exc
+        while cause is not None:
+            if isinstance(cause, OSError) and cause.errno in _NO_DESCRIPTOR:
+                raise TooManyOpenFiles(
+                    "there is no free file descriptor; close files, or raise "
+                    "the limit (ulimit -n)"
+                ) from exc
+            cause = cause.__cause__ or cause.__context__
+        raise
 
 
 def rejection(code: str, message: str) -> FpgapoolError:

@@ -134,6 +134,7 @@ class FrontDoor:
             cancel.detach(self)
             raise
 
+    @errors.needing_descriptors()
     def _connect(self, deadline_s: float | None) -> None:
         self._decoder = messages.MessageDecoder()
         try:
@@ -329,7 +330,8 @@ class FrontDoor:
     @contextlib.contextmanager
     def _translated(self) -> collections.abc.Iterator[None]:
         try:
-            yield
+            with errors.needing_descriptors():
+                yield
         except channel.DeadlineExceeded as exc:
             self._cancel.check()
             raise errors.OperationTimeout(

@@ -134,9 +134,12 @@ class Outages:
         :raises errors.TaskFailed: ``ACCESS_REVOKED`` if this client, or the
             group, has ended.
         :raises errors.FrontDoorUnavailable: if the pool was away too long.
+        :raises errors.TooManyOpenFiles: if this program cannot ask.
         """
         try:
             members = self._door.members(self._access)
+        except errors.TooManyOpenFiles:
+            raise
         except (errors.FpgapoolError, OSError) as exc:
             if isinstance(exc, errors.FpgapoolError) and exc.code in _GONE:
                 # Its desks may be gone, so that none of them says so.

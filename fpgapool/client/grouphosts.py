@@ -547,6 +547,9 @@ class Hosts:
                 if exc.code in _FATAL or not patient:
                     self.fail(errors.TaskFailed(exc.code, exc.message))
                     return
+            except errors.TooManyOpenFiles as exc:
+                self.fail(exc)
+                return
             except (OSError, frames.ProtocolError, errors.FpgapoolError):
                 unauthorized_since_s = None
             else:

@@ -89,6 +89,7 @@ class Wire(typing.Protocol):
         """Close the connection; no thread may be using it."""
 
 
+@errors.needing_descriptors()
 def connect(
     host: groups.Host,
     access: groupdoor.Access,
@@ -104,6 +105,7 @@ def connect(
     :returns: the connection.
     :raises Refused: if the desk does not admit this client, or lacks a
         required TLS.
+    :raises errors.TooManyOpenFiles: if descriptors are missing.
     :raises OSError: if no endpoint can be reached.
     :raises frames.ProtocolError: if something else than a desk answers.
     """

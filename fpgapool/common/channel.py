@@ -16,6 +16,7 @@ import abc
 import array
 import collections.abc
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -369,7 +370,8 @@ class PlainChannel(Channel):
         :returns: number of bytes, and the descriptors. The caller has to close
             them; its child processes do not inherit them.
         :raises ChannelClosed: at the end of the stream, or if more than
-            ``max_fds`` descriptors came.
+            ``max_fds`` descriptors came; with the number ``EMFILE`` if this
+            process has no room for them.
         :raises DeadlineExceeded: if nothing comes before the deadline.
         """
         taken_bytes = self._take_ahead(buffer)
@@ -387,6 +389,11 @@ class PlainChannel(Channel):
         fds = take_fds(ancillary)
         if flags & _TRUNCATED or len(fds) > max_fds:
             close_fds(fds)
+            if len(fds) < max_fds:
+                # There was room in the message, but not in this process.
+                raise ChannelClosed(
+                    errno.EMFILE, "no free descriptor for one that came"
+                )
             raise ChannelClosed("more descriptors than expected came")
         if received_bytes == 0:
             close_fds(fds)

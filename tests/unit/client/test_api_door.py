@@ -362,3 +362,12 @@ def test_refusals_of_keystone(
     with pytest.raises(kind) as caught:
         apidoor.ApiDoor(Refused(), cancel.CancelToken())
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 70])
+def test_a_host_name_that_is_wrong(host: str) -> None:
+    """Neither a failure of the pool nor one of this library."""
+    api = apidoor.PoolApi.at(f"http://{host}")
+    with pytest.raises(errors.InvalidRequest) as caught:
+        api.enter(cancel.CancelToken(), None)
+    assert host in caught.value.message

@@ -280,3 +280,16 @@ def test_a_list(app: fakes.App) -> None:
     app.client.bitstreams.assert_called_once_with(
         state="approved", all_projects=True
     )
+
+
+def test_a_profile_that_is_nested_too_deeply(
+    app: fakes.App, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        app.run(
+            bitstream.CreateBitstream,
+            "--accelerator=mine",
+            f"--file={path}",
+            "--profile=" + '{"a":' * 5000,
+        )
+    assert "it is nested too deeply" in capsys.readouterr().err
