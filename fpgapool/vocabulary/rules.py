@@ -98,7 +98,11 @@ def check_size_bytes(
     least = 0 if may_be_zero else 1
     if is_int(value) and least <= value <= MAX_SIZE_BYTES:
         return value
-    shown = value if is_int(value) else type(value).__name__
+    shown: object = type(value).__name__
+    if is_int(value):
+        # Python refuses to write very long numbers.
+        bits = value.bit_length()
+        shown = value if bits <= 64 else f"one of {bits} bits"
     raise RequestError(
         codes.INVALID_SIZE,
         f"{name} must be a whole number from {least} to {MAX_SIZE_BYTES},"

@@ -49,6 +49,25 @@ def test_wrong_applications(value):
         client.acc_dry_run("copy", 1, application=value)
 
 
+@pytest.mark.parametrize("name", ["", "a" * 256, "a" * 100_000, 7])
+def test_wrong_names(name):
+    """Also those that no message could hold."""
+    for function in (
+        client.group_open,
+        lambda name: client.group_open("g", accelerator=name),
+        lambda name: client.acc_open(name, 1),
+        lambda name: client.acc_dry_run(name, 1),
+        lambda name: client.run_array(name, np.zeros(1), rounds=1),
+    ):
+        assert _code(function, name) == "INVALID_REQUEST"
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_numbers_that_python_does_not_write(sign):
+    size_bytes = sign * 10**5000
+    assert _code(client.acc_open, "copy", size_bytes) == "INVALID_SIZE"
+
+
 def test_import_is_light():
     script = (
         "import sys, fpgapool.client; print([name for name in sys.modules if "
