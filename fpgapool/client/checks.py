@@ -18,7 +18,7 @@ from fpgapool.vocabulary import session as description
 
 # The rest is for what is sent with them.
 _MAX_PARAMS_BYTES = frames.MAX_JSON_BYTES - 1024
-# Above every limit of the pool, which says what it does not know.
+# The pool has no longer names; it refuses others that it does not know.
 _MAX_NAME_CHARS = 255
 
 #: Whether programs insist on TLS by default.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections.abc
 import contextlib
 import errno
+import sys
 
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
@@ -141,11 +142,13 @@ def needing_descriptors() -> collections.abc.Iterator[None]:
 
     :raises TooManyOpenFiles: for errors that a lack of descriptors caused.
     """
+    # What the caller handles already is no cause.
+    handled = sys.exception()
     try:
         yield
     except Exception as exc:
         cause: BaseException | None = exc
-        while cause is not None:
+        while cause not in (None, handled):
             if isinstance(cause, OSError) and cause.errno in _NO_DESCRIPTOR:
                 raise TooManyOpenFiles(
                     "there is no free file descriptor; close files, or raise "

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 from collections.abc import Iterator
@@ -73,6 +74,15 @@ def listener(tmp_path) -> Iterator[listeners.Listener]:
 def test_a_front_door_that_cannot_be_dialed(listener) -> None:
     with refused():
         frontdoor.FrontDoor(listener.path, cancel.CancelToken())
+
+
+def test_a_lack_that_is_over(listener) -> None:
+    """A program that handles one may fail otherwise then."""
+    try:
+        raise OSError(errno.EMFILE, "too many")
+    except OSError:
+        with pytest.raises(errors.FrontDoorUnavailable):
+            frontdoor.FrontDoor("none", cancel.CancelToken())
 
 
 def test_a_descriptor_that_cannot_be_received(listener) -> None:
