@@ -304,38 +304,52 @@ class Hosts:
                     link.changed.notify_all()
 
     def _handle(
-        self, link: grouplink.Link, record: rings.Buffer
+        self, link: grouplink.Link, record: rings.Record | bytes
     ) -> collections.abc.Callable[[], None] | None:
         """Take a record of a desk.
 
         :returns: what to call when the record is free.
         """
-        if len(record) < records.HEADER_BYTES:
-            raise channel.ChannelClosed("the desk sent nonsense")
-        number, kind, middle_bytes, _ = groups.HEAD.unpack_from(record)
-        middle_end = records.HEADER_BYTES + middle_bytes
-        if kind == records.DONE:
-            with self._lock:
-                task = self._answered(link, (records.TASK, number))
-                if self._waiting or link.unsent:
-                    link.flush()
-                    self._go_on()
-            if task is None:
-                return None
-            try:
-                task.result = task.out(record[middle_end:])
-            except Exception as exc:
-                message = f"the result cannot be used: {exc}"
-                task.error = errors.TaskFailed(codes.INVALID_INPUT, message)
-            return task.finish
         try:
-            detail = memoryview(record)[records.HEADER_BYTES : middle_end]
-            document = frames.decode_json(detail) if middle_bytes else {}
-            return self._handle_other(link, kind, number, document)
+            task_id, kind, _, detail, output = records.split(record)
+            if kind == records.DONE:
+                return self._take_output(link, task_id, output)
+            document = frames.decode_json(detail) if detail else {}
+            return self._handle_other(link, kind, task_id, document)
         except frames.ProtocolError as exc:
             raise channel.ChannelClosed(
                 f"the desk sent nonsense: {exc.message}"
             ) from exc
+
+    def _take_output(
+        self, link: grouplink.Link, task_id: int, output: memoryview
+    ) -> collections.abc.Callable[[], None] | None:
+        key = records.TASK, task_id
+        with self._lock:
+            task = self._answered(link, key)
+            if self._waiting or link.unsent:
+                link.flush()
+                self._go_on()
+        if task is None:
+            return None
+        try:
+            task.result = task.out(output)
+        except Exception as exc:
+            message = f"the result cannot be used: {exc}"
+            task.error = errors.TaskFailed(codes.INVALID_INPUT, message)
+        assert link.wire is not None, "it is led"
+        # Only shared memory can be written to.
+        if output.readonly or link.wire.is_whole():
+            return task.finish
+        with self._lock:
+            if self.failure is not None:
+                return _end(task, self.failure)
+            # The desk has cleared it meanwhile: it has no result.
+            task.error = None
+            link.unanswered[key] = task
+            link.followed += task.followed
+            self._sent += 1
+        raise channel.ChannelClosed("the desk has ended the connection")
 
     def _answered(
         self, link: grouplink.Link, key: tuple[int, int]

@@ -40,8 +40,9 @@ MEMBERS = frames.MEMBERS
 #: Stands for a task of which the input was too long to keep.
 TOO_LARGE = 6
 
-#: Task id, kind, length of the middle, and number of a record, for readers
-#: that need no more of it; see :func:`fpgapool.protocol.records.split`.
+#: Task id, kind, length of the middle, and number of a record that nobody can
+#: change any more, for readers that need no more of it; others use
+#: :func:`fpgapool.protocol.records.split`.
 HEAD = struct.Struct("<QIIQ")
 
 KIND_BITS = 8
@@ -463,7 +464,7 @@ class ResultReader:
 
 
 def task_frames(
-    record: memoryview, chunk_bytes: int
+    record: bytes, chunk_bytes: int
 ) -> collections.abc.Iterator[frames.Buffer]:
     """Return a client's record as frames.
 
@@ -499,7 +500,7 @@ def task_frames(
 
 
 def result_frames(
-    record: memoryview, chunk_bytes: int
+    record: bytes, chunk_bytes: int
 ) -> collections.abc.Iterator[frames.Buffer]:
     """Return a desk's record as frames.
 

@@ -65,26 +65,38 @@ MISS = frames.MISS
 
 _HEADER = struct.Struct("<QIIQ")
 HEADER_BYTES = _HEADER.size
+_HEAD = slice(HEADER_BYTES)
 
 #: Size of a ring, in both directions. A record may have half a ring, and one
 #: is read while the next is written.
 RING_BYTES = 4 * (group.MAX_TASK_BYTES + frames.MAX_JSON_BYTES)
 
 
+class InPlace(typing.Protocol):
+    """A record in memory that its writer may be changing.
+
+    See :class:`fpgapool.common.rings.Record`.
+    """
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, place: slice) -> bytes: ...
+    def view(self, start: int) -> memoryview: ...
+
+
 class Record(typing.NamedTuple):
-    """A record, in place.
+    """A record, taken apart.
 
     :ivar task_id: 0 if it is about no task.
     :ivar kind: one of the constants of this module.
     :ivar number: ``offset`` or ``busy_ns``.
-    :ivar middle: ``params`` or ``detail``.
-    :ivar rest: ``input`` or ``output``.
+    :ivar middle: ``params`` or ``detail``, copied.
+    :ivar rest: ``input`` or ``output``, in place.
     """
 
     task_id: int
     kind: int
     number: int
-    middle: memoryview
+    middle: bytes
     rest: memoryview
 
 
@@ -101,26 +113,33 @@ def header(
     return _HEADER.pack(task_id, kind, middle_bytes, number)
 
 
-def split(record: memoryview) -> Record:
-    """Take a record apart. Copies its header only.
+def split(record: bytes | InPlace) -> Record:
+    """Take a record apart. Copies all but its rest, once.
 
-    :param record: in place; the peer may be writing into it.
+    :param record: bytes, or a record in place.
     :returns: the record.
     :raises frames.ProtocolError: if it is too short.
     """
-    if len(record) < HEADER_BYTES:
+    length_bytes = len(record)
+    if length_bytes < HEADER_BYTES:
         raise frames.ProtocolError(
             frames.PROTOCOL_ERROR,
-            f"a record of {len(record)} bytes has no header",
+            f"a record of {length_bytes} bytes has no header",
         )
-    task_id, kind, middle_bytes, number = _HEADER.unpack_from(record)
+    task_id, kind, middle_bytes, number = _HEADER.unpack(record[_HEAD])
     rest = HEADER_BYTES + middle_bytes
-    if rest > len(record):
+    if rest > length_bytes:
         raise frames.ProtocolError(
             frames.PROTOCOL_ERROR,
             f"{middle_bytes} bytes in the middle exceed a record of"
-            f" {len(record)}",
+            f" {length_bytes}",
         )
     return Record(
-        task_id, kind, number, record[HEADER_BYTES:rest], record[rest:]
+        task_id,
+        kind,
+        number,
+        record[HEADER_BYTES:rest] if middle_bytes else b"",
+        memoryview(record)[rest:]
+        if isinstance(record, bytes)
+        else record.view(rest),
     )

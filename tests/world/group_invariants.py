@@ -495,10 +495,10 @@ class Watcher:
         process = self._kernel.task().process
         self._revoked -= {(process, one.client_id) for one in clients}
 
-    def _send(self, port: ports.ClientPort, record: typing.Any) -> None:
+    def _send(self, port: ports.ClientPort, *parts: typing.Any) -> None:
         if not self._revoked:
             return
-        _, kind, _, _ = protocol.HEAD.unpack_from(record)
+        _, kind, _, _ = protocol.HEAD.unpack_from(parts[0])
         key = self._kernel.task().process, port.client_id
         check(
             kind != records.DONE or key not in self._revoked,

@@ -10,14 +10,15 @@ the thread sleeps.
 from __future__ import annotations
 
 import collections
-import logging
 import os
 import select
 import time
 import typing
 from collections.abc import Callable
 
-LOG = logging.getLogger(__name__)
+from fpgapool.common import ratelimit
+
+LOG = ratelimit.RateLimitedLog(__name__)
 
 _LONGEST_SLEEP_S = 3600.0
 # While the first ports have work, the others are looked at this often.
@@ -80,6 +81,7 @@ class Loop:
         self._watched: dict[int, Callable[[], None]] = {}
         # Those whose peers do not ring.
         self._awake: list[Port] = []
+        self._asleep: set[Port] = set()
         self._first: frozenset[Port] = frozenset()
         self._first_awake: list[Port] = []
         self._running = True
@@ -106,7 +108,17 @@ class Loop:
             self._first |= {port}
         self._wake(port)
 
+    def wake(self, port: Port) -> None:
+        """Look at a port again that waits for something else than its bell.
+
+        :param port: served.
+        """
+        if port in self._asleep:
+            port.disarm()
+            self._wake(port)
+
     def _wake(self, port: Port) -> None:
+        self._asleep.discard(port)
         if port in self._first:
             self._first_awake.append(port)
         else:
@@ -117,6 +129,7 @@ class Loop:
         del self._ports[port.fileno()]
         self._epoll.unregister(port.fileno())
         self._first -= {port}
+        self._asleep.discard(port)
         # The lists may be in use.
         self._awake = [one for one in self._awake if one is not port]
         self._first_awake = [
@@ -176,7 +189,9 @@ class Loop:
         ports = self._first_awake + self._awake
         self._first_awake, self._awake = [], []
         for port in ports:
-            if not port.arm():
+            if port.arm():
+                self._asleep.add(port)
+            else:
                 port.disarm()
                 self._wake(port)
         if self._first_awake or self._awake:

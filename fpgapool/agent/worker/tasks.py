@@ -250,7 +250,7 @@ class Runner:
             raise processing.Failure(
                 codes.BAD_OFFSET, "the offset is out of range"
             )
-        encoded = bytes(task.middle)
+        encoded = task.middle
         kept = self._kept
         if kept is not None and kept[0] == encoded and not is_own:
             processor = kept[1]
@@ -513,11 +513,11 @@ class Member:
                     runner.keep()
                 case records.SCOPE:
                     runner.use_blocks(
-                        bytes(record.middle).decode(errors="replace"),
+                        record.middle.decode(errors="replace"),
                         bytes(record.rest).decode(errors="replace"),
                     )
                 case records.CLEAR:
-                    project_id = bytes(record.middle).decode(errors="replace")
+                    project_id = record.middle.decode(errors="replace")
                     post.free()
                     try:
                         runner.clear(project_id or None)
@@ -572,7 +572,7 @@ class _Postbox:
         self._poller.register(self._sock_fd, select.POLLIN)
         self.max_bytes = channel.max_record_bytes - records.HEADER_BYTES
 
-    def receive(self) -> memoryview:
+    def receive(self) -> rings.Record:
         """Return the next record, in place.
 
         :raises _Over: if the connection ends.
