@@ -38,6 +38,9 @@ _PATIENCE_S = 30.0
 
 _MAX_TASK_ID = 2**32 - 1
 
+#: A task that loses more members than this fails: it may be what kills them.
+_MAX_LOSSES = 2
+
 
 class Hosts:
     """The hosts of a group, with the tasks that this client has there.
@@ -411,7 +414,13 @@ class Hosts:
             failure: errors.FpgapoolError | None = error
             if task is not None and code == codes.TASK_LOST:
                 # The desk has no copy of its input.
-                failure = self._wait_again(task)
+                task.losses += 1
+                if task.losses > _MAX_LOSSES:
+                    failure = errors.TaskFailed(
+                        codes.WORKER_DIED, "several members died with the task"
+                    )
+                else:
+                    failure = self._wait_again(task)
             self._go_on()
         if task is None or failure is None:
             return None

@@ -444,6 +444,8 @@ class Task:
     followed = False
     result: typing.Any = None
     error: errors.FpgapoolError | None = None
+    #: How many members have died with it.
+    losses = 0
     #: Set by a thread that waits for the end.
     finished: threading.Event | None = None
     #: Called at the end with this task.

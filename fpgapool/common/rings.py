@@ -320,7 +320,7 @@ class Ring:
     def take(self, count: int, max_bytes: int) -> list[bytes]:
         """Copy the oldest records and free them.
 
-        No slice of a record that :meth:`get` has returned may be used
+        No view of a record that :meth:`get` has returned may be used
         afterwards, if there are any.
 
         :param count: of records, at most.
@@ -330,13 +330,20 @@ class Ring:
             ring meanwhile; the records before are lost.
         """
         taken: list[bytes] = []
-        data = self._data
+        data, held = self._data, self._record
+        if held is not None:
+            # Its length was read already.
+            if len(held) > max_bytes or not count:
+                return taken
+            taken.append(bytes(held))
+            self._record = None
+            self._read += self._taken_bytes
+            count -= 1
         try:
             while count and (self._seen != self._read or self._look()):
                 start, length_bytes, taken_bytes = self._oldest()
                 if length_bytes > max_bytes:
                     break
-                self._record = None
                 taken.append(bytes(data[start : start + length_bytes]))
                 self._read += taken_bytes
                 count -= 1
@@ -402,7 +409,7 @@ class Ring:
     def free(self, *, wipe: bool = False) -> None:
         """Give back the room of the record that :meth:`get` returned.
 
-        No slice of it may be used afterwards.
+        No view of it may be used afterwards.
 
         :param wipe: overwrite the record with zeros first.
         :raises ValueError: if there is no such record.

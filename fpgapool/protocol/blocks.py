@@ -146,9 +146,7 @@ def decode_parts(
     return parts, data[start:]
 
 
-def referred(
-    data: frames.Buffer,
-) -> tuple[list[tuple[bytes, int]], bytes]:
+def referred(data: memoryview) -> tuple[list[tuple[bytes, int]], bytes]:
     """Return the names and lengths of the blocks of a task.
 
     :param data: its input; see :func:`encode_parts`. A client may be changing
@@ -156,7 +154,7 @@ def referred(
     :returns: these, and a copy of the list of references that they are from.
     :raises frames.ProtocolError: if there is no list of references.
     """
-    references, _, front = _decode_head(memoryview(data), 2**64)
+    references, _, front = _decode_head(data, 2**64)
     return [(one.block_id, one.length_bytes) for one in references], front
 
 

@@ -124,7 +124,7 @@ class Desk:
             else None
         )
         self._accounts = accounts.Accounts(
-            settings.max_project_connections, self._loop.wake
+            settings.max_group_project_connections, self._loop.wake
         )
         self._connections = connections.Connections(
             settings, self, self._accounts
