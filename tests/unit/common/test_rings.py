@@ -497,3 +497,57 @@ def test_channels_pass_through_a_socket():
     assert bytes(far.get()) == b"through"
     for each in (left, right, near, far):
         each.close()
+
+
+class TestDiscarding:
+    """The memory of a stranger's rings goes with their channel."""
+
+    @staticmethod
+    def ends(stranger=True):
+        near = rings.Channel.create(1 << 16, stranger=stranger)
+        kept = [os.dup(fd) for fd in near.fds]
+        far = rings.Channel.attach([os.dup(fd) for fd in near.fds])
+        near.forget_fds()
+        for channel in (near, far):
+            assert channel.put(bytes(10_000))
+        return near, far, kept
+
+    @staticmethod
+    def kept_bytes(kept):
+        blocks = sum(os.fstat(fd).st_blocks for fd in kept[:2]) * 512
+        for fd in kept:
+            os.close(fd)
+        return blocks
+
+    def test_it_goes_though_the_peer_keeps_it(self):
+        near, far, kept = self.ends()
+        near.close()
+        near.close()
+        assert self.kept_bytes(kept) == 0
+        far.close()
+
+    def test_others_leave_it_to_the_last_one(self):
+        near, far, kept = self.ends(stranger=False)
+        near.close()
+        assert self.kept_bytes(kept) > 20_000
+        far.close()
+
+    def test_a_peer_knows_what_it_has_read(self):
+        near, far, kept = self.ends()
+        assert far.get().view()[:3] == bytes(3)
+        assert far.is_whole()
+        near.close()
+        assert not far.is_whole()
+        self.kept_bytes(kept)
+        far.close()
+
+    def test_records_that_were_cleared_are_not_taken(self):
+        near, far, kept = self.ends()
+        assert far.get() is not None
+        near.close()
+        with pytest.raises(rings.RingDamaged, match="discarded"):
+            far.take(1, 1 << 16)
+        with pytest.raises(rings.RingDamaged):
+            far.get()
+        self.kept_bytes(kept)
+        far.close()
