@@ -8,8 +8,8 @@ doorbell for each side, which the other side rings only if this one sleeps.
 
 The peer may be hostile. Each side keeps its own position in private memory and
 checks what the peer wrote before it uses it. A peer may change a record while
-it is read. So a record in place, a :class:`Record`, gives copies of its parts:
-check the copy, and use the copy.
+it is read. So nobody can look into a record in place, a :class:`Record`: copy
+what you check, and use the copy.
 
 Standard library only. A ring and a channel belong to one thread on each side.
 """
@@ -73,8 +73,8 @@ class RingDamaged(ValueError):
 class Record:
     """A record in place, which the peer may be changing.
 
-    A slice of it is a copy: it stays what was checked. Its memory has no other
-    reader than :meth:`view`.
+    It cannot be looked into, but copied: ``bytes(record)``. Only code that
+    reads each byte once, and hands out copies, takes the memory.
 
     :param memory: of the record.
     """
@@ -87,18 +87,15 @@ class Record:
     def __len__(self) -> int:
         return len(self._memory)
 
-    def __getitem__(self, place: slice) -> bytes:
-        return bytes(self._memory[place])
-
     def __bytes__(self) -> bytes:
         return bytes(self._memory)
 
-    def view(self, start: int = 0) -> memoryview:
-        """Return the memory from a place on, for a core or another ring.
+    def view(self) -> memoryview:
+        """Return the memory, for a core, another ring, or a copy.
 
         Nothing may be decided by its contents: each look may see others.
         """
-        return self._memory[start:]
+        return self._memory
 
 
 class Ring:
@@ -350,8 +347,9 @@ class Ring:
         finally:
             if taken:
                 self._give_back()
-        if taken and not self.is_whole():
-            raise RingDamaged("the ring was discarded")
+                # Behind the fence there: all of it was read before.
+                if self._words[_AT_MAGIC] != _MAGIC:
+                    raise RingDamaged("the ring was discarded")
         return taken
 
     def _look(self) -> bool:
@@ -511,6 +509,8 @@ class Channel:
         self.max_record_bytes = outgoing.max_record_bytes
         #: The oldest record from the peer: :meth:`Ring.get`.
         self.get = incoming.get
+        #: Whether there is no record from the peer: :meth:`Ring.is_empty`.
+        self.is_empty = incoming.is_empty
         #: Whether :meth:`put` would write: :meth:`Ring.has_room`.
         self.has_room = outgoing.has_room
         #: Whether the peer has freed all records: :meth:`Ring.is_drained`.

@@ -14,7 +14,6 @@ Bytes in and bytes out.
 from __future__ import annotations
 
 import collections.abc
-import struct
 import typing
 
 from fpgapool.protocol import frames
@@ -39,11 +38,6 @@ UNLOCK = frames.UNLOCK
 MEMBERS = frames.MEMBERS
 #: Stands for a task of which the input was too long to keep.
 TOO_LARGE = 6
-
-#: Task id, kind, length of the middle, and number of a record that nobody can
-#: change any more, for readers that need no more of it; others use
-#: :func:`fpgapool.protocol.records.split`.
-HEAD = struct.Struct("<QIIQ")
 
 KIND_BITS = 8
 KIND_MASK = (1 << KIND_BITS) - 1

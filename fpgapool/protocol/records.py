@@ -65,7 +65,6 @@ MISS = frames.MISS
 
 _HEADER = struct.Struct("<QIIQ")
 HEADER_BYTES = _HEADER.size
-_HEAD = slice(HEADER_BYTES)
 
 #: Size of a ring, in both directions. A record may have half a ring, and one
 #: is read while the next is written.
@@ -78,9 +77,7 @@ class InPlace(typing.Protocol):
     See :class:`fpgapool.common.rings.Record`.
     """
 
-    def __len__(self) -> int: ...
-    def __getitem__(self, place: slice) -> bytes: ...
-    def view(self, start: int) -> memoryview: ...
+    def view(self) -> memoryview: ...
 
 
 class Record(typing.NamedTuple):
@@ -113,6 +110,20 @@ def header(
     return _HEADER.pack(task_id, kind, middle_bytes, number)
 
 
+def head(record: bytes) -> tuple[int, int, int, int]:
+    """Return the header of a record.
+
+    :returns: task id, kind, length of the middle, and number.
+    :raises frames.ProtocolError: if it is too short.
+    """
+    if len(record) < HEADER_BYTES:
+        raise frames.ProtocolError(
+            frames.PROTOCOL_ERROR,
+            f"a record of {len(record)} bytes has no header",
+        )
+    return _HEADER.unpack_from(record)
+
+
 def split(record: bytes | InPlace) -> Record:
     """Take a record apart. Copies all but its rest, once.
 
@@ -120,26 +131,14 @@ def split(record: bytes | InPlace) -> Record:
     :returns: the record.
     :raises frames.ProtocolError: if it is too short.
     """
-    length_bytes = len(record)
-    if length_bytes < HEADER_BYTES:
-        raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR,
-            f"a record of {length_bytes} bytes has no header",
-        )
-    task_id, kind, middle_bytes, number = _HEADER.unpack(record[_HEAD])
+    memory = memoryview(record) if isinstance(record, bytes) else record.view()
+    task_id, kind, middle_bytes, number = head(bytes(memory[:HEADER_BYTES]))
     rest = HEADER_BYTES + middle_bytes
-    if rest > length_bytes:
+    if rest > len(memory):
         raise frames.ProtocolError(
             frames.PROTOCOL_ERROR,
             f"{middle_bytes} bytes in the middle exceed a record of"
-            f" {length_bytes}",
+            f" {len(memory)}",
         )
-    return Record(
-        task_id,
-        kind,
-        number,
-        record[HEADER_BYTES:rest] if middle_bytes else b"",
-        memoryview(record)[rest:]
-        if isinstance(record, bytes)
-        else record.view(rest),
-    )
+    middle = bytes(memory[HEADER_BYTES:rest]) if middle_bytes else b""
+    return Record(task_id, kind, number, middle, memory[rest:])

@@ -140,7 +140,7 @@ def run(channel: rings.Channel, data: bytes) -> bytes:
     channel.put(records.header(records.TASK, 1), data)
     while (record := channel.get()) is None:
         channel.wait()
-    output = record[records.HEADER_BYTES :]
+    output = bytes(record)[records.HEADER_BYTES :]
     channel.free()
     return output
 

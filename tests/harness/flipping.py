@@ -15,8 +15,6 @@ class Memory:
     :param data: what the first look sees.
     """
 
-    readonly = False
-
     def __init__(self, data: bytes | bytearray) -> None:
         self._data = data if isinstance(data, bytearray) else bytearray(data)
         self._place = range(len(self._data))

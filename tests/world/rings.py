@@ -132,6 +132,9 @@ class Channel:
     def has_room(self, length_bytes: int) -> bool:
         return self._side.other.has_room(length_bytes)
 
+    def is_empty(self) -> bool:
+        return not self._side.records
+
     def get(self) -> rings.Record | None:
         side = self._side
         if side.held is None and side.records:

@@ -53,13 +53,11 @@ class Account:
         self.waiting_bytes = 0
         self.stalled: set[Reader] = set()
 
-    def give_back(self, count_bytes: int) -> None:
-        """Some tasks do not wait any more: others may be read."""
-        self.waiting_bytes -= count_bytes
-        if self.stalled:
-            for port in [one for one in self.stalled if one.may_read]:
-                self.stalled.discard(port)
-                self.wake(port)
+    def wake_readers(self) -> None:
+        """Wake those that may be read again."""
+        for port in [one for one in self.stalled if one.may_read]:
+            self.stalled.discard(port)
+            self.wake(port)
 
 
 class Accounts:

@@ -81,7 +81,6 @@ class Loop:
         self._watched: dict[int, Callable[[], None]] = {}
         # Those whose peers do not ring.
         self._awake: list[Port] = []
-        self._asleep: set[Port] = set()
         self._first: frozenset[Port] = frozenset()
         self._first_awake: list[Port] = []
         self._running = True
@@ -109,16 +108,13 @@ class Loop:
         self._wake(port)
 
     def wake(self, port: Port) -> None:
-        """Look at a port again that waits for something else than its bell.
-
-        :param port: served.
-        """
-        if port in self._asleep:
+        """Look at a port again that sleeps, if it is served."""
+        is_served = self._ports.get(port.fileno()) is port
+        if is_served and port not in self._first_awake + self._awake:
             port.disarm()
             self._wake(port)
 
     def _wake(self, port: Port) -> None:
-        self._asleep.discard(port)
         if port in self._first:
             self._first_awake.append(port)
         else:
@@ -129,7 +125,6 @@ class Loop:
         del self._ports[port.fileno()]
         self._epoll.unregister(port.fileno())
         self._first -= {port}
-        self._asleep.discard(port)
         # The lists may be in use.
         self._awake = [one for one in self._awake if one is not port]
         self._first_awake = [
@@ -189,9 +184,7 @@ class Loop:
         ports = self._first_awake + self._awake
         self._first_awake, self._awake = [], []
         for port in ports:
-            if port.arm():
-                self._asleep.add(port)
-            else:
+            if not port.arm():
                 port.disarm()
                 self._wake(port)
         if self._first_awake or self._awake:

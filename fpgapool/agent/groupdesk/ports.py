@@ -52,7 +52,6 @@ KEPT_BYTES = 64 * 1024
 _MAX_MAIL_BYTES = 8 * 1024 * 1024
 
 _LONG_BYTES = KEPT_BYTES + records.HEADER_BYTES
-_unpack = groups.HEAD.unpack_from
 
 #: A record for a member, in one piece if it is kept; else its last part is in
 #: place, in memory that its client may be changing.
@@ -61,13 +60,8 @@ Payload: typing.TypeAlias = tuple[rings.Buffer, ...]
 
 def _check(record: bytes) -> tuple[int, int]:
     """Return the number and the kind of a client's record."""
-    length_bytes = len(record) - records.HEADER_BYTES
-    if length_bytes < 0:
-        raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, "a record without a header"
-        )
-    task_id, kind, params_bytes, _ = _unpack(record)
-    if params_bytes > length_bytes:
+    task_id, kind, params_bytes, _ = records.head(record)
+    if params_bytes > len(record) - records.HEADER_BYTES:
         raise frames.ProtocolError(
             frames.PROTOCOL_ERROR, "parameters exceed their record"
         )
@@ -84,12 +78,24 @@ class Channel(typing.Protocol):
     def fileno(self) -> int: ...
     def put(self, *parts: rings.Buffer) -> bool: ...
     def put_all(self, records: list[bytes]) -> int: ...
+    def is_empty(self) -> bool: ...
     def get(self) -> rings.Record | bytes | None: ...
     def take(self, count: int, max_bytes: int) -> list[bytes]: ...
     def free(self) -> None: ...
     def arm(self, room_bytes: int | None = None) -> bool: ...
     def disarm(self) -> None: ...
     def close(self) -> None: ...
+
+
+def _there(channel: Channel | rings.Channel) -> rings.Record | bytes:
+    """Return the oldest record, which must be there.
+
+    :raises rings.RingDamaged: if the peer has taken it back.
+    """
+    record = channel.get()
+    if record is None:
+        raise rings.RingDamaged("a record is gone")
+    return record
 
 
 class ClientPort:
@@ -120,7 +126,7 @@ class ClientPort:
         self.shutdown = shutdown
         self.closed = False
         self._channel = channel
-        self._get = channel.get
+        self._is_empty = channel.is_empty
         self._queues = desk_queues
         self._decide = decide
         self._failed = failed
@@ -165,9 +171,10 @@ class ClientPort:
         self._channel.close()
 
     def leave(self) -> None:
-        """Forget its tasks, which have gone from the queues."""
+        """Forget its tasks, and results that were kept back."""
+        self._late.clear()
         self.account.stalled.discard(self)
-        self._give_back(self._waiting_bytes)
+        self._keep(-self._waiting_bytes)
 
     def work(self, now: float) -> bool:
         if self.closed:
@@ -185,18 +192,18 @@ class ClientPort:
                 return False
         elif not self.may_read:
             return False
-        record = self._get()
-        if record is None:
+        if self._is_empty():
             return False
-        if len(record) > _LONG_BYTES:
+        taken = self._channel.take(_BATCH, _LONG_BYTES)
+        if not taken:
             # In place.
-            self._take(records.split(record), now)
+            self._take(records.split(_there(self._channel)), now)
             if not self.closed:
                 self._channel.free()
             return True
         submit, client = self._queues.submit, self.client
         waiting_bytes = 0
-        for one in self._channel.take(_BATCH, _LONG_BYTES):
+        for one in taken:
             task_id, kind = _check(one)
             if kind == records.TASK:
                 length_bytes = len(one)
@@ -268,18 +275,18 @@ class ClientPort:
             self._keep(len(kept) + accounts.TASK_BYTES)
 
     def _keep(self, count_bytes: int) -> None:
+        """Count what waits: more, or less."""
         self._waiting_bytes += count_bytes
-        self.account.waiting_bytes += count_bytes
-
-    def _give_back(self, count_bytes: int) -> None:
-        self._waiting_bytes -= count_bytes
-        self.account.give_back(count_bytes)
+        account = self.account
+        account.waiting_bytes += count_bytes
+        if account.stalled:
+            account.wake_readers()
 
     def answered(self, task: model.Task) -> None:
         """Forget a task that has ended."""
         payload, task.payload = task.payload, None
         if payload is not None and len(payload) == 1:
-            self._give_back(len(payload[0]) + accounts.TASK_BYTES)
+            self._keep(-len(payload[0]) - accounts.TASK_BYTES)
 
     def fail_task(self, task_id: int, code: str) -> None:
         """Answer a task with a code."""
@@ -382,6 +389,13 @@ def text_of(code: str) -> str:
     return _TEXTS[code]
 
 
+def _result(record: records.Record) -> tuple[int, int, int, Payload]:
+    """Return a long result, in the order of :meth:`MemberPort._end`."""
+    task_id, kind, busy_ns, detail, output = record
+    head = records.header(kind, task_id, len(detail), busy_ns)
+    return kind, task_id, busy_ns, (head, detail, output)
+
+
 class MemberPort:
     """A connected member.
 
@@ -408,7 +422,7 @@ class MemberPort:
         self.number: int | None = None
         self.closed = False
         self._channel = channel
-        self._get = channel.get
+        self._is_empty = channel.is_empty
         # Whose blocks its tasks use.
         self._scope: tuple[str, str] | None = None
         self._ready = ready
@@ -416,11 +430,6 @@ class MemberPort:
         self._left = left
         # When its task was sent, while there is no result.
         self._busy_since_s: float | None = None
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether it has a task."""
-        return self._busy_since_s is not None
 
     def fileno(self) -> int:
         return self._channel.fileno()
@@ -440,17 +449,25 @@ class MemberPort:
         if self.closed:
             return False
         try:
-            record = self._get()
-            if record is None:
+            if self._is_empty():
                 return False
-            if len(record) > _LATE_BYTES:
+            taken = self._channel.take(_BATCH, _LATE_BYTES)
+            if not taken:
                 # In place.
-                self._take(record, now)
+                parts = records.split(_there(self._channel))
+                if parts.kind in _RESULTS:
+                    self._end(*_result(parts), now)
+                else:
+                    self._take(parts)
                 if not self.closed:
                     self._channel.free()
                 return True
-            for one in self._channel.take(_BATCH, _LATE_BYTES):
-                self._take(one, now)
+            for one in taken:
+                task_id, kind, _, busy_ns = records.head(one)
+                if kind in _RESULTS:
+                    self._end(kind, task_id, busy_ns, (one,), now)
+                else:
+                    self._take(records.split(one))
                 if self.closed:
                     break
         except (frames.ProtocolError, rings.RingDamaged) as exc:
@@ -458,29 +475,26 @@ class MemberPort:
             self._left(self)
         return True
 
-    def _take(self, record: rings.Record | bytes, now: float) -> None:
-        task_id, kind, busy_ns, detail, rest = records.split(record)
-        if kind in _RESULTS:
-            self._busy_since_s = None
-            if self.number is None:
-                return
-            parts: Payload = (
-                (record,)
-                if type(record) is bytes
-                else (
-                    records.header(kind, task_id, len(detail), busy_ns),
-                    detail,
-                    rest,
-                )
-            )
+    def _end(
+        self,
+        kind: int,
+        task_id: int,
+        busy_ns: int,
+        parts: Payload,
+        now: float,
+    ) -> None:
+        self._busy_since_s = None
+        if self.number is not None:
             self._ended(self.number, kind, task_id, busy_ns, parts, now)
-        elif kind == records.READY:
-            self._ready(self, frames.decode_json(detail))
-        elif kind == records.LEFT:
+
+    def _take(self, record: records.Record) -> None:
+        if record.kind == records.READY:
+            self._ready(self, frames.decode_json(record.middle))
+        elif record.kind == records.LEFT:
             self._left(self)
-        elif kind != records.CLEARED:
+        elif record.kind != records.CLEARED:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"no record of kind {kind}"
+                frames.PROTOCOL_ERROR, f"no record of kind {record.kind}"
             )
 
     def start(
@@ -513,7 +527,7 @@ class MemberPort:
         if since_s is None or now < since_s + ANSWER_S:
             return False
         # In this order: it frees a task after the result.
-        return self._channel.is_drained() and self._get() is None
+        return self._channel.is_drained() and self._is_empty()
 
     def keep(self, clear: bool, scope: tuple[str, str]) -> bool:
         """Let the core keep its state until the next CLEAR."""
@@ -588,6 +602,9 @@ class Mailbox:
                 count += 1
             self._condition.notify_all()
         return count
+
+    def is_empty(self) -> bool:
+        return not self._incoming
 
     def get(self) -> bytes | None:
         with self._condition:

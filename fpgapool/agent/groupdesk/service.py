@@ -101,8 +101,6 @@ class Desk:
         # Clients that may have results which were kept back, until then.
         self._late: set[ports.ClientPort] = set()
         self._late_due_s = 0.0
-        # When to look for members that owe an answer; None: none has a task.
-        self._look_s: float | None = None
         self._wanted: dict[Place, int] = {}
         self._left: dict[Place, int] = {}
         self._hosts: groups.MemberList | None = None
@@ -426,8 +424,6 @@ class Desk:
         return port if port is not None and port.client is client else None
 
     def _after_round(self, now: float) -> None:
-        if self._look_s is not None and now >= self._look_s:
-            self._look(now)
         if self._late and now >= self._late_due_s:
             late, self._late = self._late, set()
             for port in late:
@@ -465,18 +461,14 @@ class Desk:
         if len(task.payload) > 1:
             # It is not kept: its room in the client's ring is needed.
             task.payload = None
-        if self._look_s is None:
-            self._look_s = now + ports.ANSWER_S
 
-    def _look(self, now: float) -> None:
+    def _drop_forgetful(self) -> None:
         """Drop members that have freed their task without an answer."""
+        now = time.monotonic()
         for port in [*self._members.values()]:
             if port.has_forgotten(now):
                 LOG.error("a member has forgotten its task: it is dropped")
                 self._forget_member(port)
-        is_busy = any(port.is_busy for port in self._members.values())
-        self._look_s = now + ports.ANSWER_S if is_busy else None
-        self._decide(now)
 
     def _carry_out(self, decision: model.Decision) -> None:
         match decision:
@@ -534,7 +526,6 @@ class Desk:
         dues = [self._queues.deadline_s]
         if self._late:
             dues.append(self._late_due_s)
-        dues.append(self._look_s)
         if self._locked_since_s is not None and not self._is_locked_told:
             dues.append(self._locked_since_s + _LOCKED_S)
         if self._orphan_since_s is not None:
@@ -566,6 +557,8 @@ class Desk:
         """Do what the agent wants; return the members of the reply."""
         match order:
             case orders.Status():
+                # Agents ask for it every second.
+                self._drop_forgetful()
                 return {"status": self.status()}
             case orders.Members(wanted, surplus):
                 self._want(wanted, surplus)

@@ -82,12 +82,12 @@ class Worker:
     :raises drivers.DriverError: if the driver cannot be built.
     :raises ports.PortUnavailable: if there is no data port.
     :raises OSError: if a socket or directory cannot be made.
-    :ivar is_spent: only the end of the process cleans the slot. A library of
+    :ivar was_member: only the end of the process cleans the slot. A library of
         the driver may have threads that never end.
     """
 
     def __init__(self, settings: worker_settings.Settings) -> None:
-        self.is_spent = False
+        self.was_member = False
         self._settings = settings
         self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._agent: control.Agent | None = None
@@ -392,7 +392,7 @@ class Worker:
         except Exception as exc:
             if getattr(exc, "code", None) == drivers.PROCESS_SPENT:
                 spent = str(exc)
-                self.is_spent = True
+                self.was_member = True
             else:
                 LOG.exception(
                     "scrubbing failed: the slot is not used any more"
@@ -427,6 +427,7 @@ class Worker:
             "seen_generation": machine.seen_generation,
             "project_id": None if order is None else order.project_id,
             "last_project_id": machine.last_project_id,
+            "was_member": machine.was_member and order is None,
             "is_member": order is not None and order.desk_socket is not None,
             "programmed": machine.programmed,
             "bitstream_id": machine.bitstream_id,

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
-import logging
 import select
 import threading
 import time
@@ -26,6 +25,7 @@ from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.common import channel as channels
+from fpgapool.common import ratelimit
 from fpgapool.common import rings
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import blocks as references
@@ -35,7 +35,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import group
 from fpgapool.vocabulary import states
 
-LOG = logging.getLogger(__name__)
+LOG = ratelimit.RateLimitedLog(__name__)
 
 # The first and the longest pause before another try to reach the desk.
 _FIRST_PAUSE_S = 0.02

@@ -396,8 +396,9 @@ def test_a_task_that_kills_members_fails(desk):
 
 def test_a_member_that_owes_an_answer_is_dropped(desk):
     with harness.open_group(desk) as opened:
-        assert opened.run(b"forget 0", timeout_s=30) == b"forget 0"
-        assert desk.states() == {1: "joined"}
+        task = opened.submit(b"forget 0")
+        desk.await_states({1: "joined"})
+        assert task.result(30) == b"forget 0"
 
 
 def test_more_may_wait_than_the_desk_keeps(desk, tcp):

@@ -2,6 +2,7 @@
 
 """Lines are left out, counted, and told of as their callers'."""
 
+import importlib
 import pathlib
 
 import pytest
@@ -58,3 +59,30 @@ def test_memory_is_bounded():
     assert len(limiter._buckets) == ratelimit._MAX_BUCKETS
     # Whoever asks on is not forgotten.
     assert limiter.wait_s(str(ratelimit._MAX_BUCKETS)) > 0
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        *[
+            (f"fpgapool.{one}", "LOG")
+            for one in (
+                "agent.groupdesk.connections",
+                "agent.groupdesk.loop",
+                "agent.groupdesk.ports",
+                "agent.worker.memory",
+                "agent.worker.processing",
+                "agent.worker.session",
+                "agent.worker.tasks",
+                "api.middleware",
+                "conductor.checks",
+                "conductor.rpc",
+            )
+        ],
+        ("fpgapool.api.app", "_OFTEN"),
+        ("fpgapool.api.vendordata", "_OFTEN"),
+    ],
+)
+def test_lines_that_strangers_cause_are_limited(module, name) -> None:
+    log = getattr(importlib.import_module(module), name)
+    assert isinstance(log, ratelimit.RateLimitedLog)

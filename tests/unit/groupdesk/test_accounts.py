@@ -91,8 +91,11 @@ class Desk:
 
     def connect(self, client_id):
         channel = mock.Mock()
+        channel.is_empty.return_value = False
         channel.get.side_effect = lambda: channel.record
-        channel.take.side_effect = lambda *_most: [channel.record]
+        channel.take.side_effect = lambda _count, most: (
+            [] if len(channel.record) > most else [channel.record]
+        )
         channel.arm.return_value = True
         port = ports.ClientPort(
             client_id,

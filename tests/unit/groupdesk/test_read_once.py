@@ -19,6 +19,7 @@ from fpgapool.agent.groupdesk import ports
 from fpgapool.agent.groupdesk import queues
 from fpgapool.client import grouphosts
 from fpgapool.client import grouplink
+from fpgapool.common import ratelimit
 from fpgapool.common import rings
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
@@ -48,10 +49,15 @@ class Channel:
         self.record = record and rings.Record(flipping.Memory(record))
         self.sent = []
 
+    def is_empty(self):
+        return self.record is None
+
     def get(self):
         return self.record
 
     def take(self, count, max_bytes):
+        if len(self.record) > max_bytes:
+            return []
         record, self.record = self.record, None
         return [bytes(record)]
 
@@ -155,30 +161,31 @@ def test_records_of_the_desk_itself_cannot_be_sent(kind, data):
 
 
 def test_a_task_that_waits_is_what_was_checked(monkeypatch):
-    """Its last part is copied in place, so that memory is real here."""
-    memory = bytearray(
-        records.header(records.BLOCKS_TASK, 5, 2) + b"{}" + REFERENCES + LONG
-    )
-    wanted = bytes(memory[: -len(LONG)])
-    desk = Desk(b"", members=1)
+    """Its last part is copied in one piece, so that memory is real here."""
+    head = records.header(records.BLOCKS_TASK, 5, 2) + b"{}" + REFERENCES
+    memory = bytearray(head + LONG)
+
+    def change_after(module, name, place):
+        read = getattr(module, name)
+
+        def changed(data):
+            found = read(data)
+            memory[place] = bytes(one ^ 0xFF for one in memory[place])
+            return found
+
+        monkeypatch.setattr(module, name, changed)
+
+    change_after(records, "head", slice(records.HEADER_BYTES))
+    change_after(blocks, "referred", slice(records.HEADER_BYTES, len(head)))
+    desk = Desk(b"")
     desk.port._channel.record = rings.Record(memoryview(memory))
-    desk.port._queues.pause(desk.port.client)
-
-    copied = rings.Record.__getitem__
-
-    def flip(record, place):
-        seen = copied(record, place)
-        record.view()[place] = bytes(one ^ 0xFF for one in seen)
-        return seen
-
-    monkeypatch.setattr(rings.Record, "__getitem__", flip)
     assert desk.port.work(1.0)
     (task,) = [
         task for queue in desk.port.client.queues for task in queue.waiting
     ]
     (kept,) = task.payload
-    assert kept[: len(wanted)] == wanted
-    assert len(kept) == len(memory)
+    assert kept == head + LONG
+    assert memory[: len(head)] == bytes(one ^ 0xFF for one in head)
 
 
 @pytest.mark.parametrize("kind", [records.DONE, records.FAILED, records.MISS])
@@ -298,3 +305,12 @@ def test_a_writer_looks_once_at_what_the_reader_has_freed():
     # With another look, records that it has not wiped would count, too.
     assert ring.wipe()
     ring.close()
+
+
+def test_clients_that_send_nonsense_write_few_lines(caplog, monkeypatch):
+    monkeypatch.setattr(ports, "LOG", ratelimit.RateLimitedLog(ports.__name__))
+    for number in range(100):
+        desk = Desk(records.header(255 - number % 2, number), members=2)
+        assert desk.port.work(1.0)
+        assert desk.dropped
+    assert len(caplog.records) == ratelimit.BURST
