@@ -43,6 +43,9 @@ _LATE_RESULTS = 32
 _LATE_BYTES = 4096
 # Results of longer tasks are sent at once.
 _SHORT_NS = 100_000
+# Records that have no room: answers to a full window, and what tells of locks
+# and members.
+_MOST_PUT_OFF = 2 * groups.MAX_WINDOW_TASKS
 # Results that are sent together to a client on another host.
 _MAILED_RECORDS = 32
 #: Longer tasks are copied only once, and not kept while they run.
@@ -187,12 +190,9 @@ class ClientPort:
             return True
 
     def _work(self, now: float) -> bool:
-        if self._outbox:
-            if not self._flush():
-                return False
-        elif not self.may_read:
+        if self._outbox and not self._flush():
             return False
-        if self._is_empty():
+        if self._is_empty() or not self.may_read:
             return False
         taken = self._channel.take(_BATCH, _LONG_BYTES)
         if not taken:
@@ -359,6 +359,10 @@ class ClientPort:
 
     def _put_off(self, results: list[bytes]) -> None:
         self._outbox.extend(results)
+        if len(self._outbox) > _MOST_PUT_OFF:
+            # It has got answers to all its tasks, and no news of the group.
+            self._failed(self, "it receives nothing")
+            return
         self._queues.pause(self.client)
         # If it sleeps, it waits for records, and now it needs room.
         self.account.wake(self)
@@ -526,8 +530,11 @@ class MemberPort:
         since_s = self._busy_since_s
         if since_s is None or now < since_s + ANSWER_S:
             return False
-        # In this order: it frees a task after the result.
-        return self._channel.is_drained() and self._is_empty()
+        try:
+            # In this order: it frees a task after the result.
+            return self._channel.is_drained() and self._is_empty()
+        except rings.RingDamaged:
+            return True
 
     def keep(self, clear: bool, scope: tuple[str, str]) -> bool:
         """Let the core keep its state until the next CLEAR."""

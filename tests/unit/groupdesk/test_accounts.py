@@ -194,6 +194,18 @@ def test_a_client_with_a_lock_is_heard_while_the_others_wait_for_it():
     assert not desk.send(first, kind=records.TASK | 7 << 8)
 
 
+def test_a_client_that_receives_nothing_is_dropped():
+    """News of the group comes without its asking."""
+    desk = Desk("c")
+    (port,) = desk.ports
+    port._channel.put.return_value = False
+    told = 0
+    while not port._failed.called:
+        port.tell(133, 0)
+        told += 1
+    assert 4096 < told < 10_000
+
+
 def test_a_result_without_room_makes_a_sleeping_client_heard():
     """It waited for records, and now it waits for room, too."""
     desk = Desk("c")

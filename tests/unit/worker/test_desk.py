@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Connections that wait for a session."""
+
+from concurrent import futures
+from unittest import mock
+
+import pytest
+
+from fpgapool.agent.worker import desk as desks
+from fpgapool.agent.worker import session as sessions
+from fpgapool.common import channel
+
+pytestmark = pytest.mark.security
+
+
+def test_few_connections_wait_for_a_slow_core():
+    desk = desks.Desk(mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock())
+    hello = mock.Mock(transport="stream", return_secret=None)
+    with (
+        futures.ThreadPoolExecutor(2 * desks.MAX_CONNECTIONS) as threads,
+        desk._opening,
+    ):
+        served = [
+            threads.submit(desk.serve, hello, mock.Mock(), False)
+            for _ in range(2 * desks.MAX_CONNECTIONS)
+        ]
+        turned_away = 0
+        for one in futures.as_completed(served):
+            assert isinstance(one.exception(), channel.ChannelClosed)
+            turned_away += 1
+            if turned_away == desks.MAX_CONNECTIONS:
+                break
+        assert not all(one.done() for one in served)
+    # The others have waited, and are strangers.
+    refused = [
+        one for one in served if isinstance(one.exception(), sessions.Refused)
+    ]
+    assert len(refused) == desks.MAX_CONNECTIONS
+    assert desk._connections == 0
