@@ -190,8 +190,9 @@ class ClientPort:
             return True
 
     def _work(self, now: float) -> bool:
-        if self._outbox and not self._flush():
-            return False
+        if self._outbox:
+            # That is work: its tasks may start again.
+            return self._flush()
         if self._is_empty() or not self.may_read:
             return False
         taken = self._channel.take(_BATCH, _LONG_BYTES)

@@ -215,3 +215,9 @@ def test_a_result_without_room_makes_a_sleeping_client_heard():
     port.send(b"result")
     desk.woken.assert_called_once_with(port)
     assert port.client.paused
+    assert not port.work(1.0)
+    port._channel.put.return_value = True
+    # It has worked, so that the desk decides anew.
+    port._channel.is_empty.return_value = True
+    assert port.work(1.0)
+    assert not port.client.paused
