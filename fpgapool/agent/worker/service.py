@@ -82,12 +82,12 @@ class Worker:
     :raises drivers.DriverError: if the driver cannot be built.
     :raises ports.PortUnavailable: if there is no data port.
     :raises OSError: if a socket or directory cannot be made.
-    :ivar was_member: only the end of the process cleans the slot. A library of
+    :ivar is_spent: only the end of the process cleans the slot. A library of
         the driver may have threads that never end.
     """
 
     def __init__(self, settings: worker_settings.Settings) -> None:
-        self.was_member = False
+        self.is_spent = False
         self._settings = settings
         self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._agent: control.Agent | None = None
@@ -392,7 +392,7 @@ class Worker:
         except Exception as exc:
             if getattr(exc, "code", None) == drivers.PROCESS_SPENT:
                 spent = str(exc)
-                self.was_member = True
+                self.is_spent = True
             else:
                 LOG.exception(
                     "scrubbing failed: the slot is not used any more"
