@@ -97,7 +97,7 @@ def read_body(req: falcon.Request, max_bytes: int) -> Any:
 
     :param req: the request.
     :param max_bytes: the maximum length.
-    :raises ApiError: if it is too long, or not JSON.
+    :raises ApiError: if it is too long, not complete, or not JSON.
     """
     length_bytes = req.content_length or 0
     if length_bytes > max_bytes:
@@ -105,7 +105,12 @@ def read_body(req: falcon.Request, max_bytes: int) -> Any:
             codes.BODY_TOO_LARGE,
             f"the body may have at most {max_bytes} bytes",
         )
-    data = req.bounded_stream.read(length_bytes)
+    try:
+        data = req.bounded_stream.read(length_bytes)
+    except OSError as error:
+        raise _invalid("body: it did not come in time") from error
+    if len(data) < length_bytes:
+        raise _invalid(f"body: {len(data)} of {length_bytes} bytes came")
     content_type, _, _ = (req.content_type or "").partition(";")
     if content_type.strip().lower() != "application/json":
         raise errors.ApiError(

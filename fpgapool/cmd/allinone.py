@@ -274,7 +274,7 @@ class _AllInOne:
             conductor = conductor_service.Conductor(
                 conf, database, runner.fail
             )
-            agents = list(
+            made = list(
                 wiring.make_agents(
                     self._cluster,
                     self._where,
@@ -282,11 +282,12 @@ class _AllInOne:
                     verbose=self._arguments.verbose,
                 )
             )
+            agents = wiring.Agents(made)
             services: list[service.Service] = [
                 conductor_metrics.endpoint(conf, conductor),
-                agent_metrics.endpoint(conf, [agent.fill for agent in agents]),
+                agent_metrics.endpoint(conf, [agent.fill for agent in made]),
                 conductor,
-                wiring.Agents(agents),
+                agents,
                 wiring.Links(self._where, self._cluster.host_names()[0]),
             ]
             if self._arguments.api_port is not None:
@@ -301,8 +302,9 @@ class _AllInOne:
                 readiness.Readiness(
                     conductor,
                     self._cluster.slot_count(),
+                    agents.fault,
                     lambda: self._announce(lifeline),
-                    runner.fail,
+                    lambda reason: _give_up(runner, reason),
                 )
             )
             status = runner.run(services)
@@ -385,6 +387,11 @@ class _AllInOne:
         _complain("failed; the end of its log:")
         for line in lines[-_LOG_TAIL_LINES:]:
             _write(f"    {line}", sys.stderr)
+
+
+def _give_up(runner: service.Runner, reason: str) -> None:
+    _complain(reason)
+    runner.fail(reason)
 
 
 def _stop_this_process() -> None:

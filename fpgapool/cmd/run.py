@@ -136,6 +136,7 @@ def _dry_run(
         arguments.accelerator,
         # The least that a session can claim.
         max(size_bytes, 1),
+        params=parameters.given(arguments),
         **_options(arguments, token),
     )
     return {

@@ -28,6 +28,14 @@ PROJECT_ID: typing.Final = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
 PROJECT_ID_TOLD: typing.Final = (
     "a project's id is 1 to 255 of the characters A-Z a-z 0-9 _.:@-"
 )
+#: What a host reports as its name and UUID, which become parts of commands,
+#: paths and labels of other programs, and how operators are told.
+HOST_NAME: typing.Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
+HOST_NAME_TOLD: typing.Final = (
+    "a host's name is 1 to 255 of the characters A-Z a-z 0-9 _ . -, the first"
+    " one a letter or a digit"
+)
+HOST_UUID: typing.Final = re.compile(r"[A-Za-z0-9_-]{1,36}")
 MAX_RATE_PER_S = 1e9
 #: Regular expressions for the whole text.
 GROUP_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from fpgapool import objects
 from fpgapool.agent import table
 from fpgapool.agent.groupdesk import ports
+from fpgapool.agent.groupdesk import queues
 from fpgapool.agent.groupdesk import service as desk_service
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import service as worker_service
@@ -402,6 +403,13 @@ def busy_time_paid_by_the_owner_too() -> None:
         account._set(unpaid_s=before_s)
 
     desks.Desks._count_tasks = twice  # type: ignore[method-assign]
+
+
+@_group_bug(seed=2)
+def lock_that_costs_nothing() -> None:
+    queues.Queues._charge_lock = (  # type: ignore[method-assign]
+        lambda *_args: None
+    )
 
 
 @_group_bug(seed=2)

@@ -73,12 +73,13 @@ _USAGE = common.record(
     ),
     group_busy_s=common.described(
         common.NUMBER,
-        "Time for which the project's tasks had slots of groups, in seconds.",
+        "Time for which the project's tasks and locks had slots of groups, in"
+        " seconds.",
     ),
     group_idle_s=common.described(
         common.NUMBER,
-        "Time for which slots of the project's groups had no task, in"
-        " seconds.",
+        "Time for which slots of the project's groups had neither task nor"
+        " lock, in seconds.",
     ),
     input_bytes=common.COUNT,
     output_bytes=common.COUNT,

@@ -10,6 +10,7 @@ from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.common import ratelimit
+from fpgapool.conductor.decisions import accelerators
 from fpgapool.conductor.decisions import administration
 from fpgapool.conductor.decisions import agent_orders
 from fpgapool.conductor.decisions import desks
@@ -66,8 +67,10 @@ class Reports:
         host_watch: hosts.Hosts,
         group_members: members.Members,
         group_desks: desks.Desks,
+        library: accelerators.Accelerators,
     ) -> None:
         self._pool = pool
+        self._library = library
         self._members = group_members
         self._desks = group_desks
         self._serving = serving
@@ -126,6 +129,7 @@ class Reports:
         host.note_report(report.agent_boot_id, report.sequence, pool.now)
         pool.outbox.write(*rows)
         if changed or not host.up:
+            self._library.see_slots()
             self._host_up(host)
         # Before it shows the end of members.
         self._desks.count_time(host)

@@ -190,6 +190,11 @@ def test_cbc_and_back_without_secrets_in_the_command_line(shell: Run) -> None:
         ("copy --size-bytes 9 --in . --out x", "FILE_ERROR", "."),
         ("nosuch --in FILE --out x", "UNKNOWN_ACCELERATOR", "nosuch"),
         ("copy --key-file key --in FILE --out x", "INVALID_PARAMS", "params"),
+        (
+            "aes-cbc --key-file key --param direction=up --dry-run --in FILE",
+            "INVALID_PARAMS",
+            "params.direction",
+        ),
         ("copy --nosuch --in FILE --out x", "INVALID_USAGE", "--nosuch"),
         ("copy --size-bytes 999999 --in FILE --out x", "SIZE_MISMATCH", ""),
     ],

@@ -362,6 +362,39 @@ def test_bad_requests_are_refused_and_leave_no_trace(single, changes, code):
     assert not single.memory.holds
 
 
+def test_what_no_driver_has_is_refused():
+    agents = [world.FakeAgent("a", 1), world.FakeAgent("b", 1)]
+    agents[0].builtins = {"aes": {}}
+    agents[1].builtins = {"copy": {}}
+    agents[1].shape = "large"
+    pool = world.World(agents)
+    pool.open()
+    (hold,) = pool.memory.holds.values()
+    assert hold.slot.host.uuid == "b"
+    # Its agent has a driver now that does not have it either.
+    agents[1].builtins = {"aes": {}}
+    agents[1].boots += 1
+    pool.feed(agents[1].report())
+    pool.wire.clear()
+    pool.open(request_id="again")
+    (news,) = pool.wire
+    assert news.view.reason == codes.NO_COMPATIBLE_SLOT
+
+
+def test_a_new_leader_waits_to_hear_what_drivers_have():
+    agents = [world.FakeAgent("a", 1), world.FakeAgent("b", 1)]
+    agents[0].builtins = {"aes": {}}
+    agents[1].shape = "large"
+    pool = world.World(agents)
+    pool.boot_conductor()
+    pool.feed(agents[0].report())
+    request_id = pool.open()
+    assert pool.view(request_id).state == states.QUEUED
+    pool.feed(agents[1].report())
+    (hold,) = pool.memory.holds.values()
+    assert hold.slot.host.uuid == "b"
+
+
 def test_an_accelerator_that_fits_no_slot_is_refused():
     pool = world.World([world.FakeAgent("a", 0, board=False)])
     pool.wire.clear()

@@ -815,6 +815,20 @@ def counted(pool: world.World) -> tuple[int, float]:
     return row.tasks, pytest.approx(row.slot_s)
 
 
+def test_a_client_that_ends_before_a_report_of_its_use_pays(elastic):
+    group_id = create(elastic, size=1, shared=True)
+    elastic.settle()
+    client_id = attach(elastic, group_id, "q")
+    ask(elastic, objects.RevokeClient(group_id=group_id, client_id=client_id))
+    desk = elastic.agents["a"].desks[group_id]
+    # It had a lock.
+    desk.count(client_id, busy_s=2.0, waiting=0, running=0)
+    elastic.tick(5.0)
+    elastic.feed(elastic.agents["a"].report())
+    assert usage(elastic)["q"] == (pytest.approx(2.0), 0.0)
+    assert usage(elastic)["p"][0] == 0.0
+
+
 def test_a_desk_that_was_in_no_report_is_not_counted_twice(elastic):
     group_id = create(elastic, size=1, shared=True)
     client_id = attach(elastic, group_id, "q")

@@ -105,7 +105,7 @@ class Desk:
             self.decide,
             mock.Mock(),
         )
-        port.client = self.queues.attach(client_id, 0.0)
+        port.client = self.queues.attach(client_id)
         port.account = self.account
         port.numbers = iter(range(10**6))
         return port

@@ -94,7 +94,7 @@ class Desk:
             self.decide,
             lambda _port, why: self.dropped.append(why),
         )
-        self.port.client = self.queues.attach("c", 0.0)
+        self.port.client = self.queues.attach("c")
         self.port.client.scope = "p", "a"
         self.port.account = accounts.Account(mock.Mock())
         for number in range(members):
