@@ -18,6 +18,7 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.client import view as views
+from fpgapool.common import buffers
 from fpgapool.common import channel
 from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
@@ -155,7 +156,8 @@ class SharedBuffers:
     :param input_fd: memfd of the input buffers; closed here.
     :param output_fd: memfd of the output buffers; closed here.
     :param shm: the ``shm`` member of OPENED.
-    :raises frames.ProtocolError: if a memfd is smaller than announced.
+    :raises frames.ProtocolError: if a memfd is smaller than announced, or
+        could become so.
     """
 
     def __init__(
@@ -198,7 +200,13 @@ class SharedBuffers:
     def _map(self, fd: int) -> memoryview:
         size_bytes = self.buffers * self._buffer_bytes + 1
         # Touching a page beyond the end would kill the process.
-        if os.fstat(fd).st_size < size_bytes:
+        try:
+            there_bytes = buffers.size_bytes(fd)
+        except ValueError as exc:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, f"no shared memory of a worker: {exc}"
+            ) from exc
+        if there_bytes < size_bytes:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, "shared memory smaller than announced"
             )

@@ -168,6 +168,9 @@ Seconds after which a connected session that sends no new input ends as
 EXPIRED with ``IDLE_TIMEOUT``. 0 means never.
 
 A connected client that does nothing keeps the slot from others.
+
+A group loses a slot that computes for so long on one task. The task runs again
+in another slot, and fails with ``WORKER_DIED`` when it has cost three.
 """,
     ),
     cfg.FloatOpt(

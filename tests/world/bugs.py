@@ -453,12 +453,13 @@ def member_not_cleared_for_another_client() -> None:
 
     def careless(
         port: ports.MemberPort,
-        record: typing.Any,
-        lock_id: int,
-        clear: bool,
+        payload: ports.Payload,
+        has_blocks: bool,
+        _clear: bool,
         scope: tuple[str, str],
+        now: float,
     ) -> bool:
-        return start(port, record, lock_id, False, scope)
+        return start(port, payload, has_blocks, False, scope, now)
 
     ports.MemberPort.start = careless  # type: ignore[method-assign]
 

@@ -26,6 +26,10 @@ LOG = logging.getLogger(__name__)
 #: How long a client may come before the order that announces it.
 EARLY_S = 1.0
 
+#: Connections, each with a thread. A session has two, and for a moment those
+#: that they replace.
+MAX_CONNECTIONS = 32
+
 
 class Desk:
     """Admits only the client of the present assignment.
@@ -53,6 +57,7 @@ class Desk:
         self._keyring: hellos.Keyring | None = None
         self._profile: drivers.Profile | None = None
         self._session: sessions.DataSession | None = None
+        self._connections = 0
         # Held while a session is being opened, so that clearing waits.
         self._opening = threading.Lock()
 
@@ -137,6 +142,18 @@ class Desk:
             raise sessions.Refused(
                 codes.PROTOCOL_ERROR, "shm needs a Unix socket"
             )
+        with self._lock:
+            # They may all wait for a slow core.
+            if self._connections >= MAX_CONNECTIONS:
+                raise channels.ChannelClosed("too many connections wait")
+            self._connections += 1
+        try:
+            self._serve(hello, channel)
+        finally:
+            with self._lock:
+                self._connections -= 1
+
+    def _serve(self, hello: hellos.Hello, channel: channels.Channel) -> None:
         if hello.return_secret is not None:
             self._take_return(hello, channel)
             return

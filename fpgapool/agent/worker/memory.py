@@ -12,7 +12,6 @@ import collections
 import dataclasses
 import enum
 import heapq
-import logging
 import mmap
 import queue
 import time
@@ -21,11 +20,12 @@ import weakref
 
 from fpgapool.common import buffers as session_buffers
 from fpgapool.common import channel as channels
+from fpgapool.common import ratelimit
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 
-LOG = logging.getLogger(__name__)
+LOG = ratelimit.RateLimitedLog(__name__)
 
 #: How long closing waits for threads that are about to let go of a piece.
 CLOSE_S = 1.0

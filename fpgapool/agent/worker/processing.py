@@ -8,16 +8,16 @@ import collections
 import collections.abc
 import contextlib
 import functools
-import logging
 import traceback
 import typing
 
+from fpgapool.common import ratelimit
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
-LOG = logging.getLogger(__name__)
+LOG = ratelimit.RateLimitedLog(__name__)
 
 
 class Task(typing.NamedTuple):

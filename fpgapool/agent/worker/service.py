@@ -428,6 +428,7 @@ class Worker:
             "seen_generation": machine.seen_generation,
             "project_id": None if order is None else order.project_id,
             "last_project_id": machine.last_project_id,
+            "was_member": machine.was_member and order is None,
             "is_member": order is not None and order.desk_socket is not None,
             "programmed": machine.programmed,
             "bitstream_id": machine.bitstream_id,

@@ -17,7 +17,6 @@ from __future__ import annotations
 import collections
 import collections.abc
 import functools
-import logging
 import threading
 import time
 import typing
@@ -34,13 +33,14 @@ from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
 from fpgapool.common import channel as channels
+from fpgapool.common import ratelimit
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import states
 
-LOG = logging.getLogger(__name__)
+LOG = ratelimit.RateLimitedLog(__name__)
 
 # Bounds the memory that tiny pieces cost beyond their bytes: above it,
 # reading waits.
