@@ -249,27 +249,23 @@ class Desk:
         self, hello: hellos.Hello, processor: processing.Processor
     ) -> memories.Memory:
         settings = self._settings
-        most_bytes = processor.needed_bytes(settings.chunk_bytes, True)
-        if hello.transport == hellos.STREAM:
-            if processor.core.in_place:
-                return memories.InPlaceMemory(
-                    settings.chunk_bytes, settings.window_bytes
-                )
-            return memories.PrivateMemory(
-                settings.chunk_bytes, settings.window_bytes, most_bytes
-            )
-        if most_bytes > settings.window_bytes:
-            raise sessions.Refused(
-                codes.CORE_FAILED,
-                "the output of one chunk exceeds the window",
-            )
+        chunk_bytes, window_bytes = settings.chunk_bytes, settings.window_bytes
+        most_bytes = processor.needed_bytes(chunk_bytes, True)
         try:
-            return memories.SharedMemory(
-                settings.chunk_bytes, settings.window_chunks
+            if hello.transport == hellos.SHM:
+                return memories.SharedMemory(
+                    chunk_bytes, settings.window_chunks, most_bytes
+                )
+            if processor.core.in_place:
+                return memories.InPlaceMemory(chunk_bytes, window_bytes)
+            return memories.PrivateMemory(
+                chunk_bytes, window_bytes, most_bytes
             )
-        except OSError as exc:
+        except (OSError, OverflowError) as exc:
             raise sessions.Refused(
-                codes.INTERNAL_ERROR, f"no shared memory: {exc.strerror}"
+                codes.INTERNAL_ERROR,
+                f"no memory for pieces with {most_bytes} bytes of output: "
+                f"{exc}",
             ) from exc
 
     def _attach(

@@ -22,6 +22,8 @@ INLINE_BYTES = 64 * 1024
 INLINE_SENT_BYTES = 128 * 1024
 # Bounds the memory that tiny pieces cost beyond their bytes.
 _MAX_SEGMENTS = 65536
+# So many are a reason to ask for an acknowledgement, in time for the answer.
+_MANY_SEGMENTS = _MAX_SEGMENTS // 2
 _MAX_SENT_AT_ONCE = 16
 # The frame of a longer state would take too much of the connection.
 _MAX_EARLY_CHECKPOINT_BYTES = len(frames.checkpoint_frame(0, bytes(4096)))
@@ -89,6 +91,14 @@ class Outgoing:
         if offset_bytes == self.output.sent_bytes:
             self._unproven_bytes = 0
 
+    def take_pong(self, offset_bytes: int) -> None:
+        """Take a PONG: the answer to a question acknowledges, too.
+
+        A client answers a PING when it has received what came before.
+        """
+        if offset_bytes <= self.output.asked_bytes:
+            self.acknowledge(offset_bytes)
+
     def forget_sent(self) -> None:
         """Release the output that the client will never acknowledge.
 
@@ -152,9 +162,25 @@ class Outgoing:
 
     def may_send(self) -> bool:
         """Whether frames can be sent now."""
-        if self.output.unsent and not self.pongs:
-            return self.output.has_credit()
-        return bool(self.pongs) or self._incoming.ack_due
+        if self.pongs or self._may_ask():
+            return True
+        if self.output.unsent:
+            return self._may_send_output()
+        return self._incoming.ack_due
+
+    def _may_send_output(self) -> bool:
+        output = self.output
+        return output.has_credit() and (
+            not self._shared or self._memory.place_output(output.unsent[0])
+        )
+
+    def _may_ask(self) -> bool:
+        # A client that has received shared output may still be reading it; it
+        # counts buffers, too, and gives them back by itself.
+        return not self._shared and self.output.may_ask(
+            len(self.output.kept) >= _MANY_SEGMENTS
+            or self._memory.is_short_of_output
+        )
 
     def collect(self) -> list[frames.Buffer]:
         """Collect the frames that can be sent now, in the order of sending."""
@@ -165,13 +191,17 @@ class Outgoing:
         while (
             output.unsent
             and len(parts) < _MAX_SENT_AT_ONCE
-            and output.has_credit()
+            and self._may_send_output()
         ):
             piece = output.take()
             data = piece.data
             parts.append(piece.header(frames.OUTPUT, shared and bool(data)))
             if data and not shared:
                 parts.append(data)
+        if self._may_ask():
+            parts.append(
+                frames.pack_header(frames.PING, offset_bytes=output.ask())
+            )
         incoming = self._incoming
         if incoming.ack_due and not output.unsent:
             place = 0, 0, incoming.task_id, incoming.acknowledge()

@@ -310,7 +310,7 @@ class DataSession:
             case frames.CLOSE:
                 self._take_close()
             case frames.PONG:
-                pass
+                self._take_ack(header.offset_bytes, asked=True)
             case frames.ERROR:
                 raise goodbye.given_up(
                     frames.decode_json(channels.recv_payload(channel, header)),
@@ -368,9 +368,12 @@ class DataSession:
         finally:
             self._rest()
 
-    def _take_ack(self, offset_bytes: int) -> None:
+    def _take_ack(self, offset_bytes: int, asked: bool = False) -> None:
         with self._lock:
-            self._outgoing.acknowledge(offset_bytes)
+            if asked:
+                self._outgoing.take_pong(offset_bytes)
+            else:
+                self._outgoing.acknowledge(offset_bytes)
             if not self._busy and self._has_work():
                 self._wake()
 
