@@ -16,8 +16,6 @@ from fpgapool.common import channel
 class Behind:
     """Sends at once, or behind the frames that another thread is sending.
 
-    A frame for a connection that is lost is dropped.
-
     :param sending: is held by the thread that is sending. It calls
         :meth:`flush` when it has released it.
     :param present: returns the connection; called with ``sending``.
@@ -41,6 +39,13 @@ class Behind:
         """
         self._left.append(frame)
         self.flush(deadline_s)
+
+    def drop(self) -> None:
+        """Drop what is left for a connection that is lost.
+
+        Another slot may know no such offset. Call it with ``sending``.
+        """
+        self._left.clear()
 
     def flush(self, deadline_s: float | None) -> None:
         """Send what is left, unless another thread will; see :meth:`send`."""

@@ -355,9 +355,9 @@ class Flow:
             return None
         payload = channel.recv_payload(connection.channel, header, deadline_s)
         if kind == frames.PING:
-            connection.channel.send(
-                header._replace(type=frames.PONG).pack(), deadline_s=deadline_s
-            )
+            # It also acknowledges the output before the PING: that is taken.
+            pong = header._replace(type=frames.PONG).pack()
+            self._behind.send(pong, deadline_s)
         elif kind == frames.ERROR:
             self._fail(frames.decode_json(payload))
         elif kind == frames.CLOSED:
@@ -475,6 +475,7 @@ class Flow:
         # Wakes a sending thread, which then releases the lock.
         self._connection.channel.shutdown()
         with self._sending:
+            self._behind.drop()
             while True:
                 self._cancel.check()
                 if self.window.stopped:

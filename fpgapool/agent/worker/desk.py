@@ -15,6 +15,7 @@ from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import session as sessions
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
+from fpgapool.agent.worker import watch
 from fpgapool.common import channel as channels
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
@@ -89,6 +90,11 @@ class Desk:
         if session is None:
             return 0, 0
         return session.input_bytes, session.output_bytes
+
+    def progress(self) -> watch.Progress:
+        """Tell how far the session is."""
+        session = self._session
+        return watch.BEGUN if session is None else session.progress()
 
     def clear(self, code: str, message: str) -> tuple[int, int]:
         """Expect no client, and end the session if there is one.

@@ -425,6 +425,11 @@ class SharedMemory:
         self._unmapped: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._maps = [weakref.ref(one, self._unmapped.put) for one in maps]
 
+    @property
+    def is_short_of_output(self) -> bool:
+        # A client gives buffers back by their number.
+        return False
+
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
         start = aux * self._buffer_bytes
         return self._input[start : start + length_bytes]
