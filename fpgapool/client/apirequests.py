@@ -212,9 +212,13 @@ class Requests:
             raise
         except Exception as exc:
             failure = _failure(exc)
-            if failure is None:
-                raise
-            raise failure from exc
+            try:
+                if failure is None:
+                    raise
+                raise failure from exc
+            finally:
+                # See errors.FpgapoolError.again().
+                del failure
 
     def _check_tls(self) -> None:
         url = self._adapter.get_endpoint()

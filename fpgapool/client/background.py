@@ -180,12 +180,13 @@ def _run(
         output = _cancellable(call, data, timeout_s, future.token)
     except BaseException as exc:
         error = exc
-    if not future.set_running_or_notify_cancel():
-        return
-    if error is None:
-        future.set_result(output)
-    else:
-        future.set_exception(error)
+    if future.set_running_or_notify_cancel():
+        if error is None:
+            future.set_result(output)
+        else:
+            future.set_exception(error)
+    # See errors.FpgapoolError.again().
+    error = None
 
 
 def _cancellable(
