@@ -179,6 +179,7 @@ def _run(
     try:
         output = _cancellable(call, data, timeout_s, future.token)
     except BaseException as exc:
+        errors.release_frames(exc)
         error = exc
     if future.set_running_or_notify_cancel():
         if error is None:
@@ -186,7 +187,7 @@ def _run(
         else:
             future.set_exception(error)
     # See errors.FpgapoolError.again().
-    error = None
+    del error, future
 
 
 def _cancellable(
