@@ -207,7 +207,10 @@ class Outbound(typing.Generic[_Piece]):
         left = len(kept) - len(self.unsent)
         for piece in kept:
             length_bytes = len(piece.data)
-            if not left or piece.offset_bytes + length_bytes > offset_bytes:
+            if piece.offset_bytes + length_bytes > offset_bytes or (
+                # An END that is about to be resent may be acknowledged.
+                left <= 0 and (length_bytes or not by_task)
+            ):
                 break
             done.append(piece)
             left -= 1
@@ -219,6 +222,8 @@ class Outbound(typing.Generic[_Piece]):
             check(done)
         for _ in done:
             kept.popleft()
+        while len(self.unsent) > len(kept):
+            self.unsent.popleft()
         self.acknowledged_bytes = offset_bytes
         return done
 

@@ -64,6 +64,8 @@ class Outgoing:
         # For the output of the next task.
         self._room: memoryview | None = None
         self._unproven_bytes = 0
+        # Whether an acknowledgement is wanted for the room that it gives.
+        self._is_short = False
         # Of all kept output, encoded.
         self._checksums: bytes | None = None
         # So far; whether a checkpoint goes before each ACK.
@@ -112,6 +114,14 @@ class Outgoing:
         for piece in pieces:
             if piece.data:
                 self._memory.release_output(piece)
+        if self._is_short:
+            self._look_at_room()
+
+    def _look_at_room(self) -> None:
+        self._is_short = (
+            len(self.output.kept) >= _MANY_SEGMENTS
+            or self._memory.is_short_of_output
+        )
 
     # The core's side.
 
@@ -152,6 +162,8 @@ class Outgoing:
         for piece in pieces:
             last = bool(piece.flags & frames.TASK_END)
             self.output.add(piece, task.task_id, task.end and last)
+        if not self._shared:
+            self._look_at_room()
 
     def finish(self) -> None:
         """Forget all of it; the memory is cleared elsewhere."""
@@ -162,24 +174,24 @@ class Outgoing:
 
     def may_send(self) -> bool:
         """Whether frames can be sent now."""
-        if self.pongs or self._may_ask():
+        output = self.output
+        if self.pongs:
             return True
-        if self.output.unsent:
-            return self._may_send_output()
+        if self._shared:
+            # A client that has received shared output may still be reading
+            # it; it counts buffers, too, and gives them back by itself.
+            if output.unsent:
+                return self._may_send_shared()
+        elif output.unsent:
+            return output.has_credit() or output.may_ask(self._is_short)
+        elif self._is_short and output.may_ask(True):
+            return True
         return self._incoming.ack_due
 
-    def _may_send_output(self) -> bool:
+    def _may_send_shared(self) -> bool:
         output = self.output
-        return output.has_credit() and (
-            not self._shared or self._memory.place_output(output.unsent[0])
-        )
-
-    def _may_ask(self) -> bool:
-        # A client that has received shared output may still be reading it; it
-        # counts buffers, too, and gives them back by itself.
-        return not self._shared and self.output.may_ask(
-            len(self.output.kept) >= _MANY_SEGMENTS
-            or self._memory.is_short_of_output
+        return output.has_credit() and self._memory.place_output(
+            output.unsent[0]
         )
 
     def collect(self) -> list[frames.Buffer]:
@@ -191,14 +203,14 @@ class Outgoing:
         while (
             output.unsent
             and len(parts) < _MAX_SENT_AT_ONCE
-            and self._may_send_output()
+            and (self._may_send_shared() if shared else output.has_credit())
         ):
             piece = output.take()
             data = piece.data
             parts.append(piece.header(frames.OUTPUT, shared and bool(data)))
             if data and not shared:
                 parts.append(data)
-        if self._may_ask():
+        if not shared and output.may_ask(self._is_short):
             parts.append(
                 frames.pack_header(frames.PING, offset_bytes=output.ask())
             )
