@@ -600,20 +600,20 @@ class Dialer:
         failure: Exception = channel.ChannelClosed(
             "the session has no endpoint that this client can use"
         )
+        for endpoint in endpoints:
+            try:
+                return self._connect_to(endpoint, deadline_s)
+            except (OSError, doors.ConnectionLost) as exc:
+                failure = exc.with_traceback(None)
+            except errors.OperationTimeout as exc:
+                # No time is left for another endpoint.
+                raise FrontDoorHangs(str(exc)) from exc
+            except (
+                errors.RequestRejected,
+                errors.FrontDoorUnavailable,
+            ) as exc:
+                failure = channel.ChannelClosed(str(exc))
         try:
-            for endpoint in endpoints:
-                try:
-                    return self._connect_to(endpoint, deadline_s)
-                except (OSError, doors.ConnectionLost) as exc:
-                    failure = exc
-                except errors.OperationTimeout as exc:
-                    # No time is left for another endpoint.
-                    raise FrontDoorHangs(str(exc)) from exc
-                except (
-                    errors.RequestRejected,
-                    errors.FrontDoorUnavailable,
-                ) as exc:
-                    failure = channel.ChannelClosed(str(exc))
             if isinstance(failure, OSError):
                 raise failure
             raise channel.ChannelClosed(str(failure)) from failure

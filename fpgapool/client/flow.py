@@ -481,34 +481,23 @@ class Flow:
         self._connection.channel.shutdown()
         with self._sending:
             self._behind.drop()
-            try:
-                while True:
-                    self._cancel.check()
+            while True:
+                self._cancel.check()
+                if self.window.stopped:
+                    raise waiting.Stopped
+                try:
+                    if isinstance(trouble, _SlotLost):
+                        self._reopen(deadline_s, trouble)
+                    else:
+                        self._resume(deadline_s, trouble)
+                    self._send_again(deadline_s)
                     if self.window.stopped:
+                        # stop() may only have seen the connection before.
                         raise waiting.Stopped
-                    try:
-                        self._go_on(deadline_s, trouble)
-                        return
-                    except (channel.ChannelClosed, _SlotLost) as exc:
-                        trouble = exc
-            finally:
-                # It refers to this function, and to itself: see
-                # errors.FpgapoolError.again().
-                del trouble
-
-    def _go_on(
-        self,
-        deadline_s: float | None,
-        trouble: channel.ChannelClosed | _SlotLost,
-    ) -> None:
-        if isinstance(trouble, _SlotLost):
-            self._reopen(deadline_s, trouble)
-        else:
-            self._resume(deadline_s, trouble)
-        self._send_again(deadline_s)
-        if self.window.stopped:
-            # stop() may only have seen the connection before.
-            raise waiting.Stopped
+                    return
+                except (channel.ChannelClosed, _SlotLost) as exc:
+                    # See errors.FpgapoolError.again().
+                    trouble = exc.with_traceback(None)
 
     def _resume(
         self, deadline_s: float | None, reason: channel.ChannelClosed

@@ -109,47 +109,45 @@ def connect(
     """
     failure: OSError = channel.ChannelClosed("the desk has no endpoint")
     # Shared memory is faster than every network.
-    try:
-        for network, address, port in sorted(
-            host.endpoints, key=lambda one: one[0] != views.LOCAL_NETWORK
-        ):
-            deadline_s = channel.deadline_after(ATTEMPT_S)
-            hello = groups.Hello(
-                access.group_id,
-                access.client_id,
-                access.secret,
-                groups.SHM
-                if network == views.LOCAL_NETWORK
-                else groups.STREAM,
-                window_tasks,
-                access.application,
-            )
-            try:
-                if network == views.LOCAL_NETWORK:
-                    sock = door.connect_local(access, host.host_id)
-                    return _open_local(
-                        channel.PlainChannel(sock), hello, deadline_s
-                    )
-                if host.certificate_sha256 is None and access.require_tls:
-                    raise Refused(
-                        codes.TLS_REQUIRED,
-                        f"the desk of host {host.host_id} does not offer TLS"
-                        " ([agent] tls is off there); nothing was sent",
-                    )
-                sock = channel.connect_tcp(address, port, deadline_s)
-                if host.certificate_sha256 is None:
-                    return _open_remote(
-                        channel.PlainChannel(sock), hello, deadline_s
-                    )
-                return _open_remote(
-                    tls_channel.TlsChannel.connect(
-                        sock, host.certificate_sha256, deadline_s
-                    ),
-                    hello,
-                    deadline_s,
+    for network, address, port in sorted(
+        host.endpoints, key=lambda one: one[0] != views.LOCAL_NETWORK
+    ):
+        deadline_s = channel.deadline_after(ATTEMPT_S)
+        hello = groups.Hello(
+            access.group_id,
+            access.client_id,
+            access.secret,
+            groups.SHM if network == views.LOCAL_NETWORK else groups.STREAM,
+            window_tasks,
+            access.application,
+        )
+        try:
+            if network == views.LOCAL_NETWORK:
+                sock = door.connect_local(access, host.host_id)
+                return _open_local(
+                    channel.PlainChannel(sock), hello, deadline_s
                 )
-            except OSError as exc:
-                failure = exc
+            if host.certificate_sha256 is None and access.require_tls:
+                raise Refused(
+                    codes.TLS_REQUIRED,
+                    f"the desk of host {host.host_id} does not offer TLS"
+                    " ([agent] tls is off there); nothing was sent",
+                )
+            sock = channel.connect_tcp(address, port, deadline_s)
+            if host.certificate_sha256 is None:
+                return _open_remote(
+                    channel.PlainChannel(sock), hello, deadline_s
+                )
+            return _open_remote(
+                tls_channel.TlsChannel.connect(
+                    sock, host.certificate_sha256, deadline_s
+                ),
+                hello,
+                deadline_s,
+            )
+        except OSError as exc:
+            failure = exc.with_traceback(None)
+    try:
         raise failure
     finally:
         # See errors.FpgapoolError.again().
