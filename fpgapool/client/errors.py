@@ -143,7 +143,9 @@ def release_frames(exc: BaseException | None) -> None:
 
     :param exc: the error; those that caused it are included.
     """
-    while exc is not None:
+    seen: list[BaseException] = []
+    while exc is not None and exc not in seen:
+        seen.append(exc)
         traceback = exc.__traceback__
         while traceback is not None:
             frame = traceback.tb_frame

@@ -90,7 +90,7 @@ class Watch:
         self._limits = limits
         self._first_s = now
         self._input_bytes = 0
-        self._output_bytes = 0
+        self._last = BEGUN
         self._progress_s = now
         self._period_s = now
         self._period_bytes = 0
@@ -113,10 +113,10 @@ class Watch:
         :param now: monotonic time in seconds.
         :returns: code and explanation if the session must end.
         """
-        input_bytes = max(progress.input_bytes, self._input_bytes)
-        moved = input_bytes, progress.output_bytes
-        if moved != (self._input_bytes, self._output_bytes):
-            self._input_bytes, self._output_bytes = moved
+        self._input_bytes = max(progress.input_bytes, self._input_bytes)
+        last, self._last = self._last, progress
+        # A core that begins with a piece has just got it.
+        if progress._replace(wait=last.wait) != last:
             self._progress_s = now
         limits = self._limits
         if 0 < limits.idle_timeout_s <= now - self._progress_s:

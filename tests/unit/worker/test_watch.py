@@ -39,6 +39,15 @@ def test_output_that_moves_is_no_idleness():
     assert watching.look(watch.Progress(5, 101), 27.9) is not None
 
 
+def test_a_core_is_given_its_time_from_the_input_on():
+    watching = make(idle_timeout_s=10.0)
+    assert watching.look(done(0), 9.9) is None
+    computing = watch.Progress(0, is_computing=True)
+    assert watching.look(computing, 9.95) is None
+    assert watching.look(computing, 19.9) is None
+    assert watching.look(computing, 19.95)[0] == codes.CORE_FAILED
+
+
 def test_a_core_that_hangs_is_no_fault_of_the_client():
     watching = make(idle_timeout_s=10.0)
     hanging = watch.Progress(5, 0, "the core had {} for it", True)
