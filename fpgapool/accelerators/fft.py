@@ -23,6 +23,8 @@ NORMS = ("backward", "ortho", "forward")
 class FftCore(base.Core):
     """Transforms each frame of complex samples, stateless.
 
+    A frame whose result is not finite everywhere becomes NaN throughout.
+
     :param params: ``frame_samples``, samples of a frame; ``inverse``, false
         by default; ``norm``, the position of the factor 1/N: ``backward`` (the
         default) in the inverse transform, ``forward`` in the forward
@@ -65,7 +67,11 @@ class FftCore(base.Core):
         shape = (-1, self._frame_samples)
         frames = numpy.frombuffer(chunk_in, SAMPLE_TYPE).reshape(shape)
         result = numpy.frombuffer(chunk_out[: len(chunk_in)], SAMPLE_TYPE)
-        result.reshape(shape)[:] = self._transform(frames, norm=self._norm)
+        transformed = self._transform(frames, norm=self._norm)
+        # How far an infinity gets depends on the order of operations.
+        is_whole = numpy.isfinite(transformed).all(axis=1)
+        transformed[~is_whole] = complex(numpy.nan, numpy.nan)
+        result.reshape(shape)[:] = transformed
         return len(chunk_in)
 
     def max_output_bytes(self, input_bytes: int) -> int:

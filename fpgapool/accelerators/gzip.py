@@ -28,7 +28,8 @@ def _member(data: memoryview | bytes, level: int) -> bytes:
 class GzipCore(base.Core):
     """Compresses each MiB of the input into a member, stateless.
 
-    The members together are a file that ``gzip -d`` reads.
+    The members together are a file that ``gzip -d`` reads. Without input there
+    is one empty member.
 
     :param params: ``level``, from 1, the fastest, to 9, the smallest; 6 by
         default.
@@ -46,6 +47,7 @@ class GzipCore(base.Core):
     def __init__(self, params: collections.abc.Mapping[str, object]) -> None:
         values = parameters.checked(params, defaults={"level": _DEFAULT_LEVEL})
         self._level = parameters.integer(values, "level", 1, 9)
+        self._has_output = False
         self._cancelled = False
 
     def process(
@@ -60,10 +62,19 @@ class GzipCore(base.Core):
             end_bytes = written_bytes + len(member)
             chunk_out[written_bytes:end_bytes] = member
             written_bytes = end_bytes
+            self._has_output = True
         return written_bytes
 
+    def finish(self, chunk_out: memoryview) -> int:
+        if self._has_output:
+            return 0
+        # gzip refuses a file without a member.
+        member = _member(b"", self._level)
+        chunk_out[: len(member)] = member
+        return len(member)
+
     def max_output_bytes(self, input_bytes: int) -> int:
-        members = -(-input_bytes // MEMBER_BYTES)
+        members = max(1, -(-input_bytes // MEMBER_BYTES))
         # At worst the library's fastest codes have nine bits for a byte.
         return input_bytes + input_bytes // 8 + 64 * members
 

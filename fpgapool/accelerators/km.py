@@ -72,6 +72,7 @@ class KmCore(records.BlockCore):
         # The squared distances, less the square of the record.
         distances = batch @ (-2 * matrix.T)
         distances += (matrix * matrix).sum(axis=1)
+        self._compare_infinite(batch, matrix, distances)
         nearest = distances.argmin(axis=1)
         counts = numpy.bincount(nearest, minlength=self.rows)
         used = counts > 0
@@ -84,3 +85,18 @@ class KmCore(records.BlockCore):
         )
         of_centres[:, -1] += counts
         result[-1] += numpy.square(batch - matrix[nearest]).sum()
+
+    @staticmethod
+    def _compare_infinite(
+        batch: records.Matrix,
+        matrix: records.Matrix,
+        distances: records.Matrix,
+    ) -> None:
+        """Correct distances to or from infinity, which the product lacks."""
+        of_records = ~numpy.isfinite(batch).all(axis=1)
+        of_centres = ~numpy.isfinite(matrix).all(axis=1)
+        for row, centre in enumerate(matrix):
+            wrong = of_records | of_centres[row]
+            if wrong.any():
+                apart = numpy.square(batch[wrong] - centre).sum(axis=1)
+                distances[wrong, row] = apart

@@ -42,6 +42,20 @@ class Boards:
         self.power_cap_w: float | None = None
         self._read_power_cap()
 
+    def try_all(self) -> dict[str, str | None]:
+        """Try all boards before they are used. May block for seconds.
+
+        :returns: the fault of each, by its name, None without one.
+        """
+        return {name: self._try(name) for name in self._names}
+
+    def _try(self, name: str) -> str | None:
+        try:
+            return _fault(self._driver.check(name))
+        except Exception as error:
+            # A driver may raise any exception.
+            return drivers.one_line(f"{type(error).__name__}: {error}")
+
     def check(self) -> None:
         """Check all boards, unless a check is under way."""
         if self._names and not self._asking:
@@ -76,9 +90,14 @@ class Boards:
     ) -> None:
         self._asking = False
         for name, health, power_w in found:
-            fault = None if health.healthy else health.message or "not healthy"
-            self._tell(name, fault, power_w)
+            self._tell(name, _fault(health), power_w)
 
     def _failed(self, error: Exception) -> None:
         self._asking = False
         LOG.warning("Cannot read the health of the boards: %s", error)
+
+
+def _fault(health: drivers.Health) -> str | None:
+    if health.healthy:
+        return None
+    return drivers.one_line(health.message) or "not healthy"

@@ -16,6 +16,7 @@ import dataclasses
 import fcntl
 import functools
 import itertools
+import json
 import os
 import socket
 import stat
@@ -40,6 +41,8 @@ LOG = logging.getLogger(__name__)
 
 BACKLOG = 512
 RECEIVE_BYTES = 65536
+# Of a reply with a list.
+_OTHER_MEMBERS_BYTES = 1024
 
 #: Limits of one socket in a turn of the loop; then all others get their turns.
 ACCEPTS_PER_TURN = 16
@@ -414,12 +417,15 @@ class Doorway:
             data = messages.encode(message)
         except ValueError as error:
             _close_fds(owned)
-            LOG.error("Front door: an answer cannot be sent: %s", error)
+            self._log.warning(
+                "Front door: an answer cannot be sent: %s", error
+            )
             data = messages.encode(
                 messages.error_reply(
                     message.get("id"),
-                    codes.INTERNAL_ERROR,
-                    "the answer is too large",
+                    codes.FRAME_TOO_LARGE,
+                    f"the answer has more than {messages.MAX_MESSAGE_BYTES}"
+                    " bytes; ask the REST API",
                 )
             )
             owned = []
@@ -525,6 +531,23 @@ class Doorway:
         self, client: Client, number: object, code: str, message: str
     ) -> None:
         self.send(client, messages.error_reply(number, code, message))
+
+
+def fitting(
+    documents: Iterable[Mapping[str, object]],
+) -> list[Mapping[str, object]]:
+    """Return the first documents of a list, as many as a reply has room for.
+
+    There is always one.
+    """
+    found: list[Mapping[str, object]] = []
+    left_bytes = messages.MAX_MESSAGE_BYTES - _OTHER_MEMBERS_BYTES
+    for document in documents:
+        left_bytes -= len(json.dumps(document)) + 1
+        if left_bytes < 0 and found:
+            break
+        found.append(document)
+    return found
 
 
 def _rights(fds: list[int]) -> list[tuple[int, int, bytes]]:

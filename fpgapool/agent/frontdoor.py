@@ -152,7 +152,7 @@ class FrontDoor:
             "connect_group": self._connect_group,
             "pool": self._pool,
         }
-        groups = groupdoor.Groups(conductor)
+        groups = groupdoor.Groups(conductor, settings.host_uuid)
         for name, calling in (
             ("attach_group", groups.attaching),
             ("group", groups.showing),
@@ -268,13 +268,22 @@ class FrontDoor:
     def _accelerators(
         self, client: doorway.Client, number: object, members: requests.Members
     ) -> None:
+        after = requests.after(members)
+
         def answer(known: profiles.Profiles) -> None:
-            own = [
-                profiles.public(profile)
-                for _, profile in sorted(known.items())
-                if profile.is_for(client.project_id)
-            ]
-            self._doorway.reply(client, number, accelerators=own)
+            own = {
+                name: profile
+                for name, profile in sorted(known.items())
+                if profile.is_for(client.project_id) and name > after
+            }
+            self._call(
+                client,
+                number,
+                self._conductor.pool_summary,
+                lambda summary: self._doorway.reply(
+                    client, number, **profiles.page(own, summary["hosts"])
+                ),
+            )
 
         self._ask_profiles(client, number, None, answer)
 

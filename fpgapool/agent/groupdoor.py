@@ -31,10 +31,14 @@ class Groups:
     """Makes the calls to the conductor; none of them is made here.
 
     :param conductor: the conductor's RPC interface.
+    :param host_uuid: of this host.
     """
 
-    def __init__(self, conductor: conductor_api.ConductorAPI) -> None:
+    def __init__(
+        self, conductor: conductor_api.ConductorAPI, host_uuid: str
+    ) -> None:
         self._conductor = conductor
+        self._host_uuid = host_uuid
 
     def attaching(
         self, client: doorway.Client, members: requests.Members
@@ -61,7 +65,7 @@ class Groups:
             )
             with _refusals():
                 self._conductor.attach_client(wanted)
-            return {"client_id": client_id, **_public(group)}
+            return {"client_id": client_id, **self._public(group)}
 
         return attach
 
@@ -70,7 +74,7 @@ class Groups:
     ) -> Callable[[], Members]:
         """Return what shows a group; see :meth:`attaching`."""
         group_id = requests.group_id(members)
-        return lambda: _public(self._find(client.project_id, group_id))
+        return lambda: self._public(self._find(client.project_id, group_id))
 
     def detaching(
         self, client: doorway.Client, members: requests.Members
@@ -105,6 +109,23 @@ class Groups:
             )
         return found[0]
 
+    def _public(self, group: objects.GroupView) -> Members:
+        """Return what a client may know of its group.
+
+        Of a group on very many hosts it learns of those that one message
+        holds, this host first; on other hosts, of others.
+        """
+        hosts = sorted(
+            group.hosts,
+            key=lambda one: (one.host_uuid < self._host_uuid, one.host_uuid),
+        )
+        return {
+            "group_id": group.group_id,
+            "accelerator": group.accelerator,
+            "hosts": doorway.fitting(map(dataclasses.asdict, hosts)),
+            "hosts_revision": group.hosts_revision,
+        }
+
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
@@ -112,13 +133,3 @@ def _refusals() -> Iterator[None]:
         yield
     except exception.GroupRefused as error:
         raise rules.RequestError(error.code, error.message) from error
-
-
-def _public(group: objects.GroupView) -> Members:
-    """Return what a client may know of its group."""
-    return {
-        "group_id": group.group_id,
-        "accelerator": group.accelerator,
-        "hosts": [dataclasses.asdict(host) for host in group.hosts],
-        "hosts_revision": group.hosts_revision,
-    }

@@ -144,7 +144,7 @@ GROUP_TASKS = _counter(
 )
 GROUP_BUSY = _counter(
     "fpgapool_agent_group_busy_seconds_total",
-    help="Time for which these tasks had slots.",
+    help="Time for which these tasks, and locks, had slots.",
     labels=_GROUP,
 )
 RESULTS = _counter(

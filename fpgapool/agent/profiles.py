@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 
 from oslo_log import log as logging
 
 from fpgapool import objects
+from fpgapool.agent import doorway
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import sender
+from fpgapool.vocabulary import capacity
 from fpgapool.vocabulary import names
 
 LOG = logging.getLogger(__name__)
@@ -51,6 +54,25 @@ def public(profile: objects.AcceleratorProfile) -> dict[str, object]:
     # The client need not know which other projects may use it.
     del members["projects"]
     return members
+
+
+def page(
+    known: Profiles, hosts: Iterable[Mapping[str, object]]
+) -> dict[str, object]:
+    """Return the reply with accelerators, and the numbers of their slots.
+
+    :param known: the profiles, in order.
+    :param hosts: of the pool's summary.
+    :returns: ``accelerators``, as many as one message holds; if there are
+        others, ``next``, after which these begin.
+    """
+    counted = capacity.Capacity(hosts)
+    shown = doorway.fitting(
+        {**one, **counted.of(one)} for one in map(public, known.values())
+    )
+    if len(shown) == len(known):
+        return {"accelerators": shown}
+    return {"accelerators": shown, "next": list(known)[len(shown) - 1]}
 
 
 class ProfileCache:

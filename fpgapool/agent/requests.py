@@ -152,6 +152,18 @@ def input_bytes(members: Members) -> int:
     return value
 
 
+def after(members: Members) -> str:
+    """Return where a list shall go on; empty at its beginning.
+
+    :param members: of the message.
+    :raises rules.RequestError: INVALID_REQUEST.
+    """
+    value = members.get("after", "")
+    if not isinstance(value, str):
+        raise rules.RequestError(codes.INVALID_REQUEST, "after must be a text")
+    return value
+
+
 def accelerator(members: Members, member: str = "accelerator") -> str:
     """Return the name of the accelerator that the message names.
 

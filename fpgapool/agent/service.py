@@ -87,6 +87,7 @@ class Agent:
     :param settings: identity, paths and limits.
     :param conductor: the conductor's RPC interface.
     :param counts: receives the counts; ``conductor`` may use it, too.
+    :ivar faults: of the devices, by name; None: it can be used.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Agent:
         )
         # Each session with an untrusted bitstream causes log lines.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
+        self.faults: dict[str, str | None] = {}
         self._lock_fd: int | None = None
         self._server: typing.Any = None
         self._serving = False
@@ -312,8 +314,10 @@ class Agent:
         self._nic.start()
         self._link.start()
         self.loop.run_and_wait(self._start_processes, START_TIMEOUT_S)
+        # Meanwhile the processes start.
+        found = self._boards.try_all()
         self._settle()
-        self.loop.run_and_wait(self._serve, START_TIMEOUT_S)
+        self.loop.run_and_wait(lambda: self._serve(found), START_TIMEOUT_S)
         self._server = self._make_server()
         self._server.start()
 
@@ -351,7 +355,9 @@ class Agent:
         self.loop.call(check)
         settled.wait(SETTLE_TIMEOUT_S + START_TIMEOUT_S)
 
-    def _serve(self) -> None:
+    def _serve(self, found: dict[str, str | None]) -> None:
+        for device, fault in found.items():
+            self._take_health(device, fault, None)
         self._front_door.start()
         self._serving = True
         self._tick()
@@ -644,8 +650,14 @@ class Agent:
     def _take_health(
         self, device: str, fault: str | None, power_w: float | None
     ) -> None:
+        self.faults[device] = fault
         self._meter.set_power(device, power_w, self.loop.now())
-        self._apply(self.table.device_health(device, fault))
+        changes = self.table.device_health(device, fault)
+        if changes and fault is not None:
+            LOG.error("Device %s cannot be used: %s", device, fault)
+        elif changes:
+            LOG.info("Device %s is well again", device)
+        self._apply(changes)
 
 
 def make(settings: agent_settings.AgentSettings) -> Agent:

@@ -17,6 +17,7 @@ from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
 from fpgapool.common import signing
 from fpgapool.drivers import loader
+from fpgapool.vocabulary import rules
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,6 +94,11 @@ class AgentSettings:
         :raises: drivers.DriverError if there is no such driver, or
             ConfigurationError if options contradict each other.
         """
+        if not rules.HOST_NAME.fullmatch(conf.host_name):
+            raise exception.ConfigurationError(
+                reason=f"[DEFAULT] host_name {conf.host_name!r:.100}:"
+                f" {rules.HOST_NAME_TOLD}"
+            )
         group = conf.agent
         driver_path = loader.driver_path(group.driver)
         values: dict[str, typing.Any] = {

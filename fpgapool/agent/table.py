@@ -79,6 +79,15 @@ class SlotTable:
         self._host = host
         self._release_timeout_s = release_timeout_s
         self._devices = {device.name: device for device in devices}
+        # As JSON has them.
+        self._builtins = {
+            device.name: device.builtins
+            and {
+                name: {param: [*values] for param, values in params.items()}
+                for name, params in device.builtins.items()
+            }
+            for device in self._devices.values()
+        }
         self._device_faults: dict[str, str] = {}
         self._slots = {
             (device.name, slot.number): slots.Slot(
@@ -517,6 +526,7 @@ class SlotTable:
                     for facts in device.slots
                     for slot in (self._slots[device.name, facts.number],)
                 ),
+                builtins=self._builtins[device.name],
             )
             for device in self._devices.values()
         )

@@ -32,6 +32,7 @@ class Readiness:
 
     :param conductor: the conductor of this process.
     :param slots: how many slots must be idle.
+    :param fault: returns why that will not come; None: it may.
     :param on_ready: called once, when everything is there.
     :param on_failure: called with a reason if the pool does not get ready.
     """
@@ -40,12 +41,14 @@ class Readiness:
         self,
         conductor: conductor_service.Conductor,
         slots: int,
+        fault: Callable[[], str | None],
         on_ready: Callable[[], None],
         on_failure: Callable[[str], None],
     ) -> None:
         self._conductor = conductor
         self._api = conductor_api.ConductorAPI()
         self._slots = slots
+        self._fault = fault
         self._on_ready = on_ready
         self._on_failure = on_failure
         self._stopping = threading.Event()
@@ -64,6 +67,9 @@ class Readiness:
         polls = int(START_TIMEOUT_S / POLL_INTERVAL_S)
         for _ in range(polls):
             if self._stopping.wait(POLL_INTERVAL_S):
+                return
+            if (cause := self._fault()) is not None:
+                self._on_failure(cause)
                 return
             if self._is_ready():
                 self._on_ready()

@@ -7,10 +7,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from cheroot import wsgi
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from fpgapool.allinone import webserver
 from fpgapool.api import app
 from fpgapool.api import metrics as api_metrics
 from fpgapool.db import api as db_api
@@ -46,11 +46,11 @@ class RestAPI:
         self._backends = app.connect(conf, database, _THREADS)
         self._on_failure = on_failure
         self._metrics = api_metrics.endpoint(conf, self._backends.metrics)
-        self._server = wsgi.Server(
+        self._server = webserver.make(
             (ADDRESS, port),
             app.build(conf, self._backends),
-            numthreads=_THREADS,
-            shutdown_timeout=_STOP_S,
+            _THREADS,
+            stop_s=_STOP_S,
         )
         self._server.error_log = _log
         self._thread = threading.Thread(target=self._run, name="rest-api")

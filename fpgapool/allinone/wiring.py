@@ -24,6 +24,7 @@ from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common import memory
 from fpgapool.conf import default as default_conf
+from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 
 PROGRAM = "fpgapool-allinone"
@@ -299,6 +300,7 @@ def _opencl(
         "boards_file": boards_file,
         # A device's kernels are compiled once, and not once for each host.
         "binaries_dir": str(where.state_dir / "binaries"),
+        "is_checked": host_name != cluster.host_names()[0],
     }
 
 
@@ -334,6 +336,19 @@ class Agents:
         """
         for agent in self._agents:
             agent.start()
+
+    def fault(self) -> str | None:
+        """Return why the boards of a host cannot be used.
+
+        :returns: None if one of each can, or may still answer.
+        """
+        of_hosts = [agent.faults for agent in self._agents if agent.faults]
+        for faults in of_hosts:
+            causes = faults.values()
+            if all(causes) and drivers.UNANSWERED not in causes:
+                told = (f"{name}: {cause}" for name, cause in faults.items())
+                return f"no board can be used: {'; '.join(told)}"
+        return None if of_hosts else "the driver finds no board"
 
     def stop(self) -> None:
         """Stop all at once: each waits for its workers."""

@@ -117,6 +117,7 @@ class Backends:
     :ivar vendordata: answers Nova; None: there is nothing for instances.
     :ivar crowd: the requests that are under way.
     :ivar inventory: the pool's hardware in the database.
+    :ivar builtins: what slots run without a file, by shape.
     :ivar library: the accelerators.
     :ivar snapshot: the snapshot for Nova, and whether it is from the database.
     :ivar lists: of the inventory.
@@ -144,6 +145,9 @@ class Backends:
     inventory: remembered.Remembered[inventories.Inventory] = (
         dataclasses.field(init=False)
     )
+    builtins: remembered.Remembered[dict[str, libraries.Builtins | None]] = (
+        dataclasses.field(init=False)
+    )
     library: remembered.Remembered[libraries.Library] = dataclasses.field(
         init=False
     )
@@ -167,7 +171,8 @@ class Backends:
         remember(
             "inventory", lambda: inventories.Inventory.load(self.database)
         )
-        remember("library", lambda: libraries.Library.load(self.database))
+        remember("builtins", self._builtins)
+        remember("library", self.load_library)
         leader = leaders.Leader(self.reader, self.database)
         object.__setattr__(self, "leader", leader)
         remember("snapshot", self._snapshot)
@@ -190,6 +195,21 @@ class Backends:
         if now is None:
             now = inventory.figures(self.database, self.inventory.get())
         return now, not answers
+
+    def load_library(self) -> libraries.Library:
+        """Return the library of the database.
+
+        Its accelerators have the shapes of the slots that can run them, as far
+        as a leader answers.
+        """
+        return libraries.Library.load(self.database, self.builtins.get())
+
+    def _builtins(self) -> dict[str, libraries.Builtins | None]:
+        now, _ = self.pool_now()
+        return {
+            shape: libraries.read_builtins(builtins)
+            for shape, builtins in now.get("builtins", {}).items()
+        }
 
     def _snapshot(self) -> tuple[dict[str, Any], bool]:
         now, is_recorded = self.pool_now()

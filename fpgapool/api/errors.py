@@ -84,6 +84,7 @@ STATUSES: Mapping[str, int] = {
     codes.STORE_FAILED: 502,
     codes.STORE_UNAVAILABLE: 503,
     codes.QUEUE_FULL: 503,
+    codes.ACCELERATOR_OUT_OF_USE: 503,
     codes.TOO_MANY_UPLOADS: 503,
     codes.CONDUCTOR_UNAVAILABLE: 503,
     codes.DATABASE_UNAVAILABLE: 503,
@@ -182,6 +183,13 @@ def translate(error: Exception) -> ApiError:
     match error:
         case ApiError():
             return error
+        case exception.DatabaseError() if error.code in STATUSES:
+            # The database's own words are for the log.
+            return ApiError(
+                error.code,
+                "the database is not available; see the service's log for"
+                " this request_id",
+            )
         case exception.FpgapoolException() if error.code in STATUSES:
             return ApiError(error.code, text_of(error))
         case messaging.RemoteError():

@@ -241,7 +241,10 @@ class Context:
                 environ,
                 start_response,
                 errors.ApiError(
-                    codes.UNAUTHORIZED, "the request needs a valid token"
+                    codes.UNAUTHORIZED,
+                    "the request needs a valid token; that of an application"
+                    " credential with access rules needs one for this method"
+                    " and path of the service",
                 ),
             )
         environ[CONTEXT] = self._caller(environ).of_request(

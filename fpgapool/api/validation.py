@@ -16,6 +16,7 @@ import jsonschema
 from jsonschema import exceptions
 
 from fpgapool.api import errors
+from fpgapool.api.schemas import common
 from fpgapool.vocabulary import codes
 
 _MAX_DETAIL_LENGTH = 500
@@ -48,7 +49,7 @@ class Checker:
         )
         if error is not None:
             place = error.json_path.replace("$", where, 1)
-            raise _invalid(f"{place}: {error.message}")
+            raise _invalid(f"{place}: {_message(error)}")
 
     def query(self, params: Mapping[str, str | list[str]]) -> dict[str, Any]:
         """Return a valid query, with values of the schema's types.
@@ -70,6 +71,13 @@ class Checker:
         }
         self.check(found, "query")
         return found
+
+
+def _message(error: exceptions.ValidationError) -> str:
+    if error.validator != "pattern":
+        return error.message
+    words = common.WORDS[error.validator_value]
+    return f"{error.instance!r:.80} is not {words}"
 
 
 def _typed(value: str | list[str], type_: str | None) -> Any:
@@ -97,7 +105,7 @@ def read_body(req: falcon.Request, max_bytes: int) -> Any:
 
     :param req: the request.
     :param max_bytes: the maximum length.
-    :raises ApiError: if it is too long, or not JSON.
+    :raises ApiError: if it is too long, not complete, or not JSON.
     """
     length_bytes = req.content_length or 0
     if length_bytes > max_bytes:
@@ -105,7 +113,12 @@ def read_body(req: falcon.Request, max_bytes: int) -> Any:
             codes.BODY_TOO_LARGE,
             f"the body may have at most {max_bytes} bytes",
         )
-    data = req.bounded_stream.read(length_bytes)
+    try:
+        data = req.bounded_stream.read(length_bytes)
+    except OSError as error:
+        raise _invalid("body: it did not come in time") from error
+    if len(data) < length_bytes:
+        raise _invalid(f"body: {len(data)} of {length_bytes} bytes came")
     content_type, _, _ = (req.content_type or "").partition(";")
     if content_type.strip().lower() != "application/json":
         raise errors.ApiError(

@@ -8,6 +8,7 @@ A board's own format says nothing that can be read here.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from fpgapool.common import exception
 from fpgapool.db import api as db_api
 from fpgapool.drivers.opencl import devices
 from fpgapool.drivers.opencl import package
+from fpgapool.drivers.opencl import parts
 from fpgapool.drivers.opencl import profiles
 from fpgapool.objects import declaration
 from fpgapool.vocabulary import codes
@@ -48,16 +50,28 @@ class Contents:
     resources: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
-def read(record: db_api.BitstreamRecord, data: bytes) -> Contents:
+def read(
+    record: db_api.BitstreamRecord, pieces: Iterable[bytes], size_bytes: int
+) -> Contents:
     """Read a file of one of the formats of :data:`MAX_SIZE_BYTES`.
 
     :param record: its owner's description.
-    :param data: the whole file.
+    :param pieces: the file; only small parts of it stay in memory.
+    :param size_bytes: of the file.
     :raises BitstreamRefused: if it is wrong, or contradicts its description.
+    :raises StoreFailed: if the pieces end too early.
     """
-    if record.format == formats.DECLARATION:
-        return _declared(record, data)
-    return _packaged(record, data)
+    file = parts.Forward(pieces, size_bytes)
+    try:
+        if record.format == formats.DECLARATION:
+            # A longer one is refused.
+            data = file.part(0, declaration.MAX_SIZE_BYTES + 1)
+            return _declared(record, data)
+        return _packaged(record, file)
+    except EOFError as error:
+        raise exception.StoreFailed(
+            reason=f"the file had {size_bytes} bytes; {error}"
+        ) from error
 
 
 def _declared(record: db_api.BitstreamRecord, data: bytes) -> Contents:
@@ -72,9 +86,9 @@ def _declared(record: db_api.BitstreamRecord, data: bytes) -> Contents:
     return Contents(said, tuple(record.shapes), declared.resources)
 
 
-def _packaged(record: db_api.BitstreamRecord, data: bytes) -> Contents:
+def _packaged(record: db_api.BitstreamRecord, file: parts.Forward) -> Contents:
     try:
-        found = package.unpack(data)
+        found = package.check(file)
     except exceptions.CodedError as error:
         raise _refused(error.code, error.message) from error
     if found.kind != record.format:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
+from typing import TypeAlias
 
 from packaging import version as versions
 
@@ -122,20 +123,101 @@ _PROFILE_CHECKS: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
+#: What slots run without a file: accelerators, each with the values of those
+#: of its parameters that it does not take all values of.
+Builtins: TypeAlias = Mapping[str, Mapping[str, frozenset[str]]]
+
+#: The shapes of an accelerator that no slot of the pool can run.
+NO_SHAPES = ("-",)
+
+
+def read_builtins(reported: Mapping[str, Any] | None) -> Builtins | None:
+    """Read what an agent reports of a device; what is malformed restricts
+    nothing.
+    """
+    if reported is None:
+        return None
+    return {
+        name: {
+            param: frozenset(value for value in values if type(value) is str)
+            for param, values in params.items()
+            if isinstance(values, list)
+        }
+        for name, params in reported.items()
+        if isinstance(params, dict)
+    }
+
+
+def common(first: Builtins | None, second: Builtins | None) -> Builtins | None:
+    """Return what both run; None, which is unknown, restricts nothing."""
+    if first is None or second is None or first == second:
+        return second if first is None else first
+    return {
+        name: {
+            param: first[name].get(param, values)
+            & second[name].get(param, values)
+            for one in (first, second)
+            for param, values in one[name].items()
+        }
+        for name in first.keys() & second.keys()
+    }
+
+
+def _choices(schema: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    """Return the values of those parameters whose values are words."""
+    properties = schema.get("properties")
+    return {
+        name: frozenset(one["enum"])
+        for name, one in (
+            properties.items() if isinstance(properties, dict) else ()
+        )
+        if isinstance(one, dict)
+        and isinstance(one.get("enum"), list)
+        and one["enum"]
+        and all(type(value) is str for value in one["enum"])
+    }
+
+
+def _narrowed(
+    schema: dict[str, Any], taken: Mapping[str, frozenset[str]]
+) -> dict[str, Any]:
+    """Return a schema with fewer values of some parameters.
+
+    :param taken: these values.
+    """
+    properties, required = dict(schema.get("properties", {})), []
+    for name, values in taken.items():
+        one = dict(properties[name])
+        one["enum"] = [value for value in one["enum"] if value in values]
+        if "default" in one and one["default"] not in one["enum"]:
+            del one["default"]
+            required.append(name)
+        properties[name] = one
+    narrowed = {**schema, "properties": properties}
+    if required:
+        narrowed["required"] = [*schema.get("required", ()), *required]
+    return narrowed
+
+
 class Library:
     """The accelerators of sessions.
 
-    :ivar profiles: of all accelerators, by key.
+    :ivar profiles: of all accelerators, by key. Their shapes are those of
+        slots that can run them.
+    :ivar builtins: what slots run without a file, by shape; None: unknown.
 
     :param accelerators: those without files.
     :param bitstreams: of any state.
+    :param builtins: see there; empty: the pool's slots are unknown.
     """
 
     def __init__(
         self,
         accelerators: Iterable[db_api.AcceleratorRecord],
         bitstreams: Iterable[db_api.BitstreamRecord] = (),
+        builtins: Mapping[str, Builtins | None] | None = None,
     ) -> None:
+        self.builtins = builtins or {}
         self._by_key: dict[str, list[db_api.BitstreamRecord]] = {}
         for record in bitstreams:
             if record.state == APPROVED:
@@ -150,6 +232,77 @@ class Library:
         for key, found in self._by_key.items():
             if key not in self.profiles:
                 self.profiles[key] = _own_profile(key, found)
+        for key, profile in self.profiles.items():
+            self.profiles[key] = self._runnable(key, profile)
+
+    def _runnable(
+        self, key: str, profile: objects.AcceleratorProfile
+    ) -> objects.AcceleratorProfile:
+        """Return a profile with what the pool's slots can run of it.
+
+        Sessions name no values of parameters to the conductor. So of shapes
+        whose slots take different values those count that take the most.
+        """
+        choices = _choices(profile.params_schema)
+        taken = {
+            shape: self._taken(key, shape, choices)
+            for shape in sorted(profile.shapes or self.builtins)
+        }
+        if all(each == choices for each in taken.values()):
+            return profile
+        most = max(
+            (each for each in taken.values() if each is not None),
+            key=lambda each: sum(map(len, each.values())),
+            default=choices,
+        )
+        shapes = tuple(
+            shape
+            for shape, each in taken.items()
+            if each is not None
+            and all(each[name] >= values for name, values in most.items())
+        )
+        if len(shapes) == len(taken):
+            # So new slots of other shapes fit it, too.
+            shapes = profile.shapes
+        elif not shapes:
+            shapes = NO_SHAPES
+        return profile.changed(
+            shapes=shapes,
+            params_schema=_narrowed(profile.params_schema, most),
+        )
+
+    def _taken(
+        self, key: str, shape: str, choices: Mapping[str, frozenset[str]]
+    ) -> dict[str, frozenset[str]] | None:
+        """Return which values the slots of a shape take, by parameter.
+
+        :param choices: all values of each parameter.
+        :returns: None: it does not fit these slots.
+        """
+        builtins = self.builtins.get(shape)
+        params: Mapping[str, frozenset[str]] | None = {}
+        if builtins is not None and self.choose(key, shape) is None:
+            params = builtins.get(key)
+        if params is None:
+            return None
+        found = {
+            name: values & params.get(name, values)
+            for name, values in choices.items()
+        }
+        return found if all(found.values()) else None
+
+    def builtins_as_json(self) -> dict[str, Any]:
+        """Return ``builtins`` as :func:`read_builtins` reads each of them."""
+        return {
+            shape: builtins
+            and {
+                name: {
+                    param: sorted(values) for param, values in params.items()
+                }
+                for name, params in builtins.items()
+            }
+            for shape, builtins in self.builtins.items()
+        }
 
     def choose(
         self, accelerator_key: str, shape: str
@@ -170,9 +323,16 @@ class Library:
         return profile is not None and profile.is_for(project_id)
 
     @classmethod
-    def load(cls, database: db_api.Database) -> Library:
-        """Return the library of a database."""
-        return cls(database.accelerators(), database.bitstreams())
+    def load(
+        cls,
+        database: db_api.Database,
+        builtins: Mapping[str, Builtins | None] | None = None,
+    ) -> Library:
+        """Return the library of a database.
+
+        :param builtins: see the class.
+        """
+        return cls(database.accelerators(), database.bitstreams(), builtins)
 
     def resolve(self, name: str, project_id: str) -> str | None:
         """Return the key of the accelerator that a project names.

@@ -17,7 +17,6 @@ from fpgapool.client.arrays import run_array
 from fpgapool.client.background import map
 from fpgapool.client.background import submit
 from fpgapool.client.blocks import Block
-from fpgapool.client.blocks import block_id
 from fpgapool.client.cancel import CancelToken
 from fpgapool.client.dryrun import DryRun
 from fpgapool.client.dryrun import acc_dry_run
@@ -80,7 +79,6 @@ __all__ = [
     "acc_run",
     "accelerators",
     "arrays",
-    "block_id",
     "group_open",
     "map",
     "run_array",

@@ -100,6 +100,9 @@ class PoolApi:
             raise _not_installed(exc) from exc
         try:
             region = openstack.config.get_cloud_region(cloud=name)
+            override = region.get_endpoint(SERVICE_TYPE)
+            if override is not None:
+                override = instance.versioned(override)
             return cls(
                 adapter.Adapter(
                     region.get_session(),
@@ -107,7 +110,7 @@ class PoolApi:
                     version="1",
                     interface=region.get_interface(SERVICE_TYPE),
                     region_name=region.get_region_name(SERVICE_TYPE),
-                    endpoint_override=region.get_endpoint(SERVICE_TYPE),
+                    endpoint_override=override,
                 )
             )
         except (
@@ -122,17 +125,19 @@ class PoolApi:
     def at(cls, url: str) -> typing.Self:
         """Use an API without Keystone, such as that of the all-in-one pool.
 
-        :param url: of the API, without the version.
+        :param url: of the API, such as ``http://127.0.0.1:8080``; it may end
+            with its version, ``/v1``.
         :returns: the API.
-        :raises errors.InvalidRequest: if a needed library is not installed.
+        :raises errors.InvalidRequest: if it is not a URL, or a needed library
+            is not installed.
         """
+        endpoint = instance.versioned(url)
         try:
             from keystoneauth1 import adapter
             from keystoneauth1 import noauth
             from keystoneauth1 import session
         except ImportError as exc:
             raise _not_installed(exc) from exc
-        endpoint = f"{url.rstrip('/')}/v1"
         return cls(
             adapter.Adapter(
                 session.Session(auth=noauth.NoAuth(endpoint=endpoint)),

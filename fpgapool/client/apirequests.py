@@ -29,6 +29,8 @@ LEAST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 
 _UNAVAILABLE = frozenset({502, 503, 504})
+# Request timeout, too many requests.
+_LATER = frozenset({408, 429})
 
 _T = typing.TypeVar("_T")
 Document: typing.TypeAlias = dict[str, typing.Any]
@@ -241,8 +243,12 @@ def _failure(exc: Exception) -> Exception | None:
     match exc:
         case exceptions.ConnectionError():
             return doors.ConnectionLost(str(exc))
-        case exceptions.Unauthorized():
-            return errors.RequestRejected(codes.UNAUTHORIZED, str(exc))
+        # Of Keystone: those of the API are answers. If the credential, its
+        # user or its project is gone, it says 404.
+        case exceptions.HTTPClientError() if exc.http_status not in _LATER:
+            return errors.RequestRejected(
+                codes.UNAUTHORIZED, f"Keystone refuses the credentials: {exc}"
+            )
         case exceptions.ClientException():
             return errors.FrontDoorUnavailable(str(exc))
     return None
@@ -290,6 +296,7 @@ _CODES = {401: codes.UNAUTHORIZED, 403: codes.FORBIDDEN}
 # Answers of a service that works: repeating the request at once is useless.
 _REFUSALS = frozenset(
     {
+        codes.ACCELERATOR_OUT_OF_USE,
         codes.CONDUCTOR_UNAVAILABLE,
         codes.DATABASE_UNAVAILABLE,
         codes.QUEUE_FULL,

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import typing
-import zlib
 from collections.abc import Mapping
 
 from fpgapool.client import connection as connections
@@ -17,30 +15,6 @@ from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 
 
-def block_id(*parts: object) -> bytes:
-    """Make the name of a block.
-
-    :param parts: buffers, such as the data itself, texts and whole numbers,
-        such as the name of a data set and the number of a part of it.
-    :returns: a digest of 16 bytes, the same for the same parts.
-    :raises errors.InvalidRequest: if a part is something else.
-    """
-    digest = hashlib.blake2b(digest_size=blocks.ID_BYTES)
-    for part in parts:
-        if isinstance(part, str | int):
-            part = f"{type(part).__name__} {part}".encode()
-        try:
-            view = memoryview(part)  # type: ignore[arg-type]
-        except TypeError:
-            raise errors.InvalidRequest(
-                codes.INVALID_REQUEST,
-                f"a {type(part).__name__} cannot name a block",
-            ) from None
-        digest.update(view.nbytes.to_bytes(8, "big"))
-        digest.update(view if view.contiguous else view.tobytes())
-    return digest.digest()
-
-
 class Block:
     """Data for a slot or a group that may be used again and again.
 
@@ -48,13 +22,10 @@ class Block:
     bytes the next time. Do not change the data.
 
     :param data: anything with the buffer protocol, with 1 byte at least.
-    :param name: result of :func:`block_id`; None: that of the data. With a
-        name of your own the data need not be read for it. Data that differs is
-        never taken for the same block, unless also its CRC-32 is the same.
-    :raises errors.InvalidRequest: if the data or the name is wrong.
+    :raises errors.InvalidRequest: if the data is wrong.
     """
 
-    def __init__(self, data: typing.Any, name: bytes | None = None) -> None:
+    def __init__(self, data: typing.Any) -> None:
         self.source = data
         try:
             view = memoryview(data)
@@ -69,15 +40,7 @@ class Block:
             raise errors.InvalidRequest(
                 codes.INVALID_SIZE, "a block has 1 byte at least"
             )
-        name = block_id(self.data) if name is None else name
-        if not isinstance(name, bytes) or len(name) != blocks.ID_BYTES:
-            raise errors.InvalidRequest(
-                codes.INVALID_REQUEST,
-                f"the name of a block has {blocks.ID_BYTES} bytes",
-            )
-        self.reference = blocks.Reference(
-            name, len(self.data), zlib.crc32(self.data)
-        )
+        self.reference = blocks.Reference.of(self.data)
 
     def __len__(self) -> int:
         return len(self.data)

@@ -219,4 +219,7 @@ def _describe(error: typing.Any) -> str:
     if error.validator == "additionalProperties":
         known = ", ".join(sorted(error.schema.get("properties", {})))
         return f"{path}: unknown names; known are: {known or 'none'}"
+    if error.validator == "pattern" and "description" in error.schema:
+        # In words; the error must not show the value.
+        return f"{path}: must be: {error.schema['description']}"
     return f"{path}: must satisfy {error.validator} {error.validator_value}"

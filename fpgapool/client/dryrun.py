@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
 import threading
+import typing
 
 from fpgapool.client import apidoor
 from fpgapool.client import asking
@@ -42,6 +44,7 @@ class DryRun:
 def acc_dry_run(
     accelerator: str,
     size_bytes: int,
+    params: collections.abc.Mapping[str, typing.Any] | None = None,
     *,
     timeout_s: float | None = None,
     front_door: str | apidoor.PoolApi | None = None,
@@ -57,6 +60,7 @@ def acc_dry_run(
 
     The answer holds for this moment only, and keeps no slot.
 
+    :param params: those that are known already, to be checked.
     :param accelerator: as all others, see :func:`acc_open`.
     :raises errors.RequestRejected: code ``RATE_LIMITED``, if there were too
         many dry runs; ``DRY_RUN_UNSUPPORTED``, if the pool makes none.
@@ -71,14 +75,21 @@ def acc_dry_run(
         deadline_action=deadline_action,
         application=application,
     )
-    (reply,) = asking.ask(
-        [("dry_run", members)],
+    questions: list[tuple[str, dict[str, object]]] = [("dry_run", members)]
+    if params:
+        questions.append(("accelerator", {"name": accelerator}))
+    reply, *rest = asking.ask(
+        questions,
         front_door=front_door,
         timeout_s=timeout_s,
         cancel=cancel,
         require_tls=require_tls,
     )
-    return _read(reply)
+    found = _read(reply)
+    for one in rest:
+        schema = (one.get("profile") or {}).get("params_schema") or {}
+        checks.params_schema(checks.params(params), {**schema, "required": []})
+    return found
 
 
 def _read(reply: messages.Message) -> DryRun:

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import collections.abc
 import io
 import threading
 import time
 import typing
 
 from fpgapool.client import errors
+from fpgapool.client import files
 from fpgapool.client import flow as flows
 from fpgapool.client import pieces
 from fpgapool.client import waiting
@@ -34,6 +36,9 @@ class Source(typing.Protocol):
         :param deadline_s: absolute deadline.
         """
 
+    def check_end(self, check: collections.abc.Callable[[], object]) -> None:
+        """See :func:`files.check_end`."""
+
     def rewind(self) -> bool:
         """Go back to the start; returns whether that is possible."""
 
@@ -55,6 +60,10 @@ class StreamSource:
     ) -> Feeder:
         """See :meth:`Source.feeder`."""
         return _StreamFeeder(self, flow, size_bytes, deadline_s)
+
+    def check_end(self, check: collections.abc.Callable[[], object]) -> None:
+        """See :meth:`Source.check_end`."""
+        files.check_end(self._stream, check)
 
     def rewind(self) -> bool:
         """See :meth:`Source.rewind`."""
@@ -99,6 +108,9 @@ class BufferSource:
     ) -> Feeder:
         """See :meth:`Source.feeder`."""
         return _BufferFeeder(self._data, flow, size_bytes, deadline_s)
+
+    def check_end(self, _check: object) -> None:
+        """See :meth:`Source.check_end`: memory has an end."""
 
     def rewind(self) -> bool:
         """See :meth:`Source.rewind`."""

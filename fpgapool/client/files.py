@@ -9,6 +9,7 @@ import contextlib
 import io
 import os
 import secrets
+import select
 import shutil
 import stat
 import typing
@@ -17,6 +18,16 @@ from fpgapool.client import errors
 from fpgapool.vocabulary import codes
 
 Path: typing.TypeAlias = str | os.PathLike[str]
+
+# Those that decompress would do it twice.
+_QUICK_TO_SEEK = (
+    io.FileIO,
+    io.BufferedReader,
+    io.BufferedRandom,
+    io.BytesIO,
+)
+# How often it looks around while a pipe has no data.
+_LOOK_S = 0.5
 
 
 def write_all(stream: typing.BinaryIO, data: memoryview) -> None:
@@ -30,16 +41,106 @@ def size_of(stream: typing.BinaryIO) -> int:
 
     :raises errors.InvalidRequest: code ``INVALID_SIZE``, if it cannot say.
     """
+    cause = None
     try:
         position = stream.tell()
         end = stream.seek(0, os.SEEK_END)
+        # Files of /proc have more there, those of /sys less.
+        known = not (_is_character_device(stream) or stream.read(1))
+        if known and end and isinstance(stream, io.FileIO):
+            known = bool(os.pread(stream.fileno(), 1, end - 1))
         stream.seek(position)
     except (AttributeError, OSError) as exc:
+        known, cause = False, exc
+    if not known:
         raise errors.InvalidRequest(
             codes.INVALID_SIZE,
             "the size of the input is unknown; give size_bytes",
-        ) from exc
+        ) from cause
     return end - position
+
+
+def check_size(stream: typing.BinaryIO, size_bytes: int) -> None:
+    """Refuse another size than the announced one before anything is read.
+
+    :param stream: counts from its position on. Of a stream that cannot say
+        how much it has, and of one that would have to read everything for
+        that, only :func:`check_end` tells.
+    :param size_bytes: the announced size.
+    :raises errors.InvalidRequest: code ``SIZE_MISMATCH``.
+    """
+    if not isinstance(stream, _QUICK_TO_SEEK):
+        return
+    try:
+        has_bytes = size_of(stream)
+    except errors.InvalidRequest:
+        return
+    if has_bytes != size_bytes:
+        raise errors.InvalidRequest(
+            codes.SIZE_MISMATCH,
+            f"the input has {has_bytes} bytes; {size_bytes} were announced",
+        )
+
+
+def check_end(
+    stream: typing.BinaryIO, check: collections.abc.Callable[[], object]
+) -> None:
+    """Refuse a stream that goes on after the announced size.
+
+    A device without an end may go on, and so may a pipe or a socket that the
+    caller has opened: the rest is the caller's.
+
+    :param stream: read up to the announced size.
+    :param check: called while a pipe neither ends nor goes on; what it raises
+        ends the wait.
+    :raises errors.InvalidRequest: code ``SIZE_MISMATCH``.
+    """
+    if _is_character_device(stream):
+        return
+    seekable = getattr(stream, "seekable", lambda: False)()
+    if not seekable:
+        if not isinstance(stream, Input):
+            return
+        await_data(stream, check)
+    more = stream.read(1)
+    if more:
+        if seekable:
+            stream.seek(-len(more), os.SEEK_CUR)
+        raise errors.InvalidRequest(
+            codes.SIZE_MISMATCH,
+            "the input goes on after the announced size, or grew meanwhile",
+        )
+
+
+def _is_character_device(stream: typing.BinaryIO) -> bool:
+    try:
+        return stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
+    except (AttributeError, OSError):
+        return False
+
+
+def await_data(
+    stream: typing.BinaryIO, check: collections.abc.Callable[[], object]
+) -> None:
+    """Wait for data of a pipe, as nothing interrupts reading from it.
+
+    :param stream: not awaited unless it is an :class:`io.FileIO`: data of
+        others may be in a buffer.
+    :param check: called in between; what it raises ends the wait.
+    """
+    if isinstance(stream, io.FileIO):
+        _await_event(stream, select.POLLIN, check)
+
+
+def _await_event(
+    stream: io.FileIO,
+    event: int,
+    check: collections.abc.Callable[[], object] = lambda: None,
+) -> None:
+    poller = select.poll()
+    poller.register(stream.fileno(), event)
+    while not poller.poll(_LOOK_S * 1000):
+        check()
 
 
 class Input(io.FileIO):
@@ -61,14 +162,18 @@ class Input(io.FileIO):
             super().__init__(file, "r", closefd)
 
     def readinto(self, buffer: typing.Any) -> int | None:
-        """See :meth:`io.RawIOBase.readinto`."""
+        """See :meth:`io.RawIOBase.readinto`; waits also if others do not."""
         with _naming(self._told):
-            return super().readinto(buffer)
+            while (read_bytes := super().readinto(buffer)) is None:
+                _await_event(self, select.POLLIN)
+            return read_bytes
 
     def read(self, size: int | None = -1) -> typing.Any:
-        """See :meth:`io.RawIOBase.read`."""
+        """See :meth:`io.RawIOBase.read`; waits also if others do not."""
         with _naming(self._told):
-            return super().read(size)
+            while (data := super().read(size)) is None:
+                _await_event(self, select.POLLIN)
+            return data
 
 
 class Output(io.FileIO):
@@ -89,9 +194,11 @@ class Output(io.FileIO):
             super().__init__(file, mode, closefd)
 
     def write(self, data: typing.Any) -> int | None:
-        """See :meth:`io.RawIOBase.write`."""
+        """See :meth:`io.RawIOBase.write`; waits also if others do not."""
         with _naming(self._told):
-            return super().write(data)
+            while (written_bytes := super().write(data)) is None:
+                _await_event(self, select.POLLOUT)
+            return written_bytes
 
 
 def _name_of(file: Path | int, told: str | None) -> str:

@@ -9,10 +9,8 @@ import collections.abc
 import concurrent.futures
 import contextlib
 import dataclasses
-import io
 import math
 import os
-import select
 import time
 import typing
 
@@ -26,9 +24,6 @@ from fpgapool.vocabulary import codes
 
 #: Input, and output, of a task, unless the accelerator needs longer pieces.
 PIECE_BYTES = 1024 * 1024
-
-# How often it looks at the group while a pipe has no data.
-_LOOK_S = 0.5
 
 # Tasks under way for each member, so that none waits for this program.
 _TASKS_PER_MEMBER = 4
@@ -76,8 +71,7 @@ def run_group_file(
     :param destination: path of the output, or binary file object that is
         written to as the output comes.
     :param params: of the accelerator.
-    :param size_bytes: how much to read; None for all, which needs a source
-        with a known size.
+    :param size_bytes: see :func:`fpgapool.client.run_file`.
     :param progress: called with the input bytes done and all of them.
     :param timeout_s: time limit of everything together.
     :param arguments: see :meth:`fpgapool.client.Group.run`.
@@ -86,7 +80,8 @@ def run_group_file(
     :returns: the report.
     :raises errors.InvalidRequest: with code ``ACCELERATOR_NOT_STATELESS`` if
         the accelerator is not, or not known to be, ``INVALID_SIZE`` if the
-        size of the input is unknown, ``SIZE_MISMATCH`` if it ends early.
+        size of the input is unknown, ``SIZE_MISMATCH`` if it is not
+        ``size_bytes``.
     :raises errors.TaskFailed: if a task has no result.
     :raises errors.OperationTimeout: if ``timeout_s`` passes.
     :raises OSError: if a file cannot be read or written; it names the file.
@@ -101,6 +96,7 @@ def run_group_file(
         if size_bytes is None:
             size_bytes = files.size_of(source)
         checks.size(size_bytes, may_be_zero=True)
+        files.check_size(source, size_bytes)
         output = stack.enter_context(files.opened_output(destination))
         started_s = time.monotonic()
         done_bytes = output_bytes = tasks = 0
@@ -120,6 +116,7 @@ def run_group_file(
             output_bytes += len(result)
             if progress is not None:
                 progress(done_bytes, size_bytes)
+        files.check_end(source, check)
         ran_s = time.monotonic() - started_s
     return GroupReport(
         group_id=group.group_id,
@@ -161,11 +158,12 @@ def _pieces(
 
     :param check: called while there is no data; what it raises ends the wait.
     """
-    for offset in range(0, size_bytes, piece_bytes):
+    # An empty input is a task, too: it may have output.
+    for offset in range(0, max(size_bytes, 1), piece_bytes):
         wanted_bytes = min(piece_bytes, size_bytes - offset)
         piece = bytearray()
         while len(piece) < wanted_bytes:
-            _await_data(source, check)
+            files.await_data(source, check)
             # Streams may return less than requested.
             read = source.read(wanted_bytes - len(piece))
             if not read:
@@ -175,19 +173,6 @@ def _pieces(
                 )
             piece += read
         yield offset, bytes(piece)
-
-
-def _await_data(
-    source: typing.BinaryIO, check: collections.abc.Callable[[], object]
-) -> None:
-    """Wait for data of a pipe, as nothing interrupts reading from it."""
-    if not isinstance(source, io.FileIO):
-        # Part of its data may be in a buffer.
-        return
-    poller = select.poll()
-    poller.register(source.fileno(), select.POLLIN)
-    while not poller.poll(_LOOK_S * 1000):
-        check()
 
 
 def _results(

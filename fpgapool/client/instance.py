@@ -26,6 +26,7 @@ from fpgapool.vocabulary import codes
 
 #: Environment variables of the API and the instance's token, instead of Nova.
 API_URL = "FPGAPOOL_API_URL"
+_VERSION_PATH = "/v1"
 TOKEN = "FPGAPOOL_INSTANCE_TOKEN"
 CA_FILE = "FPGAPOOL_CA_FILE"
 #: The metadata service, if it is elsewhere; empty: it is not asked.
@@ -196,6 +197,28 @@ class Finder:
 
 
 FINDER = Finder()
+
+
+def versioned(url: str) -> str:
+    """Return the URL of the API's version.
+
+    :param url: of the API, with or without its version.
+    :raises errors.InvalidRequest: if it is not one of HTTP.
+    """
+    try:
+        parts = urllib.parse.urlsplit(url)
+        # Out of range, it raises ValueError.
+        is_url = parts.scheme in ("http", "https") and parts.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url or not parts.hostname:
+        raise errors.InvalidRequest(
+            codes.INVALID_REQUEST,
+            f"{url!r} is not the URL of an API, such as"
+            " http://127.0.0.1:8080 or https://HOST:PORT",
+        )
+    path = parts.path.rstrip("/").removesuffix(_VERSION_PATH).rstrip("/")
+    return f"{parts.scheme}://{parts.netloc}{path}{_VERSION_PATH}"
 
 
 def from_environment(environ: Environment) -> Credentials | None:
@@ -398,11 +421,13 @@ class TokenAdapter:
 
     :param credentials: of the instance.
     :param service_type: for the header that names the version.
+    :raises errors.InvalidRequest: see :func:`versioned`.
     """
 
     def __init__(self, credentials: Credentials, service_type: str) -> None:
         self._credentials = credentials
         self._service_type = service_type
+        self._endpoint = versioned(credentials.api_url)
 
     def get_endpoint(self) -> str:
         """Return the URL of the API."""
@@ -436,7 +461,7 @@ class TokenAdapter:
         if json is not None:
             body = _dumps(json)
             headers["Content-Type"] = "application/json"
-        url = f"{self._credentials.api_url.rstrip('/')}/v1{path}"
+        url = self._endpoint + path
         try:
             answer = _exchange(
                 method, url, headers, body, timeout, self._credentials.ca_cert

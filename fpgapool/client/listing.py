@@ -12,8 +12,11 @@ import typing
 from fpgapool.client import apidoor
 from fpgapool.client import asking
 from fpgapool.client import cancel as cancelling
+from fpgapool.client import checks
 from fpgapool.client import errors
-from fpgapool.vocabulary import states
+from fpgapool.client import transfer
+from fpgapool.common import channel
+from fpgapool.vocabulary import capacity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,47 +55,37 @@ def accelerators(
 
     Parameters and errors are those of :func:`fpgapool.client.acc_open`.
     """
-    library, pool = asking.ask(
-        [("accelerators", {}), ("pool", {})],
-        front_door=front_door,
-        timeout_s=timeout_s,
-        cancel=cancel,
-        require_tls=require_tls,
-    )
+    deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
+
+    def ask(
+        operation: str, **arguments: object
+    ) -> collections.abc.Mapping[str, typing.Any]:
+        (reply,) = asking.ask(
+            [(operation, arguments)],
+            front_door=front_door,
+            timeout_s=transfer.left_s(deadline_s),
+            cancel=cancel,
+            require_tls=require_tls,
+        )
+        return reply
+
     try:
-        slots = list(_slots(pool["summary"]))
-        found = [_read(one, slots) for one in library["accelerators"]]
+        reply = ask("accelerators")
+        profiles = list(reply["accelerators"])
+        while "next" in reply:
+            reply = ask("accelerators", after=reply["next"])
+            profiles += reply["accelerators"]
+        if not all("slots" in one for one in profiles):
+            # The API counts no slots, and neither do older front doors.
+            counted = capacity.Capacity(ask("pool")["summary"]["hosts"])
+            profiles = [{**one, **counted.of(one)} for one in profiles]
+        names = [field.name for field in dataclasses.fields(Accelerator)]
+        found = [
+            Accelerator(**{name: profile[name] for name in names})
+            for profile in profiles
+        ]
     except (KeyError, TypeError) as exc:
         raise errors.FrontDoorUnavailable(
             f"the front door's answer is malformed: {exc!r}"
         ) from exc
     return sorted(found, key=lambda one: one.name)
-
-
-def _slots(
-    summary: typing.Any,
-) -> collections.abc.Iterator[tuple[str, bool]]:
-    """Yield the shape of each slot, and whether it is free."""
-    for host in summary["hosts"]:
-        for device in host["devices"]:
-            for slot in device["slots"]:
-                is_free = slot["state"] == states.SLOT_IDLE
-                usable = host["up"] and device["healthy"]
-                yield slot["shape"], usable and is_free
-
-
-def _read(profile: typing.Any, slots: list[tuple[str, bool]]) -> Accelerator:
-    # Without shapes it fits all slots.
-    shapes = profile["shapes"] or {shape for shape, _ in slots}
-    fitting = [free for shape, free in slots if shape in shapes]
-    return Accelerator(
-        name=profile["name"],
-        description=profile["description"],
-        params_schema=profile["params_schema"],
-        peak_bytes_per_s=profile["peak_bytes_per_s"],
-        return_ratio=profile["return_ratio"],
-        stateless=profile["stateless"],
-        chunk_multiple_bytes=profile["chunk_multiple_bytes"],
-        slots=len(fitting),
-        free_slots=sum(fitting),
-    )

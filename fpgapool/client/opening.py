@@ -85,7 +85,8 @@ def acc_open(
     With ``fallback="cpu"`` this process computes itself when the pool does
     not serve the request in time: when ``wait_timeout_s`` passes, or when the
     front door, the conductor or the database is away, the front door hangs,
-    it or the queue is full, or no slot fits the accelerator. The session is
+    it or the queue is full, no slot fits the accelerator, or slot after slot
+    could not be prepared with it. The session is
     used like any other; its :attr:`~sessions.Session.fallback_reason` says
     why. It needs an accelerator whose software core is installed here;
     otherwise the error is raised as without a fallback. ``timeout_s`` limits

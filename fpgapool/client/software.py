@@ -36,6 +36,7 @@ if typing.TYPE_CHECKING:
 #: Codes with which the pool cannot do the work, or not now.
 FALLBACK_CODES = frozenset(
     {
+        codes.ACCELERATOR_OUT_OF_USE,
         codes.CONDUCTOR_UNAVAILABLE,
         codes.DATABASE_UNAVAILABLE,
         codes.NO_COMPATIBLE_SLOT,
@@ -43,6 +44,13 @@ FALLBACK_CODES = frozenset(
         codes.TOO_MANY_CONNECTIONS,
         codes.WAIT_TIMEOUT,
         codes.FRONT_DOOR_UNAVAILABLE,
+        # Slot after slot could not be prepared.
+        codes.HOST_OUT_OF_MEMORY,
+        codes.PREPARE_FAILED,
+        codes.PREPARE_TIMEOUT,
+        codes.PROGRAM_FAILED,
+        codes.WORKER_DIED,
+        codes.WORKER_LOST,
     }
 )
 

@@ -16,6 +16,7 @@ import os
 import time
 import typing
 
+from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import feeding
@@ -211,7 +212,16 @@ class _Job:
                     raise
                 self._restarts += 1
             else:
+                self._source.check_end(self._check)
                 return self._report(session)
+
+    def _check(self) -> None:
+        left_s(self._deadline_s)
+        token = cancelling.token_of(self._options.get("cancel"))
+        try:
+            token.check()
+        finally:
+            cancelling.release(token)
 
     def _attempt(self) -> sessions.Session:
         self._session = None
@@ -378,8 +388,9 @@ def run_stream(
     :param accelerator: its name.
     :param source: binary file object to read from.
     :param destination: binary file object to write the output to.
-    :param size_bytes: how much to read; the source must have that much. 0 is
-        an empty input.
+    :param size_bytes: size of the input; 0 is an empty input. The source must
+        end then, unless it is a device, a pipe or a socket, of which no more
+        is read.
     :param progress: called with the input bytes done and all of them.
     :param timeout_s: time limit of everything together.
     :param options: all others are those of :func:`fpgapool.client.acc_open`.
@@ -387,11 +398,14 @@ def run_stream(
         used.
     :returns: the report.
     :raises errors.InvalidRequest: with code ``SIZE_MISMATCH`` if the source
-        has less than ``size_bytes``.
+        has another size, also if it grew or shrank meanwhile; the destination
+        then has output that must not be used.
     :raises TypeError: if there is no such option; nothing was done.
     :raises: as :func:`fpgapool.client.acc_open` and
         :meth:`fpgapool.client.Session.run`.
     """
+    checks.size(size_bytes, may_be_zero=True)
+    files.check_size(source, size_bytes)
     return _run(
         accelerator,
         feeding.StreamSource(source),
@@ -500,14 +514,14 @@ def run_file(
         position.
     :param destination: path of the output, or binary file object that is
         written to as the output comes.
-    :param size_bytes: how much to read; None for all, which needs a source
-        with a known size.
+    :param size_bytes: size of the input; None needs a source with a known
+        size. A path that is a pipe must end then.
     :param progress: see :func:`run_stream`.
     :param timeout_s: see :func:`run_stream`.
     :param options: see :func:`run_stream`.
     :returns: the report.
     :raises errors.InvalidRequest: with code ``INVALID_SIZE`` if the size of
-        the input is unknown.
+        the input is unknown, ``SIZE_MISMATCH`` as :func:`run_stream`.
     :raises OSError: if a file cannot be read or written; it names the file.
     :raises: as :func:`run_stream`.
     """

@@ -11,6 +11,7 @@ from fpgapool.agent import doorway
 from fpgapool.agent import metrics as agent_metrics
 from fpgapool.agent import service as agent_service
 from fpgapool.agent import settings as agent_settings
+from fpgapool.cmd import launch
 from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common import rpc
@@ -57,4 +58,4 @@ def _complain(error: Exception, status: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(launch.guarded("fpgapool-agent", main))

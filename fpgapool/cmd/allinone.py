@@ -21,7 +21,9 @@ from fpgapool.agent import service as agent_service
 from fpgapool.allinone import directories
 from fpgapool.allinone import readiness
 from fpgapool.allinone import wiring
+from fpgapool.cmd import launch
 from fpgapool.common import exception
+from fpgapool.common import interrupts
 from fpgapool.common import rpc
 from fpgapool.common import service
 from fpgapool.conductor import metrics as conductor_metrics
@@ -50,15 +52,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         the configuration is invalid.
     """
     arguments = parser().parse_args(argv)
-    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         cluster = _cluster(arguments)
         _check_ready_fd(arguments.ready_fd)
         _check_port(arguments.api_port)
         _check_driver(arguments.driver)
-        with directories.opened(
-            arguments.run_dir, arguments.state_dir
-        ) as where:
+        with (
+            interrupts.interruptible(),
+            directories.opened(
+                arguments.run_dir, arguments.state_dir
+            ) as where,
+        ):
             return _AllInOne(arguments, cluster, where).run()
     except exception.ConfigurationError as error:
         _complain(f"{error.code}: {error}")
@@ -66,12 +70,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         # There is nothing to stop yet.
         return 0
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-def _interrupt(_number: int, _frame: object) -> typing.NoReturn:
-    raise KeyboardInterrupt
 
 
 def parser() -> argparse.ArgumentParser:
@@ -274,7 +272,7 @@ class _AllInOne:
             conductor = conductor_service.Conductor(
                 conf, database, runner.fail
             )
-            agents = list(
+            made = list(
                 wiring.make_agents(
                     self._cluster,
                     self._where,
@@ -282,11 +280,12 @@ class _AllInOne:
                     verbose=self._arguments.verbose,
                 )
             )
+            agents = wiring.Agents(made)
             services: list[service.Service] = [
                 conductor_metrics.endpoint(conf, conductor),
-                agent_metrics.endpoint(conf, [agent.fill for agent in agents]),
+                agent_metrics.endpoint(conf, [agent.fill for agent in made]),
                 conductor,
-                wiring.Agents(agents),
+                agents,
                 wiring.Links(self._where, self._cluster.host_names()[0]),
             ]
             if self._arguments.api_port is not None:
@@ -301,8 +300,9 @@ class _AllInOne:
                 readiness.Readiness(
                     conductor,
                     self._cluster.slot_count(),
+                    agents.fault,
                     lambda: self._announce(lifeline),
-                    runner.fail,
+                    lambda reason: _give_up(runner, reason),
                 )
             )
             status = runner.run(services)
@@ -326,7 +326,7 @@ class _AllInOne:
             _say(f"live page, for them too: {self._api_url}/ui/")
         _say("to encrypt a file, in another shell:")
         for line in self._usage():
-            _write(f"    {line}", sys.stdout)
+            print(f"    {line}", flush=True)
         _say(f"ready: {self._describe()}; Ctrl-C stops it")
         if lifeline is not None:
             lifeline.announce(self._description())
@@ -384,7 +384,12 @@ class _AllInOne:
         lines = path.read_text(errors="replace").splitlines()
         _complain("failed; the end of its log:")
         for line in lines[-_LOG_TAIL_LINES:]:
-            _write(f"    {line}", sys.stderr)
+            print(f"    {line}", file=sys.stderr)
+
+
+def _give_up(runner: service.Runner, reason: str) -> None:
+    _complain(reason)
+    runner.fail(reason)
 
 
 def _stop_this_process() -> None:
@@ -392,18 +397,12 @@ def _stop_this_process() -> None:
 
 
 def _say(text: str) -> None:
-    _write(f"{wiring.PROGRAM}: {text}", sys.stdout)
+    print(f"{wiring.PROGRAM}: {text}", flush=True)
 
 
 def _complain(text: str) -> None:
-    _write(f"{wiring.PROGRAM}: {text}", sys.stderr)
-
-
-def _write(line: str, stream: typing.TextIO) -> None:
-    # A closed terminal or pipe must not prevent an orderly end.
-    with contextlib.suppress(OSError):
-        print(line, file=stream, flush=True)
+    print(f"{wiring.PROGRAM}: {text}", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(launch.guarded(wiring.PROGRAM, main))

@@ -10,6 +10,7 @@ the files, because the leader need not reach the store.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 import time
 from collections.abc import Callable
@@ -35,6 +36,8 @@ _ADVICE = {
     " bitstream",
     findings.RESERVATION_WITHOUT_INSTANCE: "delete the allocation in"
     " Placement",
+    findings.USAGE_LACKS_SESSIONS: "correct the bill by hand, and report"
+    " this as an error of fpgapool",
     findings.NO_LEADER: "start a conductor",
     findings.LEASE_OF_OTHER: "wait until the named conductor gives up; stop it"
     " if it does not",
@@ -119,7 +122,7 @@ class Auditor:
     def _look(self) -> list[findings.Finding]:
         now = self._database.now()
         holdings = self._database.holdings(now - audit.GONE_S)
-        found = [*self._of_pool(holdings)]
+        found = [*self._of_pool(holdings), *self._of_usage(now)]
         if self._store is not None:
             found += self._of_files(self._store)
         return found
@@ -143,6 +146,17 @@ class Auditor:
             detail=f"none answers; {who or 'none'} has the lease",
         )
         yield from audit.in_database(holdings)
+
+    def _of_usage(self, now: float) -> Iterator[findings.Finding]:
+        day = datetime.datetime.fromtimestamp(now, datetime.UTC).date()
+        for gap in self._database.usage_gaps(day):
+            yield findings.Finding(
+                kind=findings.USAGE_LACKS_SESSIONS,
+                subject=f"project {gap.project_id}, {gap.accelerator}",
+                detail=f"the usage of {day} lacks {gap.sessions} sessions,"
+                f" {gap.input_bytes} bytes of input and {gap.output_bytes} of"
+                " output that ended sessions have",
+            )
 
     def _of_files(self, store: stores.Store) -> Iterator[findings.Finding]:
         # In this order no file is missing whose row is read.

@@ -256,7 +256,7 @@ class Registry:
             raise exception.BitstreamRefused(
                 "the bitstream has just been deleted"
             )
-        read = contents.read(record, made)
+        read = contents.read(record, [made], len(made))
         incoming = intake.Intake(
             io.BytesIO(made), len(made), self.max_size_bytes
         )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from oslo_log import log as logging
 
+from fpgapool.cmd import launch
 from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common import rpc
@@ -59,4 +60,4 @@ def _complain(error: exception.ConfigurationError) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(launch.guarded("fpgapool-conductor", main))

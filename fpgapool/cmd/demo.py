@@ -7,11 +7,12 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import pathlib
-import signal
 import sys
 import typing
 from collections.abc import Sequence
 
+from fpgapool.cmd import launch
+from fpgapool.common import interrupts
 from fpgapool.demo import errors
 from fpgapool.demo import pool
 from fpgapool.demo.acts import comparison
@@ -42,9 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         command line, 130 after Ctrl-C.
     """
     arguments = _parse(argv)
-    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        _perform(arguments)
+        with interrupts.interruptible():
+            _perform(arguments)
         return 0
     except errors.DemoError as error:
         return _complain(str(error), 1)
@@ -52,8 +53,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(f"FILE_ERROR: {error}", 1)
     except KeyboardInterrupt:
         return _complain("interrupted; everything was stopped", 130)
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -65,10 +64,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if arguments.rate_scale is not None and not is_emulated:
         parser.error("--rate-scale needs the emulator")
     return arguments
-
-
-def _interrupt(_number: int, _frame: object) -> typing.NoReturn:
-    raise KeyboardInterrupt
 
 
 def _complain(text: str, status: int) -> int:
@@ -221,4 +216,4 @@ def _require_matplotlib() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(launch.guarded(PROGRAM, main))

@@ -1,17 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Start the installed commands, whose libraries may be missing.
+"""Start the installed commands, whose libraries and terminal may be missing.
 
 The client library installs every command; an extra installs its libraries. If
 they are missing, the command names the extra instead of printing a traceback.
+
+Standard output and error may be closed, full, or without a reader. What cannot
+be written is dropped, and the command goes on; it fails at its end if that was
+standard output.
 """
 
 from __future__ import annotations
 
+import collections.abc
 import contextlib
 import importlib
+import io
 import os
+import select
 import sys
+import typing
+
+from fpgapool.vocabulary import codes
 
 FAILURE = 1
 #: The exit code of shells for a process that SIGINT has ended.
@@ -58,19 +68,107 @@ def yarn_labels() -> int:
     return _run("yarn_labels", extra="cli")
 
 
-def discard_output() -> None:
-    """Drop what standard output still has, as it cannot be written.
+class _Stream(io.FileIO):
+    """Standard output or error. What cannot be written is dropped.
 
-    Python would try again at its end, and complain.
+    :ivar failure: why something was dropped; None if nothing was.
     """
-    with contextlib.suppress(OSError):
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor, "w", closefd=False)
+        self.failure: OSError | None = None
+
+    def write(self, data: typing.Any) -> int | None:
+        """See :meth:`io.RawIOBase.write`."""
+        if self.failure is None:
+            try:
+                while (written_bytes := super().write(data)) is None:
+                    # It does not block, and its reader is slow.
+                    select.select([], [self], [])
+                return written_bytes
+            except OSError as exc:
+                self.failure = exc
+        return len(data)
+
+
+def guarded(program: str, command: collections.abc.Callable[[], int]) -> int:
+    """Run a command whose standard streams may be closed, full or broken.
+
+    :param program: its name.
+    :param command: returns its exit code.
+    :returns: the exit code; a failure if standard output could not be written.
+    """
+    _fill_descriptors()
+    output, messages = _Stream(1), _Stream(2)
+    sys.stdout = _text(sys.stdout, output, "strict")
+    sys.stderr = _text(sys.stderr, messages, "backslashreplace")
+    try:
+        status = command()
+    except KeyboardInterrupt:
+        # Also of imports, which take long enough for Ctrl-C.
+        print(f"{program}: CANCELLED: interrupted", file=sys.stderr)
+        status = INTERRUPTED
+    except SystemExit as exc:
+        status = exc.code if isinstance(exc.code, int) else bool(exc.code)
+        if isinstance(exc.code, str):
+            print(exc.code, file=sys.stderr)
+    sys.stdout.flush()
+    if output.failure is None:
+        return status
+    print(
+        f"{program}: {codes.FILE_ERROR}: standard output:"
+        f" {output.failure.strerror}",
+        file=sys.stderr,
+    )
+    return status or FAILURE
+
+
+def _fill_descriptors() -> None:
+    """Open the null device in place of each standard stream that is closed.
+
+    The next file would get its descriptor, and messages. Writing to standard
+    output fails as it did.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest one that is free is this one. Children have it, too.
+            os.open(os.devnull, os.O_RDONLY if descriptor == 1 else os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+
+
+def _text(
+    former: typing.TextIO | None, raw: _Stream, errors: str
+) -> io.TextIOWrapper:
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=getattr(former, "encoding", "utf-8"),
+        errors=getattr(former, "errors", errors),
+        line_buffering=getattr(former, "line_buffering", True)
+        or getattr(former, "write_through", False),
+    )
+
+
+def discard_unread() -> None:
+    """Drop what nobody reads from a standard stream, instead of waiting."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            descriptor = stream.fileno()
+            poller = select.poll()
+            poller.register(descriptor, select.POLLOUT)
+            if not poller.poll(0):
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, descriptor)
+                os.close(null)
 
 
 def _run(name: str, extra: str) -> int:
     program = f"fpgapool-{name.replace('_', '-')}"
+    return guarded(program, lambda: _main(program, name, extra))
+
+
+def _main(program: str, name: str, extra: str) -> int:
     try:
         command = importlib.import_module(f"fpgapool.cmd.{name}")
     except ModuleNotFoundError as error:
@@ -82,9 +180,5 @@ def _run(name: str, extra: str) -> int:
             file=sys.stderr,
         )
         return FAILURE
-    except KeyboardInterrupt:
-        # These imports take long enough for Ctrl-C.
-        print(f"{program}: CANCELLED: interrupted", file=sys.stderr)
-        return INTERRUPTED
     status: int = command.main()
     return status

@@ -32,9 +32,11 @@ from fpgapool.bitstreams import stores
 from fpgapool.cmd import building
 from fpgapool.cmd import devices
 from fpgapool.cmd import hosts
+from fpgapool.cmd import launch
 from fpgapool.common import audit
 from fpgapool.common import config
 from fpgapool.common import exception
+from fpgapool.common import interrupts
 from fpgapool.common import rpc
 from fpgapool.common import signing
 from fpgapool.conf import placement as placement_conf
@@ -83,7 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         ):
             _require_database(conf)
             _make_directory(conf)
-        return _run(conf)
+        with interrupts.interruptible():
+            return _run(conf)
     except (exception.ConfigurationError, accelerators.AcceleratorError) as e:
         print(f"{PROGRAM}: {e}", file=sys.stderr)
         return 2
@@ -653,4 +656,4 @@ _CHANGING = {
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(launch.guarded(PROGRAM, main))

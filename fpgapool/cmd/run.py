@@ -9,6 +9,8 @@ import collections.abc
 import contextlib
 import dataclasses
 import json
+import re
+import select
 import signal
 import socket
 import sys
@@ -17,6 +19,7 @@ import time
 import typing
 
 from fpgapool import client
+from fpgapool.client import checks
 from fpgapool.client import files
 from fpgapool.client import waiting
 from fpgapool.cmd import launch
@@ -24,15 +27,26 @@ from fpgapool.cmd.running import arguments as command_line
 from fpgapool.cmd.running import display as displays
 from fpgapool.cmd.running import ends
 from fpgapool.cmd.running import params as parameters
+from fpgapool.common import interrupts
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
 #: How long the main thread may take to react to a signal by itself.
 _REACTS_S = 1.0
+# After the time limit the client ends its waits, and gives the slot back.
+_CLEANS_UP_S = 2.0
 # A time limit of 0 is none.
 _LEAST_S = 0.001
 # A restarted agent is back by then. With the last attempt it takes 15 s.
 _AWAY_TIMEOUT_S = 14.0
+
+_NAMES = (
+    *("size_bytes", "timeout_s", "request_id", "fallback", "meanwhile"),
+    *(option.name for option in description.FIELDS.options),
+)
+# At the places where messages name what the caller has given.
+_ARGUMENTS = re.compile(rf"(?:^|(?<=; give ))(?:{'|'.join(_NAMES)})\b")
 
 SUCCESS = 0
 FAILURE = 1
@@ -136,6 +150,7 @@ def _dry_run(
         arguments.accelerator,
         # The least that a session can claim.
         max(size_bytes, 1),
+        params=parameters.given(arguments),
         **_options(arguments, token),
     )
     return {
@@ -226,53 +241,86 @@ def _door(arguments: argparse.Namespace) -> dict[str, typing.Any]:
     }
 
 
+class _TimeUp(BaseException):
+    """The time limit has passed, and the main thread has not noticed."""
+
+
 class _Interruptible:
-    """Lets SIGINT and SIGTERM end a wait for the pool.
+    """Lets signals, and the time limit, end a wait for the pool or for a file.
 
     Python handles a signal between two of its own steps. A signal that comes
-    right before a wait, or in another thread, does not end the wait: then the
-    token does.
+    right before a wait, or in another thread, does not end the wait: then
+    another one does, or the token.
 
+    :param timeout_s: the time limit; None: none. The client ends its own waits
+        then. What waits for a pipe, such as standard output, ends a little
+        later.
     :ivar token: is cancelled if the main thread does not react.
     """
 
-    _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-    def __init__(self) -> None:
+    def __init__(self, timeout_s: float | None) -> None:
         self.token = client.CancelToken()
+        self._limit_s = None
+        if timeout_s is not None:
+            self._limit_s = timeout_s + _CLEANS_UP_S
+        self._is_time_up = False
         self._reacts = threading.Event()
+        # Signals come only as long as they are handled.
+        self._lock = threading.Lock()
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
 
     def __enter__(self) -> client.CancelToken:
-        # A background command may have to ignore Ctrl-C.
-        self._before = {
-            one: signal.signal(one, self._interrupt)
-            for one in self._SIGNALS
-            if signal.getsignal(one) is not signal.SIG_IGN
-        }
-        # Python writes there as soon as a signal arrives.
-        self._before_fd = signal.set_wakeup_fd(self._writer.fileno())
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(interrupts.interruptible(self._interrupt))
+            before = signal.signal(signal.SIGALRM, self._interrupt)
+            stack.callback(signal.signal, signal.SIGALRM, before)
+            # Python writes there as soon as a signal arrives.
+            before_fd = signal.set_wakeup_fd(self._writer.fileno())
+            stack.callback(signal.set_wakeup_fd, before_fd)
+            self._restore = stack.pop_all()
         threading.Thread(
             target=self._watch, name="fpgapool-signals", daemon=True
         ).start()
         return self.token
 
-    def __exit__(self, *_exception: object) -> None:
-        signal.set_wakeup_fd(self._before_fd)
-        for one, before in self._before.items():
-            signal.signal(one, before)
-        self._reacts.set()
+    def __exit__(self, *exception: object) -> None:
+        with self._lock:
+            self._reacts.set()
+        self._restore.close()
         self._writer.close()
+        if self._is_time_up and isinstance(exception[1], client.Cancelled):
+            raise _TimeUp
 
-    def _interrupt(self, _signal: int, _frame: object) -> typing.NoReturn:
+    def _interrupt(self, _signal: int, _frame: object) -> None:
+        if self._reacts.is_set():
+            # What it cleans up waits for nothing any more.
+            self.token.cancel()
+            return
         self._reacts.set()
-        raise KeyboardInterrupt
+        raise _TimeUp if self._is_time_up else KeyboardInterrupt
 
     def _watch(self) -> None:
         with self._reader:
-            if self._reader.recv(1) and not self._reacts.wait(_REACTS_S):
+            if select.select([self._reader], [], [], self._limit_s)[0]:
+                arrived = self._reader.recv(1)
+            else:
+                self._is_time_up = True
+                arrived = bytes([signal.SIGALRM])
+                self._wake(signal.SIGALRM)
+            while arrived and not self._reacts.wait(_REACTS_S):
                 self.token.cancel()
+                self._wake(arrived[0])
+            # Python complains, in the main thread, if nobody reads.
+            while self._reader.recv(1):
+                pass
+
+    def _wake(self, number: int) -> None:
+        main_thread = threading.main_thread().ident
+        assert main_thread is not None
+        with self._lock:
+            if not self._reacts.is_set():
+                signal.pthread_kill(main_thread, number)
 
 
 def main(argv: collections.abc.Sequence[str] | None = None) -> int:
@@ -295,7 +343,8 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
             if destination == command_line.STANDARD:
                 messages = sys.stderr
         command_line.check(arguments)
-        with _Interruptible() as token:
+        timeout_s = checks.seconds(arguments.timeout, "--timeout")
+        with _Interruptible(timeout_s) as token:
             result = _run(arguments, token)
     except SystemExit as exc:
         return int(exc.code or 0)
@@ -303,38 +352,37 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
         failure, status = (codes.INVALID_USAGE, str(exc)), USAGE
     except (KeyboardInterrupt, client.Cancelled):
         failure, status = (codes.CANCELLED, "interrupted"), launch.INTERRUPTED
+    except _TimeUp:
+        launch.discard_unread()
+        failure, status = (codes.TIMEOUT, "time limit passed"), FAILURE
     except client.FpgapoolError as exc:
-        failure, status = (exc.code, exc.message), FAILURE
+        failure, status = (exc.code, _with_options(exc.message)), FAILURE
     except OSError as exc:
         failure, status = (codes.FILE_ERROR, _file_text(exc)), FAILURE
     else:
         summary = result.pop("summary")
-        rejected = result.get("state") == states.REJECTED
-        return _report(
+        print(
             json.dumps(result) if as_json else summary,
-            messages,
-            FAILURE if rejected else SUCCESS,
+            file=messages,
+            flush=True,
         )
+        rejected = result.get("state") == states.REJECTED
+        return FAILURE if rejected else SUCCESS
     if as_json:
         error = dict(zip(("code", "message"), failure, strict=True))
-        return _report(json.dumps({"error": error}), messages, status)
-    print(f"{command_line.PROGRAM}: {': '.join(failure)}", file=sys.stderr)
+        print(json.dumps({"error": error}), file=messages, flush=True)
+    else:
+        text = f"{command_line.PROGRAM}: {': '.join(failure)}"
+        print(text, file=sys.stderr)
     return status
 
 
-def _report(text: str, messages: typing.TextIO, status: int) -> int:
-    """Print the report; returns the exit status."""
-    try:
-        print(text, file=messages, flush=True)
-    except OSError as exc:
-        launch.discard_output()
-        print(
-            f"{command_line.PROGRAM}: {codes.FILE_ERROR}: standard output: "
-            f"{exc.strerror}",
-            file=sys.stderr,
-        )
-        return FAILURE
-    return status
+def _with_options(message: str) -> str:
+    """Name the command's options in place of the client's arguments."""
+    return _ARGUMENTS.sub(
+        lambda found: "--" + found[0].removesuffix("_s").replace("_", "-"),
+        message,
+    )
 
 
 def _file_text(exc: OSError) -> str:
@@ -344,4 +392,4 @@ def _file_text(exc: OSError) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(launch.guarded(command_line.PROGRAM, main))

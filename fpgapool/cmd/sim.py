@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import typing
 from collections.abc import Sequence
 
 from fpgapool import version
 from fpgapool.cmd import launch
+from fpgapool.common import interrupts
 from fpgapool.sim import commands
 from fpgapool.sim import errors
 from fpgapool.sim import progress
@@ -50,40 +49,29 @@ def parser(names: Sequence[str] = commands.NAMES) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one of the commands.
 
-    :returns: the exit code: 0; 1 if the real system failed, a comparison
-        missed its goal, or standard output cannot be written; 2 for invalid
-        input; 130 after Ctrl-C or SIGTERM.
+    :returns: the exit code: 0; 1 if the real system failed, or a comparison
+        missed its goal; 2 for invalid input; 130 after Ctrl-C or another
+        signal that ends it.
     """
     given = sys.argv[1:] if argv is None else argv
     wanted = [name for name in commands.NAMES if name in given[:1]]
     arguments = parser(wanted or commands.NAMES).parse_args(given)
-    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with progress.reporting(PROGRAM, arguments.command):
+        with (
+            interrupts.interruptible(),
+            progress.reporting(PROGRAM, arguments.command),
+        ):
             status: int | None = arguments.run(arguments)
-        if sys.stdout is not None:
-            sys.stdout.flush()
     except errors.InputError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return USAGE
     except errors.SystemFailed as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return FAILURE
-    except OSError as error:
-        # Those of files are InputErrors by now.
-        launch.discard_output()
-        print(f"{PROGRAM}: {error.strerror or error}", file=sys.stderr)
-        return FAILURE
     except KeyboardInterrupt:
         return launch.INTERRUPTED
-    finally:
-        signal.signal(signal.SIGTERM, previous)
     return SUCCESS if status is None else status
 
 
-def _interrupt(_number: int, _frame: object) -> typing.NoReturn:
-    raise KeyboardInterrupt
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(launch.guarded(PROGRAM, main))

@@ -20,6 +20,7 @@ from oslo_upgradecheck import common_checks
 from oslo_upgradecheck import upgradecheck
 from sqlalchemy import exc as sa_exc
 
+from fpgapool.cmd import launch
 from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
@@ -330,4 +331,4 @@ class Checks(upgradecheck.UpgradeCommands):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(launch.guarded(PROGRAM, main))

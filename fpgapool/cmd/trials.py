@@ -245,7 +245,7 @@ class _Trial:
         )
 
     def _health(self) -> Iterator[Step]:
-        health = self._driver.health(self._device.name)
+        health = self._driver.check(self._device.name)
         outcome = PASSED if health.healthy else FAILED
         yield Step("", "health", outcome, health.message)
 

@@ -211,4 +211,4 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(launch.guarded(PROGRAM, main))

@@ -13,6 +13,7 @@ from oslo_log import log as logging
 from fpgapool import conf as fpgapool_conf
 from fpgapool import version
 from fpgapool.common import exception
+from fpgapool.common import lost_lines
 
 PROJECT = "fpgapool"
 
@@ -58,10 +59,14 @@ def init(
             default_config_files=default_config_files,
         )
         _check_values(conf)
-    except (cfg.Error, ValueError) as error:
+    except (cfg.Error, OSError, ValueError) as error:
         raise exception.ConfigurationError(reason=str(error)) from error
-    logging.setup(conf, PROJECT)
+    try:
+        logging.setup(conf, PROJECT)
+    except OSError as error:
+        raise exception.ConfigurationError(reason=f"log: {error}") from error
     _let_all_be_logged()
+    lost_lines.count()
     return conf
 
 

@@ -32,6 +32,7 @@ class Counts:
     :ivar commits_s: the time of each successful transaction.
     :ivar commit_rows: written rows.
     :ivar commit_failures: postponed transactions.
+    :ivar purged_rows: deleted rows of what ended long ago, by table.
     :ivar dropped: dropped messages to agents, by sending thread.
     :ivar notifications_sent: handed to the bus.
     :ivar notifications_failed: refused by the bus.
@@ -46,7 +47,7 @@ class Counts:
     :ivar self_tests: by outcome.
     :ivar rpc: messages to agents.
     :ivar group_tasks: of groups, that have ended.
-    :ivar group_busy_s: the time that they took in slots.
+    :ivar group_busy_s: the time for which they, and locks, had slots.
     :ivar group_slot_s: the time for which groups had slots: ``programming``
         and ``serving``.
     :ivar group_resizes: changes of sizes that groups shall have: ``grow`` and
@@ -75,6 +76,9 @@ class Counts:
     commits_s: tallies.Histogram = dataclasses.field(default_factory=_short)
     commit_rows: int = 0
     commit_failures: int = 0
+    purged_rows: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )
     dropped: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter
     )

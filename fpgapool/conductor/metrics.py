@@ -109,7 +109,7 @@ GROUP_TASKS = _counter(
 )
 GROUP_BUSY = _counter(
     "fpgapool_conductor_group_busy_seconds_total",
-    help="Time for which these tasks had slots.",
+    help="Time for which these tasks, and locks, had slots.",
 )
 GROUP_SLOT_TIME = _counter(
     "fpgapool_conductor_group_slot_seconds_total",
@@ -179,6 +179,11 @@ COMMIT_ROWS = _counter(
 COMMIT_FAILURES = _counter(
     "fpgapool_conductor_commit_failures_total",
     help="Transactions that were put off because the database was away.",
+)
+PURGED_ROWS = _counter(
+    "fpgapool_conductor_purged_rows_total",
+    help="Rows deleted because they ended [database] retention_days ago.",
+    labels=("table",),
 )
 COMMITS_BACKLOG = _gauge(
     "fpgapool_conductor_commits_backlog",
@@ -287,6 +292,7 @@ DEFINITIONS = (
     COMMIT,
     COMMIT_ROWS,
     COMMIT_FAILURES,
+    PURGED_ROWS,
     COMMITS_BACKLOG,
     DATABASE_FAILING,
     DROPPED,
@@ -397,6 +403,8 @@ def _put_counts(
     page.put_histogram(COMMIT.name, counts.commits_s)
     page.put(COMMIT_ROWS.name, counts.commit_rows)
     page.put(COMMIT_FAILURES.name, counts.commit_failures)
+    for table, count in list(counts.purged_rows.items()):
+        page.put(PURGED_ROWS.name, count, table)
     for sender in ("news", "orders"):
         page.put(DROPPED.name, counts.dropped[sender], sender)
     page.put(NOTIFICATIONS.name, counts.notifications_sent)

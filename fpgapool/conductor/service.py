@@ -40,6 +40,7 @@ from fpgapool.conductor.runtime import election
 from fpgapool.conductor.runtime import garbage
 from fpgapool.conductor.runtime import persistence
 from fpgapool.conductor.runtime import pump
+from fpgapool.conductor.runtime import retention
 from fpgapool.conductor.runtime import sender
 from fpgapool.conductor.runtime import strategy_loading
 from fpgapool.conductor.runtime import threads
@@ -296,6 +297,19 @@ class _Term:
         )
         self._watch = _watch(conf, self._pump, on_failure)
         self._placing = _placing(conf, self._pump, on_failure, counts)
+        days = conf.database.retention_days
+        self._retention = (
+            retention.Retention(
+                database,
+                epoch,
+                days,
+                now=self._clock.now,
+                counts=counts,
+                on_failure=on_failure,
+            )
+            if days
+            else None
+        )
         self._server = rpc.get_server(
             conductor_rpcapi.TOPIC,
             conductor_rpcapi.server_name(epoch),
@@ -321,6 +335,8 @@ class _Term:
             self._pump.put(inputs.Reservations({}))
         if self._limits is not None:
             self._limits.start()
+        if self._retention is not None:
+            self._retention.start()
 
     def _take_back(self, unrecorded: inputs.Unrecorded) -> None:
         self._pump.put(unrecorded)
@@ -365,6 +381,8 @@ class _Term:
             self._pump.put(inputs.Library(tuple(library)))
 
     def stop(self) -> None:
+        if self._retention is not None:
+            self._retention.stop()
         if self._placing is not None:
             self._placing.stop()
         if self._watch is not None:

@@ -225,7 +225,8 @@ report does not show its effect.
         help="""
 Number of failures in a row of one accelerator in one slot after which the
 pool no longer runs the accelerator in the host's slots of the same shape, as
-long as others fit it.
+long as others fit it. The same happens when more slots of the host than that,
+in a row, could not be prepared with it.
 
 A failure is a slot that could not be prepared, or a session that ended
 because the accelerator or its worker process failed. Keep it below

@@ -2,21 +2,41 @@
 
 """Options of the group [database].
 
-They are oslo.db's, with other defaults; oslo.db's own entry point shows them
+Most are oslo.db's, with other defaults; oslo.db's own entry point shows them
 in the sample configuration.
 """
 
 from oslo_config import cfg
 from oslo_db import options
 
+GROUP = "database"
+
 DEFAULT_CONNECTION = "sqlite:///$state_path/fpgapool.sqlite"
+
+database_opts = [
+    cfg.IntOpt(
+        "retention_days",
+        default=0,
+        min=0,
+        max=36500,
+        help="""
+Days after which the leader deletes a session that has ended, and an instance
+that Nova has deleted. It deletes few at a time. 0, the default, means never:
+then ``fpgapool-manage db purge`` does it.
+
+Usage stays. A client that repeats a request after that time opens another
+session.
+""",
+    ),
+]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of this group."""
     options.set_defaults(conf, connection=DEFAULT_CONNECTION)
+    conf.register_opts(database_opts, group=GROUP)
 
 
 def list_opts() -> dict[str, list[cfg.Opt]]:
-    """Return nothing: oslo.db lists these options."""
-    return {}
+    """Return the options of fpgapool; oslo.db lists its own."""
+    return {GROUP: database_opts}

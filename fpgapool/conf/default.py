@@ -27,7 +27,8 @@ default_opts = [
         sample_default="compute1.example.org",
         max_length=255,
         help="""
-Name of this host, shown to operators and to clients.
+Name of this host, shown to operators and to clients: letters, digits and any
+of ``_.-``, the first one a letter or a digit.
 
 The default is the host's name in the operating system. Names may repeat, for
 example between cells; ``host_uuid`` identifies a host.

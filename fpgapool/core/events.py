@@ -433,7 +433,7 @@ class ClientStats:
     :param arrived: tasks that have come since the last report.
     :param waiting: tasks that wait in the host's queues now. It counts
         neither running ones nor those that the client still holds back.
-    :param busy_s: slot-seconds of the tasks that have ended.
+    :param busy_s: slot-seconds of the tasks that have ended, and of locks.
     """
 
     client: str
@@ -452,7 +452,8 @@ class TaskStats(_Event):
     :param clients: those with tasks; a client that is not there has none.
     :param busy_s: slot-seconds in which members on this host were busy since
         the last report, also with tasks that run still.
-    :param busy_members: members on this host that run a task now.
+    :param busy_members: members on this host that run a task now, or are
+        locked.
     """
 
     group_id: int

@@ -81,7 +81,8 @@ class Options:
     """Limits of failures, and times between tests.
 
     :param accelerator_limit: failures in a row of an accelerator in a slot
-        that take it off the slot's host.
+        that take it off the slot's host. So does one more slot in a row than
+        that, of a shape, that could not be prepared with it.
     :param slot_limit: failures in a row that take a slot out.
     :param device_limit: failures in a row that take a device out.
     :param first_s: from taking a unit out to its first test.
@@ -192,6 +193,9 @@ class Health:
         self._faults: dict[Unit, Fault] = {}
         # Failures of an accelerator on a host, by slot.
         self._pairs: dict[Unit, dict[model.SlotId, int]] = {}
+        # The slots that could not be prepared with an accelerator since it
+        # last worked on the host.
+        self._unprepared: dict[Unit, set[model.SlotId]] = {}
         # Failures of slots and devices.
         self._counts: dict[Unit, int] = {}
         # Failed tests of units that were brought back and have not worked
@@ -217,12 +221,14 @@ class Health:
         reason: str,
         now: float,
         *,
+        is_preparation: bool = False,
         spares_device: bool = False,
     ) -> list[Instruction]:
         """Count a failure.
 
         :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
         :param now: seconds.
+        :param is_preparation: whether no client has used the slot.
         :param spares_device: whether the failure has been counted for the
             device already.
         :returns: the units to take out, smallest first.
@@ -231,6 +237,12 @@ class Health:
         pairs = self._pairs.setdefault(accelerator, {})
         pairs[place.slot_id] = pairs.get(place.slot_id, 0) + 1
         counts = {accelerator: pairs[place.slot_id]}
+        if is_preparation and not spares_device:
+            failed = self._unprepared.setdefault(accelerator, set())
+            failed.add(place.slot_id)
+            if len(failed) > self._options.accelerator_limit:
+                # No fault of a slot explains that.
+                counts[accelerator] = max(pairs[place.slot_id], len(failed))
         if not self._is_to_blame(accelerator):
             for unit in (slot,) if spares_device else (slot, device):
                 counts[unit] = self._counts[unit] = self.failures(unit) + 1
@@ -303,6 +315,7 @@ class Health:
     def _forget_counts(self, place: Place) -> None:
         accelerator, slot, device = place.units()
         self._pairs.get(accelerator, {}).pop(place.slot_id, None)
+        self._unprepared.pop(accelerator, None)
         self._counts.pop(slot, None)
         self._counts.pop(device, None)
 
@@ -395,6 +408,8 @@ class Health:
         if unit.level is Level.SLOT:
             for pairs in self._pairs.values():
                 pairs.pop(unit.id, None)
+            for failed in self._unprepared.values():
+                failed.discard(unit.id)
         found = self._bring_back(unit)
         self._tries.pop(unit, None)
         return found
@@ -402,6 +417,7 @@ class Health:
     def _bring_back(self, unit: Unit) -> list[Instruction]:
         self._counts.pop(unit, None)
         self._pairs.pop(unit, None)
+        self._unprepared.pop(unit, None)
         if self._faults.pop(unit, None) is None:
             return []
         return [BringBack(unit)]

@@ -196,7 +196,19 @@ class Holders:
             self._end(hold)
             return
         record.avoided |= {event.slot_id}
-        self._requeue(hold, record, event.reason)
+        if hold.group_id is None:
+            self._requeue(hold, record, event.reason)
+            return
+        # Its group asks for another slot, in its own time.
+        self._members.failed(record, hold.group_id)
+        self._end(hold)
+        self._outcome.output.append(
+            instructions.Requeue(
+                job_id=record.job.id,
+                generation_lost=hold.generation,
+                reason=event.reason,
+            )
+        )
 
     def on_cancelled(self, event: events.JobCancelled) -> None:
         """Take a job out of the queue, or revoke its slot."""

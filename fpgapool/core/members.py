@@ -10,6 +10,7 @@ is free, without the queue.
 
 import collections
 import dataclasses
+import math
 from collections import abc
 
 from fpgapool.core import admission
@@ -26,6 +27,12 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 _PREPARING = model.Phase.PREPARING
+
+# So many slots of a group may fail one after the other before it rests, and so
+# long it rests then; twice as long each time, up to the longest rest.
+_FREE_FAILURES = 2
+_FIRST_REST_S = 1.0
+_LONGEST_REST_S = 64.0
 
 
 class Fixed(elasticity.Policy):
@@ -47,6 +54,9 @@ class _Group:
     :ivar busy: by host, its members that run a task.
     :ivar projects: of its clients from other projects.
     :ivar told: the size and state in the last :class:`.instructions.Resize`.
+    :ivar failures: how often in a row slots could not be prepared for it.
+    :ivar avoided: the slots that could not.
+    :ivar asks_s: it asks for no more slots before.
     """
 
     group: model.Group
@@ -57,6 +67,9 @@ class _Group:
     busy: dict[model.HostId, int] = dataclasses.field(default_factory=dict)
     projects: dict[str, str] = dataclasses.field(default_factory=dict)
     told: tuple[int, str] = (-1, "")
+    failures: int = 0
+    avoided: frozenset[model.SlotId] = frozenset()
+    asks_s: float = -math.inf
 
     def serving(self) -> abc.Iterator[tuple[slots.Slot, slots.Hold]]:
         """The members on hosts that are up."""
@@ -119,6 +132,8 @@ class Members:
         # Assignments that have ended since sizes were last compared.
         self._ended: list[slots.Hold] = []
         self._changed = False
+        # When the first group that rests asks for slots again.
+        self._rests_until_s = math.inf
 
     @property
     def is_idle(self) -> bool:
@@ -128,7 +143,7 @@ class Members:
     @property
     def wake_s(self) -> float:
         """When the sizes have to be looked at again; infinite: never."""
-        return self._sizes.wake_s()
+        return min(self._sizes.wake_s(), self._rests_until_s)
 
     def goal_progress(
         self, group_id: model.GroupId
@@ -313,6 +328,8 @@ class Members:
     def ready(self, hold: slots.Hold, group_id: model.GroupId) -> None:
         """Note that a slot serves its group now."""
         if hold.slot_id not in self._orphans:
+            known = self._groups[group_id]
+            known.failures, known.avoided = 0, frozenset()
             self._sizes.joined(group_id, self._view.now)
             self._changed = True
             self._outcome.is_quiet = False
@@ -334,6 +351,27 @@ class Members:
         else:
             known.waiting.insert(0, record)
 
+    def failed(
+        self, record: queued.JobRecord, group_id: model.GroupId
+    ) -> None:
+        """Note that a slot could not be prepared for a group.
+
+        The group asks for another one: after some failures in a row it waits
+        longer and longer before. Failures while it rests do not count.
+        """
+        known, now = self._groups.get(group_id), self._view.now
+        if known is None:
+            return
+        known.avoided |= record.avoided
+        if now < known.asks_s:
+            return
+        known.failures += 1
+        rests = known.failures - _FREE_FAILURES
+        if rests > 0:
+            known.asks_s = now + min(
+                _FIRST_REST_S * 2.0 ** (rests - 1), _LONGEST_REST_S
+            )
+
     # -- sizes -------------------------------------------------------------
 
     def settle(self) -> list[slots.Hold]:
@@ -343,7 +381,7 @@ class Members:
         """
         self._changed = False
         now = self._view.now
-        if self.wake_s <= now:
+        if self._sizes.wake_s() <= now:
             self._charge_owners()
             self._sizes.resize(now)
         ended, self._ended = self._ended, []
@@ -361,8 +399,13 @@ class Members:
             for hold in self._orphans.values()
             if hold.slot and hold.slot.host.up and not hold.revoked
         ]
+        self._rests_until_s = math.inf
         for group_id, known in list(self._groups.items()):
-            self._wait_for(known, lacking[group_id])
+            lacks = lacking[group_id]
+            if lacks and known.asks_s > now:
+                self._rests_until_s = min(self._rests_until_s, known.asks_s)
+                lacks = min(lacks, len(known.waiting))
+            self._wait_for(known, lacks)
             found += self._to_leave(known, leaving[group_id])
             self._tell(known)
         return found
@@ -424,6 +467,8 @@ class Members:
             record = self._submit(known.group)
             if record is None:
                 return
+            if known.avoided:
+                self._queue.avoid(record, known.avoided | record.avoided)
             known.waiting.append(record)
 
     def _submit(self, group: model.Group) -> queued.JobRecord | None:

@@ -89,6 +89,17 @@ class Holdings:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class UsageGap:
+    """What a project's usage of an accelerator lacks of its sessions."""
+
+    project_id: str
+    accelerator: str
+    sessions: int
+    input_bytes: int
+    output_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
     """All hardware and its holders. Rows are ordered by id.
 

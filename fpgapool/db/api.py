@@ -34,6 +34,7 @@ from fpgapool.db.answers import SessionCount as SessionCount
 from fpgapool.db.answers import SessionFilter as SessionFilter
 from fpgapool.db.answers import SlotHolder as SlotHolder
 from fpgapool.db.answers import Standing as Standing
+from fpgapool.db.answers import UsageGap as UsageGap
 from fpgapool.db.records import DELETED as DELETED
 from fpgapool.db.records import AcceleratorRecord as AcceleratorRecord
 from fpgapool.db.records import AssignmentRecord as AssignmentRecord
@@ -163,8 +164,7 @@ class Database(connected.Connected):
 
         :param count: an upper bound of the number of leaders since the backup.
         """
-        with self._transaction() as connection:
-            leadership.pass_epochs(connection, count)
+        self._change(lambda one: leadership.pass_epochs(one, count))
 
     # The conductor's state.
 
@@ -363,15 +363,56 @@ class Database(connected.Connected):
                 ),
             )
 
-    def purge_sessions(self, finished_before: float, limit: int) -> int:
+    def usage_gaps(self, day: datetime.date) -> list[UsageGap]:
+        """Return what the usage lacks of the sessions since a day began.
+
+        Usage may be more: of groups, of sessions from before that day, and of
+        input that was computed again.
+
+        :param day: UTC.
+        """
+        began_at = datetime.datetime.combine(
+            day, datetime.time(), datetime.UTC
+        ).timestamp()
+        with self._transaction() as connection:
+            # In this order: the usage of sessions that end meanwhile grows.
+            ended = connection.execute(sessions_sql.sums(began_at)).all()
+            used = {
+                (row.project_id, row.accelerator): row
+                for row in connection.execute(db_usage.since(day))
+            }
+        names = ("sessions", "input_bytes", "output_bytes")
+        found = []
+        for row in ended:
+            known = used.get((row.project_id, row.accelerator))
+            lacks = {
+                # MariaDB returns sums of integers as decimals.
+                name: max(int(getattr(row, name) - getattr(known, name, 0)), 0)
+                for name in names
+            }
+            if any(lacks.values()):
+                found.append(
+                    UsageGap(
+                        project_id=row.project_id,
+                        accelerator=row.accelerator,
+                        **lacks,
+                    )
+                )
+        return found
+
+    def purge_sessions(
+        self, finished_before: float, limit: int, epoch: int | None = None
+    ) -> int:
         """Delete sessions that have ended.
 
         :param finished_before: wall clock; later ones stay.
         :param limit: the most rows to delete, so that locks are short.
+        :param epoch: of the leader; None: an operator does it.
         :returns: the number deleted; less than the limit means all.
+        :raises: NotLeader if there is a later leader.
         """
         query = sessions_sql.over(finished_before, limit)
-        return self._purge(models.sessions, query)
+        return self._purge(models.sessions, query, epoch)
 
     # Usage.
 
@@ -429,8 +470,7 @@ class Database(connected.Connected):
         self, records: Sequence[AcceleratorRecord]
     ) -> None:
         """Add accelerators, or replace those of the same name."""
-        with self._transaction() as connection:
-            rows.upsert(connection, AcceleratorRecord, records)
+        self._change(lambda one: rows.upsert(one, AcceleratorRecord, records))
 
     def bitstreams(
         self, project_id: str | None = None
@@ -518,12 +558,16 @@ class Database(connected.Connected):
         )
         return self._fetch(query, InstanceRecord)
 
-    def purge_instances(self, deleted_before: float, limit: int) -> int:
+    def purge_instances(
+        self, deleted_before: float, limit: int, epoch: int | None = None
+    ) -> int:
         """Delete the rows of instances that Nova has deleted.
 
         :param deleted_before: wall clock; later ones stay.
         :param limit: the most rows to delete, so that locks are short.
+        :param epoch: of the leader; None: an operator does it.
         :returns: the number deleted; less than the limit means all.
+        :raises: NotLeader if there is a later leader.
         """
         columns = models.instances.c
         query = (
@@ -532,7 +576,23 @@ class Database(connected.Connected):
             .order_by(columns.deleted_at)
             .limit(limit)
         )
-        return self._purge(models.instances, query)
+        return self._purge(models.instances, query, epoch)
+
+    def _purge(
+        self, table: sa.Table, query: sa.Select[Any], epoch: int | None
+    ) -> int:
+        """Delete the rows whose ids a query finds; return how many."""
+
+        def delete(connection: sa.Connection) -> int:
+            ids = connection.scalars(query).all()
+            rows.delete(connection, table.c.id, ids)
+            return len(ids)
+
+        if epoch is None:
+            return self._change(delete)
+        with self._transaction() as connection:
+            leadership.lock_epoch(connection, epoch)
+            return delete(connection)
 
 
 def _write(

@@ -22,11 +22,15 @@ from fpgapool.common import exception
 from fpgapool.db import engine as db_engine
 from fpgapool.db import rows
 from fpgapool.db import standing
+from fpgapool.db import turns
 
 _R = TypeVar("_R")
 
 #: A query of one row takes milliseconds, even during large commits.
 SLOW_ANSWER_S = 2.0
+
+# Of an operator's transaction.
+_TRIES = 5
 
 # In UTC: local times repeat when daylight saving time ends.
 _NOW = {
@@ -134,13 +138,6 @@ class Connected:
         with self._transaction() as connection:
             return rows.fetch(connection, query, record_class)
 
-    def _purge(self, table: sa.Table, query: sa.Select[Any]) -> int:
-        """Delete the rows whose ids a query finds; return how many."""
-        with self._transaction() as connection:
-            ids = connection.scalars(query).all()
-            rows.delete(connection, table.c.id, ids)
-        return len(ids)
-
     @contextlib.contextmanager
     def _question(self, allowed_s: float = SLOW_ANSWER_S) -> Iterator[None]:
         question = object()
@@ -156,6 +153,22 @@ class Connected:
     def _transaction(self) -> Iterator[sa.Connection]:
         with self._translated(), self._engine.begin() as connection:
             yield connection
+
+    def _change(self, work: Callable[[sa.Connection], _R]) -> _R:
+        """Run a function in a transaction, for an operator.
+
+        :param work: called again if the server ends the transaction because
+            one of the conductor is in its way.
+        """
+        with self._translated():
+            for _ in range(_TRIES - 1):
+                with contextlib.suppress(oslo_exception.DBDeadlock):
+                    return self._change_alone(work)
+            return self._change_alone(work)
+
+    def _change_alone(self, work: Callable[[sa.Connection], _R]) -> _R:
+        with turns.alone(self._engine) as connection:
+            return work(connection)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:

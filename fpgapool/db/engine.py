@@ -3,6 +3,7 @@
 """Engines with settings for durability and quick failure."""
 
 import importlib.util
+import sqlite3
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +17,11 @@ from fpgapool.common import exception
 
 # The timeout for a free connection of the pool, and for a new one.
 _CONNECT_WAIT_S = 5
+
+#: Execution options of a connection whose transactions have the lock of the
+#: file with SQLite. Without it, one that reads before it writes fails at once
+#: if another has written meanwhile.
+WRITES = {"fpgapool_writes": True}
 
 # Options of [database] that are passed on unchanged.
 _PASSED_OPTIONS = (
@@ -68,6 +74,8 @@ def create(
     try:
         parsed = sa.make_url(url)
         if parsed.get_backend_name() in ("mysql", "mariadb"):
+            if not parsed.database:
+                raise sa_exc.ArgumentError("it names no database")
             parsed = _with_mysql_defaults(
                 parsed, read_timeout_s, lock_wait_s, idle_limit_s
             )
@@ -183,7 +191,8 @@ def _create_for_file(url: sa.URL, lock_wait_s: int) -> sa.Engine:
             dbapi_connection.execute(f"PRAGMA {pragma}").close()
 
     def begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN")
+        writes = WRITES.items() <= connection.get_execution_options().items()
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     sa.event.listen(engine, "connect", prepare)
     sa.event.listen(engine, "begin", begin)
@@ -192,56 +201,129 @@ def _create_for_file(url: sa.URL, lock_wait_s: int) -> sa.Engine:
 
 
 # Missing table or column, in MariaDB and MySQL.
-_MYSQL_SCHEMA_ERRORS = (1146, 1054)
+_MYSQL_SCHEMA_ERRORS = frozenset({1146, 1054})
 # In PostgreSQL: undefined_table, undefined_column.
-_POSTGRESQL_SCHEMA_ERRORS = ("42P01", "42703")
-# Classes of PostgreSQL's transient errors: connection exception, transaction
-# rollback, insufficient resources, object not in prerequisite state (locks),
-# operator intervention (timeouts, shutdown).
-_POSTGRESQL_PASSING_CLASSES = ("08", "40", "53", "55", "57")
+_POSTGRESQL_SCHEMA_ERRORS = frozenset({"42P01", "42703"})
 _SQLITE_SCHEMA_ERRORS = ("no such column", "has no column named")
+
+# Errors of a server, or of its state, that pass or that the operator ends
+# there: the same statement may succeed later.
+_MYSQL_PASSING_ERRORS = frozenset(
+    {
+        # Memory and disks are full, or fail.
+        *(1021, 1026, 1030, 1037, 1038, 1041, 1114, 1206),
+        # The server refuses the connection, the user or the database.
+        *(1040, 1042, 1043, 1044, 1045, 1049, 1129, 1130, 1203, 1226, 1698),
+        # It goes, the network has failed, a node is not ready, or only reads.
+        *(1047, 1053, 1152, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 3168),
+        *(1290, 1792, 1836, 1927, 3169, 4031),
+        # Other transactions are in the way, or the statement took too long.
+        *(1020, 1180, 1205, 1213, 1317, 1969, 3024, 3101),
+    }
+)
+# All others below are of the server's files and memory, and these are of the
+# connection.
+_MYSQL_FIRST_OF_STATEMENTS = 1000
+_MYSQL_OF_CONNECTIONS = range(2000, 3000)
+# Classes of such errors in PostgreSQL, and single ones: connection exception,
+# read-only transaction, invalid authorization, transaction rollback, invalid
+# catalog name, insufficient resources, object not in prerequisite state
+# (locks), operator intervention (timeouts, shutdown), system error.
+_POSTGRESQL_PASSING_CLASSES = (
+    *("08", "25006", "28", "40", "3D"),
+    *("53", "55", "57", "58"),
+)
+_SQLITE_PASSING_ERRORS = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_READONLY,
+    }
+)
 
 
 def translate(error: Exception) -> exception.DatabaseError:
     """Translate an error of SQLAlchemy or oslo.db to one of ours."""
-    reason = _reason(error)
-    if _is_schema_error(error, reason):
+    original = _original(error)
+    # Without the statement and its parameters, which SQLAlchemy appends.
+    reason = str(original)
+    if isinstance(
+        error, oslo_exception.DBNonExistentTable
+    ) or _is_schema_error(original):
         return exception.DatabaseSchemaMismatch(reason=reason)
     if isinstance(
         error,
         oslo_exception.DBConnectionError
         | oslo_exception.DBDeadlock
         | oslo_exception.DBNonExistentDatabase
-        | sa_exc.OperationalError
         | sa_exc.TimeoutError,
-    ) or _sqlstate(error).startswith(_POSTGRESQL_PASSING_CLASSES):
+    ) or _is_passing(error, original):
         return exception.DatabaseUnavailable(reason=reason)
     return exception.DatabaseError(reason=reason)
 
 
-def _sqlstate(error: Exception) -> str:
-    """Return PostgreSQL's code of an error; empty for other databases."""
-    inner = getattr(error, "inner_exception", None) or error
-    original = getattr(inner, "orig", None) or inner
+def is_locked_file(error: Exception) -> bool:
+    """Return whether another process holds the lock of an SQLite file."""
+    return _sqlite_code(_original(error)) == sqlite3.SQLITE_BUSY
+
+
+def _original(error: Exception) -> BaseException:
+    """Return the driver's error, of which others were made."""
+    inner = _of_sqlalchemy(error)
+    return getattr(inner, "orig", None) or inner
+
+
+def _of_sqlalchemy(error: Exception) -> BaseException:
+    inner = getattr(error, "inner_exception", None)
+    return inner if isinstance(inner, BaseException) else error
+
+
+def _is_schema_error(original: BaseException) -> bool:
+    if isinstance(original, sqlite3.Error):
+        return any(text in str(original) for text in _SQLITE_SCHEMA_ERRORS)
+    number = _mysql_number(original)
+    if number is not None:
+        return number in _MYSQL_SCHEMA_ERRORS
+    return _sqlstate(original) in _POSTGRESQL_SCHEMA_ERRORS
+
+
+def _is_passing(error: Exception, original: BaseException) -> bool:
+    if isinstance(original, sqlite3.Error):
+        return _sqlite_code(original) in _SQLITE_PASSING_ERRORS
+    number = _mysql_number(original)
+    if number is not None:
+        return (
+            number in _MYSQL_PASSING_ERRORS
+            or number < _MYSQL_FIRST_OF_STATEMENTS
+            or number in _MYSQL_OF_CONNECTIONS
+        )
+    if state := _sqlstate(original):
+        return state.startswith(_POSTGRESQL_PASSING_CLASSES)
+    # Without a server there is no code.
+    return isinstance(_of_sqlalchemy(error), sa_exc.OperationalError)
+
+
+def _sqlite_code(original: BaseException) -> int | None:
+    code = getattr(original, "sqlite_errorcode", None)
+    # The other bits tell more.
+    return None if code is None else code & 0xFF
+
+
+def _mysql_number(original: BaseException) -> int | None:
+    number = original.args[0] if original.args else None
+    return number if isinstance(number, int) else None
+
+
+def _sqlstate(original: BaseException) -> str:
+    """Return PostgreSQL's code of an error; empty if it has none."""
     for name in ("sqlstate", "pgcode"):
         if code := getattr(original, name, None):
             return str(code)
     return ""
-
-
-def _reason(error: Exception) -> str:
-    # Without the statement and its parameters, which SQLAlchemy appends.
-    inner = getattr(error, "inner_exception", None) or error
-    return str(getattr(inner, "orig", None) or inner)
-
-
-def _is_schema_error(error: Exception, reason: str) -> bool:
-    if isinstance(error, oslo_exception.DBNonExistentTable):
-        return True
-    if _sqlstate(error) in _POSTGRESQL_SCHEMA_ERRORS:
-        return True
-    original = getattr(error, "orig", None)
-    number = original.args[0] if original and original.args else None
-    return number in _MYSQL_SCHEMA_ERRORS or any(
-        text in reason for text in _SQLITE_SCHEMA_ERRORS
-    )

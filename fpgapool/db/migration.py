@@ -20,6 +20,7 @@ from sqlalchemy import exc as sa_exc
 from fpgapool.common import exception
 from fpgapool.db import engine as db_engine
 from fpgapool.db import models
+from fpgapool.db import turns
 
 _MIGRATIONS = pathlib.Path(__file__).with_name("migrations")
 
@@ -27,10 +28,12 @@ _MIGRATIONS = pathlib.Path(__file__).with_name("migrations")
 def sync(engine: sa.Engine, version: str = "head") -> None:
     """Create the tables, or upgrade them if they are older.
 
+    It waits for other changes by operators.
+
     :param version: the last migration to apply.
     :raises: ConfigurationError for an unknown version.
     """
-    with _connection(engine) as connection:
+    with _translated(), turns.alone(engine) as connection:
         config = _config()
         config.attributes["connection"] = connection
         try:
@@ -94,8 +97,13 @@ def _config() -> alembic_config.Config:
 
 @contextlib.contextmanager
 def _connection(engine: sa.Engine) -> Iterator[sa.Connection]:
+    with _translated(), engine.begin() as connection:
+        yield connection
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
     try:
-        with engine.begin() as connection:
-            yield connection
+        yield
     except (oslo_exception.DBError, sa_exc.SQLAlchemyError) as error:
         raise db_engine.translate(error) from error

@@ -284,10 +284,10 @@ class UsageRecord:
     :param sessions: number of ended sessions that had a slot.
     :param sessions_met: ended sessions that kept their deadlines.
     :param sessions_missed: those that did not.
-    :param slot_s: total time for which its sessions and groups had slots,
-        and its tasks ran in them.
-    :param group_busy_s: the part in which its tasks ran in groups.
-    :param group_idle_s: the part in which members of its groups ran no task.
+    :param slot_s: total time for which its sessions, groups, tasks and locks
+        had slots.
+    :param group_busy_s: the part in which its tasks and locks had members.
+    :param group_idle_s: the part in which members of its groups had neither.
     :param energy_j: its slots' shares of the boards' energy; None if no board
         that served them measures its power.
     """

@@ -203,6 +203,31 @@ def standings() -> sa.Select[Any]:
     )
 
 
+def sums(since: float) -> sa.Select[Any]:
+    """Return the query of sums over sessions that had a slot and left it.
+
+    :param since: wall clock; they were queued then or later.
+    """
+    by = _COLUMNS.project_id, _COLUMNS.accelerator
+    return (
+        sa.select(
+            *by,
+            sa.func.count().label("sessions"),
+            sa.func.sum(_COLUMNS.input_bytes).label("input_bytes"),
+            sa.func.sum(_COLUMNS.output_bytes).label("output_bytes"),
+        )
+        .where(
+            # The index is one of this time.
+            _COLUMNS.finished_at >= since,
+            _COLUMNS.queued_at >= since,
+            _COLUMNS.generation > 0,
+            _COLUMNS.id.not_in(_HOLDERS),
+        )
+        .group_by(*by)
+        .order_by(*by)
+    )
+
+
 def over(finished_before: float, limit: int) -> sa.Select[Any]:
     """Return the query of the ids of sessions that ended before a time."""
     return (

@@ -60,6 +60,20 @@ def is_of_newest_day() -> sa.ColumnElement[bool]:
     return day == sa.select(sa.func.max(day)).scalar_subquery()
 
 
+def since(day: datetime.date) -> sa.Select[Any]:
+    """Return the query of sums by project and accelerator.
+
+    :param day: the first one.
+    """
+    columns = models.usage.c
+    by = columns.project_id, columns.accelerator
+    return (
+        sa.select(*by, *(sa.func.sum(columns[n]).label(n) for n in _COUNTS))
+        .where(columns.day >= day)
+        .group_by(*by)
+    )
+
+
 def sums(
     where: Sequence[sa.ColumnElement[bool]],
     keys: Sequence[str],

@@ -39,6 +39,11 @@ DEVICE_FAILED = "DEVICE_FAILED"
 BITSTREAM_DAMAGED = "BITSTREAM_DAMAGED"
 PROCESS_SPENT = "PROCESS_SPENT"
 
+#: How long an agent waits for a board's first check.
+CHECK_TIMEOUT_S = 10.0
+#: The message of a board whose first check takes longer.
+UNANSWERED = "it has not answered yet"
+
 _READ_BYTES = 1 << 20
 
 
@@ -48,6 +53,14 @@ class DriverError(exceptions.CodedError):
     :ivar code: stable machine-readable code.
     :ivar message: explanation for operators; it may change.
     """
+
+
+def one_line(text: str) -> str:
+    """Return what a driver or its runtime says in one line, for people.
+
+    :param text: of any number of lines.
+    """
+    return " ".join(text.split())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,6 +150,9 @@ class DeviceInfo:
     :ivar dma_bytes_per_s: input rate that its slots share.
     :ivar programming_time_s: approximate time to program a slot.
     :ivar slots: in the order of their numbers.
+    :ivar builtins: the accelerators that its slots can be programmed with
+        without a file, each with the values of those of its parameters that it
+        does not take all values of; None: all accelerators of the library.
     """
 
     name: str
@@ -144,6 +160,12 @@ class DeviceInfo:
     dma_bytes_per_s: float
     programming_time_s: float
     slots: tuple[SlotInfo, ...]
+    builtins: (
+        collections.abc.Mapping[
+            str, collections.abc.Mapping[str, collections.abc.Sequence[str]]
+        ]
+        | None
+    ) = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -271,6 +293,22 @@ class Driver(abc.ABC):
         :returns: the boards, also faulty ones, in a stable order.
         :raises DriverError: if the host's boards cannot be listed at all.
         """
+
+    def check(self, device: str) -> Health:
+        """Try whether a board can run accelerators. Called by agents when they
+        start, after :meth:`discover`.
+
+        A small trial of what sessions need: compilers, libraries, rights, the
+        board's answers. A board that fails is reported as not healthy, with
+        the message, until :meth:`health` says that it is well; so that must
+        not forget what was found here. Must not block for longer than
+        :data:`CHECK_TIMEOUT_S`: it may say :data:`UNANSWERED`, and go on.
+        Idempotent; disturbs no running slot.
+
+        :param device: name of the device.
+        :returns: its health; the message says in one line what is missing.
+        """
+        return self.health(device)
 
     @abc.abstractmethod
     def program(

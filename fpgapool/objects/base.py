@@ -6,6 +6,7 @@ import collections.abc
 import dataclasses
 import functools
 import math
+import re
 import types
 import typing
 from typing import Any
@@ -17,6 +18,7 @@ NAME_KEY = "fpgapool_object"
 VERSION_KEY = "version"
 DATA_KEY = "data"
 _SINCE_KEY = "fpgapool_since_minor"
+_PATTERN_KEY = "fpgapool_pattern"
 
 _MISSING = object()
 
@@ -108,6 +110,24 @@ def added(minor: int, default: Any) -> Any:
     :returns: the dataclass field.
     """
     return dataclasses.field(default=default, metadata={_SINCE_KEY: minor})
+
+
+def matching(pattern: re.Pattern[str]) -> Any:
+    """Declare a text that must match a pattern as a whole.
+
+    :returns: the dataclass field.
+    """
+    return dataclasses.field(metadata={_PATTERN_KEY: pattern})
+
+
+def patterns(cls: type[Payload]) -> dict[str, re.Pattern[str]]:
+    """Return what members of a payload must match, by their names."""
+    fields: tuple[Any, ...] = dataclasses.fields(cls)  # type: ignore[arg-type]
+    return {
+        field.name: field.metadata[_PATTERN_KEY]
+        for field in fields
+        if _PATTERN_KEY in field.metadata
+    }
 
 
 @functools.cache
@@ -229,8 +249,14 @@ def _readers(
     :returns: names, types whose values need no conversion, and readers of
         all others.
     """
+    matching = {
+        name: functools.partial(_matched, pattern)
+        for name, pattern in patterns(cls).items()
+    }
     return tuple(
-        (name, _plain(type_), _reader(type_))
+        (name, frozenset(), matching[name])
+        if name in matching
+        else (name, _plain(type_), _reader(type_))
         for name, type_ in members(cls).items()
     )
 
@@ -314,6 +340,13 @@ def _checked(type_: type, value: Any) -> Any:
     if type(value) is not type_:
         raise ValueError(f": expected {type_.__name__}, got {_kind(value)}")
     return value
+
+
+def _matched(pattern: re.Pattern[str], value: Any) -> str:
+    text: str = _checked(str, value)
+    if not pattern.fullmatch(text):
+        raise ValueError(f": {text!r:.100} does not match {pattern.pattern}")
+    return text
 
 
 def _kind(value: Any) -> str:

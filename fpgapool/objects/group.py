@@ -219,8 +219,8 @@ class ClientCounts(base.Payload):
     :param ended: since the desk began; like ``arrived`` and ``busy_s`` it
         never falls.
     :param waiting: those that wait in its queues now.
-    :param running: those that run now.
-    :param busy_s: slot-seconds of its tasks.
+    :param running: those that run now, and its locks without one.
+    :param busy_s: slot-seconds of its tasks and locks.
     :param connected: whether its program is connected now.
     """
 

@@ -9,6 +9,7 @@ import typing
 from fpgapool.objects import base
 from fpgapool.objects import group
 from fpgapool.objects import session
+from fpgapool.vocabulary import rules
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,14 @@ class SlotReport(base.Payload):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeviceReport(base.Payload):
-    """One board as its agent sees it."""
+    """One board as its agent sees it.
+
+    :param builtins: the accelerators that its slots can be programmed with
+        without a file, each with the values of those of its parameters that it
+        does not take all values of; None: its driver or agent does not say.
+    """
+
+    VERSION = "1.1"
 
     name: str
     model: str
@@ -72,6 +80,7 @@ class DeviceReport(base.Payload):
     healthy: bool = True
     message: str = ""
     slots: tuple[SlotReport, ...]
+    builtins: dict[str, typing.Any] | None = base.added(1, None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,8 +103,8 @@ class AgentReport(base.Payload):
 
     VERSION = "1.1"
 
-    host_uuid: str
-    host_name: str
+    host_uuid: str = base.matching(rules.HOST_UUID)
+    host_name: str = base.matching(rules.HOST_NAME)
     agent_boot_id: str
     sequence: int
     leader_epoch: int = 0

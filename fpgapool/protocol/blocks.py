@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Blocks: data that clients name, so that it need not be sent again.
+"""Blocks: data that has a name, so that it need not be sent again.
 
 A reference says which data is meant. In a session it is the payload of an
 ``INPUT`` frame with the flag ``BLOCK``; the input of a group's task begins
@@ -11,8 +11,10 @@ memory. Bytes and decisions only; the memory belongs to the callers.
 from __future__ import annotations
 
 import collections
+import hashlib
 import struct
 import typing
+import zlib
 from collections.abc import Callable
 from collections.abc import Hashable
 from collections.abc import Iterable
@@ -33,12 +35,20 @@ _HEAD = struct.Struct(">IQ")
 _HEAD_BYTES = _HEAD.size
 
 
+def name_of(data: frames.Buffer) -> bytes:
+    """Return the name of data: a digest of 16 bytes that only it has."""
+    digest = hashlib.blake2b(digest_size=ID_BYTES)
+    digest.update(len(data).to_bytes(8, "big"))
+    digest.update(data)
+    return digest.digest()
+
+
 class Reference(typing.NamedTuple):
     """Which data is meant, and what for.
 
-    :ivar block_id: name of the data, 16 bytes.
+    :ivar block_id: name of the data, see :func:`name_of`.
     :ivar length_bytes: its length, 1 at least.
-    :ivar crc32: its CRC-32.
+    :ivar crc32: its CRC-32, for workers that do not check the name.
     :ivar argument: 0: it is input; else the number of a core's argument.
     """
 
@@ -46,6 +56,17 @@ class Reference(typing.NamedTuple):
     length_bytes: int
     crc32: int
     argument: int = 0
+
+    @classmethod
+    def of(cls, data: frames.Buffer, argument: int = 0) -> Reference:
+        """Return the reference of data, for which its bytes are read."""
+        return cls(name_of(data), len(data), zlib.crc32(data), argument)
+
+    def names(self, data: frames.Buffer) -> bool:
+        """Return whether data, of bytes, is what the reference means."""
+        return (
+            len(data) == self.length_bytes and name_of(data) == self.block_id
+        )
 
     def encode(self) -> bytes:
         """Encode the reference.

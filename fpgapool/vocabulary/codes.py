@@ -57,6 +57,8 @@ QUOTA_EXCEEDED = "QUOTA_EXCEEDED"
 # Keystone keeps the limits.
 QUOTAS_IN_KEYSTONE = "QUOTAS_IN_KEYSTONE"
 QUEUE_FULL = "QUEUE_FULL"
+# Failures have put it out of use in all slots that could run it.
+ACCELERATOR_OUT_OF_USE = "ACCELERATOR_OUT_OF_USE"
 TOO_MANY_CONNECTIONS = "TOO_MANY_CONNECTIONS"
 INSTANCE_SESSION_LIMIT = "INSTANCE_SESSION_LIMIT"
 # The slots do not suffice for the goal of a group.
@@ -124,6 +126,8 @@ SELF_TEST_FAILED = "SELF_TEST_FAILED"
 DEVICE_FAILED = "DEVICE_FAILED"
 HOST_LOST = "HOST_LOST"
 SUPERSEDED = "SUPERSEDED"
+# A worker has no memory, or no descriptors, for the buffers of its client.
+HOST_OUT_OF_MEMORY = "HOST_OUT_OF_MEMORY"
 # Errors of programming a bitstream into a slot.
 BITSTREAM_UNAVAILABLE = "BITSTREAM_UNAVAILABLE"
 BITSTREAM_DAMAGED = "BITSTREAM_DAMAGED"
@@ -172,6 +176,7 @@ REOPENABLE = frozenset(
         DEVICE_FAILED,
         DRAINED,
         HOST_LOST,
+        HOST_OUT_OF_MEMORY,
         PREEMPTED,
         PREPARE_TIMEOUT,
         RESERVED,

@@ -107,6 +107,8 @@ class Option(Field):
         default accepts any value of the kind.
     :ivar limits: keywords of JSON schema.
     :ivar asked: minor version of the first request that has it.
+    :ivar limits_only: it lowers a limit of the service, and a repeated
+        request may give another value.
     :ivar help: of the command's option; empty: it has none.
     """
 
@@ -115,6 +117,7 @@ class Option(Field):
     check: Callable[[object], Any] = lambda value: value
     limits: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     asked: int = 0
+    limits_only: bool = False
     help: str = ""
 
 

@@ -18,7 +18,8 @@ DEADLINE = "deadline"
 RATE = "rate"
 
 #: Which waiting task a free member of a group takes: the one that has waited
-#: longest, or one of the client that has used the least time.
+#: longest, of the project that was served the fewest tasks; or one of the
+#: client that has used the least time, of the project that has.
 FIFO = "fifo"
 TIME = "time"
 ARBITRATIONS = (FIFO, TIME)
@@ -209,7 +210,7 @@ CLIENT = fields.Fields(
     fields.public(
         "slot_s",
         fields.NUMBER,
-        "Time for which its tasks had slots, in seconds.",
+        "Time for which its tasks and locks had slots, in seconds.",
         default=0.0,
         column=True,
     ),

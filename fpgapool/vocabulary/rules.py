@@ -28,11 +28,25 @@ PROJECT_ID: typing.Final = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
 PROJECT_ID_TOLD: typing.Final = (
     "a project's id is 1 to 255 of the characters A-Z a-z 0-9 _.:@-"
 )
+#: What a host reports as its name and UUID, which become parts of commands,
+#: paths and labels of other programs, and how operators are told.
+HOST_NAME: typing.Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
+HOST_NAME_TOLD: typing.Final = (
+    "a host's name is 1 to 255 of the characters A-Z a-z 0-9 _ . -, the first"
+    " one a letter or a digit"
+)
+HOST_UUID: typing.Final = re.compile(r"[A-Za-z0-9_-]{1,36}")
 MAX_RATE_PER_S = 1e9
 #: Regular expressions for the whole text.
 GROUP_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 REQUEST_ID = "[A-Za-z0-9_.:-]{1,64}"
 APPLICATION = REQUEST_ID
+#: Such texts, for refusals.
+GROUP_NAME_WORDS = (
+    "1 to 64 of the characters A-Z a-z 0-9 _ . -, the first one a letter or a"
+    " digit"
+)
+REQUEST_ID_WORDS = "1 to 64 of the characters A-Z a-z 0-9 _ . : -"
 
 _GROUP_NAME = re.compile(GROUP_NAME)
 _REQUEST_ID = re.compile(REQUEST_ID)
@@ -67,7 +81,7 @@ def check_request_id(value: object) -> str:
         return value
     raise RequestError(
         codes.INVALID_REQUEST_ID,
-        "request_id must be 1 to 64 of the characters A-Z a-z 0-9 _ . : -",
+        f"request_id must be {REQUEST_ID_WORDS}",
     )
 
 
@@ -160,7 +174,7 @@ def check_application(value: object) -> str | None:
         return value
     raise RequestError(
         codes.INVALID_REQUEST,
-        "application must be 1 to 64 of the characters A-Z a-z 0-9 _ . : -",
+        f"application must be {REQUEST_ID_WORDS}",
     )
 
 
@@ -174,8 +188,7 @@ def check_group_name(value: object) -> str:
         return value
     raise RequestError(
         codes.INVALID_REQUEST,
-        "the name of a group must be 1 to 64 of the characters A-Z a-z 0-9 _"
-        " . -, and begin with a letter or digit",
+        f"the name of a group must be {GROUP_NAME_WORDS}",
     )
 
 

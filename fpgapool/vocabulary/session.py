@@ -65,8 +65,8 @@ FIELDS = fields.Fields(
     fields.public(
         "reason",
         fields.TEXT,
-        "Code of why it ended, or of why it lost its slot and waits again;"
-        " else empty.",
+        "Code of why it ended, or of why it lost a slot while it has no other"
+        " that is ready; else empty.",
         default="",
         length=64,
         column=True,
@@ -97,6 +97,7 @@ FIELDS = fields.Fields(
         "wait_timeout_s",
         "How long it may wait for a slot; lowers the service's limit.",
         _MAX_WAIT_S,
+        limits_only=True,
         default=None,
         help="how long the session may wait for a slot, before it ends; lowers"
         " the service's limit",
@@ -105,12 +106,14 @@ FIELDS = fields.Fields(
         "connect_timeout_s",
         "How long its slot waits for the client; lowers the service's limit.",
         _MAX_CONNECT_S,
+        limits_only=True,
     ),
     _limit(
         "resume_grace_s",
         "How long its slot is kept after its connection broke; lowers the"
         " service's limit.",
         _MAX_CONNECT_S,
+        limits_only=True,
     ),
     _limit(
         "deadline_s",

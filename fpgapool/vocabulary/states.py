@@ -31,6 +31,7 @@ TERMINAL = frozenset({CLOSED, REJECTED, CANCELLED, FAILED, EXPIRED, LOST})
 ALL = LIVE | TERMINAL
 
 _ENDS: dict[str, Set[str]] = {"end": TERMINAL - {REJECTED}}
+_CLOSED_BEFORE: dict[str, Set[str]] = {"end": {CLOSED}}
 _REOPEN: dict[str, Set[str]] = {"reopen": {QUEUED}}
 _REQUEUE: dict[str, Set[str]] = {"requeue": {QUEUED}}
 #: A session's state -> event -> the states that may follow. Events that a
@@ -47,11 +48,11 @@ SESSION_MOVES: dict[str, dict[str, Set[str]]] = {
     READY: {"attach": {ACTIVE}, "detach": {DETACHED}, **_ENDS, **_REQUEUE},
     ACTIVE: {"detach": {DETACHED}, **_ENDS, **_REQUEUE},
     DETACHED: {"attach": {ACTIVE}, **_ENDS, **_REQUEUE},
-    # Its worker reports it as served when its client cancelled it.
-    CANCELLED: {"end": {CLOSED}, **_REOPEN},
-    FAILED: _REOPEN,
-    EXPIRED: _REOPEN,
-    LOST: _REOPEN,
+    # Its worker may report, late, that it had been served before.
+    CANCELLED: {**_CLOSED_BEFORE, **_REOPEN},
+    FAILED: {**_CLOSED_BEFORE, **_REOPEN},
+    EXPIRED: {**_CLOSED_BEFORE, **_REOPEN},
+    LOST: {**_CLOSED_BEFORE, **_REOPEN},
 }
 
 # Not a session's state, but the end of an assignment in a worker's result. The

@@ -16,11 +16,14 @@ import enum
 import re
 import typing
 
+from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import states
 
 PREFIX = "acc-"
 #: How long a new label must be the right one before the node gets it.
 STABLE_S = 30.0
+# YARN takes no longer ones.
+_MAX_LABEL_CHARS = 255
 
 # Names of slots within a node: its device, and its number there.
 _SlotName: typing.TypeAlias = tuple[str, int]
@@ -36,9 +39,10 @@ def label_of(accelerator: str) -> str:
     """Return the label for an accelerator.
 
     :param accelerator: its name; characters that labels cannot have become
-        hyphens.
+        hyphens, and the end of a long one is cut off.
     """
-    return PREFIX + re.sub("[^0-9A-Za-z_-]", "-", accelerator)
+    label = PREFIX + re.sub("[^0-9A-Za-z_-]", "-", accelerator)
+    return label[:_MAX_LABEL_CHARS]
 
 
 @dataclasses.dataclass
@@ -78,14 +82,20 @@ class Labels:
 
         They are returned again until :meth:`applied` is called for them.
 
-        :param hosts: of the pool's summary, as the API shows it.
+        :param hosts: of the pool's summary, as the API shows it. One whose
+            name cannot be that of a node is ignored: YARN could read it as
+            several nodes, or as an option.
         :param now_s: time of a clock that never goes back.
         """
         # What has happened meanwhile is unknown.
         is_late = now_s - self._seen_s > STABLE_S
         self._seen_s = now_s
         changes: dict[str, str | None] = {}
-        slots = {host["name"]: dict(_slots(host)) for host in hosts}
+        slots = {
+            host["name"]: dict(_slots(host))
+            for host in hosts
+            if rules.HOST_NAME.fullmatch(host["name"])
+        }
         for name in sorted({*self._nodes, *slots}):
             found = slots.get(name, {})
             if not found and name not in self._nodes:

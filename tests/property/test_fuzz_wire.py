@@ -18,7 +18,6 @@ import socket
 import tempfile
 import threading
 import tracemalloc
-import zlib
 from collections.abc import Iterable
 from collections.abc import Iterator
 
@@ -224,7 +223,7 @@ def test_worker_and_streams(worker: slots.InProcess, stream: bytes) -> None:
 def _referring() -> list[bytes]:
     """Return the frames of a session with references, without fault."""
     data = b"some data"
-    block = blocks.Reference(b"n" * 16, len(data), zlib.crc32(data))
+    block = blocks.Reference.of(data)
     said = functools.partial(frames.pack_header, frames.INPUT)
     named = block.encode()
     first, *_, last = _session([], features=[frames.BLOCKS_FEATURE])

@@ -15,9 +15,11 @@ from hypothesis import stateful
 from fpgapool.agent.groupdesk import model
 from fpgapool.agent.groupdesk import queues
 from tests.property import fuzzing
+from tests.unit.groupdesk import driver
 
 SLOTS = 3
 NAMES = ("a", "b", "c")
+PROJECTS = {"a": "p", "b": "p", "c": "q"}
 GRACE_S = 4.0
 
 names = st.sampled_from(NAMES)
@@ -60,6 +62,11 @@ class Desk(stateful.RuleBasedStateMachine):
         # By queue object: the last task that was begun.
         self.begun: dict[int, int] = {}
         self.kept: list[model.Queue] = []
+        # Since when clients hold locks, when the last one on a member ended,
+        # and what clients have to pay.
+        self.since_s: dict[tuple[str, int], float] = {}
+        self.unlocked_s: dict[int, float] = {}
+        self.owed_s = collections.Counter[str]()
         self.queues.join(0)
         self.members.add(0)
         self.served[0] = None
@@ -80,8 +87,11 @@ class Desk(stateful.RuleBasedStateMachine):
                     self._used(member, client.client_id, clear)
                     self.holds[member] = (client.client_id, lock_id)
                     self.locks[client.client_id][lock_id] = True
+                    self.since_s[client.client_id, lock_id] = self.now
                 case model.Unlocked(client, lock_id, _):
                     name = client.client_id
+                    since_s = self.since_s.pop((name, lock_id))
+                    self.owed_s[name] += self.now - since_s
                     held = [
                         member
                         for member, hold in self.holds.items()
@@ -89,6 +99,7 @@ class Desk(stateful.RuleBasedStateMachine):
                     ]
                     for member in held:
                         del self.holds[member]
+                        self.unlocked_s[member] = self.now
                         self.served[member] = "?"
                     self.locks[name].pop(lock_id, None)
                 case model.LockRefused(client, lock_id, _):
@@ -138,7 +149,9 @@ class Desk(stateful.RuleBasedStateMachine):
     @stateful.rule(name=names)
     def attach(self, name: str) -> None:
         if name not in self.clients:
-            self.clients[name] = self.queues.attach(name, self.now)
+            self.clients[name] = self.queues.attach(
+                name, project_id=PROJECTS[name]
+            )
 
     @stateful.rule(
         name=names,
@@ -198,6 +211,13 @@ class Desk(stateful.RuleBasedStateMachine):
         member = sorted(self.running)[number % len(self.running)]
         task = self.running.pop(member)
         done = self.queues.ended(member, 0.5, self.now)
+        if member not in self.holds:
+            # It may have begun under a lock, whose time is paid for.
+            since_s = (
+                self.unlocked_s.get(member, -1.0) if done is None else -1.0
+            )
+            name = task.client.client_id
+            self.owed_s[name] += min(0.5, self.now - since_s)
         if self._key(task) in self.unanswered:
             assert done is task
             self._answered(task)
@@ -290,6 +310,7 @@ class Desk(stateful.RuleBasedStateMachine):
             self.queues.resume(client)
             for lock_id in [*self.locks[client.client_id]]:
                 self.queues.unlock(client, lock_id, self.now)
+        self._decide()
         self.now += GRACE_S
         self.queues.expire(self.now)
         self._decide()
@@ -305,8 +326,11 @@ class Desk(stateful.RuleBasedStateMachine):
             self.end(0.1, 0)
         assert not self.unanswered
         assert not self.holds
-        counts = self.queues.take_counts()
+        counts = self.queues.take_counts(self.now)
         assert sum(one.waiting + one.running for one in counts.values()) == 0
+        for name in NAMES:
+            paid_s = counts[name].busy_s if name in counts else 0.0
+            assert paid_s == pytest.approx(self.owed_s[name])
 
 
 TestDesk = Desk.TestCase
@@ -337,3 +361,45 @@ def test_a_thousand_resizes_lose_no_result(seed: int) -> None:
         desk.counted()
     assert desk.resizes == 1000
     desk.teardown()
+
+
+@fuzzing.examples(40)
+@hypothesis.given(
+    arbitration=st.sampled_from(["fifo", "time"]),
+    clients=st.lists(st.integers(1, 12), min_size=2, max_size=5),
+    members=st.integers(1, 4),
+    seed=st.integers(0, 2**32),
+)
+def test_each_project_has_its_share_whatever_its_clients(
+    arbitration: str, clients: list[int], members: int, seed: int
+) -> None:
+    """Tasks with ``fifo``, time with ``time``, among those that have work.
+
+    One project comes later; each client of one has the same.
+    """
+    chance = random.Random(seed)
+    desk = driver.Driver(members, members, arbitration=arbitration)
+    project_of = {
+        f"{number}-{project}": project
+        for project, count in enumerate(clients)
+        for number in range(count)
+    }
+    for begin_s in (0.0, 7.0):
+        desk.run(until_s=begin_s)
+        for name, project in project_of.items():
+            if (project == 0) == (begin_s > 0):
+                client = desk.client(name, project_id=str(project))
+                times_s = [chance.uniform(0.2, 1.0) for _ in range(150)]
+                desk.submit(client, *times_s)
+    before = len(desk.runs)
+    desk.run(until_s=20.0)
+    spent = collections.Counter[str]()
+    for run in desk.runs[before:]:
+        spent[run.client_id] += 1 if arbitration == "fifo" else run.task_s
+    had = [
+        [spent[one] for one in project_of if project_of[one] == project]
+        for project in range(len(clients))
+    ]
+    of_projects = [sum(one) for one in had]
+    assert max(of_projects) - min(of_projects) <= 2 * members
+    assert all(max(one) - min(one) <= 2 * members for one in had)

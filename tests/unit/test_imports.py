@@ -37,14 +37,15 @@ db: common core.health objects version vocabulary # rows, and the pool as
 drivers: core.fairness accelerators objects.declaration objects.untrusted
     vocabulary # boards
 bitstreams: objects db conf common clients drivers.opencl.devices
-    drivers.opencl.package drivers.opencl.profiles version vocabulary # the
-    # library, which reads what its files say
+    drivers.opencl.package drivers.opencl.parts drivers.opencl.profiles
+    version vocabulary # the library, which reads what its files say
 conductor.decisions: bitstreams.library clients.nova common conductor.counts
     core db objects vocabulary # pure: time comes in, effects go out
 conductor: bitstreams core strategies objects db clients rpcapi conf common
     version vocabulary # runs the decisions
-agent.worker: drivers protocol common.buffers common.channel common.rings
-    common.tls_channel common.ratelimit common.strangers version vocabulary
+agent.worker: drivers protocol common.buffers common.channel
+    common.lost_lines common.rings common.tls_channel common.ratelimit
+    common.strangers version vocabulary
     # starts fast; its agent takes over buffers
 agent.groupdesk: agent.worker protocol common.channel common.doorbells
     common.rings vocabulary # starts as fast as a worker, with its sockets
@@ -57,7 +58,8 @@ wsgi: api conf common version # what web servers load
 client: protocol accelerators common.buffers common.channel common.doorbells
     common.rings common.tls_channel version
     vocabulary # the standard library is enough for it
-osc: version vocabulary # speaks to the API only, as a user does
+osc: common.interrupts version vocabulary # speaks to the API only, as a
+    # user does
 spark: client vocabulary # what programs and their executors import
 yarn: vocabulary # labels of nodes; decides only
 sim: client common.descriptors core strategies version vocabulary # the

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from fpgapool import objects
 from fpgapool.agent import table
 from fpgapool.agent.groupdesk import ports
+from fpgapool.agent.groupdesk import queues
 from fpgapool.agent.groupdesk import service as desk_service
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import service as worker_service
@@ -36,6 +37,7 @@ from fpgapool.core import model
 from fpgapool.core import sharing
 from fpgapool.db import leadership
 from fpgapool.protocol import stream
+from fpgapool.vocabulary import codes
 from tests.chaos import resending
 
 _Plant = Callable[[], None]
@@ -166,10 +168,13 @@ def queue_position_lost_on_requeue() -> None:
     resubmit = serving.Serving.resubmit
 
     def forgetful(
-        room: serving.Serving, session: typing.Any, **kwargs: bool
+        room: serving.Serving,
+        session: typing.Any,
+        *args: str,
+        **kwargs: bool,
     ) -> None:
         session.queued_at = room._pool.now
-        resubmit(room, session, **kwargs)
+        resubmit(room, session, *args, **kwargs)
 
     serving.Serving.resubmit = forgetful  # type: ignore[method-assign]
 
@@ -291,13 +296,13 @@ def place_lost_with_the_slot() -> None:
     def forgetful(
         room: serving.Serving,
         session: sessions.Session,
-        *,
-        yields: bool = False,
-        preempted: bool = False,
+        reason: str,
+        *args: str,
+        **kwargs: bool,
     ) -> None:
-        if preempted:
+        if reason == codes.PREEMPTED:
             session.arrival_s = room._pool.pool_time
-        resubmit(room, session, yields=yields, preempted=preempted)
+        resubmit(room, session, reason, *args, **kwargs)
 
     serving.Serving.resubmit = forgetful  # type: ignore[method-assign]
 
@@ -409,6 +414,13 @@ def busy_time_paid_by_the_owner_too() -> None:
         account._set(unpaid_s=before_s)
 
     desks.Desks._count_tasks = twice  # type: ignore[method-assign]
+
+
+@_group_bug(seed=2)
+def lock_that_costs_nothing() -> None:
+    queues.Queues._charge_lock = (  # type: ignore[method-assign]
+        lambda *_args: None
+    )
 
 
 @_group_bug(seed=2)

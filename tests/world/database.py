@@ -21,6 +21,8 @@ from fpgapool.db import migration
 from fpgapool.db import standing
 from tests.world import kernel as kernels
 
+_R = typing.TypeVar("_R")
+
 
 def empty() -> bytes:
     """Return a database with the newest schema and nothing in it."""
@@ -402,6 +404,11 @@ class Database(db_api.Database):
         server = self._server
         with self._transaction():
             return kernels.BEGINS_AT + server.kernel.now_s + server.clock_s
+
+    def _change_alone(self, work: Callable[[sa.Connection], _R]) -> _R:
+        # There is no other operator.
+        with self._transaction() as connection:
+            return work(connection)
 
 
 def look(database: db_api.Database, server: Server) -> None:

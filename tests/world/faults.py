@@ -10,6 +10,7 @@ from collections.abc import Callable
 from fpgapool.common import exception
 from fpgapool.core import model
 from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.vocabulary import states
 from tests.world import driver
 from tests.world import kernel as kernels
 from tests.world import pool as pools
@@ -567,6 +568,22 @@ def _member_stop(
     pool: pools.Pool, fault: schedules.Fault
 ) -> Callable[[], None]:
     return _freeze(_chosen(_members(pool), fault))
+
+
+@_group_fault
+def _unjoined_kill(
+    pool: pools.Pool, fault: schedules.Fault
+) -> Callable[[], None]:
+    """A worker dies while the desk that it belongs to is away."""
+
+    def at_work() -> list[kernels.Process]:
+        return [
+            process
+            for process in _members(pool)
+            if pool.workers[process]._machine.state == states.SLOT_READY
+        ]
+
+    return _die_at_work(pool, fault, at_work)
 
 
 @_group_fault

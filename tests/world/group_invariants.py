@@ -84,9 +84,19 @@ class Watcher:
         self._writes: dict[kernels.Task, db_api.Changes] = {}
         #: Most slots that a group may have, and when that was decided.
         self._most: dict[int, dict[float, int]] = collections.defaultdict(dict)
-        #: Tasks that members have ended, by client, and how long they took.
+        #: Tasks that members have ended, by client.
         self._ended: collections.Counter[str] = collections.Counter()
+        #: What clients have to pay: for tasks without a lock, and for locks.
         self._busy_s = 0.0
+        #: What it is of a desk since it was asked, since when its locks have
+        #: members, and when the last lock on a member ended.
+        self._owed_s: collections.Counter[queues.Queues] = (
+            collections.Counter()
+        )
+        self._locked_s: dict[queues.Queues, dict[tuple[str, int], float]] = (
+            collections.defaultdict(dict)
+        )
+        self._unlocked_s: dict[tuple[queues.Queues, int], float] = {}
         #: The same as leaders have counted it.
         self._counted: dict[core_members.Members, collections.Counter[str]] = (
             collections.defaultdict(collections.Counter)
@@ -125,6 +135,8 @@ class Watcher:
             (tasks.Member, "arm", self._armed),
             (queues.Queues, "decide", self._decisions),
             (queues.Queues, "lost", self._lost),
+            (queues.Queues, "_end_lock", self._lock_ended),
+            (queues.Queues, "take_counts", self._counts_taken),
             (queues.Queues, "attach", self._attached),
             (queues.Queues, "detach", self._detached),
             (engine.Engine, "process", self._look),
@@ -516,7 +528,7 @@ class Watcher:
         self,
         decisions: list[desk_model.Decision],
         desk: queues.Queues,
-        _now: float,
+        now: float,
     ) -> None:
         started = self._started[desk]
         for one in decisions:
@@ -527,19 +539,64 @@ class Watcher:
                 check(
                     one.member not in started, "a member leaves its task", one
                 )
+            elif isinstance(one, desk_model.Locked):
+                key = one.client.client_id, one.lock_id
+                self._locked_s[desk].setdefault(key, now)
 
     def _end(
         self,
         desk: queues.Queues,
         member: int,
         busy_s: float,
-        _now: float,
+        now: float,
         ran: bool,
     ) -> None:
-        task = self._started[desk].pop(member, None)
-        if task is not None:
-            self._ended[task.client.client_id] += ran  # type: ignore
-            self._busy_s += busy_s
+        task: typing.Any = self._started[desk].pop(member, None)
+        if task is None:
+            return
+        self._ended[task.client.client_id] += ran
+        if desk._members[member].lock is None:
+            if task.lock_id:
+                # Its lock has ended meanwhile.
+                busy_s = min(busy_s, now - self._unlocked_s[desk, member])
+            self._owe(desk, busy_s)
+
+    def _owe(self, desk: queues.Queues, time_s: float) -> None:
+        self._owed_s[desk] += time_s
+        self._busy_s += time_s
+
+    def _lock_ended(
+        self,
+        _none: None,
+        desk: queues.Queues,
+        client: desk_model.Client,
+        lock: desk_model.Lock,
+        _code: str,
+        now: float,
+    ) -> None:
+        since_s = self._locked_s[desk].pop((client.client_id, lock.lock_id))
+        self._owe(desk, now - since_s)
+        if lock.member is not None:
+            self._unlocked_s[desk, lock.member.number] = now
+
+    def _counts_taken(
+        self,
+        taken: dict[str, desk_model.Counts],
+        desk: queues.Queues,
+        now: float,
+    ) -> None:
+        """See that clients are charged for their locks, and once."""
+        locked_s = self._locked_s[desk]
+        for key, since_s in locked_s.items():
+            self._owe(desk, now - since_s)
+            locked_s[key] = now
+        charged_s = sum(one.busy_s for one in taken.values())
+        check(
+            abs(charged_s - self._owed_s.pop(desk, 0.0)) < _ROUNDING_S,
+            "clients are not charged for their tasks and locks",
+            taken,
+            charged_s,
+        )
 
     def _attached(
         self, client: desk_model.Client, *_args: object, **_kw: object

@@ -45,6 +45,7 @@ _AWAY = {
 #: What an owner may be refused.
 _REFUSALS = {
     codes.QUOTA_EXCEEDED,
+    codes.ACCELERATOR_OUT_OF_USE,
     codes.NO_HOST_UP,
     codes.NO_COMPATIBLE_SLOT,
     codes.GROUP_NOT_FOUND,

@@ -219,11 +219,12 @@ class Watcher:
         _none: None,
         room: serving.Serving,
         session: sessions.Session,
+        reason: str,
+        _message: str = "",
         *,
         yields: bool = False,
-        preempted: bool = False,
     ) -> None:
-        if not preempted:
+        if reason != codes.PREEMPTED:
             if not yields:
                 self._moved.add(session.session_id)
             return

@@ -7,6 +7,7 @@ from __future__ import annotations
 import collections
 import ctypes
 import dataclasses
+import datetime
 import faulthandler
 import functools
 import gc
@@ -67,6 +68,10 @@ _SPARE_BYTES = 2**25
 _BLOCK_BYTES = 448
 #: How often metrics are looked at, a second apart, until all is at rest.
 _SCRAPES = 10
+#: Clocks may be wrong by hours.
+_DAY_BEFORE = datetime.datetime.fromtimestamp(
+    kernels.BEGINS_AT - 86400.0, datetime.UTC
+).date()
 
 
 @dataclasses.dataclass
@@ -508,22 +513,25 @@ class _Rest:
             table = agent.agent.table
             for key, holder in table.holders().items():
                 yield f"{agent.name}: {key} is held by {holder}"
-        snapshot = _stored(pool.database)
+        database = _stored(pool.database)
+        snapshot = database.load()
         for row in snapshot.live_sessions:
             yield f"live in the database: {row}"
         for assignment in snapshot.assignments:
             yield f"assigned in the database: {assignment}"
         for group in (*snapshot.groups, *snapshot.group_clients):
             yield f"in the database: {group}"
+        for gap in database.usage_gaps(_DAY_BEFORE):
+            yield f"not in the usage: {gap}"
         for process, desk in pool.desks.items():
             if process.alive:
                 yield f"{process} is there: {desk.status()}"
 
 
-def _stored(server: databases.Server) -> db_api.Snapshot:
+def _stored(server: databases.Server) -> db_api.Database:
     database = db_api.Database.__new__(db_api.Database)
     databases.look(database, server)
-    return database.load()
+    return database
 
 
 def play(

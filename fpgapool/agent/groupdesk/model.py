@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 import typing
 
 
@@ -79,11 +80,14 @@ class Queue:
 
 
 class Lock:
-    """A pseudo-task; while it runs, queue and member are the client's."""
+    """A pseudo-task; while it runs, queue and member are the client's.
+
+    :ivar charged_s: up to when its client was charged for the member.
+    """
 
     __slots__ = (
+        "charged_s",
         "closing",
-        "granted_s",
         "idle_since_s",
         "lock_id",
         "member",
@@ -96,9 +100,56 @@ class Lock:
         self.queue = queue
         self.member: Member | None = None
         self.tasks: collections.deque[Task] = collections.deque()
-        self.granted_s = 0.0
+        self.charged_s = 0.0
         self.idle_since_s = 0.0
         self.closing = False
+
+
+class Share:
+    """What a project, or a client of one, has had, and its asking heads.
+
+    :param whole: what it is a part of; None: it is the whole group.
+    :ivar served: tasks with ``arbitration=fifo``, slot-seconds with ``time``.
+    :ivar floor: what its part that was served last had had before.
+    :ivar asking: its parts with asking heads; a dict keeps their order.
+    :ivar heads: its own, if it has no parts: when each asked, its client, its
+        queue's number, a number that no other entry has, and its queue.
+    """
+
+    __slots__ = ("asking", "floor", "heads", "served", "whole")
+
+    def __init__(self, whole: Share | None) -> None:
+        self.whole = whole
+        self.served = 0.0
+        self.floor = 0.0
+        self.asking: dict[Share, None] = {}
+        self.heads: list[tuple[float, str, int, int, Queue]] = []
+
+    def ask(self) -> None:
+        """Have a head that asks, where there was none.
+
+        It starts where the part that was served last was then, unless it has
+        had more: it saves nothing up while it asks for nothing, and a newcomer
+        makes up for nothing.
+        """
+        whole = self.whole
+        if whole is None:
+            return
+        # Each task comes here: max() would take as long as the rest.
+        if self.served < whole.floor:
+            self.served = whole.floor
+        if whole.whole is not None and not whole.asking:
+            whole.ask()
+        whole.asking[self] = None
+
+    def rest(self) -> None:
+        """Have no head that asks any more."""
+        whole = self.whole
+        if whole is None:
+            return
+        del whole.asking[self]
+        if whole.whole is not None and not whole.asking:
+            whole.rest()
 
 
 @dataclasses.dataclass(slots=True)
@@ -107,7 +158,7 @@ class Counts:
 
     :ivar arrived: accepted tasks.
     :ivar ended: tasks that a member has ended, well or not.
-    :ivar busy_s: slot-seconds of those.
+    :ivar busy_s: slot-seconds of those, and of its locks.
     :ivar waiting: tasks in its queues now, without running ones.
     :ivar running: tasks that run now.
     """
@@ -127,8 +178,8 @@ class Client:
     :ivar scope: its project and application, which share blocks.
     :ivar counts: of the present period.
     :ivar paused: it has no room for results, so that no head is served.
-    :ivar served_s: slot-seconds that it is charged with, for
-        ``arbitration=time``.
+    :ivar project: what all clients of its project have had …
+    :ivar share: … and this one.
     """
 
     __slots__ = (
@@ -136,14 +187,14 @@ class Client:
         "client_id",
         "counts",
         "grace_due_s",
-        "idle_since_s",
         "lengths",
         "locks",
         "owner",
         "paused",
+        "project",
         "queues",
         "scope",
-        "served_s",
+        "share",
     )
 
     def __init__(
@@ -151,8 +202,7 @@ class Client:
         client_id: str,
         owner: str,
         queues: int,
-        served_s: float,
-        now: float,
+        project: Share,
     ) -> None:
         self.client_id = client_id
         self.owner = owner
@@ -164,9 +214,14 @@ class Client:
         self.attached = True
         self.paused = False
         self.grace_due_s = 0.0
-        self.served_s = served_s
-        self.idle_since_s = now
+        self.project = project
+        self.share = Share(project)
         self.counts = Counts()
+
+    def serve(self, amount: float) -> None:
+        """Count service of the client, and of its project."""
+        self.share.served += amount
+        self.project.served += amount
 
     def lengthen(self, length: int) -> Queue:
         """Add to the length of the shortest queue, and return it."""
@@ -177,14 +232,19 @@ class Client:
 
 
 class Member:
-    """A slot of the group on this host."""
+    """A slot of the group on this host.
 
-    __slots__ = ("leaving", "lock", "number", "served", "task")
+    :ivar charged_s: when the last lock on it ended, which was charged until
+        then.
+    """
+
+    __slots__ = ("charged_s", "leaving", "lock", "number", "served", "task")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.task: Task | None = None
         self.lock: Lock | None = None
+        self.charged_s = -math.inf
         self.leaving = False
         #: Whose data it may hold; None: it was just programmed.
         self.served: str | None = None

@@ -43,8 +43,9 @@ class Queues:
     """The tasks, locks and members of a group on one host.
 
     :param slots: of this host; each client has as many queues.
-    :param arbitration: ``fifo`` serves heads in the order in which they
-        asked, ``time`` serves the client with the least busy time.
+    :param arbitration: ``fifo`` serves the project that was served the fewest
+        tasks, and its heads in the order in which they asked; ``time`` serves
+        the project with the least busy time, and its client with the least.
     :param resume_grace_s: how long the locks of a lost client last.
     :param lock_idle_s: how long a lock lasts without a task.
     :param max_waiting_tasks: of one client.
@@ -77,8 +78,9 @@ class Queues:
         # Members to give away as soon as they have no task.
         self._surplus = 0
         self.clients: dict[str, model.Client] = {}
-        self._arbitration = arbitration
-        self._heads = heads.make(arbitration, self.clients)
+        self._whole = model.Share(None)
+        self._projects: dict[str, model.Share] = {}
+        self._use_arbitration(arbitration)
         # Queues whose head may not be served now: a lock above the limit, or
         # that of a paused client.
         self._blocked: list[model.Queue] = []
@@ -93,20 +95,25 @@ class Queues:
     # Clients.
 
     def attach(
-        self, client_id: str, now: float, owner: str | None = None
+        self, client_id: str, owner: str | None = None, project_id: str = ""
     ) -> model.Client:
         """Let a client send tasks; one that was lost finds its locks again.
 
         :param client_id: of a client that is not attached.
         :param owner: members are cleared when they serve another owner; None:
             each client is its own.
+        :param project_id: all clients of a project together have its share.
         :returns: the client, for the other methods.
         """
         client = self.clients.get(client_id)
         if client is None:
-            served_s = heads.least_served_s(self.clients.values())
+            project = self._projects.get(project_id)
+            if project is None:
+                project = model.Share(self._whole)
+                # It outlives its clients, who could come back as newcomers.
+                self._projects[project_id] = project
             client = model.Client(
-                client_id, owner or client_id, self._slots, served_s, now
+                client_id, owner or client_id, self._slots, project
             )
             self.clients[client_id] = client
             counts = self._gone.pop(client_id, None)
@@ -208,14 +215,22 @@ class Queues:
         """
         if arbitration == self._arbitration:
             return
-        former = self._heads
-        self._heads = heads.make(arbitration, self.clients)
-        self._arbitration = arbitration
-        for client in self.clients.values():
-            # What they used before says nothing about their share now.
-            client.served_s = 0.0
-        while (queue := former.pop()) is not None:
+        asking = [*iter(self._heads.pop, None)]
+        # What they had before says nothing about their share now.
+        shares = [self._whole, *self._projects.values()]
+        shares += [client.share for client in self.clients.values()]
+        for share in shares:
+            share.served = share.floor = 0.0
+        self._use_arbitration(arbitration)
+        for queue in asking:
             self._heads.push(queue)
+
+    def _use_arbitration(self, arbitration: str) -> None:
+        self._heads = heads.Heads(arbitration, self._whole)
+        self._arbitration = arbitration
+        # What counts as service: tasks that begin, or the time of slots.
+        self._by_time = arbitration == group.TIME
+        self._per_task = 0.0 if self._by_time else 1.0
 
     # Tasks.
 
@@ -295,13 +310,14 @@ class Queues:
         client = task.client
         if task.dropped:
             counts = self._counts(client.client_id)
+            busy_s = min(busy_s, now - place.charged_s)
         else:
             counts = client.counts
             counts.running -= 1
         counts.ended += ran
-        counts.busy_s += busy_s
         lock = place.lock
         if lock is not None:
+            # It is charged for the whole time.
             if lock.tasks:
                 self._start_locked(lock)
             elif lock.closing:
@@ -309,8 +325,9 @@ class Queues:
             else:
                 lock.idle_since_s = now
         else:
-            client.served_s += busy_s
-            client.idle_since_s = now
+            counts.busy_s += busy_s
+            if self._by_time:
+                client.serve(busy_s)
             queue = task.queue
             client.lengths[queue.number] -= 1
             queue.busy = False
@@ -409,7 +426,7 @@ class Queues:
     ) -> None:
         client = lock.queue.client
         lock.member = member
-        lock.granted_s = lock.idle_since_s = now
+        lock.charged_s = lock.idle_since_s = now
         member.lock = lock
         self._held += 1
         clear = member.served not in (None, client.owner)
@@ -445,14 +462,14 @@ class Queues:
             self._out.append(model.Answer(task, codes.LOCK_LOST))
         client.counts.waiting -= len(lock.tasks)
         lock.tasks.clear()
-        client.served_s += now - lock.granted_s
-        client.idle_since_s = now
+        self._charge_lock(lock, now)
         self._out.append(model.Unlocked(client, lock.lock_id, code))
         queue = lock.queue
         client.lengths[queue.number] -= _LOCKED
         member = lock.member
         assert member is not None, "the lock was granted"
         member.lock = None
+        member.charged_s = now
         member.served = _UNCLEAN
         if member.task is None:
             queue.busy = False
@@ -467,6 +484,15 @@ class Queues:
             self._ask_blocked()
         else:
             self._forget(client)
+
+    def _charge_lock(self, lock: model.Lock, now: float) -> None:
+        """Charge the client for the time of a member that it keeps."""
+        client = lock.queue.client
+        slot_s = now - lock.charged_s
+        client.counts.busy_s += slot_s
+        if self._by_time:
+            client.serve(slot_s)
+        lock.charged_s = now
 
     def _ask_blocked(self) -> None:
         blocked, self._blocked = self._blocked, []
@@ -604,6 +630,7 @@ class Queues:
                     continue
                 queue.waiting.popleft()
                 queue.asking, queue.busy = False, True
+                client.project.served += self._per_task
                 self._grant(item, self._members[heapq.heappop(free)], now)
                 continue
             if item.blocks:
@@ -622,6 +649,7 @@ class Queues:
             member.task = item
             served = member.served
             member.served = owner = client.owner
+            client.project.served += self._per_task
             counts = client.counts
             counts.waiting -= 1
             counts.running += 1
@@ -682,15 +710,23 @@ class Queues:
             return client.counts
         return self._gone.setdefault(client_id, model.Counts())
 
-    def take_counts(self) -> dict[str, model.Counts]:
+    def take_counts(self, now: float) -> dict[str, model.Counts]:
         """End a period.
 
-        :returns: what each client did in it, by name.
+        :returns: what each client did in it, by name. A lock without a task
+            counts as a running one: its client has the member.
         """
         taken, self._gone = self._gone, {}
         for client_id, client in self.clients.items():
+            idle_locks = 0
+            for lock in client.locks.values():
+                if lock.member is not None:
+                    self._charge_lock(lock, now)
+                    task = lock.member.task
+                    idle_locks += task is None or task.dropped
             counts = taken[client_id] = client.counts
             client.counts = model.Counts(
                 waiting=counts.waiting, running=counts.running
             )
+            counts.running += idle_locks
         return taken

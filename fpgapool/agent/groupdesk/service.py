@@ -207,7 +207,7 @@ class Desk:
             return
         self._orphan_since_s = None
         port.client = self._queues.attach(
-            port.client_id, now, self._owner(port.client_id)
+            port.client_id, self._owner(port.client_id), access.project_id
         )
         # Without an application a client has its blocks for itself.
         own = f"\0{port.client_id}"
@@ -612,7 +612,7 @@ class Desk:
 
     def _count(self, after: str) -> dict[str, typing.Any]:
         totals, now = self._totals, time.monotonic()
-        taken = self._queues.take_counts()
+        taken = self._queues.take_counts(now)
         for client_id in taken.keys() - totals.keys():
             totals[client_id] = model.Counts()
         for client_id, total in totals.items():

@@ -2,15 +2,15 @@
 
 """Clients' blocks in a worker's memory, so that they need not come again.
 
-A block belongs to one application of one project. The memory is zeroed when a
-block goes, and nothing outlives the scrub of the slot.
+A block belongs to one application of one project. Its name is a digest of it:
+no client can put other data in its place. The memory is zeroed when a block
+goes, and nothing outlives the scrub of the slot.
 """
 
 from __future__ import annotations
 
 import threading
 import typing
-import zlib
 from collections.abc import Callable
 
 from fpgapool.agent.worker import processing
@@ -21,13 +21,12 @@ from fpgapool.vocabulary import codes
 
 
 class _Key(typing.NamedTuple):
-    """Two blocks with one name, and other data, are two blocks."""
+    """A block of an application."""
 
     project_id: str
     application: str
     block_id: bytes
     length_bytes: int
-    crc32: int
 
 
 class Counts(typing.NamedTuple):
@@ -135,7 +134,7 @@ class Blocks:
         self._pinned: list[_Key] = []
 
     def _key(self, reference: blocks.Reference) -> _Key:
-        return _Key(self._project_id, self._application, *reference[:3])
+        return _Key(self._project_id, self._application, *reference[:2])
 
     def find(self, reference: blocks.Reference) -> memoryview | None:
         """Return a kept block; None: its data has to come."""
@@ -155,10 +154,7 @@ class Blocks:
         """
         fits = reference.length_bytes <= self._cache.capacity_bytes
         memory = bytearray(data) if fits else data
-        if (
-            len(memory) != reference.length_bytes
-            or zlib.crc32(memory) != reference.crc32
-        ):
+        if not reference.names(memory):
             raise _damaged(reference)
         self._cache._keep(
             self._epoch,

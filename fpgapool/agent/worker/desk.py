@@ -27,6 +27,10 @@ LOG = logging.getLogger(__name__)
 #: How long a client may come before the order that announces it.
 EARLY_S = 1.0
 
+# Of one piece. Memory for more would be missing on good hosts, too: a
+# thousand times the usual piece.
+_MOST_OUTPUT_BYTES = 2**32
+
 
 class Desk:
     """Admits only the client of the present assignment.
@@ -95,6 +99,16 @@ class Desk:
         """Tell how far the session is."""
         session = self._session
         return watch.BEGUN if session is None else session.progress()
+
+    def try_memory(self) -> None:
+        """Make the buffers of a client, and drop them.
+
+        :raises OSError: if there is no memory, or no descriptor, for them.
+        """
+        settings = self._settings
+        memories.SharedMemory(
+            settings.chunk_bytes, settings.window_chunks
+        ).close()
 
     def clear(self, code: str, message: str) -> tuple[int, int]:
         """Expect no client, and end the session if there is one.
@@ -188,12 +202,25 @@ class Desk:
         except sessions.Refused as refused:
             self._fail(keyring, refused.code, refused.message)
             raise
+        except (OSError, MemoryError) as exc:
+            # The client has lost nothing: it can go to another slot.
+            reason = getattr(exc, "strerror", None) or type(exc).__name__
+            code = codes.HOST_OUT_OF_MEMORY
+            message = f"no memory for the client's buffers: {reason}"
+            self._fail(keyring, code, message, states.PREPARE_FAILED)
+            raise sessions.Refused(code, message) from exc
         with self._lock:
             self._session = session
 
-    def _fail(self, keyring: hellos.Keyring, code: str, message: str) -> None:
+    def _fail(
+        self,
+        keyring: hellos.Keyring,
+        code: str,
+        message: str,
+        outcome: str = states.FAILED,
+    ) -> None:
         self._post(
-            state.Ended(keyring.order.generation, states.FAILED, code, message)
+            state.Ended(keyring.order.generation, outcome, code, message)
         )
 
     def _make_session(
@@ -257,22 +284,19 @@ class Desk:
         settings = self._settings
         chunk_bytes, window_bytes = settings.chunk_bytes, settings.window_bytes
         most_bytes = processor.needed_bytes(chunk_bytes, True)
-        try:
-            if hello.transport == hellos.SHM:
-                return memories.SharedMemory(
-                    chunk_bytes, settings.window_chunks, most_bytes
-                )
-            if processor.core.in_place:
-                return memories.InPlaceMemory(chunk_bytes, window_bytes)
-            return memories.PrivateMemory(
-                chunk_bytes, window_bytes, most_bytes
-            )
-        except (OSError, OverflowError) as exc:
+        if most_bytes > _MOST_OUTPUT_BYTES:
             raise sessions.Refused(
-                codes.INTERNAL_ERROR,
-                f"no memory for pieces with {most_bytes} bytes of output: "
-                f"{exc}",
-            ) from exc
+                codes.CORE_FAILED,
+                f"a piece of {chunk_bytes} bytes may have {most_bytes} bytes "
+                f"of output; at most {_MOST_OUTPUT_BYTES} are possible",
+            )
+        if hello.transport == hellos.SHM:
+            return memories.SharedMemory(
+                chunk_bytes, settings.window_chunks, most_bytes
+            )
+        if processor.core.in_place:
+            return memories.InPlaceMemory(chunk_bytes, window_bytes)
+        return memories.PrivateMemory(chunk_bytes, window_bytes, most_bytes)
 
     def _attach(
         self,

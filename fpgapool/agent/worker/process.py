@@ -22,6 +22,7 @@ import typing
 from collections.abc import Callable
 
 from fpgapool.agent.worker import settings as worker_settings
+from fpgapool.common import lost_lines
 
 LOG = logging.getLogger(__name__)
 
@@ -100,7 +101,12 @@ def _set_up_log(settings: Settings) -> None:
     stream, problem = sys.stderr, None
     if settings.log_file is not None:
         try:
-            stream = open(settings.log_file, "a", encoding="utf-8")  # noqa: SIM115
+            stream = open(  # noqa: SIM115
+                settings.log_file,
+                "a",
+                encoding="utf-8",
+                errors="backslashreplace",
+            )
         except OSError as exc:
             problem = exc
     # If a fatal signal ends the process, the log shows the current line.
@@ -113,6 +119,7 @@ def _set_up_log(settings: Settings) -> None:
             f"[{settings.log_name}] %(message)s"
         ),
     )
+    lost_lines.count()
     if problem is not None:
         LOG.error("the log goes to standard error: %s", problem)
 

@@ -352,12 +352,13 @@ class Worker:
                 selftest.run(
                     self._driver, settings.device, settings.slot, profile
                 )
+                self._desk.try_memory()
         except drivers.DriverError as exc:
             LOG.warning("programming failed: %s", exc)
             self.post(
                 state.ProgramFailed(
                     generation,
-                    str(exc),
+                    drivers.one_line(str(exc)),
                     exc.code
                     if exc.code in _TOLD_CODES
                     else codes.PROGRAM_FAILED,
@@ -366,7 +367,7 @@ class Worker:
             return
         except Exception as exc:
             LOG.exception("programming failed")
-            message = f"{type(exc).__name__}: {exc}"
+            message = drivers.one_line(f"{type(exc).__name__}: {exc}")
             self.post(state.ProgramFailed(generation, message))
             return
         if not order.self_test:

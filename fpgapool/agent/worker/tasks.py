@@ -52,7 +52,7 @@ class Result(typing.NamedTuple):
     """The end of a task.
 
     :ivar kind: ``records.DONE`` or ``records.FAILED``.
-    :ivar busy_ns: how long the core computed.
+    :ivar busy_ns: how long the member worked on it; 0 if blocks are missing.
     :ivar detail: code and message of a failure, encoded.
     :ivar output: valid until the task's input is free.
     """
@@ -122,7 +122,7 @@ class Runner:
         """
         self.started += 1
         self.is_running = True
-        busy_ns = 0
+        began_ns = self._clock_ns()
         try:
             task, arguments, missing = self._resolve(task)
             if missing:
@@ -138,16 +138,12 @@ class Runner:
                 room = self._own_room(len(room))
                 room[:] = task.rest
                 task = task._replace(rest=room)
-            began_ns = self._clock_ns()
-            try:
-                count_bytes = processor.process(
-                    processing.Task(
-                        task.task_id, task.number, task.rest, end=True
-                    ),
-                    room,
-                )
-            finally:
-                busy_ns = self._clock_ns() - began_ns
+            count_bytes = processor.process(
+                processing.Task(
+                    task.task_id, task.number, task.rest, end=True
+                ),
+                room,
+            )
             if count_bytes > max_output_bytes:
                 raise processing.Failure(
                     codes.TASK_TOO_LARGE,
@@ -158,6 +154,7 @@ class Runner:
             self._kept = None
             if getattr(exc, "code", None) in _FATAL:
                 self.fault = exc.code  # type: ignore[attr-defined]
+            busy_ns = self._clock_ns() - began_ns
             return Result(records.FAILED, busy_ns, _detail(exc))
         finally:
             if self._blocks is not None:
@@ -167,6 +164,7 @@ class Runner:
         self.output_bytes += count_bytes
         if count_bytes != len(room):
             room = room[:count_bytes]
+        busy_ns = self._clock_ns() - began_ns
         return Result(records.DONE, busy_ns, b"", room)
 
     def _resolve(

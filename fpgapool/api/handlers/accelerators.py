@@ -54,7 +54,7 @@ def show(call: calls.Call) -> calls.Answer:
 
 
 def _library(call: calls.Call) -> libraries.Library:
-    return libraries.Library.load(call.backends.database)
+    return call.backends.load_library()
 
 
 def _document(

@@ -214,10 +214,10 @@ def upload(call: calls.Call) -> calls.Answer:
     incoming = _incoming(call, record, files)
     with _one_of_few(call, files):
         location = files.store.write(stores.About.of(record), incoming)
-    with _kept_if_right(call, record.bitstream_id, location):
-        call.backends.conductor.change_bitstream(
-            _checked(call, record, incoming, location)
-        )
+        with _kept_if_right(call, record.bitstream_id, location):
+            call.backends.conductor.change_bitstream(
+                _checked(call, record, incoming, location)
+            )
     return _answer(call, _reread(call, record.bitstream_id))
 
 
@@ -456,8 +456,8 @@ def _checked(
     found = contents.Contents(dict(record.profile), tuple(record.shapes))
     if record.format in contents.MAX_SIZE_BYTES:
         # From the store: a slow sender would hold memory for long.
-        parts = _files(call).store.read(location)
-        found = contents.read(record, b"".join(parts))
+        pieces = _files(call).store.read(location)
+        found = contents.read(record, pieces, incoming.size_bytes)
     return objects.UploadBitstream(
         bitstream_id=record.bitstream_id,
         checksum_sha256=checksum,

@@ -27,7 +27,8 @@ ACCELERATOR = common.record(
     ),
     shapes=common.described(
         {"type": "array", "items": common.TEXT},
-        "Shapes of slots that fit; empty means any.",
+        "Shapes of slots that can run it, as far as their agents say; empty"
+        " means any, and - that none can.",
     ),
     params_schema=common.described(
         {"type": "object"}, "JSON schema of the parameters of a session."

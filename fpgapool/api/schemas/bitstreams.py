@@ -7,30 +7,49 @@ from fpgapool.api.schemas import common
 from fpgapool.bitstreams import library
 from fpgapool.bitstreams import properties
 from fpgapool.vocabulary import formats
+from fpgapool.vocabulary import rules
 
 #: A name that is not a path and fits on one line.
 _NAME = {
     "type": "string",
     "minLength": 1,
     "maxLength": 255,
-    "pattern": r"^[^/\\\x00-\x1f\x7f]+$",
+    **common.matching(
+        r"^[^/\\\x00-\x1f\x7f]+$",
+        "a name on one line, without / and \\ and control characters",
+    ),
 }
-_LINE = {"type": "string", "maxLength": 255, "pattern": r"^[^\x00-\x1f\x7f]*$"}
+_LINE = {
+    "type": "string",
+    "maxLength": 255,
+    **common.matching(
+        r"^[^\x00-\x1f\x7f]*$",
+        "a text on one line, without control characters",
+    ),
+}
 _DESCRIPTION = {
     "type": "string",
     "maxLength": 1000,
-    "pattern": r"^[^\x00-\x08\x0b-\x1f\x7f]*$",
+    **common.matching(
+        r"^[^\x00-\x08\x0b-\x1f\x7f]*$",
+        "a text without control characters",
+    ),
 }
 _ACCELERATOR = {
     "type": "string",
-    "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+    **common.matching(
+        r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", rules.GROUP_NAME_WORDS
+    ),
 }
 _VERSION = common.described(
     {
         "type": "string",
         "minLength": 1,
         "maxLength": 64,
-        "pattern": r"^[A-Za-z0-9!+._-]+$",
+        **common.matching(
+            r"^[A-Za-z0-9!+._-]+$",
+            "a version of the characters A-Z a-z 0-9 ! + . _ -",
+        ),
     },
     "A version of the form of Python packages', such as `1.10` or `2.0rc1`;"
     " the pool uses the newest approved one for a slot's shape.",
@@ -40,11 +59,14 @@ _SHAPES = {
     "maxItems": 64,
     "items": _NAME,
 }
-_CHECKSUM = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+_CHECKSUM = {
+    "type": "string",
+    **common.matching("^[0-9a-f]{64}$", "64 digits of 0-9 a-f"),
+}
 _SIGNATURE = {
     "type": "string",
     "maxLength": 2048,
-    "pattern": "^[A-Za-z0-9+/]+={0,2}$",
+    **common.matching("^[A-Za-z0-9+/]+={0,2}$", "a signature in base64"),
 }
 _STATE = common.one_of(*library.STATES)
 #: The microversions of formats, and of members of a profile, that are not as

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import rules
 
 Schema = Mapping[str, Any]
 
@@ -97,15 +98,40 @@ _MEANINGS = {
     " (`shared`) or all (`public`).",
 }
 
+#: What a text is that matches a pattern, for refusals.
+WORDS = {
+    f"^{rules.REQUEST_ID}$": rules.REQUEST_ID_WORDS,
+    f"^{rules.GROUP_NAME}$": rules.GROUP_NAME_WORDS,
+}
+
+
+def matching(pattern: str, words: str) -> Schema:
+    """Return the part of a schema that asks for texts of a form.
+
+    :param pattern: a regular expression for the whole text.
+    :param words: what such a text is.
+    """
+    WORDS[pattern] = words
+    return {"pattern": pattern}
+
+
 UUID: Schema = {
     "type": "string",
     "format": "uuid",
-    "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
+    **matching(
+        "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$", "a UUID"
+    ),
 }
 TEXT: Schema = {"type": "string"}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
 #: A name that a database takes, on one line.
-LINE: Schema = {**NAME, "pattern": r"^[^\x00-\x1f\x7f\ud800-\udfff]+$"}
+LINE: Schema = {
+    **NAME,
+    **matching(
+        r"^[^\x00-\x1f\x7f\ud800-\udfff]+$",
+        "a text on one line, without control characters",
+    ),
+}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 FLAG: Schema = {"type": "boolean"}
 NUMBER: Schema = {"type": "number"}

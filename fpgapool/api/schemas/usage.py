@@ -7,7 +7,9 @@ from fpgapool.api.schemas import common
 _DAY: common.Schema = {
     "type": "string",
     "format": "date",
-    "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+    **common.matching(
+        "^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "a day such as 2026-01-31"
+    ),
 }
 
 _FILTERS = {
@@ -73,12 +75,13 @@ _USAGE = common.record(
     ),
     group_busy_s=common.described(
         common.NUMBER,
-        "Time for which the project's tasks had slots of groups, in seconds.",
+        "Time for which the project's tasks and locks had slots of groups, in"
+        " seconds.",
     ),
     group_idle_s=common.described(
         common.NUMBER,
-        "Time for which slots of the project's groups had no task, in"
-        " seconds.",
+        "Time for which slots of the project's groups had neither task nor"
+        " lock, in seconds.",
     ),
     input_bytes=common.COUNT,
     output_bytes=common.COUNT,

@@ -130,7 +130,9 @@ def _add_files(made: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="size of the input, for pipes and devices; without it the "
-        "command first copies up to 1 GiB of them to a temporary file",
+        "command first copies up to 1 GiB of them to a temporary file. Input "
+        "of another size is refused with SIZE_MISMATCH; only a device may go "
+        "on, such as /dev/zero",
     )
 
 

@@ -24,7 +24,7 @@ class Display:
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
-        self._state: tuple[str, int | None] | None = None
+        self._state: tuple[str, int | None, str] | None = None
         self._bar: typing.Any = None
         self._task: typing.Any = None
 
@@ -42,7 +42,7 @@ class Display:
 
     def on_state(self, view: client.SessionView) -> None:
         """Show a state; see :func:`fpgapool.client.acc_open`."""
-        state = (view.state, view.queue_position)
+        state = (view.state, view.queue_position, view.message)
         if self._quiet or state == self._state:
             return
         self._state = state
@@ -104,10 +104,17 @@ def _make_bar() -> typing.Any:
 
 
 def _state_text(view: client.SessionView) -> str:
-    if view.reason:
+    if view.reason and view.state == states.READY:
         return f"no slot ({view.reason}): computing on this machine's CPU"
-    if view.state != states.QUEUED:
-        return view.state.lower()
+    text = view.state.lower()
+    if view.state == states.QUEUED:
+        text = _waiting_text(view)
+    if view.reason:
+        text += f": {view.message or view.reason}; trying another"
+    return text
+
+
+def _waiting_text(view: client.SessionView) -> str:
     text = "waiting for a slot"
     if view.queue_position is not None:
         text += f", {view.queue_position} before this one"

@@ -102,11 +102,13 @@ def open_source(
     else:
         source = files.Input(name)
     stream = typing.cast(typing.BinaryIO, stack.enter_context(source))
-    if size_bytes is None and not _has_size(stream):
+    if size_bytes is not None:
+        return stream, size_bytes
+    try:
+        return stream, files.size_of(stream)
+    except client.InvalidRequest:
         stream = _spooled(stream, name, stack)
-    if size_bytes is None:
-        size_bytes = files.size_of(stream)
-    return stream, size_bytes
+    return stream, files.size_of(stream)
 
 
 def size_of(name: str) -> int:
@@ -116,17 +118,13 @@ def size_of(name: str) -> int:
     :raises command_line.UsageError: if it is unknown.
     :raises OSError: if there is no such file.
     """
-    if name != command_line.STANDARD:
-        status = os.stat(name)
-        if stat.S_ISREG(status.st_mode):
-            return status.st_size
+    if name != command_line.STANDARD and stat.S_ISREG(os.stat(name).st_mode):
+        with (
+            files.Input(name) as source,
+            contextlib.suppress(client.InvalidRequest),
+        ):
+            return files.size_of(typing.cast(typing.BinaryIO, source))
     raise command_line.UsageError("--dry-run reads nothing; give --size-bytes")
-
-
-def _has_size(stream: typing.BinaryIO) -> bool:
-    mode = os.fstat(stream.fileno()).st_mode
-    # Character devices say 0.
-    return stat.S_ISREG(mode) or stat.S_ISBLK(mode)
 
 
 def _spooled(

@@ -55,6 +55,20 @@ def prepare(arguments: argparse.Namespace, source: str) -> Prepared:
         what to do.
     :raises OSError: if a file cannot be read.
     """
+    params = given(arguments)
+    cipher = arguments.accelerator.partition("@")[0]
+    if cipher in _CIPHERS:
+        return _with_iv(arguments.direction, params, cipher, source)
+    return Prepared(params)
+
+
+def given(arguments: argparse.Namespace) -> dict[str, typing.Any]:
+    """Return the parameters that the command line names.
+
+    :param arguments: parsed.
+    :raises command_line.UsageError: if a value is wrong or given twice.
+    :raises OSError: if a file cannot be read.
+    """
     params = _Params()
     for item in arguments.param:
         params.add(*_split(item, "--param"))
@@ -77,22 +91,25 @@ def prepare(arguments: argparse.Namespace, source: str) -> Prepared:
         params.add("iv", _parse_iv(arguments.iv, "--iv").hex())
     elif arguments.iv_file is not None:
         params.add("iv", _read_iv(arguments.iv_file).hex())
-    if cipher in _CIPHERS:
-        return _with_iv(arguments.direction, params, cipher, source)
-    if arguments.direction is not None:
+    if arguments.direction is None:
+        return params
+    if cipher not in _CIPHERS:
         raise command_line.UsageError(
             f"--{arguments.direction} is for {' and '.join(_CIPHERS)}"
         )
-    return Prepared(params)
+    if cipher == AES_CBC:
+        params.add("direction", arguments.direction)
+    return params
 
 
 def _with_iv(
-    direction: str | None, params: _Params, cipher: str, source: str
+    direction: str | None,
+    params: dict[str, typing.Any],
+    cipher: str,
+    source: str,
 ) -> Prepared:
     if "key" not in params:
         raise command_line.UsageError(f"{cipher} needs --key-file")
-    if direction is not None and cipher == AES_CBC:
-        params.add("direction", direction)
     # The parameter says it, too.
     direction = params.get("direction", direction)
     iv_path = None

@@ -79,6 +79,12 @@ class Accelerators:
             },
         )
 
+    def see_slots(self) -> None:
+        """Update which slots fit an accelerator, after a host's report."""
+        pool = self._pool
+        if pool.catalogue.set_builtins(pool.registry.builtins()):
+            self.tell()
+
     def tell(self) -> None:
         """Send the core the accelerators of the library."""
         self._update_outdated()

@@ -274,6 +274,52 @@ def check_accelerator(
         )
 
 
+def check_in_use(
+    name: str,
+    pool: registry.Registry,
+    profiles: Mapping[str, objects.AcceleratorProfile],
+    faults: Mapping[health.Unit, health.Fault],
+) -> None:
+    """Check that failures have not put an accelerator out of use everywhere.
+
+    :param name: its key, which is known.
+    :param pool: the known slots.
+    :param profiles: the library.
+    :param faults: the units out of use.
+    :raises Rejected: if they have.
+    """
+    if not any(unit.accelerator == name for unit in faults):
+        return
+    shapes, found = profiles[name].shapes, None
+    for slot in pool.present_slots():
+        if slot.faulty or not slot.host.up:
+            continue
+        if not shapes or slot.shape in shapes:
+            found = _fault_of(name, slot, faults)
+            if found is None:
+                return
+    if found is not None:
+        raise Rejected(
+            codes.ACCELERATOR_OUT_OF_USE,
+            f"{name} is out of use: every host that could run it has failed"
+            f" with it, the last with {found.last_test or found.reason}; the"
+            " pool tests it from time to time, and uses it again when a test"
+            " passes",
+        )
+
+
+def _fault_of(
+    name: str,
+    slot: registry.SlotEntry,
+    faults: Mapping[health.Unit, health.Fault],
+) -> health.Fault | None:
+    """Return why an accelerator is out of use in a slot, None if it is not."""
+    level, host_id = health.Level.ACCELERATOR, slot.host.id
+    return faults.get(
+        health.Unit(level, host_id, name, slot.shape)
+    ) or faults.get(health.Unit(level, host_id, name))
+
+
 def _check_size(request: objects.OpenRequest, limits: Limits) -> None:
     if request.claimed_bytes < 1:
         raise Rejected(codes.INVALID_SIZE, "the size must be at least 1")

@@ -24,7 +24,7 @@ def assign(hold: holds.Hold, limits: admission.Limits) -> effects.AssignSlot:
         ordered |= {
             # 0 would be no limit.
             "claim_limit_bytes": max(
-                limit_bytes - session.former_input_bytes, 1
+                limit_bytes - session.claim_used_bytes, 1
             ),
             "quantum_bytes": hold.quantum_bytes,
             "secret_sha256": session.secret_sha256,

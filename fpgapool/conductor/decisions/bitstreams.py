@@ -86,6 +86,20 @@ class Catalogue:
         """All bitstreams, of any state."""
         return self._by_id.values()
 
+    def set_builtins(
+        self, builtins: Mapping[str, library.Builtins | None]
+    ) -> bool:
+        """Take over what slots run without a file, by shape.
+
+        :returns: whether that changes which slots fit an accelerator.
+        """
+        before = self.library
+        if builtins != before.builtins:
+            self.library = library.Library(
+                self._accelerators, self.bitstreams, builtins
+            )
+        return self.library.profiles != before.profiles
+
     def set_accelerators(
         self, accelerators: Iterable[db_api.AcceleratorRecord]
     ) -> None:
@@ -341,7 +355,9 @@ class Catalogue:
             self._build()
 
     def _build(self) -> None:
-        self.library = library.Library(self._accelerators, self.bitstreams)
+        self.library = library.Library(
+            self._accelerators, self.bitstreams, self.library.builtins
+        )
 
 
 def _fitting(

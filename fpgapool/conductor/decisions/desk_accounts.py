@@ -36,7 +36,7 @@ class Account:
     :ivar record: their row.
     :ivar changed: by its id, takes each new one.
     :ivar running_s: the time that running tasks have had slots, about. It is
-        not idle, and is charged when they end.
+        not idle, and is charged when they end; that of locks, at once.
     :ivar missing_since: the first report of the host without the desk since
         the last one with it; None: the last one had it.
     """
@@ -73,7 +73,7 @@ class Account:
                 busy_s=max(one.busy_s - old["busy_s"], 0.0),
             )
             found.append((project_id, stats))
-            if one.arrived:
+            if one.arrived or one.busy_s:
                 counts[one.client_id] = {
                     "ended": one.ended,
                     "arrived": one.arrived,

@@ -324,8 +324,10 @@ class Desks:
         }
 
         def project_of(client_id: str) -> str:
-            client = clients.get(client_id)
-            return client.project_id if client else group.project_id
+            if (client := clients.get(client_id)) is not None:
+                return client.project_id
+            ended = pool.groups.project_of_ended(client_id)
+            return group.project_id if ended is None else ended
 
         found = account.new_tasks(line, project_of)
         for project_id, one in found:

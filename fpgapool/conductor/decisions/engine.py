@@ -83,11 +83,16 @@ class Engine:
         self._hosts = hosts.Hosts(self.pool, self._serving)
         self._members = members.Members(self.pool, self._serving)
         self._desks = desks.Desks(self.pool)
+        self._accelerators = accelerators.Accelerators(self.pool)
         self._reports = reports.Reports(
-            self.pool, self._serving, self._hosts, self._members, self._desks
+            self.pool,
+            self._serving,
+            self._hosts,
+            self._members,
+            self._desks,
+            self._accelerators,
         )
         self._opening = opening.Opening(self.pool, self._serving)
-        self._accelerators = accelerators.Accelerators(self.pool)
         self._operators = operators.Operators(self.pool)
         self._groups = groups.Groups(self.pool, self._members)
         self.questions = questions.Questions(

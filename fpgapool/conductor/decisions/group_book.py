@@ -68,13 +68,18 @@ class Book:
         self._clients: dict[str, dict[str, db_api.GroupClientRecord]] = {}
         self._last_id = last_id
         self._last_client_id = last_client_id
-        # Public ids, the oldest first.
-        self._ended: dict[str, None] = {}
+        # Public ids of groups and clients, and their projects, the oldest
+        # first.
+        self._ended: dict[str, str] = {}
         self.put([*groups, *clients])
 
     def clients_of(self, group_id: str) -> list[db_api.GroupClientRecord]:
         """Return the clients of a group."""
         return list(self._clients.get(group_id, {}).values())
+
+    def project_of_ended(self, client_id: str) -> str | None:
+        """Return the project of a client that has ended; None if it is old."""
+        return self._ended.get(client_id)
 
     def in_use(self, project_id: str) -> dict[str, int]:
         """Return a project's use of the limited resources."""
@@ -95,20 +100,20 @@ class Book:
             if isinstance(row, db_api.GroupRecord):
                 self.groups[row.group_id] = self.by_row[row.id] = row
                 if row.state == states.GROUP_DELETED:
-                    self._remember_end(row.group_id)
+                    self._remember_end(row.group_id, row.project_id)
                     del self.groups[row.group_id]
                     del self.by_row[row.id]
             else:
                 clients = self._clients.setdefault(row.group_id, {})
                 clients[row.client_id] = row
                 if row.state != states.CLIENT_ATTACHED:
-                    self._remember_end(row.client_id)
+                    self._remember_end(row.client_id, row.project_id)
                     del clients[row.client_id]
                 if not clients:
                     del self._clients[row.group_id]
 
-    def _remember_end(self, public_id: str) -> None:
-        self._ended[public_id] = None
+    def _remember_end(self, public_id: str, project_id: str) -> None:
+        self._ended[public_id] = project_id
         if len(self._ended) > _REMEMBERED:
             del self._ended[next(iter(self._ended))]
 

@@ -113,6 +113,9 @@ class Groups:
         pool = self._pool
         known, key = pool.catalogue.resolve(name, project_id)
         admission.check_accelerator(key, pool.registry, known)
+        admission.check_in_use(
+            key, pool.registry, known, pool.probation.faults
+        )
         return key
 
     def _keep(self, rows: Iterable[group_book.Row]) -> None:

@@ -25,6 +25,8 @@ LOG = logging.getLogger(__name__)
 
 # If more than this share of all hosts is silent at once, the bus is suspected.
 _BUS_SUSPECTED_SHARE = 0.5
+# Of what a driver says of a failure; it is repeated in each view.
+_MAX_CAUSE_LENGTH = 400
 
 
 class Hosts:
@@ -180,14 +182,39 @@ class Hosts:
         # hang.
         hold.slot.usable = False
         pool.tell(events.SlotFaulty(hold.slot.id, codes.PREPARE_TIMEOUT))
-        self.fail_preparation(hold, codes.PREPARE_TIMEOUT)
+        self.fail_preparation(
+            hold,
+            codes.PREPARE_TIMEOUT,
+            f"not done in {pool.settings.prepare_timeout_s:.0f} s",
+        )
 
-    def fail_preparation(self, hold: holds.Hold, reason: str) -> None:
-        """Take a slot from its holder after a failed preparation."""
+    def fail_preparation(
+        self, hold: holds.Hold, reason: str, message: str
+    ) -> None:
+        """Take a slot from its holder after a failed preparation.
+
+        A session waits for another one, unless too many have failed so.
+
+        :param reason: the code of the failure.
+        :param message: what the slot's driver or agent says of it.
+        """
         pool = self._pool
         # The revocation may have caused the failure.
         if not hold.revoked and reason not in codes.BITSTREAM_FAULTS:
-            pool.probation.failed(hold, reason, pool.now)
+            pool.probation.failed(hold, reason, pool.now, is_preparation=True)
+        if isinstance(hold, sessions.Hold) and hold.wanted:
+            cause = _for_owner(reason, message)
+            if not hold.session.got_in_vain(reason):
+                pool.end(
+                    hold.session,
+                    states.FAILED,
+                    reason,
+                    f"{sessions.MAX_VAIN_SLOTS} slots could not be prepared,"
+                    f" the last was {hold.slot}: {cause}",
+                )
+                self._serving.free(hold, pool.now)
+                return
+            hold.failure = f"slot {hold.slot} failed: {cause}"
         pool.tell(events.PrepareFailed(hold.slot.id, hold.generation, reason))
 
     # -- compute nodes -----------------------------------------------------
@@ -234,6 +261,15 @@ class Hosts:
         self.found(host)
         pool.outbox.write(pool.registry.forget(host))
         pool.probation.forget_gone(pool.now)
+
+
+def _for_owner(reason: str, message: str) -> str:
+    """Return the cause of a failure in one line, for a session's owner."""
+    if reason == codes.BITSTREAM_UNTRUSTED:
+        # The agent's log has details.
+        return "no key that the hosts trust now has signed its bitstream"
+    line = " ".join(message.removeprefix(f"{reason}: ").split())
+    return line[:_MAX_CAUSE_LENGTH] or reason
 
 
 def _log_clock(host: registry.HostEntry) -> None:

@@ -65,7 +65,11 @@ def check(payload: base.Payload, known: Container[int] = ()) -> None:
         kind = type(value)
         if kind is str:
             # A fast path: nearly all texts are short and plain.
-            if len(value) > longest or not value.isascii() or "\0" in value:
+            if (
+                len(value) > longest
+                or not value.isascii()
+                or not value.isprintable()
+            ):
                 _check(payload, name, value)
         elif kind is int:
             if not -largest <= value <= largest:
@@ -106,9 +110,10 @@ def _check(
             return
         if len(value) > _MAX_LENGTHS.get(name, _MAX_NAME_LENGTH):
             raise ValueError(_complaint(payload, name, "too long"))
-        if writable(value) != value:
+        # A line break would end a log's line; a surrogate fits no column.
+        if not value.isprintable():
             raise ValueError(
-                _complaint(payload, name, "text that no column can hold")
+                _complaint(payload, name, "text that cannot be printed")
             )
     elif (
         isinstance(value, int)

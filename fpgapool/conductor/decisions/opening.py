@@ -93,7 +93,7 @@ class Opening:
         future: effects.ViewFuture,
     ) -> None:
         """Answer a retry with the session's state; it never opens twice."""
-        if not session.same_request(request):
+        if not session.same_request(request, self._pool.settings):
             raise admission.Rejected(
                 codes.REQUEST_ID_REUSED,
                 f"request {request.request_id} has been used for something"
@@ -155,6 +155,9 @@ class Opening:
                 of_project=book.queued[project_id],
                 bytes_of_project=book.queued_bytes[project_id],
             ),
+        )
+        admission.check_in_use(
+            accelerator, pool.registry, known, pool.probation.faults
         )
         if request.deadline_s is not None:
             view = pool.core.view
@@ -396,7 +399,7 @@ class Opening:
         elif session.reason in codes.REOPENABLE and self._may_revive(session):
             session.check_move("reopen")
             pool.sessions.revive(session)
-            self._serving.resubmit(session)
+            self._serving.resubmit(session, session.reason, session.message)
 
     def _may_revive(self, session: sessions.Session) -> bool:
         """Whether its instance, if it has one, may have one more session."""

@@ -158,8 +158,18 @@ class Probation:
 
     # -- failures ----------------------------------------------------------
 
-    def failed(self, hold: holds.Hold, reason: str, now: float) -> None:
-        """Count a failure of a slot that its holder did not cause."""
+    def failed(
+        self,
+        hold: holds.Hold,
+        reason: str,
+        now: float,
+        *,
+        is_preparation: bool = False,
+    ) -> None:
+        """Count a failure of a slot that its holder did not cause.
+
+        :param is_preparation: whether no client has used the slot.
+        """
         profiles = self._catalogue.library.profiles
         profile = profiles.get(hold.accelerator)
         # Tenants' bitstreams may fail in good slots, and an agent that
@@ -170,6 +180,7 @@ class Probation:
             self_tests.place_of(hold.slot, hold.accelerator),
             reason,
             now,
+            is_preparation=is_preparation,
             spares_device=(
                 reason == codes.WORKER_DIED
                 and not self._is_first_death(hold.slot)
@@ -191,11 +202,13 @@ class Probation:
         self, hold: holds.Hold, result: objects.SessionResult, now: float
     ) -> None:
         """Count the end of a session as a failure or success of its slot."""
-        if result.state == states.FAILED and result.code in SLOT_FAILURES:
+        if result.state == states.PREPARE_FAILED:
+            # The order to leave, or the bitstream, may have caused it.
+            if not hold.revoked and result.code not in codes.BITSTREAM_FAULTS:
+                self.failed(hold, result.code, now, is_preparation=True)
+        elif result.state == states.FAILED and result.code in SLOT_FAILURES:
             self.failed(hold, result.code, now)
-        elif result.state == states.CLOSED or (
-            result.state != states.PREPARE_FAILED and not hold.is_unprepared
-        ):
+        elif result.state == states.CLOSED or not hold.is_unprepared:
             place = self_tests.place_of(hold.slot, hold.accelerator)
             self._health.succeeded(place)
 

@@ -196,6 +196,7 @@ class Questions:
                 }
                 for host in pool.registry.hosts.values()
             },
+            "builtins": pool.catalogue.library.builtins_as_json(),
         }
 
     def _served(self) -> Iterator[sessions.Session]:

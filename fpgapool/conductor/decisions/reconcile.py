@@ -72,12 +72,13 @@ def busy(report: objects.SlotReport) -> bool:
 def is_not_prepared(hold: holds.Hold, result: objects.SessionResult) -> bool:
     """Whether a slot was never ready for its holder, so that another may be.
 
+    A holder that is connected has the slot, whatever its agent knows of it.
+
     :param result: of this assignment.
     """
-    return result.state == states.PREPARE_FAILED or (
-        result.code in _GIVEN_UP
-        and result.started_at is None
-        and hold.phase in UNCONNECTED
+    return hold.phase in UNCONNECTED and (
+        result.state == states.PREPARE_FAILED
+        or (result.code in _GIVEN_UP and result.started_at is None)
     )
 
 

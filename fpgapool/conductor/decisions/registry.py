@@ -7,12 +7,14 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import json
 import math
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 
 from fpgapool import objects
+from fpgapool.bitstreams import library
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import stored_enums
 from fpgapool.core import model
@@ -24,6 +26,8 @@ from fpgapool.objects import identity
 _MAX_OLD_BOOTS = 16
 #: Why a device or slot is out of use that its agent no longer reports.
 NOT_REPORTED = "not reported"
+#: What slots run without a file, as JSON, before their agent has reported it.
+UNKNOWN = "null"
 # Longer than a report takes to arrive.
 _CLOCK_TOLERANCE_S = 5.0
 # One late report may arrive after its agent was restarted.
@@ -121,6 +125,8 @@ class DeviceEntry:
     #: they have reserved, by instance.
     reservable_slots: int = 0
     reservations: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    #: As JSON. Not in the database: each report has it.
+    builtins: str = UNKNOWN
     slots: dict[int, SlotEntry] = dataclasses.field(default_factory=dict)
 
     @property
@@ -305,6 +311,8 @@ class Registry:
         self._devices_by_uuid: dict[str, DeviceEntry] = {}
         self.slots: dict[int, SlotEntry] = {}
         self.power_caps_w: dict[str, float] = {}
+        # By shape; what a host has had before it was removed stays.
+        self._builtins: set[tuple[str, str]] = set()
         self._chunks_bytes: dict[str, int] = {}
         # The number of hosts whose workers take so long pieces.
         self._hosts_by_chunk_bytes = collections.Counter[int]()
@@ -354,6 +362,11 @@ class Registry:
                     reservable_slots=row.reservable_slots,
                 )
             )
+        self._builtins = {
+            (slot.shape, UNKNOWN)
+            for slot in slots
+            if slot.fault_reason != NOT_REPORTED
+        }
         for slot in sorted(slots, key=lambda row: row.id):
             self._add_slot(
                 SlotEntry(
@@ -375,8 +388,8 @@ class Registry:
     ) -> tuple[HostEntry, bool, list[db_api.Record]]:
         """Take over the hardware of a report.
 
-        :returns: the host, whether its hardware or its cap on power changed,
-            and the rows to write.
+        :returns: the host, whether its hardware, its accelerators or its cap
+            on power changed, and the rows to write.
         """
         rows: list[db_api.Record] = []
         host = self.hosts.get(report.host_uuid)
@@ -402,7 +415,8 @@ class Registry:
         rows.extend(_missing_devices(host, report))
         self._note_chunk_bytes(host.uuid, report.chunk_bytes)
         capped = self._note_power_cap(host.uuid, report.power_cap_w)
-        return host, bool(rows) or capped, rows
+        offered = self._note_builtins(report)
+        return host, bool(rows) or capped or offered, rows
 
     @property
     def chunk_bytes(self) -> int | None:
@@ -500,6 +514,42 @@ class Registry:
             for name, count in (slot.resources or {}).items():
                 capacity[name] = min(count, capacity.get(name, count))
         return found
+
+    def builtins(self) -> dict[str, library.Builtins | None]:
+        """Return what slots run without a file, by shape; None: unknown.
+
+        If slots of one shape differ, it is what all of them run.
+        """
+        found: dict[str, library.Builtins | None] = {}
+        for shape, text in self._builtins:
+            found[shape] = library.common(
+                found.get(shape), library.read_builtins(json.loads(text))
+            )
+        return found
+
+    def _note_builtins(self, report: objects.AgentReport) -> bool:
+        """Take over what a host's slots run without a file.
+
+        :returns: whether that is news.
+        """
+        host, replaced = self.hosts[report.host_uuid], False
+        for device_report in report.devices:
+            device = host.devices[device_report.name]
+            text = json.dumps(device_report.builtins, sort_keys=True)
+            replaced |= device.builtins not in (UNKNOWN, text)
+            device.builtins = text
+        hosts = self.hosts.values() if replaced else [host]
+        found = {
+            (slot.shape, slot.device.builtins)
+            for host in hosts
+            for slot in host.slots()
+            if not slot.missing
+        }
+        if not replaced:
+            found |= self._builtins
+        changed = found != self._builtins
+        self._builtins = found
+        return changed
 
     def _add_host(self, host: HostEntry) -> HostEntry:
         self.hosts[host.uuid] = host

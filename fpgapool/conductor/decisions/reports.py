@@ -10,6 +10,7 @@ from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.common import ratelimit
+from fpgapool.conductor.decisions import accelerators
 from fpgapool.conductor.decisions import administration
 from fpgapool.conductor.decisions import agent_orders
 from fpgapool.conductor.decisions import desks
@@ -43,17 +44,13 @@ _PROGRAMMED = frozenset(
 # that.
 _CLOSED_BEFORE_CANCEL = (states.CANCELLED, states.CLOSED)
 
-# The most slots that a session gets after its client learned of them too late
-# to connect.
-_MAX_UNTOLD_ENDS = 3
+# States of sessions that no former slot's result closes: their clients are in
+# another slot, or they are closed or never had one.
+_NOT_CLOSED_LATE = states.CONNECTED | {states.CLOSED, states.REJECTED}
+
 # A client was told late if it knew of its slot for less than this share of
 # ``connect_timeout_s``.
 _TIME_TO_CONNECT = 0.5
-
-# The most slots that a session tries if its bitstream cannot be programmed.
-_MAX_BITSTREAM_FAILURES = 3
-# For the session's owner; the agent's log has details.
-_UNTRUSTED = "no key that the hosts trust now has signed it"
 
 
 class Reports:
@@ -66,8 +63,10 @@ class Reports:
         host_watch: hosts.Hosts,
         group_members: members.Members,
         group_desks: desks.Desks,
+        library: accelerators.Accelerators,
     ) -> None:
         self._pool = pool
+        self._library = library
         self._members = group_members
         self._desks = group_desks
         self._serving = serving
@@ -126,6 +125,7 @@ class Reports:
         host.note_report(report.agent_boot_id, report.sequence, pool.now)
         pool.outbox.write(*rows)
         if changed or not host.up:
+            self._library.see_slots()
             self._host_up(host)
         # Before it shows the end of members.
         self._desks.count_time(host)
@@ -211,17 +211,22 @@ class Reports:
         """End a session whose client used and closed its former slot.
 
         The slot's host was silent meanwhile, so the session was queued again
-        and may have another slot, which it no longer needs.
+        and may have another slot, which it no longer needs, or has ended
+        otherwise.
         """
         if result is None or result.state != states.CLOSED:
             return
         pool = self._pool
         session = pool.sessions.by_id.get(result.session_id)
-        if session is None or session.state not in states.UNCONNECTED:
+        if session is None or session.state in _NOT_CLOSED_LATE:
             return
         if session.hold and session.hold.generation <= result.generation:
             return
+        self._serving.charge_late(session, result)
         self._apply_result(session, result, host)
+        if not session.live:
+            self._close(session, result)
+            return
         pool.end(session, result.state, result.code, result.message)
         pool.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
         # The result of the other slot's worker is not that of the session.
@@ -316,7 +321,7 @@ class Reports:
     def _check_claim(self, hold: sessions.Hold) -> None:
         pool, session = self._pool, hold.session
         limit_bytes = pool.settings.claim_limit_bytes(session.claimed_bytes)
-        if session.input_bytes > limit_bytes:
+        if session.claim_used_bytes > limit_bytes:
             pool.tell(events.ClaimExceeded(hold.slot.id, hold.generation))
 
     def _prepare_failed(
@@ -330,31 +335,9 @@ class Reports:
             hold.public_id,
             reason,
         )
-        if (
-            isinstance(hold, sessions.Hold)
-            and reason in codes.BITSTREAM_FAULTS
-            and hold.wanted
-        ):
-            hold.session.bitstream_failures += 1
-            if hold.session.bitstream_failures >= _MAX_BITSTREAM_FAILURES:
-                self._give_up_bitstream(hold, reason)
-                return
-        self._hosts.fail_preparation(hold, reason)
-
-    def _give_up_bitstream(self, hold: sessions.Hold, reason: str) -> None:
-        """End a session whose bitstream could not be programmed.
-
-        The slots are healthy, so the session would try for ever.
-        """
-        why = f": {_UNTRUSTED}" if reason == codes.BITSTREAM_UNTRUSTED else ""
-        self._pool.end(
-            hold.session,
-            states.FAILED,
-            reason,
-            f"no slot could be programmed with its bitstream, in"
-            f" {_MAX_BITSTREAM_FAILURES} tries{why}",
+        self._hosts.fail_preparation(
+            hold, reason, result.message if result else ""
         )
-        self._serving.free(hold, self._pool.now)
 
     def _vanished(self, hold: holds.Hold) -> None:
         """End or requeue an assignment whose worker is gone."""
@@ -365,7 +348,9 @@ class Reports:
             return
         if hold.wanted and hold.phase in reconcile.UNCONNECTED:
             # The client has not sent anything yet and can use another slot.
-            self._hosts.fail_preparation(hold, codes.WORKER_LOST)
+            self._hosts.fail_preparation(
+                hold, codes.WORKER_LOST, "the slot's worker process is gone"
+            )
             return
         if hold.wanted:
             pool.end(
@@ -395,13 +380,7 @@ class Reports:
         self._apply_result(session, result, hold.slot.host)
         if not session.live:
             if (session.state, result.state) == _CLOSED_BEFORE_CANCEL:
-                session.finish(
-                    result.state,
-                    result.code,
-                    result.message,
-                    pool.now,
-                    pool.pool_time,
-                )
+                self._close(session, result)
             pool.touch(session)
             again = False
         else:
@@ -413,9 +392,23 @@ class Reports:
             # It goes behind the waiting sessions: it has had a slot.
             self._serving.resubmit(
                 session,
+                result.code,
                 yields=result.code not in codes.ROOM_IS_MADE,
-                preempted=result.code == codes.PREEMPTED,
             )
+
+    def _close(
+        self, session: sessions.Session, result: objects.SessionResult
+    ) -> None:
+        """Let a session that has ended end as served."""
+        pool = self._pool
+        session.finish(
+            result.state,
+            result.code,
+            result.message,
+            pool.now,
+            pool.pool_time,
+        )
+        pool.touch(session)
 
     def _may_go_on(
         self, hold: sessions.Hold, result: objects.SessionResult
@@ -423,26 +416,19 @@ class Reports:
         """Whether a session that lost its slot waits for another one."""
         session = hold.session
         if result.code == codes.YIELDED:
-            session.give_way()
             # A claim of twice its usage; a wrong claim costs its place.
             session.claimed_bytes = min(
                 2 * session.input_bytes, self._pool.settings.max_claimed_bytes
             )
             return True
         if result.code == codes.PREEMPTED:
-            session.give_way()
             return True
         if result.code in codes.ROOM_IS_MADE:
             profile = self._pool.profiles.get(session.accelerator)
             has_begun = result.started_at is not None or result.input_bytes > 0
             return not has_begun or (profile is not None and profile.moves)
-        if (
-            result.code == codes.CONNECT_TIMEOUT
-            and self._was_told_late(hold)
-            and session.untold_ends < _MAX_UNTOLD_ENDS
-        ):
-            session.untold_ends += 1
-            return True
+        if result.code == codes.CONNECT_TIMEOUT and self._was_told_late(hold):
+            return session.got_in_vain(result.code)
         return False
 
     def _how_it_ended(

@@ -24,7 +24,17 @@ from fpgapool.vocabulary import states
 LOG = logging.getLogger(__name__)
 
 # Why a session waits again, for its owner.
-_PREEMPTED = "a session with a higher priority or less time left has its slot"
+_WHY = {
+    codes.CONNECT_TIMEOUT: "its client could not be told in time of its slot",
+    codes.DRAINED: "an operator takes its slot out of use",
+    codes.HOST_LOST: "the host of its slot is silent",
+    codes.MOVED: "its client asked for another slot",
+    codes.PREEMPTED: (
+        "a session with a higher priority or less time left has its slot"
+    ),
+    codes.RESERVED: "its slot is kept for a reservation",
+    codes.YIELDED: "it sent more than it claimed, and others waited",
+}
 
 
 class Serving:
@@ -110,7 +120,7 @@ class Serving:
     def _grant(self, order: instructions.Grant) -> None:
         hold = self._pool.sessions.by_job[order.job_id].hold
         if hold is not None:
-            hold.session.ready_at = self._pool.now
+            hold.session.note_ready(self._pool.now)
             self.entered(hold)
 
     def _reject(self, order: instructions.Reject) -> None:
@@ -132,7 +142,8 @@ class Serving:
         LOG.info(
             "Session %s waits again: %s", session.session_id, order.reason
         )
-        session.wait_again()
+        why = hold.failure if hold is not None else ""
+        session.wait_again(order.reason, why or _WHY.get(order.reason, ""))
         if hold is not None:
             if order.reason in codes.ROOM_IS_MADE:
                 self._count_taken_back(session, order.reason)
@@ -166,7 +177,8 @@ class Serving:
             return
         pool.tell(events.HolderAttached(hold.slot.id, hold.generation))
         session.forget_secret()
-        session.ready_at = session.ready_at or pool.now
+        session.note_ready(pool.now)
+        session.vain.clear()
         session.started_at = session.started_at or pool.now
         self.entered(hold)
 
@@ -193,8 +205,7 @@ class Serving:
     ) -> None:
         """Release a slot, and add its usage to the ledger.
 
-        :param result: of its worker; None: take the last report, if the
-            session has not moved to another slot.
+        :param result: of its worker; None: the last report counts.
         """
         if isinstance(hold, sessions.Hold):
             self._charge(hold, ended_at, result)
@@ -216,25 +227,45 @@ class Serving:
         result: objects.SessionResult | None,
     ) -> None:
         pool, session = self._pool, hold.session
-        input_bytes, output_bytes = (
-            hold.told_bytes
-            if result is None
-            else (result.input_bytes, result.output_bytes)
-        )
+        input_bytes, output_bytes = hold.told_bytes
+        if result is not None:
+            input_bytes = max(input_bytes, result.input_bytes)
+            output_bytes = max(output_bytes, result.output_bytes)
         energy_j = self._energy_j(hold, ended_at)
         pool.ledger.add(
             session.project_id,
             session.accelerator,
             ended_at,
             slot_s=ended_at - hold.assigned_at,
-            input_bytes=input_bytes,
-            output_bytes=output_bytes,
             energy_j=energy_j,
+            **hold.book(input_bytes, output_bytes),
         )
         if energy_j is not None:
             session.energy_j = (session.energy_j or 0.0) + energy_j
             pool.touch(session)
         pool.counts.service_s.observe(ended_at - hold.assigned_at)
+
+    def charge_late(
+        self, session: sessions.Session, result: objects.SessionResult
+    ) -> None:
+        """Add to the usage what a slot did after the session had lost it.
+
+        :param result: of its worker; the session has not taken it over yet.
+        """
+        slot_s = 0.0
+        if session.started_at is None and result.started_at is not None:
+            # Otherwise its slot was charged when its host was given up.
+            slot_s = max(result.finished_at - result.started_at, 0.0)
+        told = session.former_input_bytes + result.input_bytes
+        told_output = session.former_output_bytes + result.output_bytes
+        self._pool.ledger.add(
+            session.project_id,
+            session.accelerator,
+            self._pool.now,
+            slot_s=slot_s,
+            input_bytes=max(told - session.input_bytes, 0),
+            output_bytes=max(told_output - session.output_bytes, 0),
+        )
 
     def _energy_j(self, hold: holds.Hold, ended_at: float) -> float | None:
         """Return the measured energy; else that of the platform, if known."""
@@ -260,20 +291,22 @@ class Serving:
     def resubmit(
         self,
         session: sessions.Session,
+        reason: str,
+        message: str = "",
         *,
         yields: bool = False,
-        preempted: bool = False,
     ) -> None:
         """Queue a session again, at the place of its first arrival.
 
+        :param reason: the code of why it lost its slot.
+        :param message: more about that, if the code does not say it.
         :param yields: whether the core serves the waiting sessions first.
-        :param preempted: whether another session took its slot.
         """
         pool = self._pool
-        LOG.info("Session %s waits for another slot", session.session_id)
-        session.wait_again()
-        if preempted:
-            session.reason, session.message = codes.PREEMPTED, _PREEMPTED
+        LOG.info(
+            "Session %s waits for another slot: %s", session.session_id, reason
+        )
+        session.wait_again(reason, message or _WHY.get(reason, ""))
         # The wait timeout starts anew: the session has had a slot.
         waited_s = pool.pool_time - session.arrival_s
         session.wait_timeout_s = waited_s + pool.settings.wait_timeout_s
@@ -290,9 +323,17 @@ class Serving:
     def move(self, session: sessions.Session) -> None:
         """Queue a session again while its old slot is taken back."""
         pool = self._pool
+        if session.hold is not None:
+            # Its worker may never say how much more it was.
+            pool.ledger.add(
+                session.project_id,
+                session.accelerator,
+                pool.now,
+                **session.hold.book(*session.hold.told_bytes),
+            )
         pool.tell(events.JobCancelled(session.job_id, codes.MOVED))
         pool.sessions.rename_job(session, pool.next_job_id())
-        self.resubmit(session)
+        self.resubmit(session, codes.MOVED)
 
     # -- agents ------------------------------------------------------------
 

@@ -28,6 +28,9 @@ from fpgapool.vocabulary import names
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
+#: The most slots that a session gets in vain by the same cause.
+MAX_VAIN_SLOTS = 3
+
 # Ended sessions that are still answered from memory.
 _REMEMBERED = 10_000
 
@@ -56,6 +59,12 @@ _ordered = fields.copier(
     name for name in base.members(objects.AssignRequest) if name in _KEPT
 )
 
+# The options that a repeated request has to give like the first one.
+_REPEATED = [
+    option.name
+    for option in description.FIELDS.options
+    if not option.limits_only
+]
 
 _IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
 
@@ -69,6 +78,8 @@ class Hold(holds.Hold):
         have to leave the slot; 0: it never has to.
     :ivar quanta: the borders that it has reached.
     :ivar is_left: whether its client waits for another slot already.
+    :ivar failure: why it could not be prepared, for the session's owner.
+    :ivar booked_bytes: input and output that are in the usage already.
     """
 
     session: Session
@@ -76,6 +87,8 @@ class Hold(holds.Hold):
     quantum_bytes: int = 0
     quanta: int = 0
     is_left: bool = False
+    failure: str = ""
+    booked_bytes: tuple[int, int] = (0, 0)
 
     @property
     def holder(self) -> model.Holder:
@@ -120,6 +133,22 @@ class Hold(holds.Hold):
             session.input_bytes - session.former_input_bytes,
             session.output_bytes - session.former_output_bytes,
         )
+
+    def book(self, input_bytes: int, output_bytes: int) -> dict[str, int]:
+        """Note that bytes of the slot are in the usage.
+
+        :param input_bytes: since the session has the slot, as the output.
+        :returns: those that were not there yet, by the ledger's names.
+        """
+        booked = self.booked_bytes
+        self.booked_bytes = (
+            max(input_bytes, booked[0]),
+            max(output_bytes, booked[1]),
+        )
+        return {
+            "input_bytes": self.booked_bytes[0] - booked[0],
+            "output_bytes": self.booked_bytes[1] - booked[1],
+        }
 
     def complete(self, result: objects.SessionResult) -> objects.SessionResult:
         """Return a result with what was told before.
@@ -187,10 +216,13 @@ class Session:
     judged: bool = False
     #: Input that its client says it has computed itself; it only steers.
     own_bytes: int = 0
-    #: Slots that it got in vain because of its bitstream.
-    bitstream_failures: int = 0
-    #: Slots that it lost before its client could learn of them.
-    untold_ends: int = 0
+    #: Input that slots have computed which it lost: the next ones may have to
+    #: compute it again, so it does not count against the claim.
+    lost_bytes: int = 0
+    #: How many slots it got in vain, by cause, since its client last came.
+    vain: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )
     #: Whether neither it nor its slot shall have a row.
     withdrawn: bool = False
 
@@ -261,13 +293,20 @@ class Session:
             affinity_key=self.application,
         )
 
-    def same_request(self, request: objects.OpenRequest) -> bool:
-        """Whether a repeated request asks for what the first one did."""
+    def same_request(
+        self, request: objects.OpenRequest, settings: admission.Limits
+    ) -> bool:
+        """Whether a repeated request asks for what the first one did.
+
+        :param settings: what the request means where it says nothing.
+        """
+        wanted = wishes(request, settings)
+        # A session that has yielded its slot has another claim.
+        has_own_claim = bool(self.former_input_bytes)
         return (
             self.accelerator in _keys(request)
-            and request.claimed_bytes == self.claimed_bytes
-            and request.priority == self.priority
-            and request.deadline_s == self.deadline_s
+            and (request.claimed_bytes == self.claimed_bytes or has_own_claim)
+            and all(getattr(self, name) == wanted[name] for name in _REPEATED)
             and instance.may_share(request.user_id, self.user_id)
         )
 
@@ -275,8 +314,6 @@ class Session:
         """Hold a slot from now on."""
         slot = hold.slot
         self.hold = hold
-        if self.live:
-            self.reason = self.message = ""
         self.slot_id = slot.id
         self.generation = hold.generation
         self.local = self.host_id == slot.host.id
@@ -287,25 +324,56 @@ class Session:
             slot=slot.number,
         )
 
+    def note_ready(self, now: float) -> None:
+        """Note that its slot is ready; why it lost another one is over."""
+        self.ready_at = self.ready_at or now
+        if self.live:
+            self.reason = self.message = ""
+
     def note_bytes(self, input_bytes: int, output_bytes: int) -> None:
-        """Note how much its slot has computed."""
-        self.input_bytes = self.former_input_bytes + input_bytes
-        self.output_bytes = self.former_output_bytes + output_bytes
+        """Note how much its slot has computed; it never shrinks."""
+        self.input_bytes = max(
+            self.input_bytes, self.former_input_bytes + input_bytes
+        )
+        self.output_bytes = max(
+            self.output_bytes, self.former_output_bytes + output_bytes
+        )
 
     def give_way(self) -> None:
-        """Go on in another slot, where this one has stopped."""
+        """Keep what the slot has computed that it leaves."""
+        if self.hold is not None or self.end:
+            # Its worker has not said where it stopped.
+            self.lost_bytes += self.input_bytes - self.former_input_bytes
         self.former_input_bytes = self.input_bytes
         self.former_output_bytes = self.output_bytes
 
-    def wait_again(self) -> None:
+    @property
+    def claim_used_bytes(self) -> int:
+        """The input that counts against its claim."""
+        return self.input_bytes - self.lost_bytes
+
+    def got_in_vain(self, cause: str) -> bool:
+        """Count a slot that its client could not use.
+
+        :param cause: its code.
+        :returns: whether another slot is worth a try.
+        """
+        self.vain[cause] += 1
+        return self.vain[cause] < MAX_VAIN_SLOTS
+
+    def wait_again(self, reason: str = "", message: str = "") -> None:
         """Wait from now on; forget the values that belong to the slot.
 
+        :param reason: the code of why it lost its slot, for its client.
+        :param message: more about that.
         :raises WrongMove: if the session cannot wait.
         """
         if self.state != states.QUEUED:
             self.check_move("reopen" if self.end else "requeue")
+        self.give_way()
         self.hold = None
-        self.end = self.reason = self.message = ""
+        self.end = ""
+        self.reason, self.message = reason, limits.writable(message)
         self.finished_at = None
         self.deadline_met = None
         self.slot_id = None
@@ -387,6 +455,8 @@ class Session:
         members["end"] = "" if state in states.LIVE else state
         if record.arrival_s is None:
             members["arrival_s"] = record.queued_at
+        # It is not known how much of that was lost.
+        members["lost_bytes"] = record.former_input_bytes
         return cls(
             row_id=record.id,
             job_id=record.id,

@@ -125,6 +125,7 @@ class FpgaRegionDriver(base.Driver):
                     )
                     for number, entry in enumerate(board.regions)
                 ),
+                builtins={name: {} for name in board.accelerators},
             )
             for board in self._boards.values()
         )

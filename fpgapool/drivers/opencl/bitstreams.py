@@ -60,6 +60,21 @@ def load_builtin(bitstream: str) -> Bitstream:
     return Bitstream(profile, formats.OPENCL_SOURCE, *_kernel(name))
 
 
+def builtins() -> dict[str, dict[str, list[str]]]:
+    """Return the kernels that come with fpgapool, for a device's description.
+
+    See :class:`base.DeviceInfo`.
+    """
+    return {
+        name: {
+            param: list(each.choices)
+            for param, each in _kernel(name)[0].params.items()
+            if each.choices
+        }
+        for name in kernels.names()
+    }
+
+
 @functools.cache
 def _kernel(name: str) -> tuple[manifests.Manifest, bytes]:
     manifest, source = kernels.read(name)

@@ -32,7 +32,8 @@ if typing.TYPE_CHECKING:
 
 MAX_KEPT = 256
 
-_POCL_VARIABLE = "POCL_CACHE_DIR"
+#: Where PoCL keeps what it compiles.
+POCL_VARIABLE = "POCL_CACHE_DIR"
 
 
 def prepare(directory: pathlib.Path, name: str) -> None:
@@ -44,10 +45,10 @@ def prepare(directory: pathlib.Path, name: str) -> None:
     :param directory: for that directory.
     :param name: of the slot.
     """
-    if _POCL_VARIABLE not in os.environ:
+    if POCL_VARIABLE not in os.environ:
         path = directory / f"{name}.pocl"
         shutil.rmtree(path, ignore_errors=True)
-        os.environ[_POCL_VARIABLE] = str(path)
+        os.environ[POCL_VARIABLE] = str(path)
 
 
 class Builder:

@@ -10,11 +10,13 @@ runtimes of OpenCL need, and a directory that is removed afterwards.
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import json
 import logging
 import math
 import os
 import pathlib
+import pwd
 import re
 import select
 import shutil
@@ -24,6 +26,7 @@ import sys
 import tempfile
 import typing
 
+import fpgapool
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import confinement
 from fpgapool.vocabulary import codes
@@ -46,6 +49,10 @@ _MAX_LOG = 1000
 _KEPT = re.compile(
     r"(POCL|OCL|OPENCL|CUDA|ROCR|HIP)_\w+|LD_LIBRARY_PATH|XILINX_XRT"
 )
+#: Of these some name directories with libraries, which it reads.
+_NAMING = ("LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
+#: Whoever has these in a directory has more than libraries in it.
+_OTHERS = ("/etc", "/home", "/root", "/tmp", "/var/lib", "/var/log")
 #: Of these the process writes into its own directory.
 _DIRECTORIES = ("HOME", "POCL_CACHE_DIR", "TMPDIR", "XDG_CACHE_HOME")
 #: That directory, whose parents may be closed to the user nobody.
@@ -170,6 +177,9 @@ def _run(
             # been waited for.
             os.killpg(process.pid, signal.SIGKILL)
             status = process.wait()
+        if status > 128:
+            # A signal has ended the process that it waits for.
+            status = 128 - status
         if status not in (0, _REFUSED):
             said.seek(0)
             LOG.info("The OpenCL compiler says: %r", said.read()[-_MAX_LOG:])
@@ -260,10 +270,15 @@ def main() -> int:
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     request = json.load(sys.stdin)
-    missing = _confine(request)
-    answer.write(json.dumps(missing).encode() + b"\n")
+    missing, closed = _confine(request)
     try:
         body = _compiled(request)
+    except (ImportError, OSError) as error:
+        message = f"OpenCL cannot be used: {_last_line(error)}"
+        if closed:
+            message += f"; the compiler cannot read {', '.join(closed)}"
+        body = json.dumps([base.DEVICE_FAILED, message]).encode()
+        status = _REFUSED
     except base.DriverError as error:
         body = json.dumps([error.code, error.message]).encode()
         status = _REFUSED
@@ -274,29 +289,36 @@ def main() -> int:
         status = _REFUSED
     else:
         status = 0
-    answer.write(body)
+    answer.write(json.dumps(missing).encode() + b"\n" + body)
     answer.close()
     # Without the runtime's own end, which may wait for its threads.
     os._exit(status)
 
 
-def _confine(request: collections.abc.Mapping[str, typing.Any]) -> list[str]:
+def _last_line(error: Exception) -> str:
+    # Before it numpy gives advice, on many lines.
+    return str(error).strip().rpartition("\n")[2]
+
+
+def _confine(
+    request: collections.abc.Mapping[str, typing.Any],
+) -> tuple[list[str], list[str]]:
     """Give up what a compiler does not need.
 
-    :returns: what the kernel did not allow to give up.
+    :returns: what the kernel did not allow to give up; and the places that
+        this process should be able to read, and is not.
     """
     confinement.die_with_parent()
     if os.getppid() != request["worker_pid"]:
         sys.exit("the worker has ended")
     missing = []
     is_root = os.geteuid() == 0
-    has_left = confinement.leave_networks()
+    has_left = confinement.leave_others()
     if not has_left:
-        missing.append("it sees networks (no namespaces)")
-    readable = {sys.prefix, sys.base_prefix, *filter(None, sys.path)}
-    for name in ("LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"):
-        readable |= {*filter(None, os.environ.get(name, "").split(":"))}
-    if not confinement.keep_files(readable, os.getcwd()):
+        missing.append("what it starts may outlive it (no namespaces)")
+    libraries = _libraries()
+    confinement.reveal(libraries)
+    if not confinement.keep_files(libraries, _HERE):
         missing.append("it reads what its user can read (no Landlock)")
     confinement.limit(
         cpu_s=request["cpu_s"],
@@ -308,22 +330,55 @@ def _confine(request: collections.abc.Mapping[str, typing.Any]) -> list[str]:
     )
     confinement.drop_rights()
     confinement.die_with_parent()
-    return missing
+    if not confinement.refuse_calls() and not has_left:
+        missing.append("it sees networks (neither namespaces nor seccomp)")
+    closed = [each for each in libraries if not os.access(each, os.R_OK)]
+    return missing, closed
+
+
+def _libraries() -> list[str]:
+    """Return where the interpreter and runtimes of OpenCL have their files.
+
+    Directories that have other files, too, are left out.
+    """
+    named = [
+        place
+        for name in _NAMING
+        for place in os.environ.get(name, "").split(os.pathsep)
+    ]
+    loaded = {
+        os.path.dirname(line.split(maxsplit=5)[5])
+        for line in pathlib.Path("/proc/self/maps").read_text().splitlines()
+        if ".so" in line
+    }
+    package = os.path.dirname(fpgapool.__file__)
+    prefixes = {sys.prefix, sys.base_prefix}
+    places = {
+        form(place)
+        for place in (*named, *loaded, package, *prefixes, *sys.path)
+        if place
+        for form in (os.path.abspath, os.path.realpath)
+    }
+    others = [*_OTHERS]
+    with contextlib.suppress(KeyError):
+        others.append(pwd.getpwuid(os.geteuid()).pw_dir)
+    return [
+        place
+        for place in sorted(places)
+        if os.path.exists(place)
+        and not any(pathlib.Path(one).is_relative_to(place) for one in others)
+    ]
 
 
 def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
     """Compile, in the confined process.
 
     :raises DriverError: as :func:`compile_source`.
+    :raises ImportError, OSError: if OpenCL cannot be used.
     :raises InvalidManifest: if the program lacks a kernel.
     """
     # They load the runtime, in this process only.
-    try:
-        import pyopencl as cl
-    except ImportError as error:
-        raise base.DriverError(
-            base.DEVICE_FAILED, f"OpenCL cannot be used: {error}"
-        ) from None
+    import pyopencl as cl
 
     from fpgapool.drivers.opencl import devices
     from fpgapool.drivers.opencl import manifest as manifests

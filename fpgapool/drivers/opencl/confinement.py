@@ -11,10 +11,14 @@ from __future__ import annotations
 import collections.abc
 import contextlib
 import ctypes
+import dataclasses
+import errno
 import os
 import pathlib
 import resource
 import signal
+import socket
+import stat
 import struct
 
 #: Whose rights a process of root has afterwards.
@@ -23,11 +27,17 @@ NOBODY = 65534
 _libc = ctypes.CDLL(None, use_errno=True)
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_SECCOMP = 22
 _PR_SET_NO_NEW_PRIVS = 38
+_CLONE_NEWNS = 0x00020000
 _CLONE_NEWIPC = 0x08000000
 _CLONE_NEWUSER = 0x10000000
+_CLONE_NEWPID = 0x20000000
 _CLONE_NEWNET = 0x40000000
 _CAPABILITY_VERSION = 0x20080522
+_MS_NOSUID_NODEV = 2 | 4
+_MS_BIND_ALL = 0x1000 | 0x4000
+_MS_PRIVATE_ALL = 1 << 18 | 0x4000
 
 # The same on all architectures.
 _LANDLOCK_CREATE_RULESET = 444
@@ -45,6 +55,39 @@ _RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: _IOCTL_DEVICE}
 _CONNECT_AND_BIND = 3
 _SOCKETS_AND_SIGNALS = 3
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Calls:
+    """The numbers of system calls of an architecture.
+
+    :ivar architecture: that the kernel calls so.
+    :ivar sockets: that make sockets of a family, their first argument.
+    :ivar forbidden: that leave a process group, or make calls by other ways.
+    :ivar end: from here on they are those of another interface.
+    """
+
+    architecture: int
+    sockets: tuple[int, ...]
+    forbidden: tuple[int, ...]
+    end: int
+
+
+# socket, socketpair; setpgid, setsid, io_uring_setup.
+_CALLS = {
+    "x86_64": _Calls(0xC000003E, (41, 53), (109, 112, 425), 0x40000000),
+    "aarch64": _Calls(0xC00000B7, (198, 199), (154, 157, 425), 0x40000000),
+}
+_FILTER = 2
+_INSTRUCTION = struct.Struct("<HBBI")
+_LOAD = 0x20
+_JUMP_IF_EQUAL = 0x15
+_JUMP_IF_AT_LEAST = 0x35
+_RETURN = 0x06
+# Where the kernel's description of a call has what is loaded.
+_CALL, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_ALLOW = 0x7FFF0000
+_REFUSE = 0x00050000 | errno.EPERM
 
 #: What starts a program on any host: libraries, and the processor's data.
 _SYSTEM = (
@@ -67,15 +110,117 @@ def die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def leave_networks() -> bool:
-    """Give up all networks, and System V's shared memory.
+def leave_others() -> bool:
+    """Give up all networks, System V's shared memory, and other processes.
+
+    Goes on in another process, with which all that it starts will end. The
+    first one waits, and ends with its status: 128 and the signal, if one has
+    ended it.
 
     :returns: whether the kernel allows it.
     """
-    flags = _CLONE_NEWNET | _CLONE_NEWIPC
+    flags = _CLONE_NEWNET | _CLONE_NEWIPC | _CLONE_NEWPID
     if os.geteuid() != 0:
         flags |= _CLONE_NEWUSER
-    return _libc.unshare(flags) == 0
+    if _libc.unshare(flags) != 0:
+        return False
+    # The first process of a namespace takes no signals of the others; all end
+    # with it.
+    for _ in range(2):
+        if child := os.fork():
+            _, status = os.waitpid(child, 0)
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(code if code >= 0 else 128 - code)
+        die_with_parent()
+    return True
+
+
+def refuse_calls() -> bool:
+    """Make no sockets but those of this host, and stay in the process group.
+
+    :returns: whether the kernel can do that.
+    """
+    calls = _CALLS.get(os.uname().machine)
+    if calls is None or struct.calcsize("P") != 8:
+        return False
+    refused = [
+        (_JUMP_IF_AT_LEAST, calls.end),
+        *((_JUMP_IF_EQUAL, number) for number in calls.forbidden),
+    ]
+    asked = [(_JUMP_IF_EQUAL, number) for number in calls.sockets]
+    rest = len(refused) + len(asked)
+    program = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_JUMP_IF_EQUAL, 1, 0, calls.architecture),
+        (_RETURN, 0, 0, _REFUSE),
+        (_LOAD, 0, 0, _CALL),
+        # To the refusal in the last lines, and to what looks at sockets.
+        *(
+            (jump, rest - place + 2, 0, value)
+            for place, (jump, value) in enumerate(refused)
+        ),
+        *(
+            (jump, rest - place, 0, value)
+            for place, (jump, value) in enumerate(asked, len(refused))
+        ),
+        (_RETURN, 0, 0, _ALLOW),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_JUMP_IF_EQUAL, 1, 0, socket.AF_UNIX),
+        (_RETURN, 0, 0, _REFUSE),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    code = b"".join(_INSTRUCTION.pack(*each) for each in program)
+    held = ctypes.create_string_buffer(code)
+    header = struct.pack("@HP", len(program), ctypes.addressof(held))
+    return _libc.prctl(_PR_SET_SECCOMP, _FILTER, header, 0, 0) == 0
+
+
+def reveal(places: collections.abc.Collection[str]) -> None:
+    """Keep places readable that are below directories which only root enters.
+
+    In this process's own view, these directories then have nothing else in
+    them. Without root's rights the process stays its user, who may enter them.
+
+    :param places: absolute paths of what is there; a link and its target
+        count as two.
+    """
+    closed = {
+        place: outer
+        for place in places
+        if (outer := _closed_parent(place)) and os.path.isdir(place)
+    }
+    if os.geteuid() != 0 or not closed:
+        return
+    if _libc.unshare(_CLONE_NEWNS) or _mount("/", "/", _MS_PRIVATE_ALL):
+        return
+    fds = {place: os.open(place, os.O_PATH) for place in sorted(closed)}
+    for outer in set(closed.values()):
+        _mount("tmpfs", outer, _MS_NOSUID_NODEV, b"mode=755")
+    for place, fd in fds.items():
+        os.makedirs(place, 0o755, exist_ok=True)
+        _mount(f"/proc/self/fd/{fd}", place, _MS_BIND_ALL)
+        os.close(fd)
+
+
+def _closed_parent(place: str) -> str | None:
+    """Return the outermost directory on the way that nobody cannot enter."""
+    for parent in reversed(pathlib.Path(place).parents):
+        if not parent.stat().st_mode & stat.S_IXOTH:
+            return str(parent)
+    return None
+
+
+def _mount(source: str, target: str, flags: int, data: bytes = b"") -> int:
+    return int(
+        _libc.mount(
+            os.fsencode(source),
+            os.fsencode(target),
+            b"tmpfs",
+            ctypes.c_ulong(flags),
+            data,
+        )
+    )
 
 
 def drop_rights() -> None:

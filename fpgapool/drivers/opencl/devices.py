@@ -3,7 +3,7 @@
 """The devices of a host that the pool uses, and their slots.
 
 A *board file* chooses devices by patterns of their platform and name. This
-module loads no runtime of OpenCL: :mod:`fpgapool.drivers.opencl.platforms`
+module loads no runtime of OpenCL: :mod:`fpgapool.drivers.opencl.survey`
 does, in a process of its own when an agent asks.
 """
 

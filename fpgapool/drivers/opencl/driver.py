@@ -70,8 +70,9 @@ class OpenCLDriver(base.Driver):
     of its worker.
 
     :param settings: ``state_dir``; optionally ``boards_file``, the path of
-        the board file, and ``binaries_dir``, a directory that agents of one
-        machine share, for what their workers compile.
+        the board file; if several agents of one machine share its devices,
+        ``binaries_dir``, a directory for what their workers compile, and
+        ``is_checked``, whether another one checks the devices.
     :raises base.DriverError: ``INVALID_SETTINGS``.
     """
 
@@ -108,6 +109,7 @@ class OpenCLDriver(base.Driver):
         # Of an agent.
         self._discovered: dict[str, devices.Device] = {}
         self._watch: probing.Watch | None = None
+        self._is_checked = bool(settings.get("is_checked"))
         self._marks: dict[str, int] = {}
         # Of a worker.
         self._opened: dict[str, tuple[devices.Device, typing.Any]] = {}
@@ -136,9 +138,23 @@ class OpenCLDriver(base.Driver):
                     base.SlotInfo(number, device.shape, None)
                     for number in range(device.board.slots)
                 ),
+                # Source needs a compiler.
+                builtins=bitstreams.builtins()
+                if device.found.has_compiler
+                else {},
             )
             for device in matched
         )
+
+    def check(self, device: str) -> base.Health:
+        if not self._is_checked:
+            if self._watch is None:
+                self.discover()
+            assert self._watch is not None
+            self._watch.look_first()
+            self._watch.wait(base.CHECK_TIMEOUT_S)
+            self._is_checked = True
+        return self.health(device)
 
     def power_cap_w(self) -> float | None:
         return self._power_cap_w

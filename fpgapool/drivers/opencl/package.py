@@ -16,6 +16,7 @@ import struct
 
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import manifest as manifests
+from fpgapool.drivers.opencl import parts
 from fpgapool.drivers.opencl import xclbin as xclbins
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
@@ -49,19 +50,29 @@ class InvalidPackage(exceptions.CodedError, ValueError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Package:
-    """A checked package.
+class Summary:
+    """What a checked package says of itself.
 
     :ivar kind: ``opencl-source``, ``opencl-binary`` or ``xclbin``.
     :ivar manifest: says how its kernels are called.
-    :ivar payload: OpenCL C in UTF-8, a device's binary, or an xclbin.
+    :ivar payload_bytes: length of the payload, at the end of the file.
     :ivar xclbin: what the payload says of itself; None if it is none.
     """
 
     kind: str
     manifest: manifests.Manifest
+    payload_bytes: int
+    xclbin: xclbins.Xclbin | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Package(Summary):
+    """A checked package.
+
+    :ivar payload: OpenCL C in UTF-8, a device's binary, or an xclbin.
+    """
+
     payload: bytes
-    xclbin: xclbins.Xclbin | None = None
 
 
 def pack(kind: str, manifest: bytes, payload: bytes) -> bytes:
@@ -94,6 +105,18 @@ def unpack(contents: bytes) -> Package:
 
     :param contents: the whole file.
     :returns: its parts, all of them checked.
+    :raises: as :func:`check`.
+    """
+    found = check(parts.Forward([contents], len(contents)))
+    payload = contents[len(contents) - found.payload_bytes :]
+    return Package(
+        found.kind, found.manifest, found.payload_bytes, found.xclbin, payload
+    )
+
+
+def check(file: parts.Forward) -> Summary:
+    """Check a package, of which only small parts are in memory.
+
     :raises InvalidPackage: if it is no package, ends too early or too late,
         its kind is unknown, or its payload is empty, too long, or a source
         that is not a text.
@@ -101,12 +124,10 @@ def unpack(contents: bytes) -> Package:
     :raises XclbinError: if the payload is a wrong xclbin, or lacks a kernel of
         the manifest.
     """
-    if len(contents) < _HEADER.size or not contents.startswith(MAGIC):
+    header = file.part(0, _HEADER.size)
+    if len(header) < _HEADER.size or not header.startswith(MAGIC):
         raise InvalidPackage("the file does not begin as a package")
-    _, kind_bytes, manifest_bytes, payload_bytes = _HEADER.unpack_from(
-        contents
-    )
-    # Before anything is copied.
+    _, kind_bytes, manifest_bytes, payload_bytes = _HEADER.unpack(header)
     if kind_bytes > _MAX_NAME_BYTES:
         raise InvalidPackage(f"its kind has more than {_MAX_NAME_BYTES} bytes")
     if manifest_bytes > manifests.MAX_SIZE_BYTES:
@@ -116,12 +137,13 @@ def unpack(contents: bytes) -> Package:
         )
     kind_end = _HEADER.size + kind_bytes
     manifest_end = kind_end + manifest_bytes
-    if len(contents) != manifest_end + payload_bytes:
+    if file.size_bytes != manifest_end + payload_bytes:
         raise InvalidPackage(
-            f"the file has {len(contents)} bytes; its header says "
+            f"the file has {file.size_bytes} bytes; its header says "
             f"{manifest_end + payload_bytes}"
         )
-    kind = contents[_HEADER.size : kind_end].decode("ascii", "replace")
+    name = file.part(_HEADER.size, kind_bytes)
+    kind = name.decode("ascii", "replace")
     most_bytes = MAX_PAYLOAD_BYTES.get(kind)
     if most_bytes is None:
         raise InvalidPackage(
@@ -133,15 +155,14 @@ def unpack(contents: bytes) -> Package:
             f"its payload has {payload_bytes} bytes; possible are 1 to "
             f"{most_bytes}"
         )
-    manifest = manifests.parse(contents[kind_end:manifest_end])
-    payload = contents[manifest_end:]
+    manifest = manifests.parse(file.part(kind_end, manifest_bytes))
     found = None
     if kind == formats.OPENCL_SOURCE:
-        _check_source(payload)
+        _check_source(file.part(manifest_end, payload_bytes))
     elif kind == formats.XCLBIN:
-        found = xclbins.parse(payload)
+        found = xclbins.read(file, manifest_end)
         _check_kernels(manifest, found)
-    return Package(kind, manifest, payload, found)
+    return Summary(kind, manifest, payload_bytes, found)
 
 
 def load(file: base.BitstreamFile) -> Package:

@@ -1,30 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The devices of this host's OpenCL runtimes.
-
-As a program, it prints them as JSON, and says which of those that its
-arguments name do not answer. A runtime that hangs or crashes then harms that
-process only.
-"""
+"""The devices of this host's OpenCL runtimes."""
 
 from __future__ import annotations
 
 import collections
 import collections.abc
 import ctypes
-import dataclasses
-import json
-import sys
 import typing
 
-import numpy
 import pyopencl as cl
 
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import devices
 from fpgapool.drivers.opencl import programs
-
-_TRIED_BYTES = 4096
 
 _XRT_PLATFORM = "Xilinx"
 _XRT_LIBRARY = "libxilinxopencl.so.2"
@@ -57,7 +46,7 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
                         platform=platform.name.strip(),
                         name=name,
                         number=numbers[name],
-                        kind=_kind(device),
+                        kind=kind_of(device),
                         pci=_address(device),
                         memory_bytes=device.global_mem_size,
                         unified=programs.is_unified(device),
@@ -106,7 +95,8 @@ def _devices(platform: cl.Platform) -> list[cl.Device]:
         return []
 
 
-def _kind(device: cl.Device) -> str:
+def kind_of(device: cl.Device) -> str:
+    """Return the kind of a device, as :class:`devices.Found` has it."""
     if device.type & cl.device_type.CPU:
         return devices.CPU
     if device.type & cl.device_type.GPU:
@@ -163,50 +153,3 @@ def _address(device: cl.Device) -> str | None:
             # Another vendor's way.
             continue
     return None
-
-
-def fault(device: cl.Device) -> str | None:
-    """Try whether a device answers. May block for ever.
-
-    :param device: of OpenCL.
-    :returns: why not; None if it does.
-    """
-    try:
-        context = cl.Context([device])
-        if _kind(device) == devices.ACCELERATOR:
-            # A board without kernels has no memory that can be reached.
-            return None
-        queue = cl.CommandQueue(context)
-        there = cl.Buffer(context, cl.mem_flags.READ_WRITE, _TRIED_BYTES)
-        cl.enqueue_fill_buffer(queue, there, b"\x5a", 0, _TRIED_BYTES)
-        back = numpy.zeros(_TRIED_BYTES, numpy.uint8)
-        cl.enqueue_copy(queue, back, there)
-    except cl.Error as error:
-        return str(error) or type(error).__name__
-    return None if (back == 0x5A).all() else "its memory changes data"
-
-
-def main(arguments: collections.abc.Sequence[str]) -> int:
-    """Print all devices, and the faults of some.
-
-    :param arguments: the names of the devices to try.
-    :returns: the exit status: 0, or 1 if there is no runtime.
-    """
-    try:
-        found = listed()
-    except base.DriverError as error:
-        sys.stderr.write(f"{error.message}\n")
-        return 1
-    document = [
-        {
-            "device": dataclasses.asdict(each),
-            "fault": fault(device) if each.name in arguments else None,
-        }
-        for each, device in found
-    ]
-    sys.stdout.write(json.dumps(document))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import collections.abc
 import json
-import logging
+import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
 from fpgapool.drivers import base
+from fpgapool.drivers.opencl import building
 from fpgapool.drivers.opencl import devices
 
-LOG = logging.getLogger(__name__)
-
-PROGRAM = "fpgapool.drivers.opencl.platforms"
+PROGRAM = "fpgapool.drivers.opencl.survey"
 TIMEOUT_S = 60.0
 #: Time between two looks at devices that seem to be well.
 INTERVAL_S = 60.0
@@ -30,23 +30,32 @@ _MAX_TEXT_CHARS = 500
 
 #: All devices of the host, and why those that were tried do not answer.
 Answer = list[tuple[devices.Found, str | None]]
-Ask = collections.abc.Callable[[collections.abc.Collection[str]], Answer]
+Ask = collections.abc.Callable[[collections.abc.Collection[str], bool], Answer]
 
 
-def ask(names: collections.abc.Collection[str] = ()) -> Answer:
+def ask(
+    names: collections.abc.Collection[str] = (), builds: bool = False
+) -> Answer:
     """List the devices of the host.
 
     :param names: of devices to try.
+    :param builds: whether to build and run a kernel on these, too.
     :raises base.DriverError: ``DEVICE_FAILED`` if that is impossible.
     """
+    options = ["--build"] if builds else []
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", PROGRAM, *names],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TIMEOUT_S,
-            check=True,
-        )
+        with tempfile.TemporaryDirectory(
+            prefix="fpgapool-probe-", ignore_cleanup_errors=True
+        ) as kept:
+            done = subprocess.run(
+                [sys.executable, "-m", PROGRAM, *options, *names],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=TIMEOUT_S,
+                check=True,
+                # Nothing that was built before may hide a broken compiler.
+                env={**os.environ, building.POCL_VARIABLE: kept},
+            )
         return [
             (devices.Found(**each["device"]), each["fault"])
             for each in json.loads(done.stdout)
@@ -54,7 +63,7 @@ def ask(names: collections.abc.Collection[str] = ()) -> Answer:
     except subprocess.TimeoutExpired:
         message = f"the runtimes have not answered after {TIMEOUT_S:g} s"
     except subprocess.CalledProcessError as error:
-        text = error.stderr.decode(errors="replace").strip()
+        text = base.one_line(error.stderr.decode(errors="replace"))
         message = text[-_MAX_TEXT_CHARS:] or str(error)
     except (OSError, ValueError, KeyError, TypeError) as error:
         message = f"the runtimes cannot be asked: {error}"
@@ -82,6 +91,8 @@ class Watch:
         }
         self._names = sorted({device.found.name for device in devices_})
         self._due_s = time.monotonic() + INTERVAL_S
+        # Until a look has found that each of them can run kernels.
+        self._builds = True
         self._lock = threading.Lock()
         self._looking: threading.Thread | None = None
 
@@ -97,16 +108,26 @@ class Watch:
             return self._faults.get(name, "there is no such device")
 
     def look(self) -> None:
-        """Look soon: a worker has had a failure."""
+        """Look soon, and closely: a worker has had a failure."""
         with self._lock:
+            self._builds = True
             self._start()
 
-    def wait(self) -> None:
-        """Wait for the end of the look that is under way."""
+    def look_first(self) -> None:
+        """Look closely; until that is over, no device can be used."""
+        with self._lock:
+            self._faults = dict.fromkeys(self._faults, base.UNANSWERED)
+        self.look()
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait for the end of the look that is under way.
+
+        :param timeout_s: how long; None: until it is over.
+        """
         with self._lock:
             looking = self._looking
         if looking is not None:
-            looking.join()
+            looking.join(timeout_s)
 
     def _start(self) -> None:
         if self._looking is not None and self._looking.is_alive():
@@ -121,8 +142,10 @@ class Watch:
 
     def _look(self) -> None:
         found: dict[str, str | None]
+        with self._lock:
+            builds, self._builds = self._builds, False
         try:
-            answer = self._ask(self._names)
+            answer = self._ask(self._names, builds)
         except base.DriverError as error:
             found = dict.fromkeys(self._faults, error.message)
         else:
@@ -134,7 +157,5 @@ class Watch:
                 if device.name in found:
                     found[device.name] = reasons[device.found]
         with self._lock:
-            for name, fault in found.items():
-                if fault != self._faults[name]:
-                    LOG.warning("Device %s: %s", name, fault or "is well")
+            self._builds |= any(found.values())
             self._faults = found

@@ -21,6 +21,7 @@ import typing
 import uuid
 from xml.parsers import expat
 
+from fpgapool.drivers.opencl import parts
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
@@ -195,46 +196,72 @@ def parse(data: bytes) -> Xclbin:
 
     :param data: the whole file.
     :returns: what it says of itself.
+    :raises XclbinError: as :func:`read`.
+    """
+    return read(parts.Forward([data], len(data)), 0)
+
+
+def read(file: parts.Forward, start_bytes: int) -> Xclbin:
+    """Read an xclbin, of which only small parts are in memory.
+
+    :param file: has it at its end.
+    :param start_bytes: where in the file it begins.
+    :returns: what it says of itself.
     :raises XclbinError: ``XCLBIN_TRUNCATED`` if it ends too early,
         ``INVALID_XCLBIN`` if it is wrong otherwise.
     """
-    if not data.startswith(_MAGIC[: len(data)]):
+    front = file.part(start_bytes, HEADER_BYTES)
+    if not front.startswith(_MAGIC[: len(front)]):
         raise _invalid("the file does not begin as an xclbin")
-    if len(data) < HEADER_BYTES:
-        raise _truncated(HEADER_BYTES, len(data))
-    _, signature_bytes, *_ = _FRONT.unpack_from(data)
-    header = _HEADER.unpack_from(data, _FRONT.size)
+    if len(front) < HEADER_BYTES:
+        raise _truncated(HEADER_BYTES, len(front))
+    size_bytes = file.size_bytes - start_bytes
+    _, signature_bytes, *_ = _FRONT.unpack_from(front)
+    header = _HEADER.unpack_from(front, _FRONT.size)
     length_bytes, _, _, patch, major, minor, _, _ = header[:8]
     interface, platform, own, _, section_count = header[8:]
-    if length_bytes > len(data):
-        raise _truncated(length_bytes, len(data))
+    if length_bytes > size_bytes:
+        raise _truncated(length_bytes, size_bytes)
     if length_bytes < HEADER_BYTES:
         raise _invalid("the length in the header is shorter than the header")
     # Behind the file there may be the signature alone.
-    rest_bytes = len(data) - length_bytes
+    rest_bytes = size_bytes - length_bytes
     if rest_bytes not in (0, signature_bytes):
         raise _invalid(
             f"{rest_bytes} bytes follow the end that the header names"
         )
     if major != 2:
         raise _invalid(f"version {major} is unknown; there is version 2")
-    sections = _sections(data, length_bytes, section_count)
+    sections = _sections(file, start_bytes, length_bytes, section_count)
     metadata = _only(sections, EMBEDDED_METADATA)
     topology = _only(sections, MEM_TOPOLOGY)
     _only(sections, BITSTREAM)
+    if metadata and metadata.size_bytes > MAX_METADATA_BYTES:
+        raise _invalid(
+            f"the metadata has {metadata.size_bytes} bytes; at most "
+            f"{MAX_METADATA_BYTES} are possible"
+        )
+    contents = {}
+    for section in sorted(
+        filter(None, (metadata, topology)), key=lambda one: one.offset_bytes
+    ):
+        contents[section.kind] = file.part(
+            start_bytes + section.offset_bytes,
+            min(section.size_bytes, MAX_METADATA_BYTES),
+        )
     return Xclbin(
         version=(major, minor, patch),
         platform=_text(platform, "the platform"),
         interface_uuid=_uuid(interface),
         uuid=uuid.UUID(bytes=own),
         sections=sections,
-        kernels=_kernels(_contents(data, metadata)) if metadata else (),
-        banks=_banks(_contents(data, topology)) if topology else (),
+        kernels=_kernels(contents[metadata.kind]) if metadata else (),
+        banks=_banks(contents[topology.kind]) if topology else (),
     )
 
 
 def _sections(
-    data: bytes, length_bytes: int, count: int
+    file: parts.Forward, start_bytes: int, length_bytes: int, count: int
 ) -> tuple[Section, ...]:
     if not 1 <= count <= MAX_SECTIONS:
         raise _invalid(
@@ -244,8 +271,8 @@ def _sections(
     if table_end > length_bytes:
         raise _truncated(table_end, length_bytes)
     found = []
-    for position in range(HEADER_BYTES, table_end, SECTION_HEADER_BYTES):
-        kind, name, offset, size = _SECTION.unpack_from(data, position)
+    table = file.part(start_bytes + HEADER_BYTES, table_end - HEADER_BYTES)
+    for kind, name, offset, size in _SECTION.iter_unpack(table):
         section = Section(kind, _text(name, "a section's name"), offset, size)
         if size and offset < table_end:
             raise _invalid(f"section {section.name!r} overlaps the header")
@@ -273,11 +300,6 @@ def _only(
     return found[0] if found else None
 
 
-def _contents(data: bytes, section: Section) -> bytes:
-    end = section.offset_bytes + section.size_bytes
-    return data[section.offset_bytes : end]
-
-
 def _banks(data: bytes) -> tuple[Bank, ...]:
     if len(data) < _BANK_COUNT.size:
         raise _invalid("the memory topology is too short")
@@ -299,11 +321,6 @@ def _banks(data: bytes) -> tuple[Bank, ...]:
 
 
 def _kernels(xml: bytes) -> tuple[Kernel, ...]:
-    if len(xml) > MAX_METADATA_BYTES:
-        raise _invalid(
-            f"the metadata has {len(xml)} bytes; at most "
-            f"{MAX_METADATA_BYTES} are possible"
-        )
     reader = _Metadata()
     try:
         reader.parse(xml.rstrip(b"\0"))

@@ -9,6 +9,7 @@ import decimal
 import itertools
 import json
 import logging
+import os
 import re
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -61,11 +62,35 @@ class Command(command.Command):
         return manager.sdk_connection
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Run the command, and say what to do if it fails."""
+        """Run the command, and say what to do if it fails.
+
+        :raises CommandError: also if standard output cannot be written.
+        """
+        if self.app.stdout is None and isinstance(
+            self, ShowCommand | ListCommand
+        ):
+            raise exceptions.CommandError("standard output is closed")
         try:
             return super().run(parsed_args)
         except sdk_exceptions.SDKException as error:
             raise exceptions.CommandError(messages.of_error(error)) from error
+        finally:
+            self._flush()
+
+    def _flush(self) -> None:
+        stdout = self.app.stdout
+        if stdout is None:
+            return
+        try:
+            stdout.flush()
+        except OSError as error:
+            # Python would try again at its end, and complain.
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stdout.fileno())
+            os.close(null)
+            raise exceptions.CommandError(
+                f"standard output: {error.strerror}"
+            ) from error
 
 
 class JsonColumn(format_columns.DictColumn):

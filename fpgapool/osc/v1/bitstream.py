@@ -25,6 +25,7 @@ from osc_lib import exceptions
 from osc_lib.cli import format_columns
 from osc_lib.cli import parseractions
 
+from fpgapool.common import interrupts
 from fpgapool.osc.sdk import bitstream as sdk
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import messages
@@ -86,22 +87,38 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
 
 
 @contextlib.contextmanager
+def _naming(name: object) -> Iterator[None]:
+    """Raise errors of a file, not those of the API, with its name.
+
+    :raises CommandError: instead of them.
+    """
+    try:
+        yield
+    except sdk_exceptions.SDKException:
+        # Some of them are an OSError, too.
+        raise
+    except OSError as error:
+        text = f"{name}: {error.strerror or error}"
+        raise exceptions.CommandError(text) from error
+
+
+@contextlib.contextmanager
 def _opened(name: str) -> Iterator[IO[bytes]]:
     """Open a file that can be read twice.
 
     :raises CommandError: if it cannot be read.
     """
-    try:
+    with _naming(name):
         if name != _STDIN:
             with open(name, "rb") as file:
                 yield file
             return
+        if sys.stdin is None:
+            raise exceptions.CommandError("standard input is closed")
         with tempfile.TemporaryFile() as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)
             copy.seek(0)
             yield copy
-    except OSError as error:
-        raise exceptions.CommandError(f"{name}: {error.strerror}") from error
 
 
 def _checksum(file: IO[bytes]) -> str:
@@ -186,9 +203,9 @@ class CreateBitstream(base.ShowCommand):
             " that holds it",
         )
         parser.add_argument(
-            "--version",
+            # The whole command has a --version.
+            "--bitstream-version",
             metavar="<version>",
-            dest="bitstream_version",
             help="version; the pool uses the newest; default is 1.0",
         )
         kind = parser.add_mutually_exclusive_group()
@@ -509,19 +526,18 @@ class SaveBitstream(base.Command):
                 f"{parsed_args.file}: is not a regular file"
             )
         found = names.bitstream(self.client, parsed_args.bitstream)
-        try:
-            with tempfile.NamedTemporaryFile(
+        with (
+            _naming(target),
+            interrupts.interruptible(),
+            tempfile.NamedTemporaryFile(
                 dir=target.parent, prefix=f".{target.name}.", delete=False
-            ) as part:
-                try:
-                    for chunk in self.client.download_bitstream(found):
-                        part.write(chunk)
-                    part.flush()
-                    os.replace(part.name, target)
-                except BaseException:
-                    os.unlink(part.name)
-                    raise
-        except OSError as error:
-            raise exceptions.CommandError(
-                f"{target}: {error.strerror or error}"
-            ) from error
+            ) as part,
+        ):
+            try:
+                for chunk in self.client.download_bitstream(found):
+                    part.write(chunk)
+                part.flush()
+                os.replace(part.name, target)
+            except BaseException:
+                os.unlink(part.name)
+                raise

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import uuid
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -155,8 +156,10 @@ class CreateSession(base.ShowCommand):
             raise exceptions.CommandError(text) from error
 
     def _say(self, text: str) -> None:
-        self.app.stderr.write(f"{text}\n")
-        self.app.stderr.flush()
+        # Nothing depends on a reader.
+        with contextlib.suppress(AttributeError, OSError):
+            self.app.stderr.write(f"{text}\n")
+            self.app.stderr.flush()
 
 
 def _wanted(parsed_args: argparse.Namespace) -> dict[str, Any]:

@@ -40,6 +40,7 @@ class FakeConductor:
         self.calls: list[tuple[str, typing.Any]] = []
         self.sessions: dict[str, objects.SessionView] = {}
         self.profiles = [profile("copy"), profile("aes")]
+        self.hosts: list[dict[str, typing.Any]] = []
         self.groups: list[objects.GroupView] = []
         #: The code with which changes of groups are refused.
         self.refusal = ""
@@ -139,7 +140,7 @@ class FakeConductor:
     def pool_summary(self) -> dict[str, typing.Any]:
         self._record("pool_summary", None)
         self._hang()
-        return {"hosts": 1}
+        return {"hosts": self.hosts}
 
     def find_groups(
         self, project_id: str, name: str

@@ -18,6 +18,7 @@ import time
 
 import pytest
 
+from fpgapool import client as fpgapool_client
 from fpgapool.agent import doorway
 from fpgapool.agent import frontdoor
 from fpgapool.agent import opens
@@ -128,6 +129,70 @@ def test_a_project_sees_its_own_accelerators_and_no_others(client, conductor):
         one["name"] for one in client.request("accelerators")["accelerators"]
     ]
     assert names == ["aes", own.name, "copy", shared.name]
+
+
+def large_pool(count):
+    """Return the hosts of a summary with this many slots."""
+    return [
+        {
+            "uuid": f"{number:08}-0000-4000-8000-000000000000",
+            "name": f"compute-{number:08}.example.org",
+            "up": number % 2 == 0,
+            "devices": [
+                {
+                    "name": "board0",
+                    "healthy": True,
+                    "slots": [
+                        {
+                            "slot": slot,
+                            "shape": ("small", "large")[slot % 2],
+                            "state": "idle" if slot < 2 else "active",
+                            "accelerator": None,
+                            "programmed": "copy",
+                        }
+                        for slot in range(4)
+                    ],
+                }
+            ],
+        }
+        for number in range(count // 4)
+    ]
+
+
+def test_what_a_pool_of_ten_thousand_slots_answers(
+    quiet_host, client, conductor
+):
+    """Numbers, and as much of a list as a message holds."""
+    conductor.hosts = large_pool(10_000)
+    conductor.profiles = [
+        dataclasses.replace(
+            harness.profile(f"acc{number:03}"),
+            description="x" * 600,
+            shapes=(("small",), ())[number % 2],
+        )
+        for number in range(300)
+    ]
+    found = fpgapool_client.accelerators(
+        front_door=quiet_host.front_door, timeout_s=harness.TIMEOUT_S
+    )
+    assert [one.name for one in found] == [
+        one.name for one in conductor.profiles
+    ]
+    # Half of the hosts are down.
+    assert {(one.slots, one.free_slots) for one in found[::2]} == {
+        (5_000, 1_250)
+    }
+    assert {(one.slots, one.free_slots) for one in found[1::2]} == {
+        (10_000, 2_500)
+    }
+    reply = client.request("pool")
+    assert code_of(reply) == "FRAME_TOO_LARGE"
+    assert "ask the REST API" in reply["error"]["message"]
+
+
+def test_where_a_list_goes_on_is_a_text(client):
+    reply = client.request("accelerators", after=1)
+    assert code_of(reply) == "INVALID_REQUEST"
 
 
 def test_what_was_approved_just_now_is_known_at_once(client, conductor):
@@ -331,7 +396,7 @@ def test_cancel_and_pool(client, conductor):
         "r9",
         "CANCELLED_BY_CLIENT",
     )
-    assert client.request("pool")["summary"] == {"hosts": 1}
+    assert client.request("pool")["summary"] == {"hosts": []}
 
 
 def test_work_of_a_waiting_client_is_passed_on(client, agent, conductor):

@@ -51,6 +51,33 @@ def attach(door, **changes):
     return door.request("attach_group", **members)
 
 
+def test_a_group_on_very_many_hosts(host, door):
+    """Clients learn of some: their own host, and of the others a part."""
+    uuids = [f"{number:08}-0000-4000-8000-{0:012}" for number in range(2500)]
+    own = dataclasses.replace(HERE, host_uuid=harness.HOST)
+    others = [dataclasses.replace(HERE, host_uuid=uuid) for uuid in uuids]
+    host.conductor.groups = [view(test_groups.GROUP, *others, own)]
+    for reply in (
+        attach(door),
+        door.request("group", group_id=test_groups.GROUP),
+    ):
+        assert reply["ok"]
+        found = [one["host_uuid"] for one in reply["hosts"]]
+        assert found[0] == harness.HOST
+        assert len(set(found)) == len(found) > 100
+        assert reply["hosts_revision"] == 2501
+
+
+HERE = objects.GroupHost(
+    host_uuid="",
+    members=4,
+    endpoints=(
+        objects.Endpoint(network="data", address="192.0.2.1", port=7000),
+    ),
+    certificate_sha256="ab" * 32,
+)
+
+
 def test_a_client_is_attached_shown_and_detached(host, door):
     reply = attach(door)
     client_id = reply["client_id"]

@@ -97,6 +97,25 @@ def test_killed_one_takes_its_workers_along() -> None:
         assert os.listdir(run_dir) == ["allinone.lock"]
 
 
+def test_a_driver_that_cannot_work_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Instead of a pool that is ready and fails each session."""
+    monkeypatch.setenv("POCL_EXTRA_BUILD_FLAGS", "--no-such-flag")
+    with harness.short_directory() as run_dir:
+        pool = harness.Pool(
+            run_dir, "--hosts=1", "--boards=1", "--slots=1", "--driver=opencl"
+        )
+        try:
+            output = pool.read_output()
+            assert pool.process.returncode == 1
+            cause = "board0: KERNEL_BUILD_FAILED: Invalid build option"
+            assert f"no board can be used: {cause}" in output
+            assert "ready" not in output
+        finally:
+            pool.close()
+
+
 @pytest.mark.long
 def test_ends_with_the_program_that_started_it() -> None:
     """The pool ends when the other end of its pipe is closed."""

@@ -10,6 +10,7 @@ import re
 import subprocess
 import textwrap
 import time
+import zlib
 from collections.abc import Callable
 from concurrent import futures
 
@@ -129,6 +130,29 @@ def test_input_without_a_name(shell: Run, script: str) -> None:
     assert done.stdout.endswith(hashlib.sha256(DATA).digest()), done.stderr
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "fpgapool-run sha --size-bytes 10 --in - --out out",
+        "mkfifo fifo; cat > fifo <&0 &"
+        " fpgapool-run sha --size-bytes 10 --in fifo --out out",
+    ],
+)
+def test_a_pipe_must_have_the_announced_size(shell: Run, script: str) -> None:
+    assert shell(script, DATA[:10]).returncode == 0
+    out = shell.directory / "out"  # type: ignore[attr-defined]
+    assert out.read_bytes() == hashlib.sha256(DATA[:10]).digest()
+    out.unlink()
+    done = shell(f"rm -f fifo; {script}", DATA[:11])
+    assert (done.returncode, out.exists()) == (1, False)
+    assert b"SIZE_MISMATCH: the input goes on after the" in done.stderr
+
+
+def test_files_of_proc_are_read_to_their_end(shell: Run) -> None:
+    done = shell("fpgapool-run copy --in /proc/version --out -")
+    assert done.stdout == pathlib.Path("/proc/version").read_bytes()
+
+
 def test_a_device_has_no_size(shell: Run) -> None:
     done = shell("fpgapool-run sha --in /dev/zero --size-bytes 70000 --out -")
     assert done.stdout == hashlib.sha256(bytes(70000)).digest()
@@ -146,6 +170,7 @@ def test_empty_input(pool: harness.Pool) -> None:
         ("sha", {}, hashlib.sha256().digest()),
         ("aes", cipher, b""),
         ("fft", {"frame_samples": 8}, b""),
+        ("gzip", {}, zlib.compress(b"", wbits=31)),
         ("aes-cbc", cipher, None),
     ):
         outputs = [
@@ -190,8 +215,20 @@ def test_cbc_and_back_without_secrets_in_the_command_line(shell: Run) -> None:
         ("copy --size-bytes 9 --in . --out x", "FILE_ERROR", "."),
         ("nosuch --in FILE --out x", "UNKNOWN_ACCELERATOR", "nosuch"),
         ("copy --key-file key --in FILE --out x", "INVALID_PARAMS", "params"),
+        (
+            "aes-cbc --key-file key --param direction=up --dry-run --in FILE",
+            "INVALID_PARAMS",
+            "params.direction",
+        ),
         ("copy --nosuch --in FILE --out x", "INVALID_USAGE", "--nosuch"),
         ("copy --size-bytes 999999 --in FILE --out x", "SIZE_MISMATCH", ""),
+        ("copy --size-bytes 10 --in FILE --out x", "SIZE_MISMATCH", "76800"),
+        ("copy --size-bytes 0 --in FILE --out x", "SIZE_MISMATCH", "76800"),
+        (
+            "copy --size-bytes 9 --in /proc/version --out x",
+            "SIZE_MISMATCH",
+            "",
+        ),
     ],
 )
 def test_failures_for_programs(

@@ -2,11 +2,14 @@
 
 """What is emulated where."""
 
+import types
+
 import pytest
 
 from fpgapool.allinone import readiness
 from fpgapool.allinone import wiring
 from fpgapool.common import exception
+from fpgapool.drivers import base as drivers
 
 
 @pytest.mark.parametrize(
@@ -54,3 +57,21 @@ def test_only_idle_slots_of_living_boards_count() -> None:
         host(["idle"]),
     ]
     assert readiness.count_idle_slots({"hosts": hosts}) == 3
+
+
+@pytest.mark.parametrize(
+    ("faults", "told"),
+    [
+        ([{}, {"a": None, "b": "it burns"}], None),
+        ([{"a": None}, {"b": drivers.UNANSWERED}], None),
+        ([{"a": drivers.UNANSWERED, "b": "it burns"}], None),
+        (
+            [{"a": None}, {"b": "it burns", "c": "it melts"}],
+            "no board can be used: b: it burns; c: it melts",
+        ),
+        ([{}, {}], "the driver finds no board"),
+    ],
+)
+def test_hosts_whose_boards_are_of_no_use(faults, told) -> None:
+    agents = [types.SimpleNamespace(faults=each) for each in faults]
+    assert wiring.Agents(agents).fault() == told

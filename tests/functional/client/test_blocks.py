@@ -380,7 +380,12 @@ class TestRaw:
                 codes.BLOCK_DAMAGED,
             ),
             (
-                [self.frame(block._replace(crc32=1, argument=1), more), data],
+                [
+                    self.frame(
+                        block._replace(block_id=bytes(16), argument=1), more
+                    ),
+                    data,
+                ],
                 codes.BLOCK_DAMAGED,
             ),
             ([self.frame(block, frames.SHM)], codes.PROTOCOL_ERROR),
@@ -443,23 +448,9 @@ def test_arguments_are_checked_before_a_slot_is_asked_for(arguments):
         client.acc_open("mask", 1, front_door="/none", arguments=arguments)
 
 
-def test_names_of_blocks():
-    assert client.block_id(b"ab", 3) == client.block_id(bytearray(b"ab"), 3)
-    names = [
-        client.block_id(*parts)
-        for parts in ((b"ab", 3), (b"ab", "3"), (b"a", b"b"), (b"ab",), ())
-    ]
-    assert len({*names}) == len(names)
-    assert {len(name) for name in names} == {16}
-    for wrong in (1.5, None, [1]):
-        with pytest.raises(client.InvalidRequest):
-            client.block_id(wrong)
-    with pytest.raises(client.InvalidRequest):
-        client.Block(b"x", b"short")
+def test_a_block_has_a_byte():
     with pytest.raises(client.InvalidRequest):
         client.Block(b"")
-    named = client.Block(b"x", client.block_id("rdd", 1))
-    assert named.reference.block_id == client.block_id("rdd", 1)
 
 
 def test_a_block_longer_than_the_input_buffer_is_refused(local_door):

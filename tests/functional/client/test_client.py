@@ -3,6 +3,7 @@
 """The client library against a front door and a worker made for it."""
 
 import collections
+import os
 import random
 import threading
 
@@ -547,6 +548,20 @@ def test_source_shorter_than_announced(pools, tmp_path):
     pool = pools()
     with pytest.raises(client.InvalidRequest) as caught:
         _run_file(pool, source, tmp_path / "out", size_bytes=4)
+    assert caught.value.code == "SIZE_MISMATCH"
+    assert not pool.requests
+
+
+def test_pipe_shorter_than_announced(pools, tmp_path):
+    """Nobody can know before it ends."""
+    source = tmp_path / "in"
+    os.mkfifo(source)
+    pool = pools()
+    writer = threading.Thread(target=source.write_bytes, args=[b"abc"])
+    writer.start()
+    with pytest.raises(client.InvalidRequest) as caught:
+        _run_file(pool, source, tmp_path / "out", size_bytes=4)
+    writer.join()
     assert caught.value.code == "SIZE_MISMATCH"
     assert pool.cancelled.is_set()
 

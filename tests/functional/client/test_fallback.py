@@ -186,6 +186,8 @@ def test_core_that_fails(nowhere, monkeypatch):
         "WAIT_TIMEOUT",
         "QUEUE_FULL",
         "NO_COMPATIBLE_SLOT",
+        "ACCELERATOR_OUT_OF_USE",
+        "PROGRAM_FAILED",
         "CONDUCTOR_UNAVAILABLE",
         "DATABASE_UNAVAILABLE",
     ],

@@ -20,6 +20,7 @@ from fpgapool.client import flow
 from fpgapool.client import frontdoor
 from fpgapool.cmd import run
 from fpgapool.common import channel
+from fpgapool.common import interrupts
 from fpgapool.vocabulary import codes
 from tests.functional.worker import harness
 from tests.harness import cases
@@ -557,9 +558,17 @@ def test_command_fails_in_one_line(local_door, directory, capsys):
     assert not list(directory.glob("out*"))
 
 
-@pytest.mark.parametrize("deaf", [False, True])
+@pytest.mark.parametrize(
+    ("number", "deaf"),
+    [
+        (signal.SIGINT, True),
+        *cases.first(
+            *((number, False) for number in interrupts.SIGNALS),
+        ),
+    ],
+)
 def test_interrupted_command_cancels_and_leaves_nothing(
-    local_door, directory, deaf
+    local_door, directory, number, deaf
 ):
     """Also if its main thread waits already when it would see the signal."""
     source, destination = directory / "in", directory / "out"
@@ -577,7 +586,8 @@ def test_interrupted_command_cancels_and_leaves_nothing(
         text=True,
     )
     assert process.stdout.readline() == "running\n"
-    process.send_signal(signal.SIGINT)
+    assert list(directory.glob(".out.*.part"))
+    process.send_signal(number)
     _, error = process.communicate(timeout=TIMEOUT_S)
     os.close(source_end)
     assert process.returncode == 130
@@ -611,6 +621,64 @@ def announced(*arguments):
 transfer._receive_all = announced
 sys.exit(run.main())
 """
+
+
+_HASTY_COMMAND = """
+import sys
+from fpgapool.cmd import launch, run
+run._CLEANS_UP_S = 0.1
+sys.exit(launch.run())
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    cases.some(
+        (
+            "--in - --out out",
+            "--in big --out -",
+            "--in big --out fifo",
+            "--in fifo --out out",
+            "--in - --size-bytes 9 --out out",
+            "--param-file key=fifo --in big --out out",
+        ),
+        lambda words: words.endswith("-") or "--out fifo" in words,
+    ),
+)
+def test_the_time_limit_ends_waits_for_pipes(local_door, directory, words):
+    """Of the command's own: a pipe that never ends, or that nobody reads."""
+    os.mkfifo(directory / "fifo")
+    (directory / "big").write_bytes(bytes(1 << 20))
+    with _hasty(local_door, directory, words) as process:
+        assert process.wait(TIMEOUT_S) == 1
+        last = process.stderr.read().decode().splitlines()[-1]
+    assert last == "fpgapool-run: TIMEOUT: time limit passed"
+    assert not list(directory.glob("*out*"))
+
+
+def test_the_time_limit_ends_a_wait_for_both_outputs(local_door, directory):
+    """There is nobody to tell then."""
+    (directory / "big").write_bytes(bytes(1 << 20))
+    words = "--in big --out -"
+    with _hasty(
+        local_door, directory, words, stderr=subprocess.STDOUT
+    ) as process:
+        assert process.wait(TIMEOUT_S) == 1
+
+
+def _hasty(door, directory, words, stderr=subprocess.PIPE):
+    options = ("--timeout", "0.3", "--socket", door.path)
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-c", _HASTY_COMMAND, "copy"),
+            *(*words.split(), *options),
+        ],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+    )
 
 
 def test_no_front_door(directory, capsys, monkeypatch):

@@ -769,6 +769,63 @@ def test_usage_is_added_up_by_project_and_day(database, epoch):
     assert snapshot.max_ids.usage == 6
 
 
+@pytest.mark.dialect
+def test_usage_that_lacks_what_ended_sessions_have(database, epoch):
+    day = datetime.date(2026, 5, 2)
+    began_at = datetime.datetime(2026, 5, 2, tzinfo=datetime.UTC).timestamp()
+
+    def ended(id_: int, **members: object) -> api.SessionRecord:
+        values = {"queued_at": began_at, "generation": 7, "input_bytes": 100}
+        return factory.ended(id_, began_at + 5.0, **values | members)
+
+    _write(
+        database,
+        epoch,
+        *factory.hardware(),
+        ended(1),
+        ended(2, output_bytes=30),
+        ended(3, project_id="p2"),
+        # Not to be compared: of the day before, never served, with a slot.
+        ended(4, queued_at=began_at - 1.0),
+        ended(5, generation=0),
+        ended(6),
+        factory.session(7, input_bytes=100, generation=7, queued_at=began_at),
+        factory.assignment(1, holder_id=6),
+        factory.assignment(2, holder_id=1, holder_kind="group"),
+    )
+    both = [
+        api.UsageGap(
+            project_id=project_id,
+            accelerator="aes",
+            sessions=sessions,
+            input_bytes=100 * sessions,
+            output_bytes=output_bytes,
+        )
+        for project_id, sessions, output_bytes in (("p1", 2, 30), ("p2", 1, 0))
+    ]
+    assert database.usage_gaps(day) == both
+    # More than that is no gap; what is of another day is not in it.
+    used = api.UsageRecord(
+        id=1,
+        project_id="p1",
+        accelerator="aes",
+        day=day,
+        sessions=9,
+        input_bytes=150,
+        output_bytes=30,
+    )
+    before = dataclasses.replace(
+        used, id=2, project_id="p2", day=day - datetime.timedelta(1)
+    )
+    _write(database, epoch, used, before)
+    assert database.usage_gaps(day) == [
+        dataclasses.replace(
+            both[0], sessions=0, input_bytes=50, output_bytes=0
+        ),
+        both[1],
+    ]
+
+
 def test_usage_outlives_the_sessions(database, epoch):
     row = api.UsageRecord(
         id=1,

@@ -265,10 +265,11 @@ def test_bad_wishes_of_the_command(pool, source, command, capsys) -> None:
     assert pool.api.clients == []
 
 
-def test_an_empty_file_needs_no_task(pool, source, command, capsys) -> None:
+def test_an_empty_file_is_a_task(pool, source, command, capsys) -> None:
+    """Some accelerators have output for it."""
     source.write_bytes(b"")
     assert command() == run.SUCCESS
-    assert "with 0 tasks on 2 members" in capsys.readouterr().out
+    assert "with 1 tasks on 2 members" in capsys.readouterr().out
     assert source.with_name("out").read_bytes() == b""
     assert pool.api.clients == []
 
@@ -287,10 +288,11 @@ def test_members_that_do_not_come(pool, source, command, capsys) -> None:
     assert f"{codes.TIMEOUT}: the group render has no members yet" in message
 
 
-def test_a_source_that_is_too_short(pool, source) -> None:
+@pytest.mark.parametrize("size_bytes", [3_000_002, 5])
+def test_a_source_of_another_size(pool, source, size_bytes) -> None:
     with pool.open() as opened, pytest.raises(client.InvalidRequest) as caught:
         client.run_group_file(
-            opened, source, source.with_name("out"), size_bytes=3_000_002
+            opened, source, source.with_name("out"), size_bytes=size_bytes
         )
     assert caught.value.code == codes.SIZE_MISMATCH
     assert not list(source.parent.glob("*out*"))

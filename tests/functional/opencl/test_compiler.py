@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +19,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import fpgapool
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import compiler
 from fpgapool.drivers.opencl import manifest
@@ -24,6 +27,7 @@ from tests.harness import pocl
 from tests.harness import waiting
 from tests.unit.drivers.opencl import packages
 
+ROOT = pathlib.Path(fpgapool.__file__).parents[1]
 PLATFORM = pocl.PLATFORM
 KERNEL = "kernel void add(global int *a) { a[0] = 1; }\n"
 TENFOLD = "\n".join(
@@ -100,6 +104,42 @@ def test_what_is_wrong_is_said() -> None:
     assert caught.value.code == "DEVICE_FAILED"
 
 
+def test_an_interpreter_that_only_its_user_can_reach(
+    directory: pathlib.Path,
+) -> None:
+    """In a home directory, as those of uv, pyenv and conda are."""
+    prefix = directory / "home" / "python"
+    library = pathlib.Path(os.__file__).parent
+    shutil.copytree(
+        library,
+        prefix / "lib" / library.name,
+        ignore=shutil.ignore_patterns(
+            *("__pycache__", "*-packages", "config-*"),
+            *("ensurepip", "idlelib", "lib2to3", "test"),
+        ),
+    )
+    (prefix / "bin").mkdir()
+    python = prefix / "bin" / library.name
+    shutil.copy(os.path.realpath(sys.executable), python)
+    prefix.parent.chmod(0o700)
+    directory.chmod(0o711)
+    script = (
+        "import sys; from fpgapool.drivers.opencl import compiler;"
+        "print(sys.base_prefix);"
+        f"compiler.compile_source({KERNEL!r}.encode(), (), {PLATFORM!r}, '*')"
+    )
+    places = [str(ROOT), *(each for each in sys.path if "-packages" in each)]
+    done = subprocess.run(
+        [python, "-P", "-c", script],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{prefix}\n"
+
+
 @pytest.mark.security
 @pytest.mark.parametrize(
     ("source", "limits", "said"),
@@ -165,7 +205,7 @@ from fpgapool.drivers.opencl import confinement
 
 parent, port, own, other = sys.argv[1:]
 confinement.die_with_parent()
-found = {"networks left": confinement.leave_networks()}
+found = {"networks left": confinement.leave_others()}
 found["files kept"] = confinement.keep_files([sys.prefix, *sys.path[1:]], own)
 confinement.limit(
     cpu_s=5, memory_bytes=1 << 30, file_bytes=1 << 16, files=20, tasks=50
@@ -232,6 +272,109 @@ def test_the_rights_that_are_left(
         assert {found[name] for name in denied} == {"PermissionError"}
 
 
+#: Says what a process can still do without a namespace.
+CALLS = """
+import ctypes, os, socket
+from fpgapool.drivers.opencl import confinement
+
+print(confinement.refuse_calls())
+libc = ctypes.CDLL(None, use_errno=True)
+for family in ("UNIX", "INET", "INET6", "NETLINK", "PACKET", "VSOCK"):
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM, socket.SOCK_RAW):
+        number = getattr(socket, f"AF_{family}")
+        print(family, libc.socket(number, kind, 0) >= 0 or ctypes.get_errno())
+pair = (ctypes.c_int * 2)()
+for number in (socket.AF_UNIX, socket.AF_TIPC):
+    print("pair", libc.socketpair(number, socket.SOCK_STREAM, 0, pair))
+print("io_uring", libc.syscall(425, 1, ctypes.create_string_buffer(120)))
+if not os.fork():
+    for leave in (os.setsid, os.setpgrp, lambda: os.setpgid(0, 0)):
+        try:
+            leave()
+        except PermissionError:
+            print("stays", flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.security
+def test_networks_are_closed_without_namespaces() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CALLS],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    first, *lines = done.stdout.splitlines()
+    assert first == "True"
+    refused = [line for line in lines if line.split()[0] != "UNIX"]
+    others = [f"{name} 1" for name in ("INET", "INET6", "NETLINK")]
+    others += [f"{name} 1" for name in ("PACKET", "VSOCK")]
+    assert refused == [
+        *(each for each in others for _ in range(3)),
+        *("pair 0", "pair -1", "io_uring -1", *["stays"] * 3),
+    ]
+    assert "UNIX True" in lines
+
+
+#: A library whose process starts another one, which flees, and then ends or
+#: not.
+FLEEING = """
+import contextlib, os, time
+
+if not os.fork():
+    for leave in (os.setsid, os.setpgrp):
+        with contextlib.suppress(OSError):
+            leave()
+    if os.fork():
+        os._exit(0)
+    time.sleep(1000)
+time.sleep({sleep_s})
+raise ImportError("there is no library")
+"""
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(("sleep_s", "timeout_s"), [(0.2, 60), (1000, 1)])
+@pytest.mark.parametrize("has_namespaces", [True, False])
+def test_what_it_starts_ends_with_it(
+    directory: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    has_namespaces: bool,
+    sleep_s: float,
+    timeout_s: float,
+) -> None:
+    directory.chmod(0o711)
+    library = directory / "library"
+    library.mkdir()
+    (library / "pyopencl.py").write_text(FLEEING.format(sleep_s=sleep_s))
+    if not has_namespaces:
+        (library / "sitecustomize.py").write_text(
+            "from fpgapool.drivers.opencl import confinement\n"
+            "confinement._libc.unshare = lambda flags: -1\n"
+        )
+    # Their command lines have this name.
+    python = library / "python"
+    python.symlink_to(os.path.realpath(sys.executable))
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.syspath_prepend(library)
+    message = refusal(KERNEL, timeout_s=timeout_s)[1]
+    assert ("no library" in message) == (sleep_s < timeout_s)
+    waiting.wait_until(lambda: not _running(python), "the end of all")
+
+
+def _running(python: pathlib.Path) -> list[str]:
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if path.read_bytes().startswith(os.fsencode(python)):
+                found.append(path.parent.name)
+    return found
+
+
 @pytest.mark.security
 def test_it_ends_with_its_worker(temporary: pathlib.Path) -> None:
     """Whoever kills the worker; the next one removes what is left."""
@@ -254,12 +397,16 @@ def test_it_ends_with_its_worker(temporary: pathlib.Path) -> None:
         )
         waiting.wait_until(children.read_text, "the compiler")
         (pid,) = map(int, children.read_text().split())
-        fd = os.pidfd_open(pid)
+        below = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
+        waiting.wait_until(below.read_text, "its own process")
+        fds = [os.pidfd_open(int(each)) for each in (pid, below.read_text())]
         worker.send_signal(signal.SIGKILL)
     try:
-        waiting.wait_until(lambda: _has_ended(fd), "the end of the compiler")
+        for fd in fds:
+            waiting.wait_until(lambda fd=fd: _has_ended(fd), "the end of all")
     finally:
-        os.close(fd)
+        for fd in fds:
+            os.close(fd)
     assert list(temporary.iterdir()) != []
     assert refusal("kernel")[0] == "KERNEL_BUILD_FAILED"
 

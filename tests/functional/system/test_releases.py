@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from tests.harness import cloud as clouds
-from tests.harness import processes
 from tests.harness import programs
+from tests.harness import releases
 
 # In the gate: tests/unit/recorded.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
@@ -29,22 +29,8 @@ print(agent.__file__, agent.VERSION, conductor.VERSION)
 @pytest.fixture(scope="module")
 def old_tree(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """Give a directory with the product of the release before."""
-    lines = pathlib.Path(__file__).with_name("old_release").read_text()
-    (release,) = (one for one in lines.splitlines() if one[:1] != "#")
-    archive = subprocess.run(
-        ["git", "archive", release, "fpgapool"],
-        cwd=processes.ROOT,
-        check=True,
-        stdout=subprocess.PIPE,
-        timeout=LIMIT_S,
-    )
     tree = tmp_path_factory.mktemp("old")
-    subprocess.run(
-        ["tar", "-x", "-C", str(tree)],
-        input=archive.stdout,
-        check=True,
-        timeout=LIMIT_S,
-    )
+    releases.unpack(releases.old_name(), tree)
     return tree
 
 

@@ -70,6 +70,22 @@ def test_cuts_change_nothing(frame_samples, count, cuts):
     assert runs.run(core, data, cuts, unit_bytes) == expected
 
 
+@pytest.mark.parametrize("odd", [numpy.nan, numpy.inf, 1j * -numpy.inf, 3e38])
+@pytest.mark.parametrize("frame_samples", [1, 4, 6, 1009])
+def test_a_frame_is_finite_or_no_number(frame_samples, odd):
+    data = frames(3, frame_samples)
+    data[1, 0] = odd
+    if odd == 3e38:
+        # Two of them are too much for the result.
+        data[1, -1] = odd
+    core = runs.load("fft", frame_samples=frame_samples)
+    found = transformed(core, data)
+    is_lost = odd != 3e38 or frame_samples > 1
+    parts = found[1].view("<f4")
+    assert (numpy.isnan if is_lost else numpy.isfinite)(parts).all()
+    assert numpy.isfinite(found[[0, 2]]).all()
+
+
 def test_refuses_an_incomplete_frame():
     core = runs.load("fft", frame_samples=10)
     with pytest.raises(base.InvalidInput) as caught:

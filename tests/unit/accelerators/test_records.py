@@ -225,6 +225,20 @@ def test_what_is_no_number_stays_none(name):
     assert found[1] == pytest.approx(right)
 
 
+def test_no_record_belongs_to_a_centre_at_infinity():
+    data = numpy.array([[1, 2], [-5, 3], [numpy.inf, 1]], "<f4")
+    centres = numpy.array(
+        [[0, 0], [numpy.inf, 0], [-numpy.inf, numpy.inf]], "<f4"
+    )
+    (result,) = results(KM, data, centres)
+    # What is infinitely far from all centres belongs to the first one; but
+    # infinity less infinity is no number, and the first of these is the least.
+    assert result[[2, 5, 8]].tolist() == [2, 1, 0]
+    assert result[:2].tolist() == [-4, 5]
+    (result,) = results(KM, data[:2], centres)
+    assert result.tolist() == [-4, 5, 2, 0, 0, 0, 0, 0, 0, 39]
+
+
 @pytest.mark.parametrize(
     ("rows", "label"),
     [(1, 2), (1, -1), (3, 3), (1, 0.5), (1, numpy.nan), (3, numpy.inf)],

@@ -66,3 +66,12 @@ def test_what_is_no_driver_is_refused(tmp_path, path):
     with pytest.raises(base.DriverError) as caught:
         settings.options_of_driver(conf_with(tmp_path, ""), "none", path)
     assert caught.value.code == base.DRIVER_UNKNOWN
+
+
+def test_a_name_that_no_host_can_have_is_refused(tmp_path):
+    conf = conf_with(
+        tmp_path,
+        "[DEFAULT]\nhost_name = a other=acc-x\n[agent]\ndriver = noop\n",
+    )
+    with pytest.raises(exception.ConfigurationError, match="host_name 'a oth"):
+        settings.AgentSettings.from_conf(conf)

@@ -150,6 +150,8 @@ class FakeConductor:
         self.group_hosts: tuple[objects.GroupHost, ...] = ()
         self.group_hosts_revision = 0
         self.quota = admission.ProjectQuota()
+        #: What slots run without a file, by shape.
+        self.builtins: dict[str, Any] = {}
 
     def _fail(self) -> None:
         if self.failure is not None:
@@ -320,6 +322,7 @@ class FakeConductor:
                     "novelty": 1,
                 }
             },
+            "builtins": self.builtins,
             "novelty": 1,
         }
 

@@ -5,6 +5,7 @@
 import contextlib
 import dataclasses
 import io
+import json
 import random
 
 import falcon.testing
@@ -169,6 +170,33 @@ def test_refused_bodies_are_read_on(world, path, size_bytes, read_bytes):
     world.app(environ, lambda status, *_: statuses.append(status))
     assert statuses[0].startswith("405")
     assert body.asked_bytes == read_bytes
+
+
+class _Late(io.BytesIO):
+    def read(self, size=-1):
+        raise TimeoutError("timed out")
+
+
+@pytest.mark.parametrize("body", [io.BytesIO(b"{}"), _Late()])
+def test_a_body_that_does_not_come_is_no_request(world, body):
+    environ = falcon.testing.create_environ(
+        path="/v1/sessions",
+        method="POST",
+        headers={
+            "X-Auth-Token": fakes.MEMBER,
+            "Host": "localhost",
+            "Content-Type": "application/json",
+            "Content-Length": "200",
+        },
+        remote_addr="127.0.0.1",
+    )
+    environ["wsgi.input"] = body
+    statuses = []
+    answer = world.app(environ, lambda status, *_: statuses.append(status))
+    assert statuses[0].startswith("400")
+    (error,) = json.loads(b"".join(answer))["errors"]
+    assert error["code"] == codes.INVALID_REQUEST
+    assert " came" in error["detail"] or " in time" in error["detail"]
 
 
 def test_bodies_have_a_limit_and_a_type(make_world):

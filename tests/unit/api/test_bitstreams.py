@@ -675,6 +675,24 @@ def test_a_key_that_was_withdrawn_approves_no_native_code(pool):
     assert refusal == (400, codes.INVALID_SIGNATURE)
 
 
+def test_few_files_at_a_time_are_checked(make_world, tmp_path):
+    places = crowd.Crowd(1, 2)
+
+    class Store(files.FileStore):
+        taken = 0
+
+        def read(self, location):
+            with pytest.raises(crowd.TooMany):
+                places.place("p1").__enter__()
+            self.taken += 1
+            return super().read(location)
+
+    store = Store(tmp_path / "store")
+    pool = World(make_world, tmp_path, uploads=places, store=store)
+    _, answer = packaged(pool, packages.source())
+    assert (answer.status_code, store.taken) == (200, 1)
+
+
 def test_an_xclbin_follows_the_configuration(pool, strict):
     manifest = packages.manifest(kernel="vadd")
     data = package.pack("xclbin", manifest, xclbins.write())

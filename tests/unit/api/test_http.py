@@ -4,13 +4,19 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from typing import Any
 
 import falcon.testing
 import pytest
 
 from fpgapool.api import app
+from fpgapool.api import errors
 from fpgapool.api import routes
+from fpgapool.api import schemas
+from fpgapool.api.schemas import common
+from fpgapool.common import exception
 from fpgapool.objects import identity
 from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
@@ -18,6 +24,10 @@ from tests.unit.api import fakes
 ORIGIN = "https://dashboard.example.org"
 DEVICE = identity.device_id(fakes.HOST, "board0")
 
+SCHEMAS = [
+    importlib.import_module(f"{schemas.__name__}.{module.name}")
+    for module in pkgutil.iter_modules(schemas.__path__)
+]
 GETS = [
     pytest.param(route.path, id=route.path)
     for route in routes.ROUTES
@@ -160,3 +170,46 @@ def test_the_own_project_may_be_named_in_lists(world: Any, kind: str) -> None:
     if kind != "bitstreams":
         found = world.error("GET", f"/v1/{kind}?project_id=p2")
         assert found == (400, codes.INVALID_REQUEST)
+
+
+def test_texts_of_a_wrong_form_are_refused_in_words(world: Any) -> None:
+    """Never with the regular expression."""
+    session = {"accelerator": "aes", "claimed_bytes": 1, "request_id": "?"}
+    answer = world.ask("POST", "/v1/sessions", body={"session": session})
+    (problem,) = answer.json["errors"]
+    assert problem["detail"] == (
+        "body.session.request_id: '?' is not 1 to 64 of the characters"
+        " A-Z a-z 0-9 _ . : -"
+    )
+
+
+def _patterns(schema: Any) -> set[str]:
+    found = set()
+    if isinstance(schema, dict):
+        if isinstance(schema.get("pattern"), str):
+            found.add(schema["pattern"])
+        schema = list(schema.values())
+    if isinstance(schema, list | tuple):
+        found |= set().union(*map(_patterns, schema), set())
+    return found
+
+
+def test_all_forms_of_texts_have_words() -> None:
+    used = _patterns([vars(module) for module in SCHEMAS])
+    assert len(used) > 8
+    assert used <= set(common.WORDS)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        exception.DatabaseUnavailable(reason="(1050, 'Table x exists')"),
+        exception.DatabaseSchemaMismatch(reason="no such column: secret"),
+    ],
+)
+def test_the_words_of_a_database_are_not_shown(error: Exception) -> None:
+    told = errors.translate(error)
+    assert (told.code, told.status) == (error.code, 503)
+    assert "the database is not available" in told.detail
+    assert "1050" not in told.detail
+    assert "column" not in told.detail

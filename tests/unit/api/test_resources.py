@@ -26,6 +26,21 @@ def test_accelerators_show_what_clients_need(world):
     assert one["core"] == "copy"
 
 
+def test_accelerators_have_the_shapes_that_can_run_them(world):
+    world.conductor.builtins = {"medium": {"copy": {}}, "large": None}
+    document = world.ask("GET", "/v1/accelerators").json
+    shapes = {one["name"]: one["shapes"] for one in document["accelerators"]}
+    assert shapes == {"aes": ["large"], "copy": [], "fft": ["large"]}
+    one = world.ask("GET", "/v1/accelerators/aes").json["accelerator"]
+    assert one["shapes"] == ["large"]
+
+
+def test_accelerators_are_listed_without_a_leader(world):
+    world.conductor.failure = messaging.MessagingTimeout()
+    document = world.ask("GET", "/v1/accelerators").json
+    assert {tuple(one["shapes"]) for one in document["accelerators"]} == {()}
+
+
 @pytest.mark.parametrize(
     ("path", "code"),
     [

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fpgapool import objects
 from fpgapool.bitstreams import library
+from fpgapool.db import api as db_api
 from fpgapool.vocabulary import names
 from tests.unit.bitstreams import samples
 
@@ -190,3 +191,88 @@ def test_nobody_may_use_what_nobody_gave_them(found):
                 for one in found
                 if library.key_of(one) == key and one.state == library.APPROVED
             )
+
+
+WORDS = {"enum": ["sha1", "sha256", "md5"], "default": "sha1"}
+HASHES = db_api.AcceleratorRecord(
+    name="sha",
+    profile={
+        **samples.BUILTIN.profile,
+        "params_schema": {
+            "required": ["salt"],
+            "properties": {"salt": {"type": "string"}, "algorithm": WORDS},
+        },
+    },
+)
+
+
+def narrowed(builtins, *records, **profile):
+    """Return the shapes of sha, and its values, with the default first."""
+    record = db_api.AcceleratorRecord(
+        name="sha", profile={**HASHES.profile, **profile}
+    )
+    read = {
+        shape: library.read_builtins(each) for shape, each in builtins.items()
+    }
+    found = library.Library([record], records, read).profiles["sha"]
+    algorithm = found.params_schema["properties"]["algorithm"]
+    if "default" not in algorithm:
+        assert found.params_schema["required"] == ["salt", "algorithm"]
+    return found.shapes, algorithm["enum"], algorithm.get("default")
+
+
+ALL = ["sha1", "sha256", "md5"]
+
+
+@pytest.mark.parametrize(
+    ("builtins", "shapes", "values", "default"),
+    [
+        ({}, (), ALL, "sha1"),
+        ({"a": None, "b": {"sha": {}}}, (), ALL, "sha1"),
+        ({"a": None, "b": {"aes": {}}}, ("a",), ALL, "sha1"),
+        ({"a": {}, "b": {"aes": {}}}, ("-",), ALL, "sha1"),
+        ({"a": {"sha": {"algorithm": ["sha256"]}}}, (), ["sha256"], None),
+        (
+            {"a": {"sha": {"algorithm": ["md5", "sha1"]}}},
+            (),
+            ["sha1", "md5"],
+            "sha1",
+        ),
+        # The slots that take the most.
+        (
+            {"a": {"sha": {"algorithm": ["sha256"]}}, "b": {"sha": {}}},
+            ("b",),
+            ALL,
+            "sha1",
+        ),
+        ({"a": {"sha": {"algorithm": ["other"]}}}, ("-",), ALL, "sha1"),
+        # What makes no sense restricts nothing.
+        ({"a": {"sha": {"algorithm": 7, "salt": ["x"]}}}, (), ALL, "sha1"),
+    ],
+)
+def test_what_slots_lack_is_not_offered(builtins, shapes, values, default):
+    assert narrowed(builtins) == (shapes, values, default)
+
+
+def test_a_file_makes_up_for_what_a_slot_lacks():
+    lacking = {"a": {}, "b": {"sha": {"algorithm": ["md5"]}}}
+    file = samples.record(1, accelerator="sha", public=True, shapes=["a"])
+    assert narrowed(lacking, file) == (("a",), ALL, "sha1")
+    assert narrowed(lacking) == (("b",), ["md5"], None)
+    # A profile's own shapes count, too.
+    assert narrowed(lacking, shapes=["a"])[0] == ("-",)
+    assert narrowed({"a": {"sha": {}}}, shapes=["b"])[0] == ("b",)
+
+
+def test_slots_of_one_shape_run_what_all_of_them_run():
+    first, second = map(
+        library.read_builtins,
+        (
+            {"aes": {}, "sha": {"algorithm": ["md5", "sha1"]}},
+            {"sha": {"algorithm": ["md5"], "mode": ["x"]}, "copy": {}},
+        ),
+    )
+    both = {"sha": {"algorithm": {"md5"}, "mode": {"x"}}}
+    assert library.common(first, second) == both
+    assert library.common(None, second) == library.common(second, None)
+    assert library.common(None, second) == second

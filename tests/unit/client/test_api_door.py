@@ -12,10 +12,12 @@ import types
 import typing
 
 import pytest
+from keystoneauth1 import exceptions
 
 from fpgapool.client import apidoor
 from fpgapool.client import cancel
 from fpgapool.client import errors
+from fpgapool.client import instance
 from fpgapool.client import view
 from fpgapool.common import channel
 from fpgapool.vocabulary import codes
@@ -306,3 +308,57 @@ def test_a_bad_session_of_the_api_is_an_error(
     with pytest.raises(kind) as caught:
         door._add_event({**SESSION, "id": "first", **wrong})
     assert caught.value.code == codes.PROTOCOL_ERROR
+
+
+@pytest.mark.parametrize(
+    ("url", "endpoint"),
+    [
+        ("http://127.0.0.1:80", "http://127.0.0.1:80/v1"),
+        ("https://api/fpga/", "https://api/fpga/v1"),
+        ("https://api/fpga/v1/", "https://api/fpga/v1"),
+        ("http://[::1]:80/v1", "http://[::1]:80/v1"),
+    ],
+)
+def test_urls_with_and_without_the_version(url: str, endpoint: str) -> None:
+    assert instance.versioned(url) == endpoint
+    assert apidoor.PoolApi.at(url)._adapter.endpoint_override == endpoint
+
+
+@pytest.mark.parametrize(
+    "url", ["", "api:80", "127.0.0.1:80", "ftp://api", "http://", "http://a:b"]
+)
+def test_what_is_no_url(url: str) -> None:
+    with pytest.raises(errors.InvalidRequest, match="is not the URL of an A"):
+        apidoor.PoolApi.at(url)
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "code"),
+    [
+        (exceptions.NotFound("gone"), errors.RequestRejected, "UNAUTHORIZED"),
+        (exceptions.Unauthorized(), errors.RequestRejected, "UNAUTHORIZED"),
+        (exceptions.Forbidden(), errors.RequestRejected, "UNAUTHORIZED"),
+        (
+            exceptions.HttpError(http_status=429),
+            errors.FrontDoorUnavailable,
+            "FRONT_DOOR_UNAVAILABLE",
+        ),
+        (
+            exceptions.InternalServerError(),
+            errors.FrontDoorUnavailable,
+            "FRONT_DOOR_UNAVAILABLE",
+        ),
+    ],
+)
+def test_refusals_of_keystone(
+    failure: Exception, kind: type[errors.FpgapoolError], code: str
+) -> None:
+    """A deleted credential is not an API that is away."""
+
+    class Refused:
+        def request(self, *_: object, **__: object) -> typing.Any:
+            raise failure
+
+    with pytest.raises(kind) as caught:
+        apidoor.ApiDoor(Refused(), cancel.CancelToken())
+    assert caught.value.code == code

@@ -642,11 +642,17 @@ def test_a_redirection_gets_no_token(service):
     assert len(service.asked) == 1
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http:///", "http://["])
-def test_an_api_that_is_not_there(url):
-    api = apidoor.PoolApi.of_instance(instance.Credentials(url, "fpi_x"))
+def test_an_api_that_is_not_there():
+    credentials = instance.Credentials("http://127.0.0.1:9", "fpi_x")
+    api = apidoor.PoolApi.of_instance(credentials)
     with pytest.raises(errors.FrontDoorUnavailable):
         api.enter(cancel.CancelToken())
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:9", "http:///", "http://["])
+def test_credentials_without_a_url(url):
+    with pytest.raises(errors.InvalidRequest, match="is not the URL"):
+        apidoor.PoolApi.of_instance(instance.Credentials(url, "fpi_x"))
 
 
 def test_an_answer_that_never_ends_is_given_up(service, monkeypatch):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import datetime
 import json
 
 import oslo_messaging as messaging
@@ -53,6 +54,7 @@ class Database:
     def __init__(self) -> None:
         self.lease = LEASE
         self.rows: list[db_api.BitstreamRecord] = []
+        self.gaps: list[db_api.UsageGap] = []
 
     def now(self) -> float:
         return NOW
@@ -60,6 +62,10 @@ class Database:
     def holdings(self, deleted_before: float) -> db_api.Holdings:
         assert deleted_before == NOW - audit.GONE_S
         return db_api.Holdings(lease=self.lease, sessions=[], assignments=[])
+
+    def usage_gaps(self, day: datetime.date) -> list[db_api.UsageGap]:
+        assert day == datetime.date(1970, 1, 12)
+        return self.gaps
 
     def bitstreams(self) -> list[db_api.BitstreamRecord]:
         return self.rows
@@ -88,6 +94,26 @@ def auditor(conductor, database=None, store=None):
         pause_s=7.0,
         sleep=lambda _: None,
     )
+
+
+def test_usage_that_lacks_sessions():
+    database = Database()
+    database.gaps.append(
+        db_api.UsageGap(
+            project_id="p",
+            accelerator="aes",
+            sessions=0,
+            input_bytes=1048576,
+            output_bytes=0,
+        )
+    )
+    looks = auditor(Conductor([]), database)
+    (found,) = looks.find()
+    assert found.kind == findings.USAGE_LACKS_SESSIONS
+    assert found.subject == "project p, aes"
+    assert "1970-01-12 lacks 0 sessions, 1048576 bytes" in found.detail
+    (line,) = looks.repair([found])
+    assert not line.mended
 
 
 def test_only_what_two_looks_show_is_a_finding():

@@ -54,6 +54,11 @@ def test_a_missing_file_is_named(tmp_path):
         )
 
 
+def test_a_directory_instead_of_a_file_is_named(tmp_path):
+    with pytest.raises(exception.ConfigurationError, match=str(tmp_path)):
+        _init(tmp_path, "", "--config-file", str(tmp_path))
+
+
 def test_an_unknown_argument_is_a_usage_error(tmp_path, capsys):
     with pytest.raises(SystemExit) as error:
         _init(tmp_path, "", "--frobnicate")
@@ -85,3 +90,9 @@ def test_what_is_no_text_is_logged_all_the_same(tmp_path):
     assert "Logging error" not in ended.stderr
     assert "told \\ud800" in (tmp_path / "log.1").read_text()
     assert "again \\ud801" in path.read_text()
+
+
+def test_a_log_that_cannot_be_opened_is_named(tmp_path):
+    path = tmp_path / "missing" / "a.log"
+    with pytest.raises(exception.ConfigurationError, match=str(path)):
+        _init(tmp_path, "", "--log-file", str(path))

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from fpgapool import objects
@@ -74,6 +75,47 @@ def test_rows_have_all_that_was_counted() -> None:
     assert new(account, "x" * 1000, a=1)["a"] == (1, 0.5, "aa")
     (row,) = after.take()
     assert row.boot_id == "x" * 255
+
+
+def test_a_client_with_locks_alone_is_charged_once() -> None:
+    account = desk_accounts.Accounts((), 0).of("g", _HOST, 0.0)
+    locks = objects.ClientCounts(
+        client_id="a",
+        ended=0,
+        arrived=0,
+        waiting=0,
+        running=1,
+        busy_s=3.0,
+        connected=True,
+    )
+    report = dataclasses.replace(line("1"), clients=(locks,))
+    for charged_s in (3.0, 0.0):
+        ((_, stats),) = account.new_tasks(report, lambda _: "p")
+        assert stats.busy_s == charged_s
+
+
+def test_a_lock_leaves_the_time_of_another_task_to_its_end() -> None:
+    """The owner pays neither for it nor for the lock."""
+    account = desk_accounts.Accounts((), 0).of("g", _HOST, 0.0)
+    for now in (1.0, 2.0, 3.0, 4.0):
+        # Two members: one has a lock, the other one a long task.
+        account.add_time(2.0, now)
+        lock, task = (
+            objects.ClientCounts(
+                client_id=name,
+                ended=0,
+                arrived=1,
+                waiting=0,
+                running=1,
+                busy_s=busy_s,
+                connected=True,
+            )
+            for name, busy_s in (("lock", now), ("task", 0.0))
+        )
+        report = dataclasses.replace(line("1"), clients=(lock, task))
+        for _, stats in account.new_tasks(report, lambda _: "p"):
+            account.pay(stats.busy_s)
+        assert account.idle_s == 0.0
 
 
 def test_desks_that_are_gone_are_forgotten() -> None:

@@ -14,9 +14,11 @@ from fpgapool import strategies
 from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import sessions
 from fpgapool.db import api as db_api
 from fpgapool.strategies import base
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 from tests.unit.conductor import world
 
@@ -255,6 +257,55 @@ def test_who_repeats_at_the_same_front_door_gets_the_secret(single):
     assert (view.state, view.secret) == (states.READY, "5ec7e7")
 
 
+#: A value of each option that is not what the pool takes without it.
+_OTHERS = {
+    "priority": 7,
+    "wait_timeout_s": 900.0,
+    "connect_timeout_s": 9.0,
+    "resume_grace_s": 9.0,
+    "deadline_s": 900.0,
+    "deadline_action": states.KILL,
+    "application": "other",
+}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(
+    "option", description.FIELDS.options, ids=lambda one: one.name
+)
+def test_a_repeated_request_has_the_same_options(single, option, restarted):
+    name, other = option.name, {option.name: _OTHERS[option.name]}
+    plain, special = single.open(), single.open(**other)
+    if restarted:
+        single.settle()
+        single.boot_conductor()
+    kept = single.memory.sessions.by_request["p", special]
+    before = getattr(kept, name)
+
+    def is_refused(request_id, **options):
+        single.settle()
+        return any(
+            news.reason == codes.REQUEST_ID_REUSED
+            for news in _outcome(single, request_id, host_uuid="a", **options)
+        )
+
+    assert not is_refused(plain)
+    assert not is_refused(special, **other)
+    assert is_refused(plain, **other) is not option.limits_only, name
+    assert is_refused(special) is not option.limits_only, name
+    assert getattr(kept, name) == before
+
+
+def test_a_request_whose_session_has_yielded_may_be_repeated(single):
+    request_id = single.open()
+    session = single.memory.sessions.by_request["p", request_id]
+    session.former_input_bytes, session.claimed_bytes = 900, 1800
+    assert not any(
+        news.reason == codes.REQUEST_ID_REUSED
+        for news in _outcome(single, request_id, host_uuid="a")
+    )
+
+
 @pytest.mark.parametrize("host_uuid", [None, "a"])
 def test_what_answers_a_name_of_long_ago_is_known_after_the_commit(
     single, host_uuid
@@ -360,6 +411,39 @@ def test_bad_requests_are_refused_and_leave_no_trace(single, changes, code):
     assert news.view.reason == code
     assert not single.rows["sessions"]
     assert not single.memory.holds
+
+
+def test_what_no_driver_has_is_refused():
+    agents = [world.FakeAgent("a", 1), world.FakeAgent("b", 1)]
+    agents[0].builtins = {"aes": {}}
+    agents[1].builtins = {"copy": {}}
+    agents[1].shape = "large"
+    pool = world.World(agents)
+    pool.open()
+    (hold,) = pool.memory.holds.values()
+    assert hold.slot.host.uuid == "b"
+    # Its agent has a driver now that does not have it either.
+    agents[1].builtins = {"aes": {}}
+    agents[1].boots += 1
+    pool.feed(agents[1].report())
+    pool.wire.clear()
+    pool.open(request_id="again")
+    (news,) = pool.wire
+    assert news.view.reason == codes.NO_COMPATIBLE_SLOT
+
+
+def test_a_new_leader_waits_to_hear_what_drivers_have():
+    agents = [world.FakeAgent("a", 1), world.FakeAgent("b", 1)]
+    agents[0].builtins = {"aes": {}}
+    agents[1].shape = "large"
+    pool = world.World(agents)
+    pool.boot_conductor()
+    pool.feed(agents[0].report())
+    request_id = pool.open()
+    assert pool.view(request_id).state == states.QUEUED
+    pool.feed(agents[1].report())
+    (hold,) = pool.memory.holds.values()
+    assert hold.slot.host.uuid == "b"
 
 
 def test_an_accelerator_that_fits_no_slot_is_refused():
@@ -914,8 +998,7 @@ def test_a_client_that_is_never_told_does_not_get_slots_for_ever(single):
         states.EXPIRED,
         codes.CONNECT_TIMEOUT,
     )
-    # The first one, and three more.
-    assert len(generations) == 4
+    assert len(generations) == sessions.MAX_VAIN_SLOTS
 
 
 def test_a_failed_preparation_requeues_at_the_old_place(pool):
@@ -928,7 +1011,7 @@ def test_a_failed_preparation_requeues_at_the_old_place(pool):
 
 
 def test_a_slot_that_keeps_failing_is_taken_out_and_stays_out(single):
-    request_id = single.open()
+    failed, request_id = single.open(), single.open()
     agent = single.agents["a"]
     for _ in range(3):
         single.deliver_all()
@@ -938,6 +1021,7 @@ def test_a_slot_that_keeps_failing_is_taken_out_and_stays_out(single):
         single.feed(agent.report())
         agent.slots[0].state = states.SLOT_IDLE
         single.feed(agent.report())
+    assert single.view(failed).state == states.FAILED
     assert single.view(request_id).state == states.QUEUED
     (row,) = single.rows["slots"].values()
     assert row.faulty

@@ -291,6 +291,120 @@ def test_a_member_whose_worker_dies(pool):
     assert len(now & generations) == 1
 
 
+def test_a_member_whose_worker_dies_before_it_joins_its_desk(pool):
+    group_id = create(pool, size=1)
+    pool.deliver_all()
+    agent = pool.agents["a"]
+    # The core counts on it from now on; its desk is not there yet.
+    agent.slots[0].state = states.SLOT_READY
+    agent.slots[0].programmed = "copy"
+    pool.feed(agent.report())
+    (before,) = members(pool, group_id)
+    assert before.phase is model.Phase.ACTIVE
+    pool.end(states.PREPARE_FAILED, codes.WORKER_DIED)
+    assert before not in members(pool, group_id)
+    for _ in range(20):
+        pool.feed(agent.report())
+    assert not pool.memory.probation.faults, "it is one failure"
+    pool.settle()
+    (member,) = members(pool, group_id)
+    assert member.generation > before.generation
+    assert agent.slots[member.slot.number].state == states.SLOT_ACTIVE
+    assert state(pool, group_id) == states.GROUP_ACTIVE
+
+
+def test_a_slot_whose_workers_die_before_members_join_is_taken_out(pool):
+    group_id = create(pool, size=1)
+    for _ in range(pool.settings.health.slot_limit):
+        pool.deliver_all()
+        (member,) = members(pool, group_id)
+        agent = pool.agents[member.slot.host.uuid]
+        agent.slots[member.slot.number].state = states.SLOT_READY
+        pool.feed(agent.report())
+        pool.end(
+            states.PREPARE_FAILED,
+            codes.WORKER_DIED,
+            member.slot.number,
+            agent.uuid,
+        )
+    assert pool.memory.probation.faults
+
+
+@pytest.mark.parametrize(
+    "code", [codes.BITSTREAM_UNFIT, codes.PROGRAM_FAILED, codes.WORKER_DIED]
+)
+def test_a_group_that_no_slot_serves_asks_ever_less_often(code):
+    pool = world.World(
+        [world.FakeAgent("a", 2), world.FakeAgent("b", 2)], fault_limit=99
+    )
+    group_id = create(pool, size=1)
+    tried: list[tuple[str, int]] = []
+
+    def fail_all() -> None:
+        while found := members(pool, group_id):
+            (member,) = found
+            pool.deliver_all()
+            host, number = member.slot.host.uuid, member.slot.number
+            tried.append((host, number))
+            pool.end(states.PREPARE_FAILED, code, number, host)
+
+    def go_on(passed_s: float) -> None:
+        for _ in range(int(passed_s / 0.5)):
+            for agent in pool.agents.values():
+                pool.feed(agent.report())
+            pool.tick(0.5)
+
+    fail_all()
+    # Three, one after the other, and then it rests.
+    assert len(set(tried)) == len(tried) == 3
+    for _ in range(60):
+        go_on(5.0)
+        fail_all()
+    assert 6 <= len(tried) <= 12
+    pool.settle(rounds=40)
+    assert state(pool, group_id) == states.GROUP_ACTIVE
+    # The next failure is a first one.
+    tried.clear()
+    (member,) = members(pool, group_id)
+    pool.end(
+        states.FAILED,
+        codes.CORE_FAILED,
+        member.slot.number,
+        member.slot.host.uuid,
+    )
+    assert members(pool, group_id)
+
+
+def test_a_group_that_rests_can_be_deleted(pool):
+    group_id = create(pool, size=1)
+    for _ in range(3):
+        (member,) = members(pool, group_id)
+        pool.deliver_all()
+        pool.end(
+            states.PREPARE_FAILED,
+            codes.BITSTREAM_UNFIT,
+            member.slot.number,
+            member.slot.host.uuid,
+        )
+    assert not members(pool, group_id)
+    delete(pool, group_id)
+    pool.settle()
+    assert state(pool, group_id) == "gone"
+
+
+def test_slots_that_fail_at_once_do_not_delay_a_group_for_long(pool):
+    group_id = create(pool, size=4)
+    pool.deliver_all()
+    for agent in pool.agents.values():
+        for number in range(2):
+            agent.end(
+                number, states.PREPARE_FAILED, codes.WORKER_DIED, pool.now
+            )
+    pool.feed(*(agent.report() for agent in pool.agents.values()))
+    pool.settle(rounds=2, round_s=1.0)
+    assert len(members(pool, group_id)) == 4
+
+
 def test_a_host_that_is_lost(pool):
     group_id = create(pool, size=2)
     pool.settle()
@@ -811,6 +925,20 @@ def counted(pool: world.World) -> tuple[int, float]:
     (row,) = pool.rows["group_clients"].values()
     assert usage(pool)["q"][0] == pytest.approx(row.slot_s)
     return row.tasks, pytest.approx(row.slot_s)
+
+
+def test_a_client_that_ends_before_a_report_of_its_use_pays(elastic):
+    group_id = create(elastic, size=1, shared=True)
+    elastic.settle()
+    client_id = attach(elastic, group_id, "q")
+    ask(elastic, objects.RevokeClient(group_id=group_id, client_id=client_id))
+    desk = elastic.agents["a"].desks[group_id]
+    # It had a lock.
+    desk.count(client_id, busy_s=2.0, waiting=0, running=0)
+    elastic.tick(5.0)
+    elastic.feed(elastic.agents["a"].report())
+    assert usage(elastic)["q"] == (pytest.approx(2.0), 0.0)
+    assert usage(elastic)["p"][0] == 0.0
 
 
 def test_a_desk_that_was_in_no_report_is_not_counted_twice(elastic):

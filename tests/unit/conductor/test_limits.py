@@ -43,6 +43,18 @@ def test_what_is_too_long_for_its_column_is_refused(
         limits.check(dataclasses.replace(payload, **{member: most + "x"}))
 
 
+@pytest.mark.parametrize("text", ["a\nERROR", "a\0", "a\x1b[2J", "\ud800"])
+@pytest.mark.parametrize(
+    ("payload", "member"), [(SLOT, "shape"), (RESULT, "code")]
+)
+def test_names_that_would_break_a_line_are_refused(
+    payload, member, text
+) -> None:
+    with pytest.raises(ValueError, match=f"{member} is text that cannot be"):
+        limits.check(dataclasses.replace(payload, **{member: text}))
+    limits.check(dataclasses.replace(payload, **{member: "Karte \u00f6"}))
+
+
 @pytest.mark.parametrize(
     ("payload", "member", "most"),
     [

@@ -133,17 +133,17 @@ def test_it_goes_on_with_what_is_left_of_its_claim(single):
     assert used_bytes(single) == 1000 + 7
 
 
-def test_after_ten_times_claim_and_account_equal_the_bytes(single):
+def test_after_nine_times_claim_and_account_equal_the_bytes(single):
     low = serve(single)
-    for number in range(1, 11):
-        preempt(single, low, QUANTUM_BYTES - 5)
+    for number in range(1, 10):
+        preempt(single, low, QUANTUM_BYTES + 5)
         attach(single)
         end(single, 0, states.CLOSED, codes.OK)
         attach(single)
         view = single.view(low)
         assert view.claimed_bytes == 1000
-        assert view.input_bytes == number * (QUANTUM_BYTES - 5)
-    end(single, 50, states.CLOSED, codes.OK)
+        assert view.input_bytes == number * (QUANTUM_BYTES + 5)
+    end(single, 55, states.CLOSED, codes.OK)
     assert single.view(low).input_bytes == used_bytes(single) == 1000
 
 

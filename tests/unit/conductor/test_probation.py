@@ -222,12 +222,13 @@ def test_a_test_that_hangs_is_called_off(pool) -> None:
 
 def test_a_slot_that_an_accelerators_test_hung_in_is_nobodys() -> None:
     pool = make_world(accelerator_limit=1, slot_limit=99)
+    load(pool, *named("copy", "other"))
     pool.open()
     fail(pool)
     begin_alone(pool)
     hang(pool)
     assert fault(pool, ACCELERATOR).tests == 1
-    pool.open()
+    pool.open(accelerator="other")
     assert state(pool, "r2") == states.QUEUED
     # As soon as it is idle it is used again.
     pool.deliver_all()

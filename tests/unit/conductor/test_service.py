@@ -2,6 +2,7 @@
 """What a conductor does when it takes over."""
 
 import contextlib
+import queue
 import threading
 import uuid
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from fpgapool.conductor import counts
 from fpgapool.conductor import service
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.runtime import election
+from fpgapool.conductor.runtime import retention
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.objects import identity
@@ -44,6 +46,15 @@ class Database(test_threads.FakeDatabase, test_threads.FakeLeases):
         self.begun_s: tuple[float, float] | None = None
         self.agents = list(pool.agents.values())
         self._snapshot = pool._snapshot()
+        self.purged: queue.SimpleQueue[tuple[float, int, int]] = (
+            queue.SimpleQueue()
+        )
+
+    def purge_sessions(self, before: float, limit: int, epoch: int) -> int:
+        self.purged.put((before, limit, epoch))
+        return 0
+
+    purge_instances = purge_sessions
 
     def load(self) -> db_api.Snapshot:
         return self._snapshot
@@ -204,3 +215,16 @@ def test_what_came_after_pool_time_was_told_is_not_from_the_future(
     with leading(database, tmp_path, ""):
         ((at_s, _),) = [database.begun_s]
     assert at_s >= pool.now
+
+
+def test_a_leader_deletes_only_if_it_is_told_to(pool, tmp_path, monkeypatch):
+    monkeypatch.setattr(retention, "_FIRST_S", 0.0)
+    database = Database(pool)
+    with leading(database, tmp_path, "") as term:
+        assert term._retention is None
+    conf = "[database]\nretention_days = 30\n"
+    with leading(database, tmp_path, conf) as term:
+        before, _, epoch = database.purged.get(timeout=PATIENCE_S)
+        now = term._pump.now()
+    assert epoch == database.lease.epoch
+    assert before == pytest.approx(now - 30 * 86_400, abs=PATIENCE_S)

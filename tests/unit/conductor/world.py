@@ -218,6 +218,9 @@ class FakeAgent:
         #: By its own clock; None: it does not tell.
         self.sent_at: float | None = None
         self.power_cap_w: float | None = None
+        #: Of its board.
+        self.shape = "medium"
+        self.builtins: dict[str, dict[str, list[str]]] | None = None
 
     def report(self) -> objects.AgentReport:
         """The whole state, as a heartbeat carries it."""
@@ -234,7 +237,7 @@ class FakeAgent:
                 objects.SlotReport(
                     device="board0",
                     slot=number,
-                    shape="medium",
+                    shape=self.shape,
                     **dataclasses.asdict(slot)
                     | {
                         "last_result": slot.last_result,
@@ -248,6 +251,7 @@ class FakeAgent:
                 )
                 for number, slot in enumerate(self.slots)
             ),
+            builtins=self.builtins,
         )
         return objects.AgentReport(
             host_uuid=self.uuid,
@@ -292,6 +296,7 @@ class FakeAgent:
             return
         slot.seen_generation = request.generation
         slot.state = states.SLOT_PREPARING
+        slot.input_bytes = 0
         self.wanted[request.slot] = request.accelerator
         self.hashes[request.slot] = request.secret_sha256
         slot.session_id = request.session_id

@@ -240,6 +240,52 @@ def test_options_that_make_no_sense(wrong: dict[str, float]) -> None:
         health.Options(**wrong)
 
 
+def failed(one: health.Health, slot_id: int, **more: bool) -> list[str]:
+    found = one.failed(
+        place(slot_id), REASON, 0.0, **{"is_preparation": True} | more
+    )
+    return [unit.level.value for unit in taken(found)]
+
+
+def test_slots_that_all_fail_an_accelerator_put_only_it_out() -> None:
+    one = health.Health(OPTIONS)
+    assert [failed(one, slot_id) for slot_id in range(12)] == [
+        [],
+        [],
+        ["accelerator"],
+        *[[]] * 9,
+    ]
+    one.forgive(ACCELERATOR)
+    assert [failed(one, slot_id) for slot_id in range(3)][-1]
+
+
+def test_success_in_any_slot_shows_that_the_accelerator_works() -> None:
+    one = health.Health(OPTIONS)
+    failed(one, 3)
+    failed(one, 4)
+    one.succeeded(place(5))
+    assert not failed(one, 6)
+
+
+def test_only_slots_that_were_never_ready_count_for_each_other() -> None:
+    one = health.Health(OPTIONS)
+    for slot_id in range(5):
+        assert not failed(one, slot_id, is_preparation=False)
+    one = health.Health(OPTIONS)
+    for slot_id in range(9):
+        # Their workers died at once.
+        assert not failed(one, slot_id, spares_device=True)
+
+
+def test_a_slot_that_an_operator_has_mended_does_not_count() -> None:
+    one = health.Health(OPTIONS)
+    failed(one, 3)
+    failed(one, 4)
+    one.forgive(health.Unit(health.Level.SLOT, 4))
+    assert not failed(one, 5)
+    assert failed(one, 6)
+
+
 def test_an_accelerator_fails_by_shape() -> None:
     """A host's slots of another shape have another implementation."""
     one = health.Health(health.Options())

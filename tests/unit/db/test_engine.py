@@ -21,6 +21,17 @@ def _operational_error(original: Exception) -> sa_exc.OperationalError:
     return sa_exc.OperationalError("SELECT secret", {"a": "b"}, original)
 
 
+def _mysql_error(number: int) -> sa_exc.OperationalError:
+    # PyMySQL takes all numbers from 1000 on that it does not know for these.
+    return _operational_error(pymysql.err.OperationalError(number, "text"))
+
+
+def _sqlite_error(code: int, text: str) -> sa_exc.OperationalError:
+    original = sqlite3.OperationalError(text)
+    original.sqlite_errorcode = code
+    return _operational_error(original)
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -30,11 +41,31 @@ def _operational_error(original: Exception) -> sa_exc.OperationalError:
             ),
             exception.DatabaseUnavailable,
         ),
-        (oslo_exception.DBDeadlock(), exception.DatabaseUnavailable),
         (
-            _operational_error(sqlite3.OperationalError("database is locked")),
+            oslo_exception.DBConnectionError("away"),
             exception.DatabaseUnavailable,
         ),
+        (oslo_exception.DBDeadlock(), exception.DatabaseUnavailable),
+        (
+            _sqlite_error(sqlite3.SQLITE_BUSY_SNAPSHOT, "database is locked"),
+            exception.DatabaseUnavailable,
+        ),
+        (
+            _sqlite_error(sqlite3.SQLITE_ERROR, "table hosts already exists"),
+            exception.DatabaseError,
+        ),
+        # Disk full; access denied; a statement took too long; read-only.
+        (_mysql_error(3), exception.DatabaseUnavailable),
+        (_mysql_error(1045), exception.DatabaseUnavailable),
+        (_mysql_error(1290), exception.DatabaseUnavailable),
+        (_mysql_error(1969), exception.DatabaseUnavailable),
+        (_mysql_error(2026), exception.DatabaseUnavailable),
+        # There is such a table, key or column; no right to change tables.
+        (_mysql_error(1050), exception.DatabaseError),
+        (_mysql_error(1061), exception.DatabaseError),
+        (_mysql_error(1142), exception.DatabaseError),
+        (_mysql_error(1684), exception.DatabaseError),
+        (_mysql_error(1054), exception.DatabaseSchemaMismatch),
         (sa_exc.TimeoutError("pool"), exception.DatabaseUnavailable),
         (
             oslo_exception.DBNonExistentTable("hosts"),
@@ -71,7 +102,15 @@ def test_statements_are_not_shown():
 
 
 @pytest.mark.parametrize(
-    "url", ["", "nonsense", "foo://host/db", "sqlite+nodriver://"]
+    "url",
+    [
+        "",
+        "nonsense",
+        "foo://host/db",
+        "sqlite+nodriver://",
+        "mysql+pymysql://u:p@h/?charset=utf8mb4",
+        "mariadb+pymysql://u:p@h",
+    ],
 )
 def test_bad_urls_are_refused(url):
     with pytest.raises(exception.ConfigurationError, match="connection"):
@@ -210,7 +249,10 @@ class _PostgresqlError(Exception):
         ("55P03", exception.DatabaseUnavailable),
         ("57P01", exception.DatabaseUnavailable),
         ("40001", exception.DatabaseUnavailable),
+        ("25006", exception.DatabaseUnavailable),
         ("22001", exception.DatabaseError),
+        ("42P07", exception.DatabaseError),
+        ("54011", exception.DatabaseError),
         (None, exception.DatabaseError),
     ],
 )
@@ -222,3 +264,8 @@ def test_postgresql_errors(sqlstate, expected):
         found = engine.translate(one)
         assert type(found) is expected
         assert "it happened" in str(found)
+    if sqlstate is None:
+        # It did not come from a server.
+        expected = exception.DatabaseUnavailable
+    found = engine.translate(_operational_error(original))
+    assert type(found) is expected

@@ -3,6 +3,7 @@
 """What the demo says about its runs is what was measured."""
 
 import dataclasses
+import types
 
 import pytest
 
@@ -26,21 +27,37 @@ WRA = dataclasses.replace(FIFO, act_s=2.0, tct95_s=8.0, dlr=0.5)
 
 
 def test_direction_shows() -> None:
-    text = comparison.verdict(FIFO, WRA)
+    text = comparison.verdict(FIFO, WRA, 0.25)
     assert "direction shows" in text
     assert "3.00 times" in text
     assert "1.25 times" in text
-    assert "2.50 times" in text
+    assert "2.00 times as many bytes stay local as in random slots" in text
+    assert "0.50 of all instead of 0.25" in text
+
+
+def test_the_luck_of_fifo_does_not_count() -> None:
+    lucky = dataclasses.replace(FIFO, dlr=0.45)
+    assert "direction shows" in comparison.verdict(lucky, WRA, 0.25)
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"act_s": 6.1}, {"tct95_s": 10.1}, {"dlr": 0.39}],
+    [{"act_s": 6.1}, {"tct95_s": 10.1}, {"dlr": 0.49}],
     ids=lambda change: next(iter(change)),
 )
 def test_direction_does_not_show(change: dict[str, float]) -> None:
-    text = comparison.verdict(FIFO, dataclasses.replace(WRA, **change))
+    text = comparison.verdict(FIFO, dataclasses.replace(WRA, **change), 0.25)
     assert "does NOT show" in text
+
+
+def test_the_share_of_random_slots() -> None:
+    boards = {"a": 2, "b": 1, "c": 0}
+    jobs = [
+        types.SimpleNamespace(host=host, size_bytes=size_bytes)
+        for host, size_bytes in (("a", 30), ("b", 60), ("c", 10))
+    ]
+    share = comparison.random_share(jobs, boards)  # type: ignore[arg-type]
+    assert share == pytest.approx(0.3 * 2 / 3 + 0.6 / 3)
 
 
 FIXED = sharing.Values(tasks=400, mean_s=2.0, p95_s=5.0, moves=0)

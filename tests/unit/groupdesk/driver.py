@@ -25,6 +25,7 @@ class Run(typing.NamedTuple):
     client_id: str
     task_id: int
     clear: bool
+    task_s: float
 
 
 class Result(typing.NamedTuple):
@@ -56,8 +57,8 @@ class Driver:
         for number in range(members):
             self.queues.join(number)
 
-    def client(self, name: str) -> model.Client:
-        return self.queues.attach(name, self.now)
+    def client(self, name: str, project_id: str = "") -> model.Client:
+        return self.queues.attach(name, project_id=project_id)
 
     def submit(
         self,
@@ -142,7 +143,14 @@ class Driver:
             self._ends, (self.now + task.payload, self._runs, member)
         )
         self.runs.append(
-            Run(self.now, member, task.client.client_id, task.task_id, clear)
+            Run(
+                self.now,
+                member,
+                task.client.client_id,
+                task.task_id,
+                clear,
+                task.payload,
+            )
         )
 
     def _result(self, task: model.Task, code: str) -> None:

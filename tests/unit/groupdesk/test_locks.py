@@ -48,7 +48,7 @@ def test_other_clients_never_use_a_locked_member():
     desk.submit(client, 1.0)
     desk.run()
     # The core may have kept state: it is cleared even for the same client.
-    assert desk.runs[-1][1:] == (0, "a", 1, True)
+    assert desk.runs[-1][1:5] == (0, "a", 1, True)
 
 
 def test_a_lock_ends_after_the_tasks_before_unlock():
@@ -370,3 +370,91 @@ def test_a_lock_waits_for_the_first_member():
     desk.queues.join(0)
     desk.run()
     assert desk.locked == [("a", 1, 0)]
+
+
+# What a lock costs.
+
+
+def _charged_s(desk: driver.Driver, client_id: str = "a") -> float:
+    return desk.queues.take_counts(desk.now)[client_id].busy_s
+
+
+def test_a_lock_is_charged_while_it_lasts():
+    desk, client = _locked()
+    desk.run(until_s=3.0)
+    counts = desk.queues.take_counts(desk.now)["a"]
+    # Its member is not free: it counts as one that works.
+    assert (counts.busy_s, counts.running, counts.ended) == (3.0, 1, 0)
+    assert client.counts.running == 0
+    desk.submit(client, 5.0, lock_id=7)
+    desk.run(until_s=5.0)
+    assert _charged_s(desk) == 2.0
+    # A task within it is charged once.
+    desk.run(until_s=9.0)
+    counts = desk.queues.take_counts(desk.now)["a"]
+    assert (counts.busy_s, counts.running, counts.ended) == (4.0, 1, 1)
+    desk.queues.unlock(client, 7, desk.now)
+    desk.run(until_s=12.0)
+    assert _charged_s(desk) == 0.0
+
+
+def test_a_lock_that_waits_costs_nothing():
+    desk = driver.Driver(slots=1, members=0)
+    desk.queues.lock(desk.client("a"), 7, desk.now)
+    desk.run(until_s=9.0)
+    assert _charged_s(desk) == 0.0
+
+
+def _closed(desk, client):
+    desk.queues.close(client, desk.now)
+
+
+def _revoked(desk, client):
+    desk.queues.revoke(client.client_id, desk.now)
+
+
+def _member_died(desk, _client):
+    desk.lose(0)
+
+
+@pytest.mark.parametrize("end", [_closed, _revoked, _member_died])
+@pytest.mark.parametrize("task_s", [0.0, 9.0])
+def test_the_time_of_a_lock_is_charged_once_however_it_ends(end, task_s):
+    desk, client = _locked()
+    if task_s:
+        desk.submit(client, task_s, lock_id=7)
+    desk.run(until_s=4.0)
+    end(desk, client)
+    assert _charged_s(desk) == 4.0
+    desk.run(until_s=20.0)
+    # A task that runs on has its member until it ends, unless that died.
+    runs_on = task_s and end is not _member_died
+    later = desk.queues.take_counts(desk.now)
+    assert sum(one.busy_s for one in later.values()) == (
+        5.0 if runs_on else 0.0
+    )
+
+
+def test_a_lost_client_is_charged_until_its_grace_ends():
+    desk, client = _locked(resume_grace_s=5.0)
+    desk.submit(client, 2.0, lock_id=7)
+    desk.run(until_s=1.0)
+    desk.queues.detach(client, desk.now)
+    counts = desk.queues.take_counts(desk.now)["a"]
+    # Nobody waits for the task, but the lock has its member.
+    assert (counts.busy_s, counts.running) == (1.0, 1)
+    desk.run(until_s=30.0)
+    # Its client is looked at when the time of the driver has come.
+    assert _charged_s(desk) == 29.0
+
+
+def test_with_time_a_lock_counts_as_service():
+    desk, client = _locked(arbitration="time", lock_idle_s=1e6)
+    desk.run(until_s=20.0)
+    desk.queues.unlock(client, 7, desk.now)
+    desk.decide()
+    desk.submit(client, *[1.0] * 30)
+    desk.submit(desk.client("b"), *[1.0] * 30)
+    desk.run(until_s=28.5)
+    # The first tasks ask at the same time; then the other one catches up.
+    assert len(desk.ends("b")) - len(desk.ends("a")) >= 12

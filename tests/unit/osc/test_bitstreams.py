@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
 import pathlib
+import signal
 import sys
 from typing import Any
 
@@ -70,7 +72,7 @@ def test_what_is_brought(
         "--shape=medium",
         f"--file={path}",
         f"--signature={signature}",
-        "--version=2",
+        "--bitstream-version=2",
         '--profile={"peak_bytes_per_s": 1}',
         "--property=vendor=x",
         "--public",
@@ -215,6 +217,46 @@ def test_a_file_is_saved_when_it_is_whole(
         app.run(bitstream.SaveBitstream, ID, f"--file={target}")
     assert target.read_bytes() == b"ab"
     assert [one.name for one in tmp_path.iterdir()] == ["saved.bit"]
+
+
+def test_refusals_are_told(app: fakes.App, path: str) -> None:
+    """Also while a file is open: the SDK's errors are those of files, too."""
+    app.client.create_bitstream.side_effect = fakes.refusal(
+        409, "ACCELERATOR_EXISTS", "there is one"
+    )
+    for arguments in ([], ["--file", path]):
+        with pytest.raises(exceptions.CommandError) as caught:
+            app.run(
+                bitstream.CreateBitstream, "--accelerator=mine", *arguments
+            )
+        assert str(caught.value) == "there is one (ACCELERATOR_EXISTS)"
+
+
+def test_files_that_cannot_be_read_are_named(
+    app: fakes.App, path: str
+) -> None:
+    app.client.upload_bitstream.side_effect = OSError(errno.EIO, "broken")
+    for name, text in ((path, "broken"), ("none", "No such file")):
+        with pytest.raises(exceptions.CommandError) as caught:
+            app.run(
+                bitstream.CreateBitstream, "--accelerator=a", "--file", name
+            )
+        assert str(caught.value).startswith(f"{name}: {text}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_download_that_a_signal_ends(
+    app: fakes.App, tmp_path: pathlib.Path, number: signal.Signals
+) -> None:
+    def stopped(_: str) -> Any:
+        yield b"a"
+        assert len(list(tmp_path.iterdir())) == 1
+        signal.raise_signal(number)
+
+    app.client.download_bitstream.side_effect = stopped
+    with pytest.raises(KeyboardInterrupt):
+        app.run(bitstream.SaveBitstream, ID, f"--file={tmp_path / 'saved'}")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_pipe_is_not_replaced_by_a_file(

@@ -469,19 +469,6 @@ def test_results_are_finite(
     assert not out.exists()
 
 
-def test_tables_that_cannot_be_shown(
-    scenario: pathlib.Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with open("/dev/full", "w", encoding="utf-8") as full:
-        monkeypatch.setattr(sys, "stdout", full)
-        assert sim.main(["run", str(scenario)]) == 1
-    assert capsys.readouterr().err == (
-        "fpgapool-sim: No space left on device\n"
-    )
-
-
 def test_missing_file(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

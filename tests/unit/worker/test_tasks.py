@@ -3,7 +3,6 @@
 """Tasks of a group in a slot, without a process or a ring."""
 
 import dataclasses
-import hashlib
 import itertools
 import json
 import zlib
@@ -174,6 +173,11 @@ def test_failures_have_codes_and_change_nothing(driver, runner):
     assert not runner.is_running
 
 
+def test_work_before_the_core_counts_too(driver, runner):
+    refused = run(runner, b"x", offset=2**63 + 1)
+    assert (code_of(refused), refused.busy_ns) == ("BAD_OFFSET", 7)
+
+
 def test_a_core_that_writes_more_than_it_announced(runner):
     assert code_of(run(runner, b"data", {"most": 0})) == "CORE_FAILED"
 
@@ -282,9 +286,7 @@ def test_failures_of_the_device(driver, runner, code, told, fault):
     assert runner.fault == fault
 
 
-def reference(data, argument=0):
-    name = hashlib.md5(data).digest()
-    return references.Reference(name, len(data), zlib.crc32(data), argument)
+reference = references.Reference.of
 
 
 def refer(*parts, rest=b"", params=None):
@@ -368,6 +370,40 @@ def test_other_projects_and_applications_find_no_block(keeping, cache):
     assert cache.counts.kept_bytes == 0
     keeping.use_blocks("p", "a")
     assert missing(keeping.run(refer((0, b"data", False)), 99)) == [0]
+
+
+@pytest.mark.parametrize("place", ["input", "argument"])
+def test_no_program_plants_other_data_under_a_name(keeping, cache, place):
+    # Their lengths and CRC-32 are the same.
+    good, evil = b"plumless", b"buckeroo"
+    assert zlib.crc32(good) == zlib.crc32(evil)
+    number = int(place == "argument")
+    part = references.Part(reference(good, number), evil)
+    planted = task(b"".join(references.encode_parts([part])))
+    planted = planted._replace(kind=records.BLOCKS_TASK)
+    assert code_of(keeping.run(planted, 99)) == "BLOCK_DAMAGED"
+    assert missing(keeping.run(refer((number, good, False)), 99)) == [number]
+    assert cache.counts.kept_bytes == 0
+
+
+def test_a_block_too_large_to_be_kept_is_verified_too(keeping):
+    good = b"plumless" * CACHE_BYTES
+    part = references.Part(reference(good), b"buckeroo" + good[8:])
+    planted = task(b"".join(references.encode_parts([part])))
+    planted = planted._replace(kind=records.BLOCKS_TASK)
+    assert code_of(keeping.run(planted, len(good))) == "BLOCK_DAMAGED"
+
+
+def test_the_name_of_data_is_a_digest_of_all_of_it():
+    """Clients and workers of all releases have the same."""
+    assert (
+        references.name_of(b"data").hex() == "810d2fc198f169b3ce2d30eb08d1402e"
+    )
+    names = {
+        references.name_of(data)
+        for data in (b"data", b"datb", b"data\0", b"dat", memoryview(b"dat"))
+    }
+    assert len(names) == 4
 
 
 def test_nothing_is_kept_for_a_holder_that_is_gone(keeping, cache):

@@ -81,6 +81,21 @@ def test_most_slots_win_then_the_present_label_then_the_name() -> None:
     assert tie.changes == [(30.0, "node1", "acc-sha")]
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["a node2=acc-aes", "a,b", "-option", "a=acc-aes", "a\n", "", "h\u00f6st"],
+)
+def test_a_host_whose_name_could_be_read_as_more_is_ignored(name: str) -> None:
+    made = Cluster()
+    made.watch(0, 61, host("aes", name=name), host("fft"))
+    assert made.changes == [(30.0, "node1", "acc-fft")]
+
+
+def test_a_label_is_as_long_as_yarn_takes() -> None:
+    """Else one accelerator's name would keep all nodes from their labels."""
+    assert labels.label_of("x" * 300) == "acc-" + "x" * 251
+
+
 def test_a_change_waits_until_it_is_stable(cluster: Cluster) -> None:
     cluster.watch(61, 90, host("fft", "fft", "fft"))
     cluster.look(90.0, host("aes", "fft", "aes"))

@@ -45,10 +45,11 @@ kernel void dtw(global const uchar *input, global double *output,
             const double up = row[j];
             const double difference
                 = value - sample(input, second + j - 1, wide);
-            double least = up;
+            // In this order what is no number stays none, as in the library.
+            double least = diagonal;
 
-            if (diagonal < least)
-                least = diagonal;
+            if (up < least)
+                least = up;
             if (left < least)
                 least = left;
             left = difference * difference + least;

@@ -94,6 +94,7 @@ kernel void fft(global const float2 *input, global float2 *output,
     const uint step = get_local_size(0);
     const uint turns = length == samples ? 1 : 2;
     ulong frame = get_group_id(0);
+    local uint is_lost;
 
     do {
         global const float2 *source = input + frame * samples;
@@ -117,9 +118,21 @@ kernel void fft(global const float2 *input, global float2 *output,
                         turn ? row[i] : product(row[i], spectrum[i]));
             barrier(CLK_GLOBAL_MEM_FENCE);
         } while (++turn < turns);
-        for (uint i = first; i < samples; i += step)
-            target[i] = product(row[i], after[i]);
-        barrier(CLK_GLOBAL_MEM_FENCE);
+        is_lost = 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint i = first; i < samples; i += step) {
+            const float2 result = product(row[i], after[i]);
+
+            target[i] = result;
+            if (!isfinite(result.x) || !isfinite(result.y))
+                is_lost = 1;
+        }
+        barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
+        // How far an infinity gets depends on the order of operations.
+        if (is_lost)
+            for (uint i = first; i < samples; i += step)
+                target[i] = (float2)(NAN, NAN);
+        barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
         frame += get_num_groups(0);
     } while (frame < frames);
 }

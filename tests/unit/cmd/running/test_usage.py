@@ -217,6 +217,64 @@ def test_copies_of_pipes_are_as_private_as_those(
             assert sorted(directory.iterdir()) == before
 
 
+def test_why_another_slot_is_tried_is_told_each_time(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = display.Display(quiet=False)
+    for state, message in (
+        ("PREPARING", ""),
+        ("PREPARING", "slot a board0 1 failed: no clock"),
+        ("PREPARING", "slot a board0 2 failed: no clock"),
+        ("QUEUED", "slot a board0 2 failed: no clock"),
+        ("READY", ""),
+    ):
+        shown.on_state(
+            run.client.SessionView(
+                session_id="s",
+                state=state,
+                reason="PROGRAM_FAILED" if message else "",
+                message=message,
+            )
+        )
+    assert capsys.readouterr().err.splitlines() == [
+        "fpgapool-run: preparing",
+        "fpgapool-run: preparing: slot a board0 1 failed: no clock;"
+        " trying another",
+        "fpgapool-run: preparing: slot a board0 2 failed: no clock;"
+        " trying another",
+        "fpgapool-run: waiting for a slot: slot a board0 2 failed: no clock;"
+        " trying another",
+        "fpgapool-run: ready",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--timeout 0", "INVALID_TIMEOUT: --timeout must be "),
+        ("--wait-timeout -1", "INVALID_TIMEOUT: --wait-timeout must be "),
+        ("--deadline nan", "INVALID_TIMEOUT: --deadline must be "),
+        ("--priority 2000", "INVALID_REQUEST: --priority must be "),
+        ("--application ?", "INVALID_REQUEST: --application must be 1 to 64"),
+        ("--request-id ?", "INVALID_REQUEST_ID: --request-id must be 1 to 64"),
+    ],
+)
+def test_refusals_name_the_options(
+    words: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = "copy --in plain --out x --socket none"
+    assert run.main([*files.split(), *words.split()]) == 1
+    assert f"fpgapool-run: {told}" in capsys.readouterr().err
+
+
+def test_sizes_that_are_refused_name_the_option(
+    directory: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "copy --in /dev/zero --out x --socket none --size-bytes".split()
+    assert run.main([*words, str(2**64)]) == 1
+    assert "INVALID_SIZE: --size-bytes must be" in capsys.readouterr().err
+
+
 def test_outages_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     shown = display.Display(quiet=False)
     shown.on_away("the pool's front door", 14.2)
@@ -226,21 +284,6 @@ def test_outages_are_told(capsys: pytest.CaptureFixture[str]) -> None:
         "gives up at "
     )
     assert text.endswith(", in 14 s\n")
-
-
-@pytest.mark.parametrize("words", ["--list", "copy --in none --out x --json"])
-def test_reports_that_cannot_be_written(
-    words: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(run.client, "accelerators", lambda **_: [])
-    with open("/dev/full", "w", encoding="utf-8") as full:
-        monkeypatch.setattr(sys, "stdout", full)
-        assert run.main(words.split()) == 1
-    assert capsys.readouterr().err == (
-        "fpgapool-run: FILE_ERROR: standard output: No space left on device\n"
-    )
 
 
 _IMPORTING = """

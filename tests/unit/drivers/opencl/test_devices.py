@@ -239,8 +239,8 @@ class Runtime:
         self.may_answer = threading.Event()
         self.may_answer.set()
 
-    def __call__(self, names):
-        self.asked.append(list(names))
+    def __call__(self, names, builds):
+        self.asked.append((list(names), builds))
         self.may_answer.wait()
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -277,12 +277,42 @@ def test_a_device_that_fails_and_comes_back(watch, runtime, answer, fault):
     watch.look()
     watch.wait()
     assert watch.fault("a") == fault
-    assert runtime.asked == [[CPU.name]]
+    assert runtime.asked == [([CPU.name], True)]
     runtime.answer = [(CPU, None)]
     watch.look()
     watch.wait()
     assert watch.fault("a") is None
     assert watch.fault("b") == "there is no such device"
+
+
+def test_kernels_are_built_until_devices_are_well(watch, runtime, monkeypatch):
+    monkeypatch.setattr(probing, "INTERVAL_S", 0)
+
+    def built():
+        watch.fault("a")
+        watch.wait()
+        return runtime.asked[-1][1]
+
+    runtime.answer = [(CPU, "its compiler is missing")]
+    watch.look_first()
+    watch.wait()
+    assert [built(), built()] == [True, True]
+    runtime.answer = [(CPU, None)]
+    # The next look may be without: a kernel has just been built.
+    assert [built(), built(), built()] == [True, False, False]
+    watch.look()
+    watch.wait()
+    assert runtime.asked[-1][1]
+
+
+def test_an_untried_device_is_not_used(watch, runtime):
+    runtime.may_answer.clear()
+    watch.look_first()
+    watch.wait(0.01)
+    assert watch.fault("a") == base.UNANSWERED
+    runtime.may_answer.set()
+    watch.wait()
+    assert watch.fault("a") is None
 
 
 def test_a_runtime_that_hangs_blocks_nobody(watch, runtime):

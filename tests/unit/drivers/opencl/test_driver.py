@@ -2,6 +2,7 @@
 
 """The driver on PoCL: programming, sessions, scrubbing, and health."""
 
+import dataclasses
 import hashlib
 import json
 
@@ -12,6 +13,7 @@ import yaml
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import compiler
 from fpgapool.drivers.opencl import driver as drivers
+from fpgapool.drivers.opencl import kernels
 from fpgapool.drivers.opencl import package
 from fpgapool.drivers.opencl import probing
 from tests.harness import pocl
@@ -288,13 +290,44 @@ def test_a_failed_scrub_ends_the_process(settings, monkeypatch):
         "it is on fire",
     )
     # The agent looks at the device at once.
-    agent._watch._ask = lambda names: [
+    agent._watch._ask = lambda names, _builds: [
         (found, "it burns") for found, _ in probing.ask(names)
     ]
     agent.health(DEVICE)
     agent._watch.wait()
     assert agent.health(DEVICE).message == "it burns"
     clear()
+
+
+def test_a_compiler_that_does_not_work_is_told(settings, monkeypatch):
+    agent = drivers.OpenCLDriver(settings)
+    with monkeypatch.context() as patch:
+        patch.setenv("POCL_EXTRA_BUILD_FLAGS", "--no-such\n--flag")
+        found = agent.check(DEVICE)
+    assert not found.healthy
+    assert found.message == agent.health(DEVICE).message
+    assert found.message.startswith("KERNEL_BUILD_FAILED: ")
+    assert "\n" not in found.message
+    # It is looked at again, and works.
+    agent._watch.look()
+    agent._watch.wait()
+    assert agent.health(DEVICE) == base.Health(True)
+
+
+def test_only_kernels_that_are_there_are_offered(settings, monkeypatch):
+    agent = drivers.OpenCLDriver(settings)
+    (device,) = agent.discover()
+    assert device.builtins.keys() == set(kernels.names())
+    assert device.builtins["sha"] == {"algorithm": ["sha256"]}
+    assert device.builtins["copy"] == {}
+    # A board needs files.
+    found = [
+        (dataclasses.replace(each, has_compiler=False), fault)
+        for each, fault in probing.ask()
+    ]
+    monkeypatch.setattr(probing, "ask", lambda: found)
+    (device,) = agent.discover()
+    assert device.builtins == {}
 
 
 def test_settings_that_are_wrong(tmp_path):

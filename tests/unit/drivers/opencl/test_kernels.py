@@ -305,6 +305,38 @@ def test_what_is_no_number_stays_none(program, name):
     assert not found.all()
 
 
+@pytest.mark.parametrize(
+    "session",
+    [each for each in sessions.SESSIONS if each.number_type is not None],
+    ids=str,
+)
+@given(seed=st.integers(0, 1 << 20), share=st.sampled_from([0.02, 0.3, 1]))
+@settings(max_examples=15)
+def test_special_numbers(program, session, seed, share):
+    """Infinities, what is no number, zeros, and results that are too large."""
+    generator = numpy.random.default_rng(seed)
+    special = [numpy.inf, -numpy.inf, numpy.nan, 0.0, -0.0, 2.0]
+    frame_samples = session.params.get("frame_samples", 0)
+    if frame_samples.bit_count() == 1:
+        special += [3e38, -3e38]
+
+    def changed(data):
+        values = numpy.frombuffer(data, session.number_type).copy()
+        chosen = generator.random(len(values)) < share
+        values[chosen] = generator.choice(special, chosen.sum())
+        return values
+
+    data = changed(session.input(seed, 3 * session.unit_bytes))
+    if session.name == "lr":
+        data.reshape(-1, session.params["features"] + 1)[:, 0] = 1
+    arguments = [changed(each).tobytes() for each in session.arguments]
+    outputs = []
+    for core in (start(program, session, data.nbytes), session.core()):
+        base.set_arguments(core, arguments)
+        outputs.append(runs.process(core, data.tobytes()))
+    session.assert_same(*outputs)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ["copy", "aes", "sha"])

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""cheroot, without its leniency.
+
+cheroot takes the last of several lengths and waits for a body that nobody
+sends, keeps a whole chunk in memory whatever its size, and goes on with a
+connection on which the next request cannot be told from the rest of a body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from collections.abc import Iterable
+from typing import Any
+from typing import Protocol
+
+from cheroot import server
+from cheroot import wsgi
+
+#: The longest request line with its headers, and the most headers.
+MAX_HEADER_BYTES = 64 << 10
+MAX_HEADERS = 100
+#: The longest chunk of a body whose length is not given.
+MAX_CHUNK_BYTES = 16 << 20
+_MAX_CHUNK_LINE_BYTES = 1 << 10
+
+_CRLF = b"\r\n"
+_HEADER = re.compile(
+    rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[^\x00-\x08\x0a-\x1f\x7f]*\r\n"
+)
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_CHUNK_LINE = re.compile(rb"[0-9A-Fa-f]{1,8}[ \t]*(;[^\x00-\x1f\x7f]*)?\r\n")
+# A second one could mean another request to somebody who takes the first.
+_ONCE = {b"content-length", b"transfer-encoding", b"host"}
+
+
+def make(
+    address: tuple[str, int],
+    app: Callable[..., Iterable[bytes]],
+    threads: int,
+    *,
+    timeout_s: float = 10,
+    stop_s: float = 5,
+) -> wsgi.Server:
+    """Make a server; it listens after ``prepare()``.
+
+    :param address: number and port; 0 for any free port.
+    :param app: a WSGI application.
+    :param threads: how many requests are answered at a time.
+    :param timeout_s: the longest time that a client may send nothing.
+    :param stop_s: how long ``stop()`` waits for answers.
+    """
+    made = wsgi.Server(
+        address,
+        app,
+        numthreads=threads,
+        timeout=timeout_s,
+        shutdown_timeout=stop_s,
+    )
+    made.max_request_header_size = MAX_HEADER_BYTES
+    made.ConnectionClass = _Connection
+    return made
+
+
+class _Lines(Protocol):
+    def readline(self) -> bytes: ...
+
+
+class _CheckedLines:
+    """The lines of a request's headers.
+
+    ``readline`` raises ValueError, which cheroot answers with 400.
+    """
+
+    def __init__(self, lines: _Lines) -> None:
+        self._lines = lines
+        self._names: list[bytes] = []
+
+    def readline(self) -> bytes:
+        line = self._lines.readline()
+        if line in (b"", _CRLF):
+            return line
+        header = _HEADER.fullmatch(line)
+        # Also the second line of one that is folded.
+        if header is None:
+            raise ValueError("Malformed header line")
+        name = header[1].lower()
+        if name in _ONCE and name in self._names:
+            raise ValueError(f"Two headers {name.decode()}")
+        self._names.append(name)
+        if len(self._names) > MAX_HEADERS:
+            raise ValueError(f"More than {MAX_HEADERS} headers")
+        return line
+
+
+class _HeaderReader(server.HeaderReader):  # type: ignore[misc]
+    def __call__(
+        self, rfile: _Lines, hdict: dict[bytes, bytes] | None = None
+    ) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = super().__call__(
+            _CheckedLines(rfile), hdict
+        )
+        length = found.get(b"Content-Length")
+        if length is not None and not _LENGTH.fullmatch(length):
+            raise ValueError("Malformed Content-Length")
+        if length is not None and b"Transfer-Encoding" in found:
+            raise ValueError("Content-Length and Transfer-Encoding")
+        return found
+
+
+class _Chunks:
+    """What comes behind the headers of a request with a chunked body."""
+
+    def __init__(self, rfile: Any) -> None:
+        self._rfile = rfile
+
+    def readline(self) -> bytes:
+        line: bytes = self._rfile.readline(_MAX_CHUNK_LINE_BYTES)
+        if not _CHUNK_LINE.fullmatch(line):
+            raise ValueError("Malformed length of a chunk")
+        return line
+
+    def read(self, size_bytes: int) -> bytes:
+        if size_bytes > MAX_CHUNK_BYTES:
+            raise ValueError(f"A chunk has {size_bytes} bytes")
+        data: bytes = self._rfile.read(size_bytes)
+        return data
+
+    def close(self) -> None:
+        self._rfile.close()
+
+
+class _Request(server.HTTPRequest):  # type: ignore[misc]
+    header_reader = _HeaderReader()
+
+    def read_request_headers(self) -> bool:
+        if not super().read_request_headers():
+            return False
+        if b"Transfer-Encoding" not in self.inheaders:
+            return True
+        if not self.chunked_read:
+            self.simple_response("400 Bad Request", "Transfer-Encoding")
+            return False
+        self.conn.rfile = _Chunks(self.conn.rfile)
+        return True
+
+    def send_headers(self) -> None:
+        # What is left of the body would be taken for the next request.
+        if self.chunked_read or getattr(self.rfile, "remaining", 0):
+            self.close_connection = True
+        super().send_headers()
+
+
+class _Connection(server.HTTPConnection):  # type: ignore[misc]
+    RequestHandlerClass = _Request

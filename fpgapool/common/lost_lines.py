@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a process does if it cannot write its log."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import time
+
+# Between two lines about the same log.
+INTERVAL_S = 60.0
+
+
+def count() -> None:
+    """Have the root logger's handlers count the lines that they cannot write.
+
+    By itself, a handler writes a traceback for each line to standard error,
+    or raises its error where the line was logged.
+    """
+    for handler in logging.getLogger().handlers:
+        _Counted(handler)
+
+
+class _Counted:
+    """Counts what a handler cannot write.
+
+    It says so on standard error, and later in the log, now and then.
+
+    :param handler: has its methods replaced.
+    """
+
+    def __init__(self, handler: logging.Handler) -> None:
+        self._handler = handler
+        self._handle = handler.handle
+        self._tell_of_bug = handler.handleError
+        self._lost = 0
+        self._cause: BaseException | None = None
+        self._says_from_s = self._logs_from_s = time.monotonic()
+        handler.handle = self.handle  # type: ignore[method-assign]
+        handler.handleError = self.lose  # type: ignore[method-assign]
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Log a line, and then how many were lost before it."""
+        self._handler.acquire()
+        try:
+            before = self._lost
+            handled = self._try(record)
+            if handled and before and self._lost == before:
+                self._log_lost()
+            return handled
+        finally:
+            self._handler.release()
+
+    def _try(self, record: logging.LogRecord) -> bool:
+        try:
+            return bool(self._handle(record))
+        except RecursionError:
+            raise
+        except Exception:
+            self.lose(record)
+            return False
+
+    def lose(self, record: logging.LogRecord) -> None:
+        """Count a line; called while its error is handled."""
+        error = sys.exc_info()[1]
+        self._lost += 1
+        self._cause = error
+        now_s = time.monotonic()
+        if now_s < self._says_from_s:
+            return
+        self._says_from_s = now_s + INTERVAL_S
+        # Standard error may be closed.
+        with contextlib.suppress(OSError, ValueError):
+            if not isinstance(error, OSError):
+                # The line is wrong, not the log.
+                self._tell_of_bug(record)
+            elif sys.stderr is not None:
+                sys.stderr.write(
+                    f"The log {self._name()} cannot be written:"
+                    f" {error.strerror or error}; lines lost: {self._lost}\n"
+                )
+                sys.stderr.flush()
+
+    def _name(self) -> str:
+        stream = getattr(self._handler, "stream", None)
+        name = getattr(self._handler, "baseFilename", None)
+        return str(name or getattr(stream, "name", type(self._handler)))
+
+    def _log_lost(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self._logs_from_s:
+            return
+        self._logs_from_s = now_s + INTERVAL_S
+        lost, self._lost = self._lost, 0
+        values = {
+            "name": __name__,
+            "levelno": logging.WARNING,
+            "levelname": "WARNING",
+            "msg": "%d lines of this log were lost: %s",
+            "args": (lost, self._cause),
+        }
+        self._try(logging.makeLogRecord(values))

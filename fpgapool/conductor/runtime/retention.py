@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The thread that deletes what ended long ago."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from oslo_log import log as logging
+
+from fpgapool.common import exception
+from fpgapool.conductor import counts as conductor_counts
+from fpgapool.conductor.runtime import threads
+from fpgapool.db import api as db_api
+
+LOG = logging.getLogger(__name__)
+
+# A transaction with so many rows takes milliseconds. The others wait for it:
+# each transaction of the leader locks the row with the epoch.
+STEP_ROWS = 100
+# So many times the duration of a step pass until the next one.
+_PAUSES = 9
+_SHORTEST_PAUSE_S = 0.1
+# A new leader has better things to do.
+_FIRST_S = 10.0
+_NOTHING_LEFT_S = 600.0
+_RETRY_S = 60.0
+
+_SECONDS_PER_DAY = 86400
+_STOP_S = 5.0
+
+
+class Retention:
+    """Deletes ended sessions and deleted instances, a few rows at a time.
+
+    :param database: the database.
+    :param epoch: the leader's, which each transaction checks.
+    :param days: how long ago they must have ended.
+    :param now: returns the leader's wall clock, in seconds since the epoch.
+    :param counts: for metrics.
+    :param on_failure: called if the thread ends by an error of its own.
+    """
+
+    def __init__(
+        self,
+        database: db_api.Database,
+        epoch: int,
+        days: float,
+        *,
+        now: Callable[[], float],
+        counts: conductor_counts.Counts,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._epoch = epoch
+        self._days = days
+        self._now = now
+        self._counts = counts
+        self._purges = {
+            "sessions": database.purge_sessions,
+            "instances": database.purge_instances,
+        }
+        # Since the last line of the log.
+        self._deleted = dict.fromkeys(self._purges, 0)
+        self._failing = False
+        self._stopping = threading.Event()
+        self._thread = threads.start_later("retention", self._run, on_failure)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; do not wait for it if the database is slow."""
+        self._stopping.set()
+        self._thread.join(_STOP_S)
+
+    def step(self) -> float:
+        """Delete some rows.
+
+        :returns: in how many seconds to do so again.
+        :raises: NotLeader if there is a later leader.
+        """
+        started_s = time.monotonic()
+        try:
+            more = self._delete()
+        except exception.DatabaseError as error:
+            if not self._failing:
+                LOG.warning("What ended long ago is not deleted: %s", error)
+            self._failing = True
+            return _RETRY_S
+        self._failing = False
+        if more:
+            took_s = time.monotonic() - started_s
+            return max(took_s * _PAUSES, _SHORTEST_PAUSE_S)
+        self._log()
+        return _NOTHING_LEFT_S
+
+    def _delete(self) -> bool:
+        """:returns: whether there may be more."""
+        before = self._now() - self._days * _SECONDS_PER_DAY
+        for table, purge in self._purges.items():
+            deleted = purge(before, STEP_ROWS, self._epoch)
+            self._deleted[table] += deleted
+            self._counts.purged_rows[table] += deleted
+            if deleted == STEP_ROWS:
+                return True
+        return False
+
+    def _log(self) -> None:
+        if any(self._deleted.values()):
+            LOG.info(
+                "Deleted what ended more than %d days ago: %s",
+                self._days,
+                ", ".join(f"{n} {what}" for what, n in self._deleted.items()),
+            )
+            self._deleted = dict.fromkeys(self._purges, 0)
+
+    def _run(self) -> None:
+        delay_s = _FIRST_S
+        while not self._stopping.wait(delay_s):
+            try:
+                delay_s = self.step()
+            except exception.NotLeader:
+                # The writing thread ends the term.
+                return

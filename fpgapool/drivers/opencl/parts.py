@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Parts of a file that is larger than what may be in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class Forward:
+    """Takes parts of a file whose bytes come once, in their order.
+
+    :param pieces: the file, in pieces of any length.
+    :param size_bytes: of the file.
+    """
+
+    def __init__(self, pieces: Iterable[bytes], size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self._pieces = iter(pieces)
+        # What is left of the present piece, and where in the file it begins.
+        self._piece = memoryview(b"")
+        self._position = 0
+
+    def part(self, offset_bytes: int, size_bytes: int) -> bytes:
+        """Return a part of the file, as much of it as the file has.
+
+        :param offset_bytes: its position: not before the end of the last part.
+        :param size_bytes: its length; all of it is in memory.
+        :raises EOFError: if the pieces end before the file's size.
+        """
+        self._pass(offset_bytes - self._position)
+        found = []
+        while size_bytes and self._next():
+            taken = self._piece[:size_bytes]
+            found.append(taken)
+            size_bytes -= len(taken)
+            self._pass(len(taken))
+        return b"".join(found)
+
+    def _pass(self, count_bytes: int) -> None:
+        while count_bytes > 0 and self._next():
+            passed_bytes = min(count_bytes, len(self._piece))
+            self._piece = self._piece[passed_bytes:]
+            self._position += passed_bytes
+            count_bytes -= passed_bytes
+
+    def _next(self) -> bool:
+        """Have a piece with a byte; False at the end of the file."""
+        while not self._piece:
+            piece = next(self._pieces, None)
+            if piece is None:
+                if self._position < self.size_bytes:
+                    raise EOFError(f"it ends after {self._position} bytes")
+                return False
+            self._piece = memoryview(piece)
+        return True

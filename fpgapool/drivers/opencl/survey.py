@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Prints the devices of this host's OpenCL runtimes, as JSON.
+
+It also says which of the devices that its arguments name cannot be used. A
+runtime that hangs or crashes then harms this process only.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import glob
+import json
+import sys
+
+import numpy
+import pyopencl as cl
+
+from fpgapool.drivers import base
+from fpgapool.drivers.opencl import compiler
+from fpgapool.drivers.opencl import devices
+from fpgapool.drivers.opencl import platforms
+
+_TRIED_BYTES = 4096
+_TRIED_SOURCE = b"""
+kernel void invert(global uchar *data)
+{
+    data[get_global_id(0)] = ~data[get_global_id(0)];
+}
+"""
+
+
+def fault(device: cl.Device, builds: bool) -> str | None:
+    """Try whether a device answers. May block for ever.
+
+    :param device: of OpenCL.
+    :param builds: whether to build and run a kernel, too, if it has a
+        compiler.
+    :returns: why not, in one line; None if it does.
+    """
+    try:
+        context = cl.Context([device])
+        if platforms.kind_of(device) == devices.ACCELERATOR:
+            # A board without kernels has no memory that can be reached.
+            return None
+        queue = cl.CommandQueue(context)
+        there = cl.Buffer(context, cl.mem_flags.READ_WRITE, _TRIED_BYTES)
+        cl.enqueue_fill_buffer(queue, there, b"\x5a", 0, _TRIED_BYTES)
+        back = numpy.zeros(_TRIED_BYTES, numpy.uint8)
+        cl.enqueue_copy(queue, back, there)
+        if (back != 0x5A).any():
+            return "its memory changes data"
+        if builds and device.compiler_available:
+            binary = compiler.compile_source(
+                _TRIED_SOURCE,
+                (),
+                glob.escape(device.platform.name.strip()),
+                glob.escape(device.name.strip()),
+            )
+            program = cl.Program(context, [device], [binary]).build()
+            kernel = cl.Kernel(program, "invert")
+            kernel(queue, (_TRIED_BYTES,), None, there)
+            cl.enqueue_copy(queue, back, there)
+            if (back != 0xA5).any():
+                return "its kernels compute wrong results"
+    except (cl.Error, base.DriverError) as error:
+        return base.one_line(str(error)) or type(error).__name__
+    return None
+
+
+def main(arguments: collections.abc.Sequence[str]) -> int:
+    """Print all devices, and the faults of some.
+
+    :param arguments: the names of the devices to try; ``--build`` before them
+        to build kernels for these.
+    :returns: the exit status: 0, or 1 if there is no runtime.
+    """
+    try:
+        found = platforms.listed()
+    except base.DriverError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return 1
+    builds = arguments[:1] == ["--build"]
+    names = arguments[builds:]
+    document = [
+        {
+            "device": dataclasses.asdict(each),
+            "fault": fault(device, builds) if each.name in names else None,
+        }
+        for each, device in found
+    ]
+    sys.stdout.write(json.dumps(document))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How many slots of a pool an accelerator fits, and how many are free."""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import typing
+
+from fpgapool.vocabulary import states
+
+
+class Capacity:
+    """The numbers of a pool's slots by shape.
+
+    :param hosts: of the pool's summary.
+    :raises KeyError, TypeError: if they are none.
+    """
+
+    def __init__(self, hosts: collections.abc.Iterable[typing.Any]) -> None:
+        self._slots = collections.Counter[str]()
+        self._free = collections.Counter[str]()
+        for host in hosts:
+            for device in host["devices"]:
+                usable = host["up"] and device["healthy"]
+                for slot in device["slots"]:
+                    self._slots[slot["shape"]] += 1
+                    if usable and slot["state"] == states.SLOT_IDLE:
+                        self._free[slot["shape"]] += 1
+
+    def of(
+        self, profile: collections.abc.Mapping[str, typing.Any]
+    ) -> dict[str, int]:
+        """Return the numbers for an accelerator.
+
+        :param profile: its public profile.
+        :returns: ``slots`` that it fits, and the ``free_slots`` among them.
+        """
+        # Without shapes it fits all slots.
+        shapes = profile["shapes"] or self._slots
+        return {
+            "slots": sum(self._slots[shape] for shape in shapes),
+            "free_slots": sum(self._free[shape] for shape in shapes),
+        }

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ends that the conductor hears of late, and what of them is in the usage."""
+
+import dataclasses
+
+import pytest
+
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import inputs
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
+from tests.unit.conductor import world
+
+DONE_BYTES = 700
+
+
+@pytest.fixture
+def pool() -> world.World:
+    """Give three hosts with a slot each, the session has that of a."""
+    made = world.World([world.FakeAgent(name, 1) for name in "abc"])
+    request_id = made.open()
+    assert request_id == "r1"
+    ready(made, "a")
+    return made
+
+
+def ready(pool: world.World, name: str) -> None:
+    pool.deliver_all()
+    answer = pool.agents[name].prepared(0)
+    assert answer is not None
+    pool.feed(answer)
+
+
+def lose_host(pool: world.World, name: str = "a") -> None:
+    """A host is silent; the conductor gives it up."""
+    while pool.memory.registry.hosts[name].up:
+        wait_without(pool, name)
+    # It does not hear that it is asked for a report.
+    pool.wire = [
+        one for one in pool.wire if not isinstance(one, effects.AskReport)
+    ]
+
+
+def wait_without(pool: world.World, name: str) -> None:
+    """Let some time pass in which a host is silent."""
+    silent = pool.agents[name]
+    for agent in pool.agents.values():
+        if agent is not silent:
+            pool.feed(agent.report())
+    pool.tick(5.0)
+
+
+def send(pool: world.World, input_bytes: int, name: str = "a") -> None:
+    """The client of a slot has sent so much, and its agent says so."""
+    slot = pool.agents[name].slots[0]
+    slot.state, slot.input_bytes = states.SLOT_ACTIVE, input_bytes
+    pool.feed(pool.agents[name].report())
+
+
+def end(
+    pool: world.World,
+    input_bytes: int,
+    state: str = states.CLOSED,
+    code: str = codes.OK,
+    name: str = "a",
+) -> None:
+    """A slot's worker ends, after ten seconds."""
+    agent = pool.agents[name]
+    agent.end(0, state, code, pool.now)
+    slot = agent.slots[0]
+    assert slot.last_result is not None
+    slot.last_result = dataclasses.replace(
+        slot.last_result,
+        input_bytes=input_bytes,
+        output_bytes=2 * input_bytes,
+        started_at=pool.now - 10.0,
+    )
+
+
+def used(pool: world.World) -> tuple[int, int, int]:
+    """Sessions, input and output in the usage."""
+    rows = pool.rows["usage"].values()
+    return (
+        sum(row.sessions for row in rows),
+        sum(row.input_bytes for row in rows),
+        sum(row.output_bytes for row in rows),
+    )
+
+
+def row(pool: world.World) -> tuple[str, int, int]:
+    found = pool.rows["sessions"][1]
+    return found.state, found.input_bytes, found.output_bytes
+
+
+def report(pool: world.World, name: str = "a") -> None:
+    for _ in range(3):
+        pool.feed(pool.agents[name].report())
+        pool.deliver_all()
+
+
+SERVED = (states.CLOSED, DONE_BYTES, 2 * DONE_BYTES)
+
+
+def test_a_session_that_waits_again_ends_with_what_its_slot_did(pool):
+    lose_host(pool)
+    assert pool.view("r1").state in states.UNCONNECTED
+    end(pool, DONE_BYTES)
+    report(pool)
+    assert row(pool) == SERVED
+    assert used(pool) == (1, DONE_BYTES, 2 * DONE_BYTES)
+    assert sum(r.slot_s for r in pool.rows["usage"].values()) >= 10.0
+    # It is in the usage once, whoever leads and however often it is told.
+    pool.boot_conductor()
+    report(pool)
+    assert used(pool) == (1, DONE_BYTES, 2 * DONE_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        (states.EXPIRED, codes.CONNECT_TIMEOUT),
+        (states.FAILED, codes.WORKER_DIED),
+        (states.CANCELLED, codes.CLIENT_GONE),
+    ],
+)
+def test_a_session_whose_next_slot_waited_in_vain_ends_as_served(
+    pool, state, code
+):
+    lose_host(pool)
+    name = pool.view("r1").slot_host_name
+    if state == states.CANCELLED:
+        pool.feed(inputs.Cancel("p", None, "r1", code))
+    else:
+        ready(pool, name)
+        pool.now += 40.0
+        pool.agents[name].end(0, state, code, pool.now)
+        pool.feed(pool.agents[name].report())
+    assert row(pool) == (state, 0, 0)
+    end(pool, DONE_BYTES)
+    report(pool)
+    assert row(pool) == SERVED
+    assert used(pool) == (1, DONE_BYTES, 2 * DONE_BYTES)
+
+
+def test_a_session_that_was_given_up_with_its_host_ends_as_served(pool):
+    send(pool, 300)
+    lose_host(pool)
+    while pool.view("r1").state == states.ACTIVE:
+        wait_without(pool, "a")
+    assert row(pool) == (states.LOST, 300, 0)
+    assert used(pool) == (1, 300, 0)
+    end(pool, DONE_BYTES)
+    report(pool)
+    assert row(pool) == SERVED
+    assert used(pool) == (1, DONE_BYTES, 2 * DONE_BYTES)
+
+
+def test_what_a_lost_slot_computed_stays_counted(pool):
+    send(pool, 300)
+    pool.feed(world.reopening(pool.view("r1"), "a"))
+    # The first slot's worker says that it was more than was known.
+    end(pool, 350, states.CANCELLED, codes.MOVED)
+    report(pool)
+    view = pool.view("r1")
+    assert (view.state, view.input_bytes) == (states.PREPARING, 300)
+    ready(pool, view.slot_host_name)
+    send(pool, 100, view.slot_host_name)
+    assert pool.view("r1").input_bytes == 400
+    end(pool, DONE_BYTES, name=view.slot_host_name)
+    report(pool, view.slot_host_name)
+    assert row(pool) == (states.CLOSED, 300 + DONE_BYTES, 2 * DONE_BYTES)
+    assert used(pool)[:2] == (1, 350 + DONE_BYTES)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_a_slot_computed_that_nobody_hears_of_again_is_used(
+    pool, restarted
+):
+    send(pool, 300)
+    pool.feed(world.reopening(pool.view("r1"), "a"))
+    assert used(pool)[1] == 300
+    if restarted:
+        pool.boot_conductor()
+    pool.agents["a"].restart(workers_too=True)
+    report(pool)
+    assert used(pool)[1] == 300
+
+
+def test_what_was_lost_does_not_count_against_the_claim(pool):
+    send(pool, 900)
+    pool.feed(world.reopening(pool.view("r1"), "a"))
+    (order,) = [
+        one.request
+        for one in pool.wire
+        if getattr(getattr(one, "request", None), "generation", 0)
+        == pool.view("r1").generation
+    ]
+    assert order.claim_limit_bytes == 1100
+    name = pool.view("r1").slot_host_name
+    ready(pool, name)
+    for _ in range(9):
+        pool.open()
+    send(pool, 1000, name)
+    assert pool.view("r1").state == states.ACTIVE
+    hold = pool.memory.sessions.by_request["p", "r1"].hold
+    assert not hold.revoked
+    send(pool, 1101, name)
+    assert hold.revoked == codes.YIELDED
+
+
+def test_counts_never_go_back(pool):
+    for told, known in ((300, 300), (200, 300), (400, 400)):
+        send(pool, told)
+        assert pool.view("r1").input_bytes == known
+    end(pool, 100)
+    report(pool)
+    assert row(pool)[:2] == (states.CLOSED, 400)
+    assert used(pool)[1] == 400
