@@ -8,8 +8,14 @@ one stable vocabulary; messages may change.
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import typing
+
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
+
+_PACKAGE = __name__.partition(".")[0]
 
 # Directions of data, as the client sees them.
 INPUT = "input"
@@ -26,6 +32,15 @@ class FpgapoolError(exceptions.CodedError):
     """
 
     index: int | None = None
+
+    def again(self) -> typing.Self:
+        """Return a copy to raise.
+
+        An error that was raised refers to all that its callers had. Whoever
+        keeps it for later keeps itself, and all its memory and descriptors,
+        until Python looks for such cycles.
+        """
+        return copy.copy(self)
 
 
 class InvalidRequest(FpgapoolError):
@@ -119,6 +134,28 @@ class ChecksumMismatch(SessionFailed):
         self.direction = direction
         self.start_bytes = start_bytes
         self.end_bytes = end_bytes
+
+
+def release_frames(exc: BaseException | None) -> None:
+    """Clear what this library's functions had when an error left them.
+
+    They may have had the error itself: see :meth:`FpgapoolError.again`.
+
+    :param exc: the error; those that caused it are included.
+    """
+    seen: list[BaseException] = []
+    while exc is not None and exc not in seen:
+        seen.append(exc)
+        traceback = exc.__traceback__
+        while traceback is not None:
+            frame = traceback.tb_frame
+            name = frame.f_globals.get("__name__", "")
+            if name.partition(".")[0] == _PACKAGE:
+                # Those that still run stay as they are.
+                with contextlib.suppress(RuntimeError):
+                    frame.clear()
+            traceback = traceback.tb_next
+        exc = exc.__cause__ or exc.__context__
 
 
 def rejection(code: str, message: str) -> FpgapoolError:

@@ -134,7 +134,7 @@ class Hosts:
         self._check_process()
         with self._lock:
             if self.failure is not None:
-                raise self.failure
+                raise self.failure.again()
             if self._closed:
                 raise errors.SessionClosed("the group is closed")
             size_bytes = task.size_bytes
@@ -149,7 +149,7 @@ class Hosts:
             held = task.lock
             if held is not None and task.kind == records.TASK:
                 if held.lost is not None:
-                    raise held.lost
+                    raise held.lost.again()
                 # The member is chosen already.
                 self._send(task, held.link)
                 return
@@ -463,7 +463,7 @@ class Hosts:
     def _lose_lock(self, number: int, error: errors.TaskFailed) -> None:
         held = self._locks.get(number)
         if held is not None:
-            held.lost = error
+            held.lost = error.again()
 
     def unlock(self, request: grouplink.Task, held: grouplink.Lock) -> None:
         """End a lock, or the wait for it."""
@@ -682,14 +682,14 @@ class Hosts:
                     failure = self._wait_again(task)
                 else:
                     # Part of them may have changed the core's state.
-                    task.lock.lost = error
+                    task.lock.lost = error.again()
                 if failure is not None:
                     ended.append((task, failure))
             for number, held in self._locks.items():
                 if held.link is not link:
                     continue
                 if held.granted and not link.wanted:
-                    held.lost = held.lost or error
+                    held.lost = held.lost or error.again()
                 if held.lost is not None:
                     link.stale_locks.add(number)
             self._go_on()
@@ -700,7 +700,7 @@ class Hosts:
         """End all tasks and connections."""
         with self._lock:
             if self.failure is None:
-                self.failure = error
+                self.failure = error.again()
             ended = [*self._waiting]
             self._waiting.clear()
             links = [*self._links.values()]

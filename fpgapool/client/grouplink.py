@@ -152,8 +152,12 @@ def connect(
                 deadline_s,
             )
         except OSError as exc:
-            failure = exc
-    raise failure
+            failure = exc.with_traceback(None)
+    try:
+        raise failure
+    finally:
+        # See errors.FpgapoolError.again().
+        del failure
 
 
 def _open_local(
@@ -514,7 +518,7 @@ class Task:
         Not while a lock is held that its callbacks need.
         """
         if error is not None:
-            self.error = error
+            self.error = error.again()
         self.done = True
         if self.finished is not None:
             self.finished.set()

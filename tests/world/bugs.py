@@ -132,6 +132,13 @@ def revoke_lost() -> None:
     sender.Sender._send = lose  # type: ignore[method-assign]
 
 
+@_bug(seed=6)
+def worker_without_room_asks_for_nothing() -> None:
+    stream.Outbound.may_ask = (  # type: ignore[method-assign]
+        lambda _outbound, _is_short: False
+    )
+
+
 @_bug(seed=2)
 def lease_renewed_by_a_stopped_leader() -> None:
     update = leadership.update

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 
 from tests.chaos import jobs
+from tests.world import driver
 
 #: How large the pool is: conductors, of which one leads, and the slots of
 #: each host with an agent; 0 is a host without boards.
@@ -30,6 +31,10 @@ _BOARDS = [number for number, slots in enumerate(SLOTS) if slots]
 #: Of so many seeds, these have sessions that take slots from others. The
 #: seeds at which planted bugs are known to show are not among them.
 _PREEMPTING = (7, (0, 5))
+#: One of so many, also none of those, has far more or less output than input.
+_SCALING_EVERY = 6
+_SCALING = tuple(driver.RATIOS)
+_SCALED_BYTES = 30_000
 #: No slot takes longer for what a client claims.
 _LEAST_DEADLINE_S = 4.0
 #: Priorities of their sessions, and how often.
@@ -58,6 +63,15 @@ _CONDUCTS = {
     "silent": 1,
     "stranger": 2,
 }
+
+
+class _Job(jobs.Job):
+    """A job of an accelerator that may be the world's alone."""
+
+    def expected(self, data: bytes) -> bytes:
+        if self.accelerator in driver.RATIOS:
+            return driver.scaled(self.accelerator, data)
+        return super().expected(data)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +103,7 @@ class Visit:
 
     def job(self) -> jobs.Job:
         """Return it as the clients of ``tests/chaos`` want it."""
-        return jobs.Job(
+        return _Job(
             accelerator=self.accelerator,
             params={},
             conduct=self.conduct,
@@ -300,10 +314,31 @@ def draw(
         groups = seed // 2 % 2 == 1
     if groups:
         schedule = _with_groups(schedule, group_kinds)
+    if seed % _SCALING_EVERY == 0:
+        schedule = _with_ratios(schedule)
     if preempts is None:
         every, some = _PREEMPTING
         preempts = seed % every in some
     return _with_preemption(schedule) if preempts else schedule
+
+
+def _with_ratios(schedule: Schedule) -> Schedule:
+    """Let sessions have far more or less output than input."""
+    rng = random.Random(f"ratios {schedule.seed}")
+    return dataclasses.replace(
+        schedule,
+        visits=tuple(
+            dataclasses.replace(
+                visit,
+                accelerator=rng.choice(_SCALING),
+                # More pieces than the worker has room for at once.
+                size_bytes=max(visit.size_bytes, _SCALED_BYTES),
+            )
+            if visit.accelerator == "copy" and rng.random() < 0.5
+            else visit
+            for visit in schedule.visits
+        ),
+    )
 
 
 def _with_preemption(schedule: Schedule) -> Schedule:

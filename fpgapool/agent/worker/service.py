@@ -199,7 +199,7 @@ class Worker:
         if order is not None and order.desk_socket is not None:
             member = self._member
             return state.Tick(member.progress(), member.is_waiting)
-        return state.Tick(self._desk.counters()[0])
+        return state.Tick(self._desk.progress())
 
     def _counters(self, order: state.Order | None) -> tuple[int, int]:
         """Return the bytes of an assignment so far, input and output."""

@@ -196,12 +196,12 @@ class Scrubbed:
 class Tick:
     """Time has passed.
 
-    :ivar input_bytes: input of the session processed so far.
+    :ivar progress: of the session.
     :ivar is_waiting: the slot is a group's and has no task, so it is not idle
         by the fault of a client.
     """
 
-    input_bytes: int = 0
+    progress: watching.Progress = watching.BEGUN
     is_waiting: bool = False
 
 
@@ -659,9 +659,10 @@ class Machine:
         assert watch is not None
         if event.is_waiting:
             watch.resumed(now)
-        over = watch.look(event.input_bytes, now)
+        over = watch.look(event.progress, now)
         if over is not None:
-            return self._end(states.EXPIRED, *over)
+            hangs = over[0] == codes.CORE_FAILED
+            return self._end(states.FAILED if hangs else states.EXPIRED, *over)
         self.deadline_s = now + watching.INTERVAL_S
         if watch.beyond_claim() and not self.beyond_claim:
             self.beyond_claim = True

@@ -24,6 +24,7 @@ from fpgapool.agent.worker import hello as hellos
 from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
+from fpgapool.agent.worker import watch
 from fpgapool.common import channel as channels
 from fpgapool.common import ratelimit
 from fpgapool.common import rings
@@ -367,10 +368,13 @@ class Member:
             return 0, 0
         return runner.input_bytes, runner.output_bytes
 
-    def progress(self) -> int:
-        """Return a number that grows with each task, and with its bytes."""
+    def progress(self) -> watch.Progress:
+        """Tell how far the tasks are; their number counts as input, too."""
         runner = self._runner
-        return 0 if runner is None else runner.input_bytes + runner.started
+        return watch.Progress(
+            0 if runner is None else runner.input_bytes + runner.started,
+            wait="a task of the group had no result for {}",
+        )
 
     def clear(self) -> tuple[int, int]:
         """Leave the desk at once. The present task has no result.

@@ -121,11 +121,16 @@ def test_only_a_task_can_be_too_slow(machine, limits, code):
     # Without a task for a minute, then with one that does not end.
     while now < 63.0:
         now += watch.INTERVAL_S
-        assert machine.handle(state.Tick(7, is_waiting=True), now) == []
+        assert (
+            machine.handle(state.Tick(watch.Progress(7), is_waiting=True), now)
+            == []
+        )
     while now < 63.0 + 5.0 - watch.INTERVAL_S:
         now += watch.INTERVAL_S
-        assert machine.handle(state.Tick(7), now) == []
-    (effect,) = machine.handle(state.Tick(7), now + watch.INTERVAL_S)
+        assert machine.handle(state.Tick(watch.Progress(7)), now) == []
+    (effect,) = machine.handle(
+        state.Tick(watch.Progress(7)), now + watch.INTERVAL_S
+    )
     assert effect.code == code
 
 
