@@ -248,7 +248,8 @@ class Schedule:
         )
 
 
-#: What a schedule has many of, in the order in which it is cut shorter.
+#: What a schedule has many of. It is cut shorter from the end on: what takes
+#: most of the time comes last here.
 _PARTS: dict[str, type[typing.Any]] = {
     "faults": Fault,
     "groups": Group,
@@ -468,7 +469,7 @@ def shrink(
     :param tries: how often that is asked at most.
     """
     left = tries
-    for name in _PARTS:
+    for name in reversed(_PARTS):
         parts: tuple[object, ...] = getattr(schedule, name)
         size = max(len(parts), 1)
         while size >= 1 and left > 0:
