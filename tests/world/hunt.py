@@ -33,7 +33,7 @@ DRAWN = 400
 #: chances: one that needs the one that it had would soon be stale.
 _TRIED_CHANCES = 4
 _LEAST_SHOWN = 2
-_SHRINK_TRIES = 40
+_SHRINK_TRIES = 25
 
 _Schedules = Iterable[schedules.Schedule]
 #: Plays schedules side by side, and yields what became of each as it ends.
