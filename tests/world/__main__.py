@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--kept",
         action="store_true",
-        help="play all schedules that are kept as tests",
+        help="play all schedules that are kept, without bugs",
     )
     parser.add_argument(
         "--bugs",
@@ -91,14 +91,18 @@ def main(arguments: list[str]) -> int:
         " any more",
     )
     options = parser.parse_args(arguments)
+    from tests.world import bugs
     from tests.world import database
 
+    for name in (*(options.bugs or ()), *(options.find_bugs or ())):
+        if name not in bugs.BUGS:
+            parser.error(f"there is no bug {name}")
     content = database.empty()
     if options.replay:
-        return _replay([options.replay], content)
+        return _replay([options.replay], content, options)
     status = 0
     if options.kept:
-        status = _replay(sorted(_KEPT.glob("*.json")), content)
+        status = _replay(sorted(_KEPT.rglob("*.json")), content, options)
     if options.bugs is not None:
         status = max(status, _show_bugs(content, options))
     if options.find_bugs is not None:
@@ -108,14 +112,20 @@ def main(arguments: list[str]) -> int:
     return status
 
 
-def _replay(paths: Iterable[pathlib.Path], content: bytes) -> int:
+def _replay(
+    paths: Iterable[pathlib.Path],
+    content: bytes,
+    options: argparse.Namespace,
+) -> int:
     from tests.world import run
     from tests.world import schedule as schedules
 
+    wanted = (
+        run.Wanted(path.name, schedules.Schedule.read(path)) for path in paths
+    )
     status = 0
-    for path in paths:
-        result = run.play_apart(schedules.Schedule.read(path), content)
-        _say(f"{path.name}: {_summary(result)}")
+    for name, result in _player(content, options)(wanted):
+        _say(f"{name}: {_summary(result)}")
         _print_problems(result)
         status = max(status, bool(result.problems))
     return status

@@ -35,7 +35,6 @@ from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.runtime import sender
 from fpgapool.core import admission
 from fpgapool.core import events
-from fpgapool.core import groups as core_groups
 from fpgapool.core import holders
 from fpgapool.core import instructions
 from fpgapool.core import members as core_members
@@ -603,29 +602,11 @@ def lock_of_a_lost_client_kept() -> None:
     queues.Queues.detach = patient  # type: ignore[method-assign]
 
 
-@_group_bug(" slots of ")
+@_group_bug("more slots of groups than allowed")
 def quota_of_slots_of_groups_ignored() -> None:
     group_book.Book._check_slots = (  # type: ignore[method-assign]
         lambda *_args: None
     )
-
-
-@_group_bug("a group asks for more than its owner")
-def group_grows_beyond_its_largest_size() -> None:
-    want = core_groups.Groups._want
-
-    def greedy(
-        room: core_groups.Groups,
-        sizes: typing.Any,
-        shapes: typing.Any,
-        now: float,
-    ) -> None:
-        want(room, sizes, shapes, now)
-        for group in room._elastic_sets().get(shapes, ()):
-            group.wanted = group.spec.max_size + 1
-            group.settle()
-
-    core_groups.Groups._want = greedy  # type: ignore[method-assign]
 
 
 @_group_bug("an owner has not paid")
