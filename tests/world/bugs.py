@@ -599,7 +599,7 @@ def lock_of_a_lost_client_kept() -> None:
         detach(desk, client, now)
         client.grace_due_s += 1000.0
 
-    queues.Queues.detach = patient  # type: ignore[method-assign]
+    queues.Queues.detach = patient  # type: ignore
 
 
 @_group_bug("more slots of groups than allowed")
