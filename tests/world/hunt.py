@@ -64,6 +64,7 @@ def show(
     :returns: the bugs that are not shown.
     """
     hidden = list(planted)
+    instead: dict[str, str] = {}
     for number in range(CHANCES):
         wanted = (
             run.Wanted(name, _other_chance(kept[name], number), bug.plant)
@@ -71,13 +72,15 @@ def show(
             if name in kept and name in hidden
         )
         for name, result in play(wanted):
+            instead[name] = next(iter(result.problems), "all went well")
             if line := planted[name].seen_in(result):
                 hidden.remove(name)
                 late = f" (by chance {number + 1} of {CHANCES})"
                 say(f"{name}{late if number else ''}: {line:.120}")
     for name in hidden:
+        line = instead.get(name, "there is none").splitlines()[0]
         say(
-            f"{name}: NOT SHOWN by {path_of(name)}; renew that:"
+            f"{name}: NOT SHOWN by {path_of(name)} ({line:.120}); renew that:"
             f" python -m tests.world --find-bugs {name}"
         )
     return hidden

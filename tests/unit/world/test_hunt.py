@@ -80,8 +80,10 @@ def test_a_stale_schedule_is_named_with_what_renews_it() -> None:
     world = World(lambda _one: False)
     assert world.show(one=KEPT) == ["one", "other"]
     assert world.played == hunt.CHANCES
-    for name, line in zip(("one", "other"), world.said, strict=True):
-        assert line.startswith(f"{name}: NOT SHOWN by {hunt.path_of(name)}")
+    instead = {"one": "something else", "other": "there is none"}
+    for (name, seen), line in zip(instead.items(), world.said, strict=True):
+        path = hunt.path_of(name)
+        assert line.startswith(f"{name}: NOT SHOWN by {path} ({seen})")
         assert line.endswith(f"python -m tests.world --find-bugs {name}")
 
 
