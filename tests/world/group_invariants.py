@@ -249,7 +249,10 @@ class Watcher:
                 after = _slots_of(pool, project)
                 limit = pool.quotas.of(project).group_slots
                 if limit is not None and after > max(limit, before[project]):
-                    kernel.fail(f"{project} has {after} slots of {limit}")
+                    kernel.fail(
+                        f"more slots of groups than allowed: {project},"
+                        f" {after}, {limit}"
+                    )
 
         groups.Groups._keep = watched  # type: ignore[method-assign]
 

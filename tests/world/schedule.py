@@ -145,7 +145,7 @@ class Change:
     :ivar after_s: since the change before it.
     :ivar kind: a name of :data:`CHANGES`.
     :ivar size: that the group shall have.
-    :ivar extent: what else there is to say, from 0 to 1.
+    :ivar extent: what else there is to say: at least 0, less than 1.
     """
 
     group: str
@@ -192,7 +192,7 @@ class Fault:
     :ivar target: number of what it happens to.
     :ivar begins_s: when.
     :ivar lasts_s: for how long.
-    :ivar extent: what else there is to say, from 0 to 1.
+    :ivar extent: what else there is to say: at least 0, less than 1.
     """
 
     kind: str
@@ -262,7 +262,8 @@ class Schedule:
         )
 
 
-#: What a schedule has many of, in the order in which it is cut shorter.
+#: What a schedule has many of. It is cut shorter from the end on: what takes
+#: most of the time comes last here.
 _PARTS: dict[str, type[typing.Any]] = {
     "faults": Fault,
     "groups": Group,
@@ -413,7 +414,7 @@ def _changes(rng: random.Random, group: Group) -> typing.Iterator[Change]:
             after_s=round(rng.expovariate(1 / 4), 3),
             kind=rng.choices(list(kinds), list(kinds.values()))[0],
             size=rng.randint(1, 4),
-            extent=round(rng.random(), 3),
+            extent=_extent(rng),
         )
 
 
@@ -482,8 +483,12 @@ def _faults(
             target=rng.randrange(60),
             begins_s=round(rng.uniform(3.0, FAULTS_END_S), 3),
             lasts_s=round(rng.choice((0.5, 2.0, 5.0, 12.0)) * rng.random(), 3),
-            extent=round(rng.random(), 3),
+            extent=_extent(rng),
         )
+
+
+def _extent(rng: random.Random) -> float:
+    return min(round(rng.random(), 3), 0.999)
 
 
 def shrink(
@@ -499,7 +504,7 @@ def shrink(
     :param tries: how often that is asked at most.
     """
     left = tries
-    for name in _PARTS:
+    for name in reversed(_PARTS):
         parts: tuple[object, ...] = getattr(schedule, name)
         size = max(len(parts), 1)
         while size >= 1 and left > 0:
