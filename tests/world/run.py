@@ -30,6 +30,7 @@ from collections.abc import Iterator
 from fpgapool.agent import metrics as agent_metrics
 from fpgapool.client import opening
 from fpgapool.common import metrics
+from fpgapool.conductor.decisions import sessions
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
@@ -411,6 +412,12 @@ class World:
             # A client that sends nothing for so long loses its slot.
             outcomes = [
                 one for one in outcomes if one.code != codes.IDLE_TIMEOUT
+            ]
+        broken = sum(one.kind == "slot-broken" for one in schedule.faults)
+        if broken >= sessions.MAX_VAIN_SLOTS:
+            # A session may have got one after the other, and ends by that.
+            outcomes = [
+                one for one in outcomes if one.code != codes.PROGRAM_FAILED
             ]
         found = judge.lost(outcomes, schedule.longest_trouble_s)
         if len(self.outcomes) < len(schedule.visits) and not any(
