@@ -234,7 +234,8 @@ SEEDS ?= 1:100
 fuzz: $(VENV)/.installed-test ## send much more nonsense than test does; minutes
 	@echo "== fuzzing"
 	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest --timeout 0 \
-	    tests/property/test_secrets.py $(wildcard tests/property/test_fuzz_*.py)
+	    tests/property/test_secrets.py tests/property/test_stream.py \
+	    $(wildcard tests/property/test_fuzz_*.py)
 
 .PHONY: lint
 lint: style types ## check style, format and types

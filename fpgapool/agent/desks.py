@@ -45,6 +45,7 @@ CLIENTS_AT_ONCE = 128
 #: Settings that desks take from their agent unchanged.
 _SAME = (
     "data_address data_ports tls block_cache_bytes hello_timeout_s log_level"
+    " max_group_project_connections"
 ).split()
 
 Members: typing.TypeAlias = Mapping[orders.Key, table.Member]

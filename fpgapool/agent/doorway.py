@@ -293,7 +293,7 @@ class Doorway:
             except OSError as error:
                 if listener not in self._listeners.values():
                     return
-                LOG.error("Front door cannot accept clients: %s", error)
+                self._log.error("Front door cannot accept clients: %s", error)
                 self._loop.call_later(
                     ACCEPT_PAUSE_S,
                     lambda: self._watch_listener(listener, project_id),
@@ -417,9 +417,7 @@ class Doorway:
             data = messages.encode(message)
         except ValueError as error:
             _close_fds(owned)
-            self._log.warning(
-                "Front door: an answer cannot be sent: %s", error
-            )
+            self._log.error("Front door: an answer cannot be sent: %s", error)
             data = messages.encode(
                 messages.error_reply(
                     message.get("id"),

@@ -69,6 +69,7 @@ class AgentSettings:
     chunk_bytes: int = 4 * 1024 * 1024
     window_chunks: int = 8
     block_cache_bytes: int = 256 * 1024 * 1024
+    max_group_project_connections: int = 64
     hello_timeout_s: float = 5.0
     worker_orphan_s: float = 600.0
     worker_timeout_s: float = 10.0

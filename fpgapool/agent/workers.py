@@ -132,7 +132,8 @@ class _Worker(children.Child):
     """The process of one slot, or its absence.
 
     :ivar made_for: what a worker is started for, see :func:`_made_for`.
-    :ivar stale: the present one was started for something else.
+    :ivar stale: the present one was started for something else, or has served
+        a group.
     :ivar told_idle: it has said so, unasked, since the last question.
     """
 
@@ -224,7 +225,10 @@ class Supervisor(children.Keeper[_Worker]):
         its last session, of which the conductor may not have heard. The next
         assignment shows that it has.
         """
-        LOG.info("%s is replaced: it is from before a change", worker.title)
+        LOG.info(
+            "%s is replaced: it is from before a change, or was in a group",
+            worker.title,
+        )
         key, generation = request.key, request.generation
         self._ask(worker, "exit", {}, request)
         self._tell(
@@ -350,7 +354,9 @@ class Supervisor(children.Keeper[_Worker]):
         if members is None:
             return
         child.heard = child.proved = True
-        child.stale = members.get("made_for") != child.made_for
+        child.stale = members.get("made_for") != child.made_for or bool(
+            members.get("was_member")
+        )
         key = child.key
         status = slot.WorkerStatus.from_members(
             {**members, "is_stale": child.stale}

@@ -41,6 +41,7 @@ from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
 from fpgapool.common import config
 from fpgapool.common import context
+from fpgapool.common import ratelimit
 from fpgapool.common import rpc
 from fpgapool.common import signing
 from fpgapool.conf import cors as cors_conf
@@ -50,6 +51,8 @@ from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
+# For lines that each request can cause.
+_OFTEN = ratelimit.RateLimitedLog(__name__)
 
 PROGRAM = "fpgapool-api"
 
@@ -491,9 +494,9 @@ def _fail(
         where = f"{req.method} {req.path}"
         if told.try_later:
             # Of a service that is away, many requests tell the same.
-            LOG.error("%s: %s: %s", where, told.code, errors.text_of(error))
+            _OFTEN.error("%s: %s: %s", where, told.code, errors.text_of(error))
         else:
-            LOG.error("%s: %s", where, told.code, exc_info=error)
+            _OFTEN.error("%s: %s", where, told.code, exc_info=error)
     headers = dict(told.headers)
     if told.try_later:
         headers["Retry-After"] = str(retry_after_s)

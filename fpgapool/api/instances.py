@@ -6,17 +6,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import collections
-import dataclasses
 import hashlib
 import hmac
 import math
 import re
 import secrets
-import threading
-import time
 import uuid
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
@@ -29,6 +24,7 @@ from fpgapool.api import errors
 from fpgapool.api import middleware
 from fpgapool.common import context
 from fpgapool.common import exception
+from fpgapool.common import ratelimit
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes
@@ -43,9 +39,6 @@ _PURPOSE = b"fpgapool instance token 1\0"
 _ID_BYTES = 16
 _TOKEN = re.compile(rf"{PREFIX}([A-Za-z0-9_-]{{64}})")
 _NONCE_BYTES = 16
-
-# Of the limiter; it forgets the instances that asked longest ago.
-_MAX_BUCKETS = 10_000
 
 # Compared with a token whose instance is unknown.
 _NO_HASH = "0" * 64
@@ -128,59 +121,6 @@ def owner(caller: context.RequestContext) -> str | None:
     return caller.user_id or ""
 
 
-@dataclasses.dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    filled_s: float
-
-
-class Limiter:
-    """A token bucket for each of many callers; thread-safe.
-
-    :param per_s: requests per second in the long run; 0: unlimited.
-    :param burst: requests without a pause.
-    :param clock: monotonic, in seconds.
-    """
-
-    def __init__(
-        self,
-        per_s: float,
-        burst: int,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._per_s = per_s
-        self._burst = float(burst)
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._buckets: collections.OrderedDict[str, _Bucket] = (
-            collections.OrderedDict()
-        )
-
-    def wait_s(self, caller: str) -> float:
-        """Count one more request of a caller, or return how long to wait.
-
-        :param caller: its name.
-        :returns: 0 if the request may proceed.
-        """
-        if not self._per_s:
-            return 0.0
-        with self._lock:
-            now = self._clock()
-            bucket = self._buckets.pop(caller, None)
-            if bucket is None:
-                bucket = _Bucket(self._burst, now)
-            self._buckets[caller] = bucket
-            while len(self._buckets) > _MAX_BUCKETS:
-                self._buckets.popitem(last=False)
-            gained = (now - bucket.filled_s) * self._per_s
-            bucket.tokens = min(self._burst, bucket.tokens + gained)
-            bucket.filled_s = now
-            if bucket.tokens < 1:
-                return (1 - bucket.tokens) / self._per_s
-            bucket.tokens -= 1
-            return 0.0
-
-
 class Instances(Protocol):
     """Reads instances, as :class:`fpgapool.db.api.Database` does."""
 
@@ -207,7 +147,7 @@ class InstanceAuth:
         others: middleware.Application,
         app: middleware.Application,
         known: Instances,
-        limiter: Limiter,
+        limiter: ratelimit.Limiter,
         retry_after_s: int = 2,
     ) -> None:
         self._retry_after_s = retry_after_s
@@ -226,7 +166,7 @@ class InstanceAuth:
     ) -> InstanceAuth:
         """Return one that limits requests as ``[vendordata]`` says."""
         options = conf.vendordata
-        limiter = Limiter(options.requests_per_s, options.burst)
+        limiter = ratelimit.Limiter(options.requests_per_s, options.burst)
         return cls(others, app, known, limiter, conf.api.retry_after_s)
 
     def __call__(

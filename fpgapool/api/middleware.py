@@ -14,15 +14,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from oslo_context import context as oslo_context
-from oslo_log import log as logging
 from oslo_middleware import request_id
 
 from fpgapool.api import errors
 from fpgapool.common import context
+from fpgapool.common import ratelimit
 from fpgapool.policies import base
 from fpgapool.vocabulary import codes
 
-LOG = logging.getLogger(__name__)
+LOG = ratelimit.RateLimitedLog(__name__)
 
 #: Key of a request's context in its WSGI environment.
 CONTEXT = "fpgapool.context"

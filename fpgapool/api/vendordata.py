@@ -26,9 +26,12 @@ from fpgapool.api import instances
 from fpgapool.clients import nova
 from fpgapool.common import exception
 from fpgapool.common import flavors
+from fpgapool.common import ratelimit
 from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)
+# For lines that each request can cause.
+_OFTEN = ratelimit.RateLimitedLog(__name__)
 
 #: Outcomes of Nova's requests, for the metrics.
 GIVEN = "given"
@@ -221,7 +224,9 @@ class Vendordata:
         if self._servers is None or not self._settings.token_keys:
             return {}, NOT_CONFIGURED
         if not self._free.acquire(blocking=False):
-            LOG.warning("Instance %s is not looked up: too many", instance_id)
+            _OFTEN.warning(
+                "Instance %s is not looked up: too many", instance_id
+            )
             return {}, BUSY
         found: list[tuple[dict[str, Any], str]] = []
         done = threading.Event()
@@ -239,11 +244,13 @@ class Vendordata:
             thread.start()
         except RuntimeError:
             self._free.release()
-            LOG.warning("Instance %s is not looked up: no thread", instance_id)
+            _OFTEN.warning(
+                "Instance %s is not looked up: no thread", instance_id
+            )
             return {}, BUSY
         if done.wait(self._settings.lookup_timeout_s) and found:
             return found[0]
-        LOG.warning(
+        _OFTEN.warning(
             "Instance %s: its flavor was not found within %g s",
             instance_id,
             self._settings.lookup_timeout_s,
@@ -259,7 +266,7 @@ class Vendordata:
             except exception.InstanceNotFound:
                 raise
             except Exception as error:
-                LOG.warning(
+                _OFTEN.warning(
                     "Instance %s cannot be looked up: %s: %s",
                     instance_id,
                     type(error).__name__,
@@ -278,7 +285,9 @@ class Vendordata:
         if record is not None:
             known.append(record)
         if not self._asking.acquire(blocking=False):
-            LOG.warning("Nova is not asked for %s: too many are", instance_id)
+            _OFTEN.warning(
+                "Nova is not asked for %s: too many are", instance_id
+            )
             return {}, BUSY
         try:
             # Not the request's own data: its sender could claim anything.

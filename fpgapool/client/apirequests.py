@@ -126,15 +126,19 @@ class Requests:
         """Start a thread for requests; :meth:`wait_for` waits for it."""
         future: concurrent.futures.Future[_T] = concurrent.futures.Future()
 
-        def run() -> None:
+        def run(future: concurrent.futures.Future[_T]) -> None:
             try:
                 future.set_result(work())
             except BaseException as exc:
                 future.set_exception(exc)
+            # See errors.FpgapoolError.again().
+            del future
             with self._changed:
                 self._changed.notify_all()
 
-        threading.Thread(target=run, name="fpgapool-api", daemon=True).start()
+        threading.Thread(
+            target=run, args=(future,), name="fpgapool-api", daemon=True
+        ).start()
         return future
 
     def wait_for(
@@ -215,9 +219,13 @@ class Requests:
             raise
         except Exception as exc:
             failure = _failure(exc)
-            if failure is None:
-                raise
-            raise failure from exc
+            try:
+                if failure is None:
+                    raise
+                raise failure from exc
+            finally:
+                # See errors.FpgapoolError.again().
+                del failure
 
     def _check_tls(self) -> None:
         url = self._adapter.get_endpoint()

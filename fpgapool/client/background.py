@@ -179,13 +179,15 @@ def _run(
     try:
         output = _cancellable(call, data, timeout_s, future.token)
     except BaseException as exc:
+        errors.release_frames(exc)
         error = exc
-    if not future.set_running_or_notify_cancel():
-        return
-    if error is None:
-        future.set_result(output)
-    else:
-        future.set_exception(error)
+    if future.set_running_or_notify_cancel():
+        if error is None:
+            future.set_result(output)
+        else:
+            future.set_exception(error)
+    # See errors.FpgapoolError.again().
+    del error, future
 
 
 def _cancellable(

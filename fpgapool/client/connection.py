@@ -8,6 +8,7 @@ import collections.abc
 import contextlib
 import ctypes
 import dataclasses
+import functools
 import mmap
 import os
 import socket
@@ -18,6 +19,7 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.client import view as views
+from fpgapool.common import buffers
 from fpgapool.common import channel
 from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
@@ -155,7 +157,8 @@ class SharedBuffers:
     :param input_fd: memfd of the input buffers; closed here.
     :param output_fd: memfd of the output buffers; closed here.
     :param shm: the ``shm`` member of OPENED.
-    :raises frames.ProtocolError: if a memfd is smaller than announced.
+    :raises frames.ProtocolError: if a memfd is smaller than announced, or
+        could become so.
     """
 
     def __init__(
@@ -198,7 +201,13 @@ class SharedBuffers:
     def _map(self, fd: int) -> memoryview:
         size_bytes = self.buffers * self._buffer_bytes + 1
         # Touching a page beyond the end would kill the process.
-        if os.fstat(fd).st_size < size_bytes:
+        try:
+            there_bytes = buffers.size_bytes(fd)
+        except ValueError as exc:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, f"no shared memory of a worker: {exc}"
+            ) from exc
+        if there_bytes < size_bytes:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, "shared memory smaller than announced"
             )
@@ -223,6 +232,17 @@ class SharedBuffers:
         return self._output[start : start + self._buffer_bytes]
 
 
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    # Each one has classes of its own, so there is one.
+    libc = ctypes.CDLL(None, use_errno=True)
+    address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    libc.mmap.restype = libc.mremap.restype = address
+    libc.mmap.argtypes = address, size, *3 * (number,), ctypes.c_long
+    libc.mremap.argtypes = address, size, size, number, address
+    return libc
+
+
 def detach(view: memoryview) -> None:
     """Make the pages under a view private; their contents stay.
 
@@ -232,12 +252,7 @@ def detach(view: memoryview) -> None:
     :param view: of a map.
     :raises OSError: if there is not enough memory; nothing is changed.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-    libc.mmap.restype = libc.mremap.restype = address
-    libc.mmap.argtypes = address, size, *3 * (number,), ctypes.c_long
-    libc.mremap.argtypes = address, size, size, number, address
-
+    libc = _libc()
     first_byte = ctypes.addressof(ctypes.c_char.from_buffer(view))
     start = first_byte - first_byte % mmap.PAGESIZE
     length_bytes = first_byte + len(view) - start
@@ -599,7 +614,7 @@ class Dialer:
             try:
                 return self._connect_to(endpoint, deadline_s)
             except (OSError, doors.ConnectionLost) as exc:
-                failure = exc
+                failure = exc.with_traceback(None)
             except errors.OperationTimeout as exc:
                 # No time is left for another endpoint.
                 raise FrontDoorHangs(str(exc)) from exc
@@ -608,9 +623,13 @@ class Dialer:
                 errors.FrontDoorUnavailable,
             ) as exc:
                 failure = channel.ChannelClosed(str(exc))
-        if isinstance(failure, OSError):
-            raise failure
-        raise channel.ChannelClosed(str(failure)) from failure
+        try:
+            if isinstance(failure, OSError):
+                raise failure
+            raise channel.ChannelClosed(str(failure)) from failure
+        finally:
+            # See errors.FpgapoolError.again().
+            del failure
 
     def _may_use(self, endpoint: views.Endpoint) -> bool:
         # While the front door is away, the local endpoint is unreachable, and

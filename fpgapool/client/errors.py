@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
+import copy
 import errno
 import sys
+import typing
 
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
+
+_PACKAGE = __name__.partition(".")[0]
 
 # Directions of data, as the client sees them.
 INPUT = "input"
@@ -34,6 +38,15 @@ class FpgapoolError(exceptions.CodedError):
     """
 
     index: int | None = None
+
+    def again(self) -> typing.Self:
+        """Return a copy to raise.
+
+        An error that was raised refers to all that its callers had. Whoever
+        keeps it for later keeps itself, and all its memory and descriptors,
+        until Python looks for such cycles.
+        """
+        return copy.copy(self)
 
 
 class InvalidRequest(FpgapoolError):
@@ -147,15 +160,54 @@ def needing_descriptors() -> collections.abc.Iterator[None]:
     try:
         yield
     except Exception as exc:
-        cause: BaseException | None = exc
-        while cause not in (None, handled):
-            if isinstance(cause, OSError) and cause.errno in _NO_DESCRIPTOR:
-                raise TooManyOpenFiles(
-                    "there is no free file descriptor; close files, or raise "
-                    "the limit (ulimit -n)"
-                ) from exc
-            cause = cause.__cause__ or cause.__context__
+        if _lacks_descriptors(exc, handled):
+            raise TooManyOpenFiles(
+                "there is no free file descriptor; close files, or raise the "
+                "limit (ulimit -n)"
+            ) from exc
         raise
+
+
+# A function of its own: see FpgapoolError.again().
+def _lacks_descriptors(
+    exc: BaseException, handled: BaseException | None
+) -> bool:
+    for one in _with_causes(exc):
+        if one is handled:
+            return False
+        if isinstance(one, OSError) and one.errno in _NO_DESCRIPTOR:
+            return True
+    return False
+
+
+def release_frames(exc: BaseException | None) -> None:
+    """Clear what this library's functions had when an error left them.
+
+    They may have had the error itself: see :meth:`FpgapoolError.again`.
+
+    :param exc: the error; those that caused it are included.
+    """
+    for one in _with_causes(exc):
+        traceback = one.__traceback__
+        while traceback is not None:
+            frame = traceback.tb_frame
+            name = frame.f_globals.get("__name__", "")
+            if name.partition(".")[0] == _PACKAGE:
+                # Those that still run stay as they are.
+                with contextlib.suppress(RuntimeError):
+                    frame.clear()
+            traceback = traceback.tb_next
+
+
+def _with_causes(
+    exc: BaseException | None,
+) -> collections.abc.Iterator[BaseException]:
+    """Yield an error and those that caused it, once each."""
+    seen: list[BaseException] = []
+    while exc is not None and exc not in seen:
+        seen.append(exc)
+        yield exc
+        exc = exc.__cause__ or exc.__context__
 
 
 def rejection(code: str, message: str) -> FpgapoolError:

@@ -185,6 +185,16 @@ class Feeder(threading.Thread):
         self.failure = exc
         self._flow.stop()
 
+    def check(self) -> None:
+        """Raise the error, if there is one."""
+        failure, self.failure = self.failure, None
+        try:
+            if failure is not None:
+                raise failure from None
+        finally:
+            # The error refers to this function's variables.
+            failure = None
+
     def stop(self) -> None:
         """Wait for its end, but not for a source without data."""
         self.join(_JOIN_S)

@@ -111,7 +111,7 @@ class Flow:
         # Held while input is sent and while a connection is replaced, so
         # that no new input overtakes the input to resend.
         self._sending = threading.Lock()
-        self._behind = behind.Behind(self._sending, lambda: self._connection)
+        self._behind = behind.Behind(self._sending)
         self.checksum = frames.CHECKSUM_FEATURE in dialer.features
         self._verifier = (
             checksums.Verifier(*starts_bytes) if self.checksum else None
@@ -124,6 +124,9 @@ class Flow:
         # There is no output left to give back.
         self._ended_by_worker = False
         self._scratch = bytearray(frames.HEADER_BYTES)
+
+    def _present(self) -> connections.Connection:
+        return self._connection
 
     def _count_buffers(self) -> None:
         """Short outputs occupy whole buffers: acknowledge them sooner."""
@@ -249,7 +252,7 @@ class Flow:
                 connection.channel.shutdown()
         finally:
             self._sending.release()
-        self._behind.flush(deadline_s)
+        self._behind.flush(self._present, deadline_s)
 
     def _send_unsent(self, prefix: bytes, deadline_s: float | None) -> None:
         connection = self._connection
@@ -321,7 +324,9 @@ class Flow:
             try:
                 if self._output.ack_due:
                     # To wait for a long piece would delay the output.
-                    self._behind.send(self._release(), deadline_s)
+                    self._behind.send(
+                        self._release(), self._present, deadline_s
+                    )
                 header = connection.recv_header(self._scratch, deadline_s)
                 return self._handle(connection, header, place, deadline_s)
             except (channel.ChannelClosed, _SlotLost) as exc:
@@ -355,9 +360,9 @@ class Flow:
             return None
         payload = channel.recv_payload(connection.channel, header, deadline_s)
         if kind == frames.PING:
-            connection.channel.send(
-                header._replace(type=frames.PONG).pack(), deadline_s=deadline_s
-            )
+            # It also acknowledges the output before the PING: that is taken.
+            pong = header._replace(type=frames.PONG).pack()
+            self._behind.send(pong, self._present, deadline_s)
         elif kind == frames.ERROR:
             self._fail(frames.decode_json(payload))
         elif kind == frames.CLOSED:
@@ -475,6 +480,7 @@ class Flow:
         # Wakes a sending thread, which then releases the lock.
         self._connection.channel.shutdown()
         with self._sending:
+            self._behind.drop()
             while True:
                 self._cancel.check()
                 if self.window.stopped:
@@ -490,7 +496,8 @@ class Flow:
                         raise waiting.Stopped
                     return
                 except (channel.ChannelClosed, _SlotLost) as exc:
-                    trouble = exc
+                    # See errors.FpgapoolError.again().
+                    trouble = exc.with_traceback(None)
 
     def _resume(
         self, deadline_s: float | None, reason: channel.ChannelClosed
@@ -565,13 +572,12 @@ class Flow:
 
     def _reopen(self, deadline_s: float | None, lost: _SlotLost) -> None:
         """Continue in another slot, or fail with the cause of the loss."""
-        failure = self._failure(lost.code, lost.message)
         if not self.stateless and self._present_checkpoint() is None:
-            raise failure
+            raise self._failure(lost.code, lost.message)
         by_slot = self.transport != connections.CPU
         self._keep_all()
         if not self._reopens.begin(self.acknowledged_bytes):
-            raise failure
+            raise self._failure(lost.code, lost.message)
         if self._reopens.count > 1:
             self._cancel.wait(_FIRST_BACKOFF_S * 2**self._reopens.count)
         self._dialer.hang_up(self._connection.channel)
@@ -585,7 +591,7 @@ class Flow:
         except waiting.Ended as exc:
             raise self._end_of(exc.view) from exc
         except (errors.RequestRejected, errors.FrontDoorUnavailable) as exc:
-            raise failure from exc
+            raise self._failure(lost.code, lost.message) from exc
         except errors.SessionFailed as exc:
             raise self._failure(exc.code, exc.message) from exc
         except errors.OperationTimeout as exc:

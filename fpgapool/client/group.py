@@ -222,7 +222,7 @@ class Group:
         :raises errors.FpgapoolError: that has ended all tasks.
         """
         if self._hosts.failure is not None:
-            raise self._hosts.failure
+            raise self._hosts.failure.again()
 
     def run(
         self,
@@ -343,7 +343,7 @@ class Group:
         """Wait for the result of a task; raises as :meth:`run`."""
         self._hosts.wait(task, deadline_s)
         if task.error is not None:
-            raise task.error
+            raise task.error.again()
         return task.result
 
     @contextlib.contextmanager
@@ -377,7 +377,7 @@ class Group:
             self._hosts.start(request)
             self._hosts.wait(request, deadline_s)
             if request.error is not None:
-                raise request.error
+                raise request.error.again()
             self._mine.lock = held
             yield self
         finally:

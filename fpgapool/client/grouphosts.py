@@ -38,6 +38,9 @@ _PATIENCE_S = 30.0
 
 _MAX_TASK_ID = 2**32 - 1
 
+#: A task that loses more members than this fails: it may be what kills them.
+_MAX_LOSSES = 2
+
 
 class Hosts:
     """The hosts of a group, with the tasks that this client has there.
@@ -131,7 +134,7 @@ class Hosts:
         self._check_process()
         with self._lock:
             if self.failure is not None:
-                raise self.failure
+                raise self.failure.again()
             if self._closed:
                 raise errors.SessionClosed("the group is closed")
             size_bytes = task.size_bytes
@@ -146,7 +149,7 @@ class Hosts:
             held = task.lock
             if held is not None and task.kind == records.TASK:
                 if held.lost is not None:
-                    raise held.lost
+                    raise held.lost.again()
                 # The member is chosen already.
                 self._send(task, held.link)
                 return
@@ -304,38 +307,57 @@ class Hosts:
                     link.changed.notify_all()
 
     def _handle(
-        self, link: grouplink.Link, record: rings.Buffer
+        self, link: grouplink.Link, record: rings.Record | bytes
     ) -> collections.abc.Callable[[], None] | None:
         """Take a record of a desk.
 
         :returns: what to call when the record is free.
         """
-        if len(record) < records.HEADER_BYTES:
-            raise channel.ChannelClosed("the desk sent nonsense")
-        number, kind, middle_bytes, _ = groups.HEAD.unpack_from(record)
-        middle_end = records.HEADER_BYTES + middle_bytes
-        if kind == records.DONE:
-            with self._lock:
-                task = self._answered(link, (records.TASK, number))
-                if self._waiting or link.unsent:
-                    link.flush()
-                    self._go_on()
-            if task is None:
-                return None
-            try:
-                task.result = task.out(record[middle_end:])
-            except Exception as exc:
-                message = f"the result cannot be used: {exc}"
-                task.error = errors.TaskFailed(codes.INVALID_INPUT, message)
-            return task.finish
         try:
-            detail = memoryview(record)[records.HEADER_BYTES : middle_end]
-            document = frames.decode_json(detail) if middle_bytes else {}
-            return self._handle_other(link, kind, number, document)
+            if type(record) is bytes:
+                # The usual case, and nobody can change it.
+                task_id, kind, middle_bytes, _ = records.head(record)
+                if kind == records.DONE:
+                    start = records.HEADER_BYTES + middle_bytes
+                    return self._take_output(link, task_id, record[start:])
+            task_id, kind, _, detail, output = records.split(record)
+            if kind == records.DONE:
+                return self._take_output(link, task_id, output)
+            document = frames.decode_json(detail) if detail else {}
+            return self._handle_other(link, kind, task_id, document)
         except frames.ProtocolError as exc:
             raise channel.ChannelClosed(
                 f"the desk sent nonsense: {exc.message}"
             ) from exc
+
+    def _take_output(
+        self, link: grouplink.Link, task_id: int, output: rings.Buffer
+    ) -> collections.abc.Callable[[], None] | None:
+        key = records.TASK, task_id
+        with self._lock:
+            task = self._answered(link, key)
+            if self._waiting or link.unsent:
+                link.flush()
+                self._go_on()
+        if task is None:
+            return None
+        try:
+            task.result = task.out(output)
+        except Exception as exc:
+            message = f"the result cannot be used: {exc}"
+            task.error = errors.TaskFailed(codes.INVALID_INPUT, message)
+        assert link.wire is not None, "it is led"
+        if type(output) is bytes or link.wire.is_whole():
+            return task.finish
+        with self._lock:
+            if self.failure is not None:
+                return _end(task, self.failure)
+            # The desk has cleared it meanwhile: it has no result.
+            task.error = None
+            link.unanswered[key] = task
+            link.followed += task.followed
+            self._sent += 1
+        raise channel.ChannelClosed("the desk has ended the connection")
 
     def _answered(
         self, link: grouplink.Link, key: tuple[int, int]
@@ -397,7 +419,13 @@ class Hosts:
             failure: errors.FpgapoolError | None = error
             if task is not None and code == codes.TASK_LOST:
                 # The desk has no copy of its input.
-                failure = self._wait_again(task)
+                task.losses += 1
+                if task.losses > _MAX_LOSSES:
+                    failure = errors.TaskFailed(
+                        codes.WORKER_DIED, "several members died with the task"
+                    )
+                else:
+                    failure = self._wait_again(task)
             self._go_on()
         if task is None or failure is None:
             return None
@@ -435,7 +463,7 @@ class Hosts:
     def _lose_lock(self, number: int, error: errors.TaskFailed) -> None:
         held = self._locks.get(number)
         if held is not None:
-            held.lost = error
+            held.lost = error.again()
 
     def unlock(self, request: grouplink.Task, held: grouplink.Lock) -> None:
         """End a lock, or the wait for it."""
@@ -657,14 +685,14 @@ class Hosts:
                     failure = self._wait_again(task)
                 else:
                     # Part of them may have changed the core's state.
-                    task.lock.lost = error
+                    task.lock.lost = error.again()
                 if failure is not None:
                     ended.append((task, failure))
             for number, held in self._locks.items():
                 if held.link is not link:
                     continue
                 if held.granted and not link.wanted:
-                    held.lost = held.lost or error
+                    held.lost = held.lost or error.again()
                 if held.lost is not None:
                     link.stale_locks.add(number)
             self._go_on()
@@ -675,7 +703,7 @@ class Hosts:
         """End all tasks and connections."""
         with self._lock:
             if self.failure is None:
-                self.failure = error
+                self.failure = error.again()
             ended = [*self._waiting]
             self._waiting.clear()
             links = [*self._links.values()]

@@ -69,11 +69,17 @@ class Wire(typing.Protocol):
         :raises: as :meth:`receive`.
         """
 
-    def receive(self, deadline_s: float | None = None) -> memoryview:
+    def receive(self, deadline_s: float | None = None) -> rings.Record | bytes:
         """Wait for a record, which is valid until :meth:`free`.
 
         :raises channel.ChannelClosed: if the connection is lost.
         :raises channel.DeadlineExceeded: if none comes in time.
+        """
+
+    def is_whole(self) -> bool:
+        """Whether what was read of the record until now was there.
+
+        If not, the connection is lost.
         """
 
     def free(self) -> None:
@@ -148,8 +154,12 @@ def connect(
                 deadline_s,
             )
         except OSError as exc:
-            failure = exc
-    raise failure
+            failure = exc.with_traceback(None)
+    try:
+        raise failure
+    finally:
+        # See errors.FpgapoolError.again().
+        del failure
 
 
 def _open_local(
@@ -243,6 +253,7 @@ class LocalWire:
         self._poller.register(self._sock_fd, select.POLLIN)
         self.put = shared.put
         self.free = shared.free
+        self.is_whole = shared.is_whole
 
     def take(self, deadline_s: float | None = None) -> list[bytes]:
         shared = self._shared
@@ -255,7 +266,7 @@ class LocalWire:
         except (rings.RingDamaged, doorbells.PeerGone) as exc:
             raise channel.ChannelClosed(str(exc)) from exc
 
-    def receive(self, deadline_s: float | None = None) -> memoryview:
+    def receive(self, deadline_s: float | None = None) -> rings.Record:
         try:
             while (record := self._shared.get()) is None:
                 self._wait(deadline_s)
@@ -321,8 +332,8 @@ class RemoteWire:
     def take(self, deadline_s: float | None = None) -> list[bytes]:
         return [self._next(deadline_s)]
 
-    def receive(self, deadline_s: float | None = None) -> memoryview:
-        return memoryview(self._next(deadline_s))
+    def receive(self, deadline_s: float | None = None) -> bytes:
+        return self._next(deadline_s)
 
     def _next(self, deadline_s: float | None) -> bytes:
         try:
@@ -340,6 +351,9 @@ class RemoteWire:
             raise channel.ChannelClosed(
                 f"the desk sent nonsense: {exc.message}"
             ) from exc
+
+    def is_whole(self) -> bool:
+        return True
 
     def free(self) -> None:
         return
@@ -383,9 +397,7 @@ class RemoteWire:
             if parts[0] is _CLOSE:
                 pieces.append(record)
             else:
-                pieces += groups.task_frames(
-                    memoryview(record), self.opened.chunk_bytes
-                )
+                pieces += groups.task_frames(record, self.opened.chunk_bytes)
             sent_bytes += len(record)
             if sent_bytes >= _SENT_BYTES or self._unsent.empty():
                 break
@@ -438,6 +450,8 @@ class Task:
     followed = False
     result: typing.Any = None
     error: errors.FpgapoolError | None = None
+    #: How many members have died with it.
+    losses = 0
     #: Set by a thread that waits for the end.
     finished: threading.Event | None = None
     #: Called at the end with this task.
@@ -506,7 +520,7 @@ class Task:
         Not while a lock is held that its callbacks need.
         """
         if error is not None:
-            self.error = error
+            self.error = error.again()
         self.done = True
         if self.finished is not None:
             self.finished.set()

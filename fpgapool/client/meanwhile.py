@@ -150,6 +150,7 @@ class Seeker(waiting.SlotSeeker):
     def _fail(self, failure: BaseException) -> None:
         self._failure = failure
         if isinstance(failure, errors.FpgapoolError):
+            self._failure = failure.again()
             if self._known.is_set() and failure.code in self._forgiven:
                 self.fallback_reason = failure.code
                 return

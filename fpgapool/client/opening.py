@@ -274,7 +274,8 @@ class _Opening:
                 if with_cpu and exc.code in software.FALLBACK_CODES:
                     return self._fall_back(exc)
                 raise
-        except BaseException:
+        except BaseException as exc:
+            errors.release_frames(exc)
             cancelling.release(self._token)
             raise
 

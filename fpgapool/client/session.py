@@ -337,25 +337,28 @@ class Session:
         self._run_s += used_s
         try:
             if exc is not None:
+                errors.release_frames(exc)
                 failure = _translated(self.flow, exc)
                 self._broke(failure or exc)
                 if failure is not None:
                     raise failure from exc
         finally:
+            # See errors.FpgapoolError.again().
+            failure = None
             self._using.release()
 
     def _check_usable(self) -> None:
         if self._closed:
             raise errors.SessionClosed()
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.again()
         if self._finished:
             raise errors.SessionClosed("the session accepts no more input")
 
     def _broke(self, exc: BaseException) -> None:
         # From here on the position in the stream is unknown.
         if isinstance(exc, errors.FpgapoolError):
-            self._failure = exc
+            self._failure = exc.again()
         else:
             self._failure = errors.SessionFailed(
                 codes.SESSION_LOST,
@@ -386,6 +389,7 @@ class Session:
         try:
             self.flow.close(place, deadline_s)
         except BaseException as exc:
+            errors.release_frames(exc)
             self.abort()
             if isinstance(exc, errors.FpgapoolError) or _translated(
                 self.flow, exc

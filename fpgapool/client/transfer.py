@@ -268,10 +268,9 @@ class _Job:
                     self._deadline_s,
                 )
             except waiting.Stopped:
-                if feeder.failure is None:
-                    # The pool has ended the session.
-                    raise
-                raise feeder.failure from None
+                feeder.check()
+                # The pool has ended the session.
+                raise
             finally:
                 if not flow.ended:
                     flow.stop()

@@ -556,9 +556,8 @@ class SlotSeeker:
         unknown = view.state == states.REJECTED and not view.session_id
         if not unknown and view.state != states.LOST:
             return
-        outage = errors.RequestRejected(view.reason, view.message)
-        if self._is_outage(outage):
-            raise outage
+        if self._is_outage(errors.RequestRejected(view.reason, view.message)):
+            raise errors.RequestRejected(view.reason, view.message)
 
     def _is_of_the_lost_slot(self, view: views.SessionView) -> bool:
         return (

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A rate limit for log lines that unauthenticated peers can cause."""
+"""Rate limits: for callers, and for log lines that strangers can cause."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import logging
 import threading
@@ -13,6 +14,9 @@ from collections.abc import Callable
 
 BURST = 10
 INTERVAL_S = 60.0
+
+# Of a limiter; it forgets the callers that asked longest ago.
+_MAX_BUCKETS = 10_000
 
 
 @dataclasses.dataclass(slots=True)
@@ -65,3 +69,56 @@ class RateLimitedLog(logging.LoggerAdapter[logging.Logger]):
                 kind = self._kinds[msg] = _Kind(now_s + INTERVAL_S)
             kind.count += 1
             return left_out if kind.count <= BURST else None
+
+
+@dataclasses.dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    filled_s: float
+
+
+class Limiter:
+    """A token bucket for each of many callers; thread-safe.
+
+    :param per_s: requests per second in the long run; 0: unlimited.
+    :param burst: requests without a pause.
+    :param clock: monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        per_s: float,
+        burst: int,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._per_s = per_s
+        self._burst = float(burst)
+        self._clock = clock or time.monotonic
+        self._lock = threading.Lock()
+        self._buckets: collections.OrderedDict[str, _Bucket] = (
+            collections.OrderedDict()
+        )
+
+    def wait_s(self, caller: str) -> float:
+        """Count one more request of a caller, or return how long to wait.
+
+        :param caller: its name.
+        :returns: 0 if the request may proceed.
+        """
+        if not self._per_s:
+            return 0.0
+        with self._lock:
+            now = self._clock()
+            bucket = self._buckets.pop(caller, None)
+            if bucket is None:
+                bucket = _Bucket(self._burst, now)
+            self._buckets[caller] = bucket
+            while len(self._buckets) > _MAX_BUCKETS:
+                self._buckets.popitem(last=False)
+            gained = (now - bucket.filled_s) * self._per_s
+            bucket.tokens = min(self._burst, bucket.tokens + gained)
+            bucket.filled_s = now
+            if bucket.tokens < 1:
+                return (1 - bucket.tokens) / self._per_s
+            bucket.tokens -= 1
+            return 0.0

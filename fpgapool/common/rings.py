@@ -8,7 +8,8 @@ doorbell for each side, which the other side rings only if this one sleeps.
 
 The peer may be hostile. Each side keeps its own position in private memory and
 checks what the peer wrote before it uses it. A peer may change a record while
-it is read: read each field once, and check the copy.
+it is read. So nobody can look into a record in place, a :class:`Record`: copy
+what you check, and use the copy.
 
 Standard library only. A ring and a channel belong to one thread on each side.
 """
@@ -69,6 +70,34 @@ class RingDamaged(ValueError):
     """The peer wrote something into the ring that cannot be."""
 
 
+class Record:
+    """A record in place, which the peer may be changing.
+
+    It cannot be looked into, but copied: ``bytes(record)``. Only code that
+    reads each byte once, and hands out copies, takes the memory.
+
+    :param memory: of the record.
+    """
+
+    __slots__ = ("_memory",)
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+
+    def __len__(self) -> int:
+        return len(self._memory)
+
+    def __bytes__(self) -> bytes:
+        return bytes(self._memory)
+
+    def view(self) -> memoryview:
+        """Return the memory, for a core, another ring, or a copy.
+
+        Nothing may be decided by its contents: each look may see others.
+        """
+        return self._memory
+
+
 class Ring:
     """A ring, as its writer or its reader sees it.
 
@@ -93,7 +122,7 @@ class Ring:
         # Taking it is an atomic operation: what comes before is done, and
         # visible to the peer, before what follows.
         self._lock = threading.Lock()
-        self._record: memoryview | None = None
+        self._record: Record | None = None
         self._taken_bytes = 0
         self._written = self._words[_AT_WRITTEN]
         self._read = self._words[_AT_READ]
@@ -235,9 +264,10 @@ class Ring:
         """
         return self._place(length_bytes) is not None
 
-    def wipe(self) -> None:
+    def wipe(self) -> bool:
         """Overwrite the written records that the reader has freed.
 
+        :returns: whether these are all.
         :raises RingDamaged: if the reader's position cannot be.
         """
         end = self._written - self._unread_bytes()
@@ -248,6 +278,23 @@ class Ring:
             piece_bytes = min(end - start, self.size_bytes - at)
             _wipe(self._data[at : at + piece_bytes])
             start += piece_bytes
+        return end == self._written
+
+    def is_whole(self) -> bool:
+        """Whether the ring is in use: what was read until now was there."""
+        # What was read must have been read before.
+        with self._lock:
+            pass
+        return self._words[_AT_MAGIC] == _MAGIC
+
+    def discard(self) -> None:
+        """Give back the memory, wherever it is mapped: the ring is no more."""
+        self._words[_AT_MAGIC] = 0
+        # Before any record goes.
+        with self._lock:
+            pass
+        mapped = typing.cast(mmap.mmap, self._words.obj)
+        mapped.madvise(mmap.MADV_REMOVE)
 
     def is_drained(self) -> bool:
         """Whether the reader has freed all records.
@@ -256,42 +303,53 @@ class Ring:
         """
         return not self._unread_bytes()
 
-    def get(self) -> memoryview | None:
+    def get(self) -> Record | None:
         """Return the oldest record, in place; the same one until it is free.
 
-        :returns: writable bytes; None if there is no record.
+        :returns: the record; None if there is none.
         :raises RingDamaged: if the writer's position or length cannot be.
         """
         if self._record is None and (self._seen != self._read or self._look()):
             start, length_bytes, self._taken_bytes = self._oldest()
-            self._record = self._data[start : start + length_bytes]
+            self._record = Record(self._data[start : start + length_bytes])
         return self._record
 
     def take(self, count: int, max_bytes: int) -> list[bytes]:
         """Copy the oldest records and free them.
 
-        No slice of a record that :meth:`get` has returned may be used
+        No view of a record that :meth:`get` has returned may be used
         afterwards, if there are any.
 
         :param count: of records, at most.
         :param max_bytes: a record that is longer is left for :meth:`get`.
         :returns: the records, oldest first.
-        :raises RingDamaged: as :meth:`get`; the records before are lost.
+        :raises RingDamaged: as :meth:`get`, and if the peer has discarded the
+            ring meanwhile; the records before are lost.
         """
         taken: list[bytes] = []
-        data = self._data
+        data, held = self._data, self._record
+        if held is not None:
+            # Its length was read already.
+            if len(held) > max_bytes or not count:
+                return taken
+            taken.append(bytes(held))
+            self._record = None
+            self._read += self._taken_bytes
+            count -= 1
         try:
             while count and (self._seen != self._read or self._look()):
                 start, length_bytes, taken_bytes = self._oldest()
                 if length_bytes > max_bytes:
                     break
-                self._record = None
                 taken.append(bytes(data[start : start + length_bytes]))
                 self._read += taken_bytes
                 count -= 1
         finally:
             if taken:
                 self._give_back()
+                # Behind the fence there: all of it was read before.
+                if self._words[_AT_MAGIC] != _MAGIC:
+                    raise RingDamaged("the ring was discarded")
         return taken
 
     def _look(self) -> bool:
@@ -349,7 +407,7 @@ class Ring:
     def free(self, *, wipe: bool = False) -> None:
         """Give back the room of the record that :meth:`get` returned.
 
-        No slice of it may be used afterwards.
+        No view of it may be used afterwards.
 
         :param wipe: overwrite the record with zeros first.
         :raises ValueError: if there is no such record.
@@ -357,7 +415,7 @@ class Ring:
         if self._record is None:
             raise ValueError("get() has returned no record")
         if wipe:
-            _wipe(self._record)
+            _wipe(self._record.view())
         self._record = None
         self._read += self._taken_bytes
         self._give_back()
@@ -446,12 +504,19 @@ class Channel:
         self._outgoing = outgoing
         self._bell = doorbells.Bell(bell)
         self._peers_bell = doorbells.Bell(peers_bell)
+        self._discards = False
         self.fds: list[int] = []
         self.max_record_bytes = outgoing.max_record_bytes
         #: The oldest record from the peer: :meth:`Ring.get`.
         self.get = incoming.get
+        #: Whether there is no record from the peer: :meth:`Ring.is_empty`.
+        self.is_empty = incoming.is_empty
         #: Whether :meth:`put` would write: :meth:`Ring.has_room`.
         self.has_room = outgoing.has_room
+        #: Whether the peer has freed all records: :meth:`Ring.is_drained`.
+        self.is_drained = outgoing.is_drained
+        #: Whether the peer has not closed the channel: :meth:`Ring.is_whole`.
+        self.is_whole = incoming.is_whole
 
     @classmethod
     def create(
@@ -467,7 +532,8 @@ class Channel:
         :param incoming_bytes: size of the ring from the peer; None: the same.
         :param stranger: the peer may be hostile. It then hears its doorbell
             through a socket, because a process that shares an eventfd can make
-            writing to it block. Slower.
+            writing to it block. Slower. And :meth:`close` gives the memory
+            back: it counts as this process's, however long the peer keeps it.
         :raises ValueError: see :meth:`Ring.create`.
         :raises OSError: if there is no memory or descriptor.
         """
@@ -489,6 +555,7 @@ class Channel:
             channel = cls(incoming, outgoing, bell, peers_bell)
             undo.pop_all()
         channel.fds = [outgoing.fd, incoming.fd, heard, bell]
+        channel._discards = stranger
         return channel
 
     @classmethod
@@ -558,12 +625,8 @@ class Channel:
             self._peers_bell.ring()
 
     def wipe(self) -> bool:
-        """Overwrite the records that the peer has freed: :meth:`Ring.wipe`.
-
-        :returns: whether these are all.
-        """
-        self._outgoing.wipe()
-        return self._outgoing.is_drained()
+        """Overwrite the records that the peer has freed: :meth:`Ring.wipe`."""
+        return self._outgoing.wipe()
 
     def arm(self, room_bytes: int | None = None) -> bool:
         """Ask the peer to ring.
@@ -626,8 +689,11 @@ class Channel:
     def close(self) -> None:
         """Close all descriptors; the memory goes with its last view."""
         self.forget_fds()
-        self._incoming.close()
-        self._outgoing.close()
+        for ring in (self._incoming, self._outgoing):
+            if self._discards:
+                ring.discard()
+            ring.close()
+        self._discards = False
         self._bell.close()
         self._peers_bell.close()
 

@@ -12,17 +12,16 @@ from typing import Any
 from typing import TypeAlias
 from typing import TypeVar
 
-from oslo_log import log as logging
-
 from fpgapool import objects
 from fpgapool.common import exception
+from fpgapool.common import ratelimit
 from fpgapool.common import rpc
 from fpgapool.conductor.decisions import limits
 from fpgapool.objects import base
 from fpgapool.objects import instance
 from fpgapool.vocabulary import rules
 
-LOG = logging.getLogger(__name__)
+LOG = ratelimit.RateLimitedLog(__name__)
 
 #: Longest list of ids in a message.
 MAX_IDS = 1000

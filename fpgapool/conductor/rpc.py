@@ -17,10 +17,10 @@ from typing import Any
 from typing import TypeVar
 
 import oslo_messaging as messaging
-from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.common import exception
+from fpgapool.common import ratelimit
 from fpgapool.common import rpc
 from fpgapool.conductor import checks
 from fpgapool.conductor import waiting
@@ -44,7 +44,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import states
 
-LOG = logging.getLogger(__name__)
+LOG = ratelimit.RateLimitedLog(__name__)
 
 _Answer = TypeVar("_Answer")
 

@@ -263,6 +263,21 @@ It is counted for each slot: a host with eight slots may need eight times as
 much.
 """,
     ),
+    cfg.IntOpt(
+        "max_group_project_connections",
+        default=64,
+        min=1,
+        max=100000,
+        help="""
+Largest number of programs of one project that may be connected to one group on
+this host at a time. Further ones are refused with ``QUOTA_EXCEEDED``. Programs
+of other hosts count where the group has members, too.
+
+Each takes up to five descriptors and 33 MiB of the memory of the agent's unit,
+and one thread, two if it comes from another host. Most take far less memory:
+only programs with large results that they read late take all of it.
+""",
+    ),
     cfg.FloatOpt(
         "hello_timeout_s",
         default=5,

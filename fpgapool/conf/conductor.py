@@ -164,10 +164,15 @@ long.
         min=0,
         max=86400,
         help="""
-Seconds after which a connected session that sends no new input ends as
-EXPIRED with ``IDLE_TIMEOUT``. 0 means never.
+Seconds after which a connected session whose client sends no new input and
+receives no output ends as EXPIRED with ``IDLE_TIMEOUT``. 0 means never.
 
-A connected client that does nothing keeps the slot from others.
+A connected client that does nothing keeps the slot from others. If the slot
+has no result for a piece of input for so long, the session ends as FAILED with
+``CORE_FAILED``.
+
+A group loses a slot that computes for so long on one task. The task runs again
+in another slot, and fails with ``WORKER_DIED`` when it has cost three.
 """,
     ),
     cfg.FloatOpt(

@@ -42,7 +42,13 @@ IS_UNKNOWN = sa.and_(
 _REOPENED_S = 120.0
 #: Has ended because its slot was lost, a short time before the last end.
 IS_LOST = sa.and_(
-    _COLUMNS.state == states.FAILED,
+    _COLUMNS.state.in_(
+        [
+            state
+            for state, moves in states.SESSION_MOVES.items()
+            if "reopen" in moves
+        ]
+    ),
     _COLUMNS.reason.in_(sorted(codes.REOPENABLE)),
     _COLUMNS.finished_at
     >= sa.select(

@@ -146,13 +146,14 @@ def decode_parts(
 ) -> tuple[list[Part], memoryview]:
     """Take the input of a task apart; see :func:`encode_parts`.
 
-    :param data: the input.
+    :param data: the input; its list of references is read once.
     :param max_bytes: longest block that the caller accepts.
     :returns: the references, with views of their data, and the rest.
     :raises frames.ProtocolError: as :meth:`Reference.decode`, and if the data
         is too short.
     """
-    references, brought, start = _decode_head(data, max_bytes)
+    references, brought, front = _decode_head(data, max_bytes)
+    start = len(front)
     parts = []
     for index, reference in enumerate(references):
         found = None
@@ -166,33 +167,36 @@ def decode_parts(
     return parts, data[start:]
 
 
-def referred(data: frames.Buffer) -> list[tuple[bytes, int]]:
+def referred(data: memoryview) -> tuple[list[tuple[bytes, int]], bytes]:
     """Return the names and lengths of the blocks of a task.
 
-    :param data: its input; see :func:`encode_parts`.
+    :param data: its input; see :func:`encode_parts`. A client may be changing
+        it.
+    :returns: these, and a copy of the list of references that they are from.
     :raises frames.ProtocolError: if there is no list of references.
     """
-    references, _, _ = _decode_head(memoryview(data), 2**64)
-    return [(one.block_id, one.length_bytes) for one in references]
+    references, _, front = _decode_head(data, 2**64)
+    return [(one.block_id, one.length_bytes) for one in references], front
 
 
 def _decode_head(
     data: memoryview, max_bytes: int
-) -> tuple[list[Reference], int, int]:
-    """Return the references, which bring data along, and where it begins."""
-    if len(data) < _HEAD_BYTES:
+) -> tuple[list[Reference], int, bytes]:
+    """Return the references, which bring data along, and their copied list."""
+    front = bytes(data[: head_bytes(MAX_REFERENCES)])
+    if len(front) < _HEAD_BYTES:
         raise _damaged_list()
-    count, brought = _HEAD.unpack_from(data)
+    count, brought = _HEAD.unpack_from(front)
     end = head_bytes(count)
-    if not 0 < count <= MAX_REFERENCES or brought >> count or end > len(data):
+    if not 0 < count <= MAX_REFERENCES or brought >> count or end > len(front):
         raise _damaged_list()
     references = [
-        Reference.decode(data[start : start + REFERENCE_BYTES], max_bytes)
+        Reference.decode(front[start : start + REFERENCE_BYTES], max_bytes)
         for start in range(_HEAD_BYTES, end, REFERENCE_BYTES)
     ]
     if len({one.argument for one in references}) != count:
         raise _damaged_list()
-    return references, brought, end
+    return references, brought, front[:end]
 
 
 def _damaged_list() -> frames.ProtocolError:

@@ -14,7 +14,6 @@ Bytes in and bytes out.
 from __future__ import annotations
 
 import collections.abc
-import struct
 import typing
 
 from fpgapool.protocol import frames
@@ -39,10 +38,6 @@ UNLOCK = frames.UNLOCK
 MEMBERS = frames.MEMBERS
 #: Stands for a task of which the input was too long to keep.
 TOO_LARGE = 6
-
-#: Task id, kind, length of the middle, and number of a record, for readers
-#: that need no more of it; see :func:`fpgapool.protocol.records.split`.
-HEAD = struct.Struct("<QIIQ")
 
 KIND_BITS = 8
 KIND_MASK = (1 << KIND_BITS) - 1
@@ -463,7 +458,7 @@ class ResultReader:
 
 
 def task_frames(
-    record: memoryview, chunk_bytes: int
+    record: bytes, chunk_bytes: int
 ) -> collections.abc.Iterator[frames.Buffer]:
     """Return a client's record as frames.
 
@@ -499,7 +494,7 @@ def task_frames(
 
 
 def result_frames(
-    record: memoryview, chunk_bytes: int
+    record: bytes, chunk_bytes: int
 ) -> collections.abc.Iterator[frames.Buffer]:
     """Return a desk's record as frames.
 

@@ -71,20 +71,29 @@ HEADER_BYTES = _HEADER.size
 RING_BYTES = 4 * (group.MAX_TASK_BYTES + frames.MAX_JSON_BYTES)
 
 
+class InPlace(typing.Protocol):
+    """A record in memory that its writer may be changing.
+
+    See :class:`fpgapool.common.rings.Record`.
+    """
+
+    def view(self) -> memoryview: ...
+
+
 class Record(typing.NamedTuple):
-    """A record, in place.
+    """A record, taken apart.
 
     :ivar task_id: 0 if it is about no task.
     :ivar kind: one of the constants of this module.
     :ivar number: ``offset`` or ``busy_ns``.
-    :ivar middle: ``params`` or ``detail``.
-    :ivar rest: ``input`` or ``output``.
+    :ivar middle: ``params`` or ``detail``, copied.
+    :ivar rest: ``input`` or ``output``, in place.
     """
 
     task_id: int
     kind: int
     number: int
-    middle: memoryview
+    middle: bytes
     rest: memoryview
 
 
@@ -101,11 +110,10 @@ def header(
     return _HEADER.pack(task_id, kind, middle_bytes, number)
 
 
-def split(record: memoryview) -> Record:
-    """Take a record apart. Copies its header only.
+def head(record: bytes) -> tuple[int, int, int, int]:
+    """Return the header of a record.
 
-    :param record: in place; the peer may be writing into it.
-    :returns: the record.
+    :returns: task id, kind, length of the middle, and number.
     :raises frames.ProtocolError: if it is too short.
     """
     if len(record) < HEADER_BYTES:
@@ -113,14 +121,24 @@ def split(record: memoryview) -> Record:
             frames.PROTOCOL_ERROR,
             f"a record of {len(record)} bytes has no header",
         )
-    task_id, kind, middle_bytes, number = _HEADER.unpack_from(record)
+    return _HEADER.unpack_from(record)
+
+
+def split(record: bytes | InPlace) -> Record:
+    """Take a record apart. Copies all but its rest, once.
+
+    :param record: bytes, or a record in place.
+    :returns: the record.
+    :raises frames.ProtocolError: if it is too short.
+    """
+    memory = memoryview(record) if isinstance(record, bytes) else record.view()
+    task_id, kind, middle_bytes, number = head(bytes(memory[:HEADER_BYTES]))
     rest = HEADER_BYTES + middle_bytes
-    if rest > len(record):
+    if rest > len(memory):
         raise frames.ProtocolError(
             frames.PROTOCOL_ERROR,
             f"{middle_bytes} bytes in the middle exceed a record of"
-            f" {len(record)}",
+            f" {len(memory)}",
         )
-    return Record(
-        task_id, kind, number, record[HEADER_BYTES:rest], record[rest:]
-    )
+    middle = bytes(memory[HEADER_BYTES:rest]) if middle_bytes else b""
+    return Record(task_id, kind, number, middle, memory[rest:])

@@ -108,6 +108,7 @@ class Outbound(typing.Generic[_Piece]):
     :ivar added_bytes: position behind all added pieces …
     :ivar sent_bytes: … behind those sent on this connection …
     :ivar acknowledged_bytes: … and behind those acknowledged.
+    :ivar asked_bytes: where it last asked for an acknowledgement.
     :ivar kept: the pieces that are not acknowledged, in order …
     :ivar unsent: … and those of them that are still to send.
     """
@@ -124,6 +125,7 @@ class Outbound(typing.Generic[_Piece]):
         self._cuts = cuts
         self.start_bytes = self.added_bytes = start_bytes
         self.sent_bytes = self.acknowledged_bytes = start_bytes
+        self.asked_bytes = start_bytes
         self.kept: collections.deque[_Piece] = collections.deque()
         self.unsent: collections.deque[_Piece] = collections.deque()
         self._end: _Piece | None = None
@@ -139,6 +141,26 @@ class Outbound(typing.Generic[_Piece]):
             return False
         in_flight_bytes = self.sent_bytes - self.acknowledged_bytes
         return in_flight_bytes + len(self.unsent[0].data) <= self._window_bytes
+
+    def may_ask(self, is_short: bool) -> bool:
+        """Whether to ask for an acknowledgement of all that was sent.
+
+        The other end counts bytes, and owes none while it holds few of them.
+        Asked, it acknowledges also those. One question at a time is open.
+
+        :param is_short: whether there is little room for more pieces.
+        """
+        if not self.asked_bytes <= self.acknowledged_bytes < self.sent_bytes:
+            return False
+        return is_short or (bool(self.unsent) and not self.has_credit())
+
+    def ask(self) -> int:
+        """Ask for an acknowledgement; see :meth:`may_ask`.
+
+        :returns: the offset up to which it is wanted.
+        """
+        self.asked_bytes = self.sent_bytes
+        return self.sent_bytes
 
     def add(self, piece: _Piece, task_id: int, end: bool) -> None:
         """Add a piece behind the others.
@@ -181,27 +203,35 @@ class Outbound(typing.Generic[_Piece]):
             raise self._wrong("acknowledged", offset_bytes, self.sent_bytes)
         kept, by_task = self.kept, self._side.is_client
         done = []
+        covered = 0
         left = len(kept) - len(self.unsent)
         for piece in kept:
             length_bytes = len(piece.data)
-            if not left or piece.offset_bytes + length_bytes > offset_bytes:
-                break
-            if by_task and not length_bytes and piece.task_id != task_id:
-                # An empty END shares its offset with the piece before it.
+            if piece.offset_bytes + length_bytes > offset_bytes or (
+                # An END that is about to be resent may be acknowledged.
+                left <= 0 and (length_bytes or not by_task)
+            ):
                 break
             done.append(piece)
             left -= 1
+            # Empty pieces share their offset with the piece before them.
+            if length_bytes or not by_task or piece.task_id == task_id:
+                covered = len(done)
+        del done[covered:]
         if check is not None:
             check(done)
         for _ in done:
             kept.popleft()
+        while len(self.unsent) > len(kept):
+            self.unsent.popleft()
         self.acknowledged_bytes = offset_bytes
         return done
 
     def resume(self, offset_bytes: int) -> list[_Piece]:
         """Continue at an offset, on another connection or in another slot.
 
-        An END by itself is resent: no offset tells whether it arrived.
+        Empty pieces at the offset are resent: it does not tell whether they
+        arrived.
 
         :param offset_bytes: the position from which the other end lacks
             data. A client has taken all before it; a worker has processed
@@ -212,12 +242,14 @@ class Outbound(typing.Generic[_Piece]):
         side = self._side
         if not self.acknowledged_bytes <= offset_bytes <= self.added_bytes:
             raise self._wrong("resumed", offset_bytes, self.added_bytes)
-        there = []
-        unsent = self.kept.copy()
-        while unsent and unsent[0].data:
-            if unsent[0].end_offset_bytes > offset_bytes:
+        arrived = 0
+        for number, piece in enumerate(self.kept, 1):
+            if piece.end_offset_bytes > offset_bytes:
                 break
-            there.append(unsent.popleft())
+            if piece.data:
+                arrived = number
+        there = list(itertools.islice(self.kept, arrived))
+        unsent = collections.deque(itertools.islice(self.kept, arrived, None))
         if unsent and unsent[0].offset_bytes < offset_bytes:
             if not self._cuts:
                 raise frames.ProtocolError(
@@ -231,7 +263,8 @@ class Outbound(typing.Generic[_Piece]):
         self.sent_bytes = offset_bytes
         if side.is_client:
             return []
-        self.acknowledged_bytes = offset_bytes
+        # A question before it is lost with its connection.
+        self.acknowledged_bytes = self.asked_bytes = offset_bytes
         self.kept = unsent.copy()
         if self._end is not None and not unsent:
             # All bytes have arrived, but perhaps not the END.
@@ -318,13 +351,15 @@ class Inbound:
         self.delivered_bytes = self.settled_bytes = start_bytes
         self.task_id = self._held_pieces = 0
         self.finished = self.closed = self._ended = self.ack_due = False
+        # Empty pieces before the END may come again.
+        self._repeats = False
 
     def accept(self, header: frames.FrameHeader) -> bool:
         """Accept the header of a data frame.
 
         :param header: of the frame.
-        :returns: False if it is an END that came before: a client that
-            resumes cannot tell whether it arrived.
+        :returns: False if it is an END that came before, or an empty piece
+            at the END: a client that resumes cannot tell whether they arrived.
         :raises frames.ProtocolError: if it is out of order, exceeds the
             credit, follows the END, or names no existing buffer.
         """
@@ -367,12 +402,15 @@ class Inbound:
 
     def _accept_again(self, header: frames.FrameHeader) -> bool:
         about = header.offset_bytes, header.payload_length_bytes
-        came = about == (self.received_bytes, 0) and header.flags & frames.END
+        is_end = header.flags & frames.END
+        came = about == (self.received_bytes, 0) and (is_end or self._repeats)
         if self.closed or not self.finished or not came:
             takes = self._side.takes
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, f"{takes} after the end of the {takes}"
             )
+        if is_end:
+            self._repeats = False
         self.ack_due = not self._side.is_client
         return False
 
@@ -443,5 +481,5 @@ class Inbound:
         self.ack_due = (
             not self._side.is_client and consumed_bytes > self.start_bytes
         )
-        self._ended = self.finished
+        self._ended = self._repeats = self.finished
         self.closed = False

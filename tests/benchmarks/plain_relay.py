@@ -140,7 +140,7 @@ def run(channel: rings.Channel, data: bytes) -> bytes:
     channel.put(records.header(records.TASK, 1), data)
     while (record := channel.get()) is None:
         channel.wait()
-    output = bytes(record[records.HEADER_BYTES :])
+    output = bytes(record)[records.HEADER_BYTES :]
     channel.free()
     return output
 
@@ -175,7 +175,7 @@ def _echo(channel: rings.Channel) -> None:
         if record is None:
             channel.wait()
             continue
-        channel.put(record)
+        channel.put(record.view())
         channel.free()
 
 
@@ -238,7 +238,7 @@ def _move(
     for worker in list(served):
         record = worker.get()
         if record is not None:
-            served.pop(worker).put(record)
+            served.pop(worker).put(record.view())
             worker.free()
             free.append(worker)
             moved = True
@@ -248,7 +248,7 @@ def _move(
         record = client.get()
         if record is not None:
             worker = free.popleft()
-            worker.put(record)
+            worker.put(record.view())
             client.free()
             served[worker] = client
             moved = True

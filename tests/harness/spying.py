@@ -246,14 +246,15 @@ def _plant_in_desk() -> None:
 
     def starting(
         self: typing.Any,
-        record: object,
-        lock_id: int,
+        payload: ports.Payload,
+        has_blocks: bool,
         clear: bool,
         scope: tuple[str, str],
+        now: float,
     ) -> bool:
         if _leaks("the desk does not order to clear"):
             clear = False
-        return start(self, record, lock_id, clear, scope)
+        return start(self, payload, has_blocks, clear, scope, now)
 
     def creating(
         kind: typing.Any,

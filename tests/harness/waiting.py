@@ -9,7 +9,10 @@ import time
 import typing
 from collections.abc import Callable
 
-LIMIT_S = 30.0
+#: How long anything is awaited. Only what hangs takes so long, on any machine.
+LIMIT_S = 100.0
+#: How long a command that computes may take.
+COMMAND_LIMIT_S = 300.0
 
 _POLL_INTERVAL_S = 0.05
 _T = typing.TypeVar("_T")

@@ -176,7 +176,6 @@ def checkout(
             service_workspace.forget(name, pid)
 
 
-@pytest.mark.timeout(400)
 def test_page_leads_from_an_empty_keystone_to_an_encrypted_file(
     checkout: Checkout,
 ) -> None:

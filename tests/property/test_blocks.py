@@ -120,7 +120,9 @@ def test_a_list_of_references_is_read_as_it_was_written(parts, rest):
     found, left = blocks.decode_parts(data, 20)
     assert [(one.reference, one.data) for one in found] == parts
     assert left == rest
-    assert blocks.referred(data) == [one.reference[:2] for one in parts]
+    found, front = blocks.referred(data)
+    assert found == [one.reference[:2] for one in parts]
+    assert front == bytes(data[: blocks.head_bytes(len(parts))])
 
 
 @hypothesis.given(PARTS, st.data())

@@ -36,7 +36,7 @@ TASKS = [
         records.header(groups.UNLOCK, 2),
         records.header(records.BLOCKS_TASK, 4) + b"x" * 40,
     )
-    for piece in groups.task_frames(memoryview(record), CHUNK_BYTES)
+    for piece in groups.task_frames(record, CHUNK_BYTES)
 ]
 RESULTS = [
     bytes(piece)
@@ -47,7 +47,7 @@ RESULTS = [
         records.header(groups.MEMBERS, 0, 2) + b"{}",
         records.header(records.MISS, 4, 2) + b"{}",
     )
-    for piece in groups.result_frames(memoryview(record), CHUNK_BYTES)
+    for piece in groups.result_frames(record, CHUNK_BYTES)
 ]
 
 
@@ -67,7 +67,7 @@ def test_readers(make, frames_sent, data: st.DataObject) -> None:
             record = reader.feed(frame.header, frame.payload)
             if record is None:
                 continue
-            parts = records.split(memoryview(record))
+            parts = records.split(record)
             most = max(MAX_BYTES, frames.MAX_JSON_BYTES)
             assert len(parts.middle) + len(parts.rest) <= most
     except frames.ProtocolError:

@@ -16,8 +16,10 @@ import random
 import hypothesis
 from hypothesis import strategies as st
 
+from fpgapool.agent.worker import outgoing
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
+from tests.property import willing
 
 _TASK_END = frames.TASK_END
 
@@ -297,3 +299,16 @@ def test_every_byte_is_delivered_once(
         offset += len(chunk)
     assert client.collected == expected + b"end"
     assert client.input.acknowledged_bytes == offset
+
+
+def test_bytes_move_if_both_ends_are_willing(monkeypatch):
+    def patch(name: str, limit: int) -> None:
+        monkeypatch.setattr(outgoing, name, limit)
+
+    usual = hypothesis.settings().max_examples <= 100
+    for seed in range(500 if usual else 100_000):
+        try:
+            willing.play(seed, patch)
+        except Exception as exc:
+            exc.add_note(f"willing.play({seed}, ...)")
+            raise

@@ -53,7 +53,7 @@ _HIDDEN = ("compute_nodes", "instances", "services")
 # Between Nova's metadata API and whoever forwards requests of servers.
 _METADATA_SECRET = openstack.PASSWORD
 _DISCOVERY_INTERVAL_S = 2
-_START_LIMIT_S = 180
+_START_LIMIT_S = 400
 _POLL_INTERVAL_S = 0.3
 _HTTP_LIMIT_S = 60
 # Nova says much at debug, and takes time for it.

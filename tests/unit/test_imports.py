@@ -48,8 +48,8 @@ agent.worker: drivers protocol common.buffers common.channel
     common.strangers version vocabulary
     # starts fast; its agent takes over buffers
 agent.groupdesk: agent.worker protocol common.channel common.doorbells
-    common.rings vocabulary # starts as fast as a worker, with its sockets
-    # and threads
+    common.ratelimit common.rings vocabulary # starts as fast as a worker, with
+    # its sockets and threads
 agent: drivers objects protocol rpcapi conf common privsep bitstreams.files
     bitstreams.signatures version vocabulary # never the database
 api: bitstreams core objects db clients rpcapi conf common policies version

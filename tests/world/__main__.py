@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import gc
 import itertools
 import json
 import os
 import pathlib
-import select
 import sys
 import time
 import typing
@@ -22,8 +22,6 @@ from collections.abc import Iterator
 _HASH_SEED = "0"
 OUTPUT = pathlib.Path("world-out")
 _KEPT = pathlib.Path(__file__).with_name("kept")
-#: How long a planted bug may stay hidden.
-_BUG_LIMIT_S = 60.0
 _SHOWN_PROBLEMS = 3
 #: Which schedules have something; None: the seed decides.
 _WHICH = {"some": None, "all": True, "no": False}
@@ -76,56 +74,75 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--kept",
         action="store_true",
-        help="play all schedules that are kept as tests",
+        help="play all schedules that are kept, without bugs",
     )
     parser.add_argument(
         "--bugs",
         nargs="*",
         metavar="BUG",
-        help="plant bugs, all or these, one at a time: each must be found",
+        help="plant bugs, all or these, one at a time: the schedule that is"
+        " kept for each must show it",
+    )
+    parser.add_argument(
+        "--find-bugs",
+        nargs="*",
+        metavar="BUG",
+        help="renew the schedules of bugs, all or these, that do not show them"
+        " any more",
     )
     options = parser.parse_args(arguments)
+    from tests.world import bugs
     from tests.world import database
 
+    for name in (*(options.bugs or ()), *(options.find_bugs or ())):
+        if name not in bugs.BUGS:
+            parser.error(f"there is no bug {name}")
     content = database.empty()
     if options.replay:
-        return _replay([options.replay], content)
+        return _replay([options.replay], content, options)
     status = 0
     if options.kept:
-        status = _replay(sorted(_KEPT.glob("*.json")), content)
+        status = _replay(sorted(_KEPT.rglob("*.json")), content, options)
     if options.bugs is not None:
+        status = max(status, _show_bugs(content, options))
+    if options.find_bugs is not None:
         status = max(status, _find_bugs(content, options))
     if options.seeds:
         status = max(status, _play_seeds(content, options))
     return status
 
 
-def _replay(paths: Iterable[pathlib.Path], content: bytes) -> int:
+def _replay(
+    paths: Iterable[pathlib.Path],
+    content: bytes,
+    options: argparse.Namespace,
+) -> int:
     from tests.world import run
     from tests.world import schedule as schedules
 
+    wanted = (
+        run.Wanted(path.name, schedules.Schedule.read(path)) for path in paths
+    )
     status = 0
-    for path in paths:
-        result = run.play_apart(schedules.Schedule.read(path), content)
-        _say(f"{path.name}: {_summary(result)}")
+    for name, result in _player(content, options)(wanted):
+        _say(f"{name}: {_summary(result)}")
         _print_problems(result)
         status = max(status, bool(result.problems))
     return status
 
 
 def _play_seeds(content: bytes, options: argparse.Namespace) -> int:
+    from tests.world import run
+
     first, _, last = options.seeds.partition(":")
     seeds = iter(range(int(first), int(last or first) + 1))
     started_s = time.monotonic()
     count = virtual_s = 0.0
     failed = None
-    results = _results(
-        (
-            _drawn(seed, options)
-            for seed in _until(seeds, started_s, options.seconds)
-        ),
-        content,
-        options.processes,
+    results = _player(content, options)(
+        run.Wanted(drawn, drawn)
+        for seed in _until(seeds, started_s, options.seconds)
+        for drawn in [_drawn(seed, options)]
     )
     for schedule, result in results:
         count += 1
@@ -202,73 +219,58 @@ def _keep(schedule: typing.Any, content: bytes) -> None:
     )
 
 
-def _results(
-    wanted: Iterator[typing.Any],
-    content: bytes,
-    processes: int,
-    change: typing.Callable[[], None] | None = None,
-) -> typing.Generator[tuple[typing.Any, typing.Any], None, None]:
-    """Play schedules side by side; yield what became of each."""
-    from tests.world import run
+def _show_bugs(content: bytes, options: argparse.Namespace) -> int:
+    from tests.world import bugs
+    from tests.world import hunt
 
-    running: dict[int, tuple[typing.Any, run.Player]] = {}
-    poller = select.poll()
-    try:
-        while True:
-            for schedule in itertools.islice(wanted, processes - len(running)):
-                player = run.Player(schedule, content, change)
-                running[player.fileno()] = schedule, player
-                poller.register(player.fileno(), select.POLLIN)
-            if not running:
-                return
-            for fd, _events in poller.poll():
-                schedule, player = running[fd]
-                if player.read():
-                    poller.unregister(fd)
-                    del running[fd]
-                    yield schedule, player.result()
-    finally:
-        for _schedule, player in running.values():
-            player.kill()
+    planted = {name: bugs.BUGS[name] for name in options.bugs or bugs.BUGS}
+    play = _player(content, options)
+    hidden = hunt.show(planted, _kept_for_bugs(planted), play, _say)
+    return 1 if hidden else 0
 
 
 def _find_bugs(content: bytes, options: argparse.Namespace) -> int:
     from tests.world import bugs
+    from tests.world import hunt
 
-    hidden = []
-    for name in options.bugs or bugs.BUGS:
-        bug = bugs.BUGS[name]
-        started_s = time.monotonic()
-        results = _results(
-            (
-                _drawn(
-                    seed,
-                    options,
-                    groups=bug.groups or None,
-                    preempts=bug.preempts or None,
-                )
-                for seed in _until(
-                    itertools.chain([bug.seed], itertools.count(1)),
-                    started_s,
-                    _BUG_LIMIT_S,
-                )
-            ),
-            content,
-            options.processes,
-            bug.plant,
+    status = 0
+    names = options.find_bugs or list(bugs.BUGS)
+    kept = _kept_for_bugs(names)
+    for name in names:
+        bug, known = bugs.BUGS[name], kept.get(name)
+        draw = functools.partial(
+            _drawn,
+            options=options,
+            groups=bug.groups or None,
+            preempts=bug.preempts or None,
         )
-        found = next((one for _, one in results if one.problems), None)
-        results.close()
-        took_s = time.monotonic() - started_s
+        drawn = map(draw, itertools.count(1))
+        play = _player(content, options)
+        found = hunt.find(name, bug, known, drawn, play, _say)
         if found is None:
-            hidden.append(name)
-            _say(f"{name}: NOT FOUND in {took_s:.0f} s")
-        else:
-            line = found.problems[0].splitlines()[0]
-            _say(
-                f"{name}: seed {found.seed}, {took_s:.0f} s: {line:.120}",
-            )
-    return 1 if hidden else 0
+            status = 1
+        elif found != known:
+            hunt.path_of(name).write_text(found.text())
+    return status
+
+
+def _kept_for_bugs(names: Iterable[str]) -> dict[str, typing.Any]:
+    from tests.world import hunt
+    from tests.world import schedule as schedules
+
+    return {
+        name: schedules.Schedule.read(path)
+        for name in names
+        if (path := hunt.path_of(name)).exists()
+    }
+
+
+def _player(content: bytes, options: argparse.Namespace) -> typing.Any:
+    from tests.world import run
+
+    return functools.partial(
+        run.play_side_by_side, database=content, processes=options.processes
+    )
 
 
 def _say(text: str) -> None:

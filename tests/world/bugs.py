@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from fpgapool import objects
 from fpgapool.agent import table
+from fpgapool.agent.groupdesk import model as desk_model
 from fpgapool.agent.groupdesk import ports
 from fpgapool.agent.groupdesk import queues
 from fpgapool.agent.groupdesk import service as desk_service
@@ -22,8 +23,11 @@ from fpgapool.agent.worker import tasks
 from fpgapool.conductor.decisions import desk_accounts
 from fpgapool.conductor.decisions import desks
 from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import group_book
+from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import opening
 from fpgapool.conductor.decisions import operators
+from fpgapool.conductor.decisions import reconcile
 from fpgapool.conductor.decisions import registry
 from fpgapool.conductor.decisions import reports
 from fpgapool.conductor.decisions import serving
@@ -32,13 +36,17 @@ from fpgapool.conductor.runtime import sender
 from fpgapool.core import admission
 from fpgapool.core import events
 from fpgapool.core import holders
+from fpgapool.core import instructions
 from fpgapool.core import members as core_members
 from fpgapool.core import model
+from fpgapool.core import preemption
 from fpgapool.core import sharing
+from fpgapool.db import api as db_api
 from fpgapool.db import leadership
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 from tests.chaos import resending
+from tests.world import run
 
 _Plant = Callable[[], None]
 
@@ -48,27 +56,31 @@ class Bug:
     """A bug.
 
     :ivar plant: changes the product.
-    :ivar seed: of a schedule that is known to show it; if it does not any
-        more, others will.
+    :ivar problem: a part of what the world says of it.
     :ivar groups: it is in groups: all schedules have some.
     :ivar preempts: sessions take slots from others in all schedules.
     """
 
     plant: _Plant
-    seed: int
+    problem: str
     groups: bool
     preempts: bool
+
+    def seen_in(self, result: run.Result) -> str | None:
+        """Return what a world says of it, if it does, in one line."""
+        lines = (one.splitlines()[0] for one in result.problems)
+        return next((one for one in lines if self.problem in one), None)
 
 
 BUGS: dict[str, Bug] = {}
 
 
 def _bug(
-    seed: int, *, groups: bool = False, preempts: bool = False
+    problem: str, *, groups: bool = False, preempts: bool = False
 ) -> Callable[[_Plant], _Plant]:
     def note(plant: _Plant) -> _Plant:
         name = plant.__name__.replace("_", "-")
-        BUGS[name] = Bug(plant, seed, groups, preempts)
+        BUGS[name] = Bug(plant, problem, groups, preempts)
         return plant
 
     return note
@@ -78,7 +90,7 @@ _group_bug = functools.partial(_bug, groups=True)
 _preemption_bug = functools.partial(_bug, preempts=True)
 
 
-@_bug(seed=9)
+@_bug("a drained device has a holder")
 def drain_forgets_ready_sessions() -> None:
     taken = operators.Operators.taken
 
@@ -95,19 +107,19 @@ def drain_forgets_ready_sessions() -> None:
     operators.Operators.taken = forgetful  # type: ignore[method-assign]
 
 
-@_bug(seed=2)
+@_bug("an agent obeys a former leader")
 def epoch_not_checked() -> None:
     table.SlotTable.accept_epoch = (  # type: ignore[method-assign]
         lambda _table, _epoch: True
     )
 
 
-@_bug(seed=1)
+@_bug("told before it was durable")
 def told_before_the_commit() -> None:
     effects.PublishSession.after_commit = False
 
 
-@_bug(seed=1)
+@_bug("released twice")
 def release_counted_twice() -> None:
     free = serving.Serving.free
 
@@ -121,7 +133,7 @@ def release_counted_twice() -> None:
     serving.Serving.free = twice  # type: ignore[method-assign]
 
 
-@_bug(seed=4)
+@_bug("a slot is not given back")
 def revoke_lost() -> None:
     send = sender.Sender._send
 
@@ -132,7 +144,14 @@ def revoke_lost() -> None:
     sender.Sender._send = lose  # type: ignore[method-assign]
 
 
-@_bug(seed=2)
+@_bug("lost though stateless")
+def worker_without_room_asks_for_nothing() -> None:
+    stream.Outbound.may_ask = (  # type: ignore[method-assign]
+        lambda _outbound, _is_short: False
+    )
+
+
+@_bug("a former leader wrote")
 def lease_renewed_by_a_stopped_leader() -> None:
     update = leadership.update
 
@@ -149,14 +168,14 @@ def lease_renewed_by_a_stopped_leader() -> None:
     leadership.update = careless
 
 
-@_bug(seed=1)
+@_bug("an old report is believed")
 def stale_report_believed() -> None:
     registry.HostEntry.accepts = (  # type: ignore[method-assign]
         lambda _host, _boot_id, _sequence: True
     )
 
 
-@_bug(seed=1)
+@_bug("lost its place in time")
 def queue_position_lost_on_requeue() -> None:
     resubmit = serving.Serving.resubmit
 
@@ -172,7 +191,7 @@ def queue_position_lost_on_requeue() -> None:
     serving.Serving.resubmit = forgetful  # type: ignore[method-assign]
 
 
-@_bug(seed=2)
+@_bug("expired before its time")
 def waits_counted_by_a_clock_that_is_set() -> None:
     job = sessions.Session.job
 
@@ -183,7 +202,7 @@ def waits_counted_by_a_clock_that_is_set() -> None:
     sessions.Session.job = by_the_wall  # type: ignore[method-assign]
 
 
-@_bug(seed=8)
+@_bug("slots of tests")
 def test_given_a_slot_that_others_get() -> None:
     begin = holders.Holders.on_test_requested
 
@@ -196,7 +215,7 @@ def test_given_a_slot_that_others_get() -> None:
     holders.Holders.on_test_requested = careless  # type: ignore[method-assign]
 
 
-@_bug(seed=1)
+@_bug("charged as")
 def claim_charged_twice() -> None:
     give = sharing.Accounts.give
 
@@ -214,7 +233,7 @@ def claim_charged_twice() -> None:
     sharing.Accounts.give = twice  # type: ignore[method-assign]
 
 
-@_bug(seed=2)
+@_bug("a secret came twice")
 def secret_reused() -> None:
     mint = hello.Keyring.mint
     known: dict[str, str] = {}
@@ -228,7 +247,7 @@ def secret_reused() -> None:
     hello.Keyring.mint = reuse  # type: ignore[method-assign]
 
 
-@_bug(seed=13)
+@_bug("lost while it waited")
 def secret_of_the_former_front_door_awaited() -> None:
     repeat = opening.Opening._repeat
 
@@ -246,27 +265,27 @@ def secret_of_the_former_front_door_awaited() -> None:
     opening.Opening._repeat = careless  # type: ignore[method-assign]
 
 
-@_bug(seed=1)
+@_bug("BAD_OFFSET")
 def chunk_skipped_when_resent() -> None:
     resending.skipped()
 
 
-@_bug(seed=1)
+@_bug("something else is sent again")
 def chunk_zeroed_when_resent() -> None:
     resending.zeroed()
 
 
-@_bug(seed=1)
+@_bug("more is sent than the credit")
 def chunk_doubled_when_resent() -> None:
     resending.doubled()
 
 
-@_bug(seed=1)
+@_bug("more is let go than was acknowledged")
 def acknowledgement_believed_too_early() -> None:
     resending.believed()
 
 
-@_bug(seed=1)
+@_bug("let go twice")
 def credit_given_twice() -> None:
     acknowledge = stream.Outbound.acknowledge
 
@@ -279,10 +298,81 @@ def credit_given_twice() -> None:
     stream.Outbound.acknowledge = twice  # type: ignore[method-assign]
 
 
+@_bug("a session that was closed ends otherwise")
+def previous_result_dropped() -> None:
+    reports.Reports._end_unrecorded = (  # type: ignore[method-assign]
+        lambda *_args: None
+    )
+
+
+@_bug("a slot is ended by the result of another generation")
+def result_of_another_generation_believed() -> None:
+    compare = reconcile.compare
+
+    def careless(
+        hold: holds.Hold | None, line: objects.SlotReport
+    ) -> reconcile.Finding:
+        if hold is None or line.last_result is None or reconcile.busy(line):
+            return compare(hold, line)
+        return reconcile.Finding.FINISHED
+
+    reconcile.compare = careless
+
+
+@_bug("an assignment is not recorded as it is")
+def detached_not_recorded() -> None:
+    entered = serving.Serving.entered
+
+    def careless(room: serving.Serving, hold: sessions.Hold) -> None:
+        if hold.phase is not model.Phase.DETACHED:
+            entered(room, hold)
+
+    serving.Serving.entered = careless  # type: ignore[method-assign]
+
+
+@_bug("waiting sessions are not counted once")
+def counted_again_at_a_requeue() -> None:
+    requeue = serving.Serving._requeue
+
+    def leaky(room: serving.Serving, order: instructions.Requeue) -> None:
+        requeue(room, order)
+        book = room._pool.sessions
+        book.count_queued(book.by_job[order.job_id])
+
+    serving.Serving._requeue = leaky  # type: ignore[method-assign]
+
+
+@_bug("told before it was durable")
+def older_rows_win_when_commits_are_merged() -> None:
+    merged = db_api.Changes.merged
+    db_api.Changes.merged = (  # type: ignore[method-assign]
+        lambda parts: merged(list(parts)[::-1])
+    )
+
+
+@_bug("written without the epoch")
+def second_write_path_without_the_epoch() -> None:
+    commit = db_api.Database.commit
+
+    def careless(
+        database: db_api.Database,
+        epoch: int,
+        changes: db_api.Changes,
+        **sessions_of_it: typing.Any,
+    ) -> list[db_api.SessionRecord]:
+        if changes.rows(db_api.SessionRecord):
+            return commit(database, epoch, changes, **sessions_of_it)
+        with database._transaction() as connection:
+            db_api._write(connection, changes, set())
+        return []
+
+    db_api.Database.commit = careless  # type: ignore[method-assign]
+
+
 # Of sessions that take slots from others.
 
 
-@_preemption_bug(seed=5)
+@_preemption_bug("has lost its place")
 def place_lost_with_the_slot() -> None:
     resubmit = serving.Serving.resubmit
 
@@ -300,7 +390,7 @@ def place_lost_with_the_slot() -> None:
     serving.Serving.resubmit = forgetful  # type: ignore[method-assign]
 
 
-@_preemption_bug(seed=5)
+@_preemption_bug("a claim is charged twice")
 def claim_charged_again_with_the_next_slot() -> None:
     wait = admission.Admission.let_yielding_wait
 
@@ -312,7 +402,7 @@ def claim_charged_again_with_the_next_slot() -> None:
     admission.Admission.let_yielding_wait = forgetful  # type: ignore
 
 
-@_preemption_bug(seed=5)
+@_preemption_bug("leaves its slot before a border")
 def slot_taken_before_its_quantum() -> None:
     note = reports.Reports._report_border
 
@@ -325,14 +415,14 @@ def slot_taken_before_its_quantum() -> None:
     reports.Reports._report_border = hasty  # type: ignore[method-assign]
 
 
-@_preemption_bug(seed=5)
+@_preemption_bug(" bytes in Outcome")
 def bytes_of_the_former_slot_forgotten() -> None:
     sessions.Session.give_way = (  # type: ignore[method-assign]
         lambda _session: None
     )
 
 
-@_preemption_bug(seed=4)
+@_preemption_bug("takes what another one has a right to")
 def slot_taken_from_a_project_within_its_share() -> None:
     is_above = sharing.Accounts.is_above_share
     # Those that want the slot wait.
@@ -344,17 +434,29 @@ def slot_taken_from_a_project_within_its_share() -> None:
     )
 
 
-@_preemption_bug(seed=9)
+@_preemption_bug("lost though stateless")
 def unread_output_cleared_for_the_next_project() -> None:
     worker_service.Worker._hand_over = (  # type: ignore[method-assign]
         lambda worker: worker._discard_unread()
     )
 
 
+@_preemption_bug("a slot is taken for a session that needs none")
+def slots_taken_twice_for_one_session() -> None:
+    preemption.Preemption._spoken_for = (  # type: ignore[method-assign]
+        lambda _room: set()
+    )
+
+
+@_preemption_bug("borders of a session are too near to each other")
+def programming_time_not_worth_it() -> None:
+    preemption.quantum_bytes = lambda least_bytes, *_args: least_bytes
+
+
 # Of groups.
 
 
-@_group_bug(seed=2)
+@_group_bug("more tasks are counted than have ended")
 def task_counted_twice() -> None:
     new_tasks = desk_accounts.Account.new_tasks
 
@@ -365,7 +467,7 @@ def task_counted_twice() -> None:
     desk_accounts.Account.new_tasks = again  # type: ignore[method-assign]
 
 
-@_bug(seed=2)
+@_bug("pays for tasks that have not ended")
 def task_counted_again_by_a_new_leader() -> None:
     load = desk_accounts.Accounts.__init__
 
@@ -383,14 +485,14 @@ def task_counted_again_by_a_new_leader() -> None:
     desk_accounts.Accounts.__init__ = forgetful  # type: ignore
 
 
-@_bug(seed=2)
+@_bug("not the time that slots were held")
 def time_charged_again_by_a_new_leader() -> None:
     desk_accounts.Accounts.charged_at = (  # type: ignore[method-assign]
         lambda *_args: 0.0
     )
 
 
-@_group_bug(seed=2)
+@_group_bug("not the time that slots were held")
 def busy_time_paid_by_the_owner_too() -> None:
     count = desks.Desks._count_tasks
 
@@ -409,14 +511,14 @@ def busy_time_paid_by_the_owner_too() -> None:
     desks.Desks._count_tasks = twice  # type: ignore[method-assign]
 
 
-@_group_bug(seed=2)
+@_group_bug("clients are not charged for their tasks and locks")
 def lock_that_costs_nothing() -> None:
     queues.Queues._charge_lock = (  # type: ignore[method-assign]
         lambda *_args: None
     )
 
 
-@_group_bug(seed=2)
+@_group_bug("members: ")
 def resize_executed_twice_after_a_new_leader() -> None:
     take_over = core_members.Members.take_over
 
@@ -432,14 +534,14 @@ def resize_executed_twice_after_a_new_leader() -> None:
     core_members.Members.take_over = forgetful  # type: ignore[method-assign]
 
 
-@_group_bug(seed=11)
+@_group_bug("no member is called back for a session")
 def no_member_for_a_session() -> None:
     core_members.Members.call_back = (  # type: ignore[method-assign]
         lambda _room: None
     )
 
 
-@_group_bug(seed=7)
+@_group_bug("a revoked client gets a result")
 def revoked_client_served() -> None:
     def careless(desk: desk_service.Desk, client_id: str) -> None:
         desk._connections.revoke(client_id)
@@ -447,23 +549,24 @@ def revoked_client_served() -> None:
     desk_service.Desk._revoke = careless  # type: ignore[method-assign]
 
 
-@_group_bug(seed=9)
+@_group_bug("was not cleared after")
 def member_not_cleared_for_another_client() -> None:
     start = ports.MemberPort.start
 
     def careless(
         port: ports.MemberPort,
-        record: typing.Any,
-        lock_id: int,
-        clear: bool,
+        payload: ports.Payload,
+        has_blocks: bool,
+        _clear: bool,
         scope: tuple[str, str],
+        now: float,
     ) -> bool:
-        return start(port, record, lock_id, False, scope)
+        return start(port, payload, has_blocks, False, scope, now)
 
     ports.MemberPort.start = careless  # type: ignore[method-assign]
 
 
-@_group_bug(seed=3)
+@_group_bug("is changed twice at the same time")
 def member_programmed_while_its_task_runs() -> None:
     clear = tasks.Member.clear
 
@@ -472,3 +575,70 @@ def member_programmed_while_its_task_runs() -> None:
         return clear(member)
 
     tasks.Member.clear = hasty  # type: ignore[method-assign]
+
+
+@_group_bug("a member leaves its task")
+def member_leaves_while_its_task_runs() -> None:
+    leave = queues.Queues.leave
+
+    def hasty(desk: queues.Queues, member: int) -> None:
+        place = desk._members.get(member)
+        if place is None or place.task is None or place.lock is not None:
+            leave(desk, member)
+        else:
+            desk._leave(place)
+
+    queues.Queues.leave = hasty  # type: ignore[method-assign]
+
+
+@_group_bug("a member has two tasks")
+def member_freed_before_its_task_ends() -> None:
+    submit = queues.Queues.submit
+
+    def hasty(
+        desk: queues.Queues, *args: typing.Any, **kwargs: typing.Any
+    ) -> typing.Any:
+        task = submit(desk, *args, **kwargs)
+        busy = [one for one in desk._members.values() if one.task]
+        for one in busy:
+            if not one.lock and one.number not in desk._free:
+                desk._free.append(one.number)
+        return task
+
+    queues.Queues.submit = hasty  # type: ignore[method-assign]
+
+
+@_group_bug("a lock outlives its client")
+def lock_of_a_lost_client_kept() -> None:
+    detach = queues.Queues.detach
+
+    def patient(
+        desk: queues.Queues, client: desk_model.Client, now: float
+    ) -> None:
+        detach(desk, client, now)
+        client.grace_due_s += 1000.0
+
+    queues.Queues.detach = patient  # type: ignore
+
+
+@_group_bug("more slots of groups than allowed")
+def quota_of_slots_of_groups_ignored() -> None:
+    group_book.Book._check_slots = (  # type: ignore[method-assign]
+        lambda *_args: None
+    )
+
+
+@_group_bug("an owner has not paid")
+def time_of_a_task_lost_with_its_desk_not_paid() -> None:
+    expire = desk_accounts.Accounts.expire_missing
+
+    def careless(
+        accounts: desk_accounts.Accounts,
+        host_id: int,
+        _reported: typing.Any,
+        wanted: typing.Any,
+        now: float,
+    ) -> None:
+        expire(accounts, host_id, wanted, wanted, now)
+
+    desk_accounts.Accounts.expire_missing = careless  # type: ignore

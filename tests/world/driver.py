@@ -20,23 +20,67 @@ BOARD = "board0"
 SHAPE = "medium"
 #: So slow that slots are in use most of the time.
 BYTES_PER_S = 2e4
+#: Bytes of output for a byte of input, which the byte alone decides.
+RATIOS: dict[str, collections.abc.Callable[[int], int]] = {
+    "shrink": lambda byte: 4 * (byte < 2),
+    "swell": lambda byte: 20,
+}
+
+
+def scaled(name: str, data: bytes | memoryview) -> bytes:
+    """Return the output of an accelerator of RATIOS."""
+    ratio = RATIOS[name]
+    return b"".join(bytes([byte]) * ratio(byte) for byte in data)
+
+
+class _ScalingCore(accelerators.Core):
+    """Needs as much room for a piece as it could have output."""
+
+    name: str
+
+    def __init__(
+        self, params: collections.abc.Mapping[str, typing.Any]
+    ) -> None:
+        del params
+
+    def process(
+        self, chunk_in: memoryview, chunk_out: memoryview, offset_bytes: int
+    ) -> int:
+        output = scaled(self.name, chunk_in)
+        chunk_out[: len(output)] = output
+        return len(output)
+
+    def max_output_bytes(self, input_bytes: int) -> int:
+        return input_bytes * max(map(RATIOS[self.name], range(256)))
+
+
+class _ShrinkCore(_ScalingCore):
+    name = "shrink"
+
+
+class _SwellCore(_ScalingCore):
+    name = "swell"
+
+
 _CORES: dict[str, type[accelerators.Core]] = {
     "copy": copying.CopyCore,
     "sha": sha.ShaCore,
+    "shrink": _ShrinkCore,
+    "swell": _SwellCore,
 }
 
 
 def profile(name: str) -> base.Profile:
     """Return the profile of an accelerator of the world.
 
-    :param name: ``copy``, which is stateless, or ``sha``.
+    :param name: ``sha``, or another one, which is stateless.
     """
     return base.Profile(
         name=name,
         description="of a world",
         peak_bytes_per_s=BYTES_PER_S,
-        return_ratio=1.0 if name == "copy" else 0.0,
-        stateless=name == "copy",
+        return_ratio={"copy": 1.0, "swell": 20.0}.get(name, 0.0),
+        stateless=name != "sha",
         shapes=(),
         params_schema={"type": "object"},
         core=name,

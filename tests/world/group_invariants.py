@@ -34,7 +34,6 @@ from fpgapool.conductor.decisions import usage
 from fpgapool.core import events
 from fpgapool.core import members as core_members
 from fpgapool.db import api as db_api
-from fpgapool.protocol import groups as protocol
 from fpgapool.protocol import records
 from fpgapool.vocabulary import states
 from tests.world import driver
@@ -250,7 +249,10 @@ class Watcher:
                 after = _slots_of(pool, project)
                 limit = pool.quotas.of(project).group_slots
                 if limit is not None and after > max(limit, before[project]):
-                    kernel.fail(f"{project} has {after} slots of {limit}")
+                    kernel.fail(
+                        f"more slots of groups than allowed: {project},"
+                        f" {after}, {limit}"
+                    )
 
         groups.Groups._keep = watched  # type: ignore[method-assign]
 
@@ -507,10 +509,10 @@ class Watcher:
         process = self._kernel.task().process
         self._revoked -= {(process, one.client_id) for one in clients}
 
-    def _send(self, port: ports.ClientPort, record: typing.Any) -> None:
+    def _send(self, port: ports.ClientPort, *parts: typing.Any) -> None:
         if not self._revoked:
             return
-        _, kind, _, _ = protocol.HEAD.unpack_from(record)
+        _, kind, _, _ = records.head(parts[0])
         key = self._kernel.task().process, port.client_id
         check(
             kind != records.DONE or key not in self._revoked,

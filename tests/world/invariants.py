@@ -14,6 +14,7 @@ import itertools
 import typing
 from collections.abc import Callable
 
+from fpgapool import objects
 from fpgapool.agent import opens
 from fpgapool.agent import table
 from fpgapool.agent.worker import hello
@@ -23,6 +24,7 @@ from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions import reports
 from fpgapool.conductor.decisions import sessions
 from fpgapool.core import events
 from fpgapool.core import model
@@ -31,9 +33,11 @@ from fpgapool.core import slots
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.db import leadership
+from fpgapool.db import rows as db_rows
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
 from tests.harness import holders
 from tests.harness import machines
 from tests.harness import pool_invariants
@@ -88,8 +92,10 @@ class Watcher:
         self._came_s: dict[str, float] = {}
         #: When slots were first seen to be taken back, by generation.
         self._revoked_s: dict[int, float] = {}
-        #: What each task is writing: epoch, and rows of sessions.
+        #: What each task is writing: epoch, rows of sessions, and the kind of
+        #: the last rows that a leader decides about.
         self._epochs: dict[kernels.Task, int] = {}
+        self._written: dict[kernels.Task, type] = {}
         self._rows: dict[kernels.Task, list[db_api.SessionRecord]] = {}
         #: Revision and arrival of each session as they are durable.
         self._durable: dict[str, tuple[int, float]] = {}
@@ -100,6 +106,13 @@ class Watcher:
         self._given: collections.Counter[object] = collections.Counter()
         self._charged: set[tuple[object, int]] = set()
         self._sequences: dict[tuple[int, str], int] = {}
+        #: Ends by clients, as agents have told each leader of them.
+        self._closed: set[tuple[registry.Registry, str, int]] = set()
+        #: Generation and phase of each assignment, as each leader has
+        #: recorded it.
+        self._recorded: dict[pools.Pool, dict[int, tuple[int, str]]] = (
+            collections.defaultdict(dict)
+        )
         #: States of the core that have changed since they were checked.
         self._stepped: set[core_state.PoolState] = set()
 
@@ -114,12 +127,15 @@ class Watcher:
             (core_state.PoolState, "step", self._core),
             (sharing.Accounts, "take_back", self._take_back),
             (registry.HostEntry, "note_report", self._report),
+            (registry.Registry, "update", self._told),
+            (reports.Reports, "_finished", self._finished),
             (table.SlotTable, "accept_epoch", self._epoch),
             (opens.Opens, "heard", self._heard),
             (worker_state.Machine, "handle", self._machine),
             (hello.Keyring, "mint", self._mint),
             (hello.Keyring, "admit", self._admit),
             (leadership, "lock_epoch", self._lock_epoch),
+            (db_rows, "upsert", self._upsert),
             (db_api, "_write", self._write),
             (stream.Outbound, "__init__", self._begin_stream),
             (stream.Outbound, "take", self._sent),
@@ -157,6 +173,7 @@ class Watcher:
     def _engine(
         self, wanted: effects.Effects, brain: engine.Engine, *args: object
     ) -> None:
+        self._assignments(wanted.changes, brain.pool)
         stepped = brain.pool.core in self._stepped
         if stepped or wanted.at_once or wanted.after_commit or wanted.changes:
             if stepped:
@@ -173,6 +190,8 @@ class Watcher:
             if isinstance(hold, sessions.Hold) and hold.wanted:
                 row_id = hold.session.row_id
                 held[row_id] = held.get(row_id, 0) + 1
+        queued_bytes = collections.Counter[str]()
+        queued = collections.Counter[str]()
         came_s, now_s = self._came_s, self._kernel.now_s
         wrong = brain.pool.counts.reconciled["wrong_move"]
         check(not wrong, "a session cannot go on as it was about to", wrong)
@@ -191,16 +210,50 @@ class Watcher:
                 raise Broken(
                     f"queued with a slot, or assigned without one: {session!r}"
                 )
+            if session.hold is None:
+                queued[session.project_id] += 1
+                queued_bytes[session.project_id] += session.claimed_bytes
+        book = brain.pool.sessions
+        check(
+            book.queued == queued and book.queued_bytes == queued_bytes,
+            "waiting sessions are not counted once",
+            book.queued,
+            queued,
+        )
+
+    def _assignments(self, changes: db_api.Changes, pool: pools.Pool) -> None:
+        """See that the next leader would find the slots as they are."""
+        recorded = self._recorded[pool]
+        for row in changes.rows(db_api.AssignmentRecord):
+            recorded[row.slot_id] = row.generation, row.phase
+        for slot_id, hold in pool.holds.items():
+            # What a leader takes over is recorded.
+            known = recorded.setdefault(
+                slot_id, (hold.generation, hold.phase.value)
+            )
+            check(
+                known == (hold.generation, hold.phase.value)
+                or not hold.is_recorded,
+                "an assignment is not recorded as it is",
+                hold,
+                known,
+            )
 
     def _ended(
         self,
         _none: None,
-        _pool: pools.Pool,
+        pool: pools.Pool,
         session: sessions.Session,
-        _state: str,
+        state: str,
         code: str,
         *_args: object,
     ) -> None:
+        end = pool.registry, session.session_id, session.generation
+        check(
+            state != states.FAILED or end not in self._closed,
+            "a session that was closed ends otherwise",
+            session,
+        )
         if code != codes.WAIT_TIMEOUT:
             return
         waited_s = self._kernel.now_s - self._came_s[session.session_id]
@@ -295,7 +348,8 @@ class Watcher:
             self._given[accounts] += 1
             if claimed_bytes:
                 key = accounts, hold.holder.id
-                check(key not in self._charged, "a claim twice", hold)
+                if key in self._charged:
+                    self._kernel.fail(f"a claim is charged twice: {hold}")
                 self._charged.add(key)
             if accounts.options.fair:
                 account = accounts._accounts[project]
@@ -336,7 +390,42 @@ class Watcher:
         )
         self._sequences[key] = sequence
 
+    def _told(
+        self,
+        _result: object,
+        known: registry.Registry,
+        report: objects.AgentReport,
+    ) -> None:
+        for device in report.devices:
+            for line in device.slots:
+                self._closed.update(
+                    (known, result.session_id, result.generation)
+                    for result in (line.last_result, line.previous_result)
+                    if result is not None and result.state == states.CLOSED
+                )
+
+    def _finished(
+        self,
+        _none: None,
+        _room: reports.Reports,
+        hold: holds.Hold,
+        result: objects.SessionResult | None,
+    ) -> None:
+        check(
+            result is None or result.generation == hold.generation,
+            "a slot is ended by the result of another generation",
+            hold,
+            result,
+        )
+
     # The lease and the rows.
+
+    def _upsert(
+        self, _none: None, _connection: object, kind: type, _rows: object
+    ) -> None:
+        # The library is the operators'.
+        if kind is not db_api.AcceleratorRecord:
+            self._written[self._kernel.task()] = kind
 
     def _lock_epoch(
         self, _none: None, _connection: object, epoch: int
@@ -377,7 +466,13 @@ class Watcher:
         task = self._kernel.task()
         epoch = self._epochs.pop(task, None)
         rows = self._rows.pop(task, [])
+        written = self._written.pop(task, None)
         try:
+            check(
+                epoch is not None or not written,
+                "written without the epoch",
+                written,
+            )
             check(
                 epoch in (None, leading_epoch),
                 "a former leader wrote",

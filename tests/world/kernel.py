@@ -24,6 +24,8 @@ BEGINS_AT = 1_800_000_000.0
 STEP_S = 0.0005
 SLOW_STEP_S = 0.05
 _SLOW_STEP_SHARE = 0.01
+#: No world takes more steps: one that does turns in a circle.
+MOST_STEPS = 1_000_000
 #: How often a task lets others run at a point where it need not.
 _YIELD_SHARE = 0.05
 
@@ -338,6 +340,8 @@ class Kernel:
             task.turn = turn + 1
             task.waits = False
             self.steps += 1
+            if self.steps > MOST_STEPS:
+                self.fail(f"no end after {MOST_STEPS} steps, in {task}")
             self.current = task
             glet = task.glet
             if glet is None:

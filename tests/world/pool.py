@@ -41,6 +41,7 @@ from fpgapool.common import signing
 from fpgapool.conductor import service as conductor_service
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.runtime import garbage
+from fpgapool.conductor.runtime import persistence
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.objects import identity
@@ -95,7 +96,16 @@ DESK_OPTIONS: dict[str, typing.Any] = {
 }
 
 
+#: More commits than these that wait for the database are merged into one.
+_WAITING_BATCHES = 3
+
+
 _KEYS = signing.Keys(signing.CONTROL, (b"w" * signing.KEY_BYTES,))
+
+
+#: So many kinds of pools there are: a seed that differs by that much has the
+#: same kind.
+KINDS = 2 * len(POLICIES) * len(_STRATEGIES)
 
 
 def keys_for(seed: object) -> signing.Keys | None:
@@ -350,6 +360,7 @@ class Pool:
         self.broker.install()
         self.database = databases.Server(kernel, database)
         _detach_from_this_machine()
+        persistence.MAX_WAITING_BATCHES = _WAITING_BATCHES
         names = [f"conductor{n + 1}" for n in range(schedules.CONDUCTORS)]
         policy = policy_for(kernel.seed)
         more = {}

@@ -60,7 +60,7 @@ class _Side(_Bell):
         self.records: collections.deque[bytearray] = collections.deque()
         self.size_bytes = size_bytes
         self.used_bytes = 0
-        self.held: memoryview | None = None
+        self.held: rings.Record | None = None
         self.sleeps = False
         self.waits = False
 
@@ -132,10 +132,13 @@ class Channel:
     def has_room(self, length_bytes: int) -> bool:
         return self._side.other.has_room(length_bytes)
 
-    def get(self) -> memoryview | None:
+    def is_empty(self) -> bool:
+        return not self._side.records
+
+    def get(self) -> rings.Record | None:
         side = self._side
         if side.held is None and side.records:
-            side.held = memoryview(side.records[0])
+            side.held = rings.Record(memoryview(side.records[0]))
         return side.held
 
     def take(self, count: int, max_bytes: int) -> list[bytes]:
@@ -167,7 +170,13 @@ class Channel:
             writer.ring()
 
     def wipe(self) -> bool:
+        return self.is_drained()
+
+    def is_drained(self) -> bool:
         return not self._side.other.records
+
+    def is_whole(self) -> bool:
+        return True
 
     def arm(self, room_bytes: int | None = None) -> bool:
         side = self._side

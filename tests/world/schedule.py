@@ -17,6 +17,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 
 from tests.chaos import jobs
+from tests.world import driver
 
 #: How large the pool is: conductors, of which one leads, and the slots of
 #: each host with an agent; 0 is a host without boards.
@@ -30,6 +31,10 @@ _BOARDS = [number for number, slots in enumerate(SLOTS) if slots]
 #: Of so many seeds, these have sessions that take slots from others. The
 #: seeds at which planted bugs are known to show are not among them.
 _PREEMPTING = (7, (0, 5))
+#: One of so many, also none of those, has far more or less output than input.
+_SCALING_EVERY = 6
+_SCALING = tuple(driver.RATIOS)
+_SCALED_BYTES = 30_000
 #: No slot takes longer for what a client claims.
 _LEAST_DEADLINE_S = 4.0
 #: Priorities of their sessions, and how often.
@@ -58,6 +63,15 @@ _CONDUCTS = {
     "silent": 1,
     "stranger": 2,
 }
+
+
+class _Job(jobs.Job):
+    """A job of an accelerator that may be the world's alone."""
+
+    def expected(self, data: bytes) -> bytes:
+        if self.accelerator in driver.RATIOS:
+            return driver.scaled(self.accelerator, data)
+        return super().expected(data)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +103,7 @@ class Visit:
 
     def job(self) -> jobs.Job:
         """Return it as the clients of ``tests/chaos`` want it."""
-        return jobs.Job(
+        return _Job(
             accelerator=self.accelerator,
             params={},
             conduct=self.conduct,
@@ -131,7 +145,7 @@ class Change:
     :ivar after_s: since the change before it.
     :ivar kind: a name of :data:`CHANGES`.
     :ivar size: that the group shall have.
-    :ivar extent: what else there is to say, from 0 to 1.
+    :ivar extent: what else there is to say: at least 0, less than 1.
     """
 
     group: str
@@ -178,7 +192,7 @@ class Fault:
     :ivar target: number of what it happens to.
     :ivar begins_s: when.
     :ivar lasts_s: for how long.
-    :ivar extent: what else there is to say, from 0 to 1.
+    :ivar extent: what else there is to say: at least 0, less than 1.
     """
 
     kind: str
@@ -248,7 +262,8 @@ class Schedule:
         )
 
 
-#: What a schedule has many of, in the order in which it is cut shorter.
+#: What a schedule has many of. It is cut shorter from the end on: what takes
+#: most of the time comes last here.
 _PARTS: dict[str, type[typing.Any]] = {
     "faults": Fault,
     "groups": Group,
@@ -300,10 +315,31 @@ def draw(
         groups = seed // 2 % 2 == 1
     if groups:
         schedule = _with_groups(schedule, group_kinds)
+    if seed % _SCALING_EVERY == 0:
+        schedule = _with_ratios(schedule)
     if preempts is None:
         every, some = _PREEMPTING
         preempts = seed % every in some
     return _with_preemption(schedule) if preempts else schedule
+
+
+def _with_ratios(schedule: Schedule) -> Schedule:
+    """Let sessions have far more or less output than input."""
+    rng = random.Random(f"ratios {schedule.seed}")
+    return dataclasses.replace(
+        schedule,
+        visits=tuple(
+            dataclasses.replace(
+                visit,
+                accelerator=rng.choice(_SCALING),
+                # More pieces than the worker has room for at once.
+                size_bytes=max(visit.size_bytes, _SCALED_BYTES),
+            )
+            if visit.accelerator == "copy" and rng.random() < 0.5
+            else visit
+            for visit in schedule.visits
+        ),
+    )
 
 
 def _with_preemption(schedule: Schedule) -> Schedule:
@@ -378,7 +414,7 @@ def _changes(rng: random.Random, group: Group) -> typing.Iterator[Change]:
             after_s=round(rng.expovariate(1 / 4), 3),
             kind=rng.choices(list(kinds), list(kinds.values()))[0],
             size=rng.randint(1, 4),
-            extent=round(rng.random(), 3),
+            extent=_extent(rng),
         )
 
 
@@ -447,8 +483,12 @@ def _faults(
             target=rng.randrange(60),
             begins_s=round(rng.uniform(3.0, FAULTS_END_S), 3),
             lasts_s=round(rng.choice((0.5, 2.0, 5.0, 12.0)) * rng.random(), 3),
-            extent=round(rng.random(), 3),
+            extent=_extent(rng),
         )
+
+
+def _extent(rng: random.Random) -> float:
+    return min(round(rng.random(), 3), 0.999)
 
 
 def shrink(
@@ -464,7 +504,7 @@ def shrink(
     :param tries: how often that is asked at most.
     """
     left = tries
-    for name in _PARTS:
+    for name in reversed(_PARTS):
         parts: tuple[object, ...] = getattr(schedule, name)
         size = max(len(parts), 1)
         while size >= 1 and left > 0:

@@ -13,24 +13,25 @@ import dataclasses
 import hashlib
 import hmac
 import itertools
-import logging
 import threading
 import typing
 from collections.abc import Callable
 
+from fpgapool.agent.groupdesk import accounts
 from fpgapool.agent.groupdesk import ports
 from fpgapool.agent.groupdesk import settings as desk_settings
 from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import goodbye
 from fpgapool.agent.worker import session as sessions
 from fpgapool.common import channel as channels
+from fpgapool.common import ratelimit
 from fpgapool.common import rings
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
 
-LOG = logging.getLogger(__name__)
+LOG = ratelimit.RateLimitedLog(__name__)
 
 #: A client that accepts no frame for this long is dropped.
 _SEND_TIMEOUT_S = 60.0
@@ -70,11 +71,18 @@ class Connections:
 
     :param settings: of the desk.
     :param desk: the loop's side.
+    :param projects: count their connections.
     """
 
-    def __init__(self, settings: desk_settings.Settings, desk: Desk) -> None:
+    def __init__(
+        self,
+        settings: desk_settings.Settings,
+        desk: Desk,
+        projects: accounts.Accounts,
+    ) -> None:
         self._settings = settings
         self._desk = desk
+        self._projects = projects
         self._lock = threading.Lock()
         self._access: dict[str, Access] = {}
         self._revoked: set[str] = set()
@@ -111,20 +119,22 @@ class Connections:
         :param hello: of the client.
         :param channel: the client's channel.
         :param local: whether it can pass descriptors.
-        :raises sessions.Refused: if it may not attach.
+        :raises sessions.Refused: if it may not attach, or not now.
         :raises ConnectionError: if the connection is lost meanwhile.
         """
         if (hello.transport == groups.SHM) != local:
             raise sessions.Refused(
                 codes.PROTOCOL_ERROR, "shm is for Unix sockets, and only shm"
             )
-        self._check(hello)
-        if isinstance(channel, channels.PlainChannel) and local:
-            self._serve_local(hello, channel)
-        else:
-            self._serve_remote(hello, channel)
+        project_id = self._check(hello)
+        with self._projects.connection(project_id, hello.client_id):
+            if isinstance(channel, channels.PlainChannel) and local:
+                self._serve_local(hello, channel)
+            else:
+                self._serve_remote(hello, channel)
 
-    def _check(self, hello: groups.Hello) -> None:
+    def _check(self, hello: groups.Hello) -> str:
+        """Return the project of a client that may attach."""
         digest = hashlib.sha256(hello.secret.encode(errors="replace"))
         with self._lock:
             access = self._access.get(hello.client_id)
@@ -137,11 +147,16 @@ class Connections:
             raise sessions.Refused(
                 codes.ACCESS_REVOKED, ports.text_of(codes.ACCESS_REVOKED)
             )
-        if not known or hello.group_id != self._settings.group_id:
+        if (
+            access is None
+            or not known
+            or hello.group_id != self._settings.group_id
+        ):
             # One answer for every cause: an attacker learns nothing from it.
             raise sessions.Refused(
                 codes.UNAUTHORIZED, "group, client or secret are wrong"
             )
+        return access.project_id
 
     def _opened(self, hello: groups.Hello) -> bytes:
         settings = self._settings
@@ -240,9 +255,7 @@ class Connections:
             while True:
                 channel.send(
                     *itertools.chain.from_iterable(
-                        groups.result_frames(
-                            memoryview(record), groups.CHUNK_BYTES
-                        )
+                        groups.result_frames(record, groups.CHUNK_BYTES)
                         for record in mailbox.next()
                     ),
                     deadline_s=channels.deadline_after(_SEND_TIMEOUT_S),

@@ -10,14 +10,15 @@ the thread sleeps.
 from __future__ import annotations
 
 import collections
-import logging
 import os
 import select
 import time
 import typing
 from collections.abc import Callable
 
-LOG = logging.getLogger(__name__)
+from fpgapool.common import ratelimit
+
+LOG = ratelimit.RateLimitedLog(__name__)
 
 _LONGEST_SLEEP_S = 3600.0
 # While the first ports have work, the others are looked at this often.
@@ -105,6 +106,13 @@ class Loop:
         if first:
             self._first |= {port}
         self._wake(port)
+
+    def wake(self, port: Port) -> None:
+        """Look at a port again that sleeps, if it is served."""
+        is_served = self._ports.get(port.fileno()) is port
+        if is_served and port not in self._first_awake + self._awake:
+            port.disarm()
+            self._wake(port)
 
     def _wake(self, port: Port) -> None:
         if port in self._first:

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import logging
 import os
 import threading
 import typing
 from collections.abc import Callable
 
+from fpgapool.agent.groupdesk import accounts
 from fpgapool.agent.groupdesk import holding
 from fpgapool.agent.groupdesk import model
 from fpgapool.agent.groupdesk import queues
 from fpgapool.common import channel as channels
 from fpgapool.common import doorbells
+from fpgapool.common import ratelimit
 from fpgapool.common import rings
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
@@ -28,7 +29,12 @@ from fpgapool.protocol import groups
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
 
-LOG = logging.getLogger(__name__)
+LOG = ratelimit.RateLimitedLog(__name__)
+
+#: A member that has freed its task may take so long to answer.
+ANSWER_S = 1.0
+
+_RESULTS = frozenset({records.DONE, records.FAILED, records.MISS})
 
 # A port gives way to the others after so many records.
 _BATCH = 8
@@ -37,28 +43,28 @@ _LATE_RESULTS = 32
 _LATE_BYTES = 4096
 # Results of longer tasks are sent at once.
 _SHORT_NS = 100_000
+# Records that have no room: answers to a full window, and what tells of locks
+# and members.
+_MOST_PUT_OFF = 2 * groups.MAX_WINDOW_TASKS
 # Results that are sent together to a client on another host.
 _MAILED_RECORDS = 32
 #: Longer tasks are copied only once, and not kept while they run.
 KEPT_BYTES = 64 * 1024
-#: A client that has so much waiting at the desk is not read from.
-MAX_WAITING_BYTES = 64 * 1024 * 1024
-#: Results that a client does not receive; no task of it starts meanwhile.
-_MAX_MAIL_BYTES = 32 * 1024 * 1024
+#: Records from, and to, a client on another host. If it does not receive
+#: results, no task of it starts meanwhile.
+_MAX_MAIL_BYTES = 8 * 1024 * 1024
 
 _LONG_BYTES = KEPT_BYTES + records.HEADER_BYTES
-_unpack = groups.HEAD.unpack_from
+
+#: A record for a member, in one piece if it is kept; else its last part is in
+#: place, in memory that its client may be changing.
+Payload: typing.TypeAlias = tuple[rings.Buffer, ...]
 
 
-def _check(record: rings.Buffer) -> tuple[int, int]:
+def _check(record: bytes) -> tuple[int, int]:
     """Return the number and the kind of a client's record."""
-    length_bytes = len(record) - records.HEADER_BYTES
-    if length_bytes < 0:
-        raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, "a record without a header"
-        )
-    task_id, kind, params_bytes, _ = _unpack(record)
-    if params_bytes > length_bytes:
+    task_id, kind, params_bytes, _ = records.head(record)
+    if params_bytes > len(record) - records.HEADER_BYTES:
         raise frames.ProtocolError(
             frames.PROTOCOL_ERROR, "parameters exceed their record"
         )
@@ -75,12 +81,24 @@ class Channel(typing.Protocol):
     def fileno(self) -> int: ...
     def put(self, *parts: rings.Buffer) -> bool: ...
     def put_all(self, records: list[bytes]) -> int: ...
-    def get(self) -> memoryview | None: ...
+    def is_empty(self) -> bool: ...
+    def get(self) -> rings.Record | bytes | None: ...
     def take(self, count: int, max_bytes: int) -> list[bytes]: ...
     def free(self) -> None: ...
     def arm(self, room_bytes: int | None = None) -> bool: ...
     def disarm(self) -> None: ...
     def close(self) -> None: ...
+
+
+def _there(channel: Channel | rings.Channel) -> rings.Record | bytes:
+    """Return the oldest record, which must be there.
+
+    :raises rings.RingDamaged: if the peer has taken it back.
+    """
+    record = channel.get()
+    if record is None:
+        raise rings.RingDamaged("a record is gone")
+    return record
 
 
 class ClientPort:
@@ -91,10 +109,12 @@ class ClientPort:
     :param desk_queues: of the desk.
     :param decide: carries out the decisions of the queues.
     :param failed: takes this port and the reason when it must end.
-    :ivar client: in the queues; set when it is attached.
+    :ivar client: in the queues, and …
+    :ivar account: … of its project; set when it is attached.
     """
 
     client: model.Client
+    account: accounts.Account
 
     def __init__(
         self,
@@ -109,7 +129,7 @@ class ClientPort:
         self.shutdown = shutdown
         self.closed = False
         self._channel = channel
-        self._get = channel.get
+        self._is_empty = channel.is_empty
         self._queues = desk_queues
         self._decide = decide
         self._failed = failed
@@ -128,10 +148,18 @@ class ClientPort:
             except rings.RingDamaged:
                 # The next round drops it.
                 return False
-        if self._waiting_bytes > MAX_WAITING_BYTES:
-            # The end of a task wakes the loop.
+        if not self.may_read:
+            # The end of a task wakes it.
+            self.account.stalled.add(self)
             return True
         return self._channel.arm()
+
+    @property
+    def may_read(self) -> bool:
+        if self.account.waiting_bytes <= accounts.MAX_WAITING_BYTES:
+            return True
+        # The others may be waiting for the end of its lock.
+        return bool(self.client.locks) and not self._waiting_bytes
 
     def disarm(self) -> None:
         try:
@@ -140,8 +168,16 @@ class ClientPort:
             self.shutdown()
 
     def close(self) -> None:
+        if self.closed:
+            return
         self.closed = True
         self._channel.close()
+
+    def leave(self) -> None:
+        """Forget its tasks, and results that were kept back."""
+        self._late.clear()
+        self.account.stalled.discard(self)
+        self._keep(-self._waiting_bytes)
 
     def work(self, now: float) -> bool:
         if self.closed:
@@ -155,37 +191,41 @@ class ClientPort:
 
     def _work(self, now: float) -> bool:
         if self._outbox:
-            if not self._flush():
-                return False
-        elif self._waiting_bytes > MAX_WAITING_BYTES:
+            # That is work: its tasks may start again.
+            return self._flush()
+        if self._is_empty() or not self.may_read:
             return False
-        record = self._get()
-        if record is None:
-            return False
-        if len(record) > _LONG_BYTES:
+        taken = self._channel.take(_BATCH, _LONG_BYTES)
+        if not taken:
             # In place.
-            self._take(record, *_check(record), now)
+            self._take(records.split(_there(self._channel)), now)
             if not self.closed:
                 self._channel.free()
             return True
         submit, client = self._queues.submit, self.client
-        for one in self._channel.take(_BATCH, _LONG_BYTES):
+        waiting_bytes = 0
+        for one in taken:
             task_id, kind = _check(one)
             if kind == records.TASK:
+                length_bytes = len(one)
+                waiting_bytes += length_bytes + accounts.TASK_BYTES
                 submit(
-                    client, task_id, one, len(one) - records.HEADER_BYTES, now
+                    client,
+                    task_id,
+                    (one,),
+                    length_bytes - records.HEADER_BYTES,
+                    now,
                 )
             else:
-                self._take(one, task_id, kind, now)
+                self._take(records.split(one), now)
                 if self.closed:
-                    break
+                    return True
+        self._keep(waiting_bytes)
         return True
 
-    def _take(
-        self, record: rings.Buffer, task_id: int, kind: int, now: float
-    ) -> None:
-        lock_id = kind >> groups.KIND_BITS
-        kind &= groups.KIND_MASK
+    def _take(self, record: records.Record, now: float) -> None:
+        task_id = record.task_id
+        kind = record.kind & groups.KIND_MASK
         if kind == groups.LOCK:
             self._queues.lock(self.client, task_id, now)
         elif kind == groups.UNLOCK:
@@ -193,44 +233,61 @@ class ClientPort:
         elif kind == groups.TOO_LARGE:
             self.fail_task(task_id, codes.TASK_TOO_LARGE)
         elif kind == records.TASK:
-            self._take_task(record, task_id, lock_id, now)
+            self._take_task(record, kind, now, record.rest)
         elif kind == records.BLOCKS_TASK:
-            rest = records.split(memoryview(record)).rest
             scope = self.client.scope
-            keys = tuple(
-                holding.Key(*scope, *one) for one in blocks.referred(rest)
-            )
-            self._take_task(record, task_id, lock_id, now, keys)
+            references, front = blocks.referred(record.rest)
+            keys = tuple(holding.Key(*scope, *one) for one in references)
+            rest = record.rest[len(front) :]
+            self._take_task(record, kind, now, front, rest, keys=keys)
         else:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"no record of kind {kind}"
+                frames.PROTOCOL_ERROR, f"no record of kind {record.kind}"
             )
 
     def _take_task(
         self,
-        record: rings.Buffer,
-        task_id: int,
-        lock_id: int,
+        record: records.Record,
+        kind: int,
         now: float,
+        *data: rings.Buffer,
         keys: tuple[holding.Key, ...] = (),
     ) -> None:
-        size_bytes = len(record) - records.HEADER_BYTES
+        """Take a task that is long, has a lock, or refers to blocks."""
+        # Its client may be changing the record: nothing but the last part of
+        # the data is from there now.
+        middle = record.middle
+        head = records.header(kind, record.task_id, len(middle), record.number)
+        parts: Payload = (head, middle, *data)
         task = self._queues.submit(
-            self.client, task_id, record, size_bytes, now, lock_id, keys
+            self.client,
+            record.task_id,
+            parts,
+            len(middle) + sum(map(len, data)),
+            now,
+            record.kind >> groups.KIND_BITS,
+            keys,
         )
-        if type(record) is bytes:
-            return
-        # In place, should a member be free.
+        # It is sent from there, should a member be free.
         self._decide(now)
-        if task.payload is record:
-            task.payload = bytes(record)
-            self._waiting_bytes += len(record)
+        if task.payload is parts and not self.closed:
+            kept = b"".join(parts)
+            task.payload = (kept,)
+            self._keep(len(kept) + accounts.TASK_BYTES)
+
+    def _keep(self, count_bytes: int) -> None:
+        """Count what waits: more, or less."""
+        self._waiting_bytes += count_bytes
+        account = self.account
+        account.waiting_bytes += count_bytes
+        if account.stalled:
+            account.wake_readers()
 
     def answered(self, task: model.Task) -> None:
         """Forget a task that has ended."""
         payload, task.payload = task.payload, None
-        if payload is not None and len(payload) > _LONG_BYTES:
-            self._waiting_bytes -= len(payload)
+        if payload is not None and len(payload) == 1:
+            self._keep(-len(payload[0]) - accounts.TASK_BYTES)
 
     def fail_task(self, task_id: int, code: str) -> None:
         """Answer a task with a code."""
@@ -246,7 +303,7 @@ class ClientPort:
         detail = b"" if document is None else frames.encode_json(document)
         self.send(records.header(kind, number, len(detail)) + detail)
 
-    def send_result(self, record: rings.Buffer, busy_ns: int) -> bool:
+    def send_result(self, busy_ns: int, *parts: rings.Buffer) -> bool:
         """Send a result at once or with some others.
 
         A client that has much waiting needs no result at once, and is not
@@ -254,6 +311,7 @@ class ClientPort:
         are kept back as there are waiting.
 
         :param busy_ns: how long the task took.
+        :param parts: its record; if it is short, one part.
         :returns: whether results were kept back, for :meth:`send_late`.
         """
         # With fewer than eight waiting tasks each result goes at once, so that
@@ -264,12 +322,12 @@ class ClientPort:
         # program for each result while members are the bottleneck.
         late = self._late
         most = min(self.client.counts.waiting // 4, _LATE_RESULTS)
-        if busy_ns > _SHORT_NS or len(record) > _LATE_BYTES:
+        if busy_ns > _SHORT_NS or len(parts) > 1:
             most = 0
         if not late and not most:
-            self.send(record)
+            self.send(*parts)
             return False
-        late.append(record if type(record) is bytes else bytes(record))
+        late.append(b"".join(parts))
         if len(late) < most:
             return True
         self.send_late()
@@ -288,19 +346,27 @@ class ClientPort:
             self._failed(self, str(exc))
             return
         if sent < len(results):
-            self._outbox.extend(results[sent:])
-            self._queues.pause(self.client)
+            self._put_off(results[sent:])
 
-    def send(self, record: rings.Buffer) -> None:
+    def send(self, *parts: rings.Buffer) -> None:
         """Send a record, later if there is no room."""
         try:
-            if not self._outbox and self._channel.put(record):
+            if not self._outbox and self._channel.put(*parts):
                 return
         except rings.RingDamaged as exc:
             self._failed(self, str(exc))
             return
-        self._outbox.append(bytes(record))
+        self._put_off([b"".join(parts)])
+
+    def _put_off(self, results: list[bytes]) -> None:
+        self._outbox.extend(results)
+        if len(self._outbox) > _MOST_PUT_OFF:
+            # It has got answers to all its tasks, and no news of the group.
+            self._failed(self, "it receives nothing")
+            return
         self._queues.pause(self.client)
+        # If it sleeps, it waits for records, and now it needs room.
+        self.account.wake(self)
 
     def _flush(self) -> bool:
         while self._outbox:
@@ -328,13 +394,21 @@ def text_of(code: str) -> str:
     return _TEXTS[code]
 
 
+def _result(record: records.Record) -> tuple[int, int, int, Payload]:
+    """Return a long result, in the order of :meth:`MemberPort._end`."""
+    task_id, kind, busy_ns, detail, output = record
+    head = records.header(kind, task_id, len(detail), busy_ns)
+    return kind, task_id, busy_ns, (head, detail, output)
+
+
 class MemberPort:
     """A connected member.
 
     :param sock: its connection, which carries no data.
     :param ready: takes this port and what READY says.
-    :param ended: takes the number, the task's id and busy time in ns, its
-        result, in place if it is long, and the time.
+    :param ended: takes the number, the kind of the result, the task's id and
+        busy time in ns, the parts of its record, the last one in place if it
+        is long, and the time.
     :param left: takes this port when the member has left.
     :ivar place: device, slot and generation, once READY has come.
     :ivar number: in the queues while it is a member, else None.
@@ -345,7 +419,7 @@ class MemberPort:
         sock: channels.PlainChannel,
         channel: rings.Channel,
         ready: Callable[[MemberPort, dict[str, typing.Any]], None],
-        ended: Callable[[int, int, int, rings.Buffer, float], None],
+        ended: Callable[[int, int, int, int, Payload, float], None],
         left: Callable[[MemberPort], None],
     ) -> None:
         self.sock = sock
@@ -353,12 +427,14 @@ class MemberPort:
         self.number: int | None = None
         self.closed = False
         self._channel = channel
-        self._get = channel.get
+        self._is_empty = channel.is_empty
         # Whose blocks its tasks use.
         self._scope: tuple[str, str] | None = None
         self._ready = ready
         self._ended = ended
         self._left = left
+        # When its task was sent, while there is no result.
+        self._busy_since_s: float | None = None
 
     def fileno(self) -> int:
         return self._channel.fileno()
@@ -378,17 +454,25 @@ class MemberPort:
         if self.closed:
             return False
         try:
-            record = self._get()
-            if record is None:
+            if self._is_empty():
                 return False
-            if len(record) > _LATE_BYTES:
+            taken = self._channel.take(_BATCH, _LATE_BYTES)
+            if not taken:
                 # In place.
-                self._take(record, now)
+                parts = records.split(_there(self._channel))
+                if parts.kind in _RESULTS:
+                    self._end(*_result(parts), now)
+                else:
+                    self._take(parts)
                 if not self.closed:
                     self._channel.free()
                 return True
-            for one in self._channel.take(_BATCH, _LATE_BYTES):
-                self._take(one, now)
+            for one in taken:
+                task_id, kind, _, busy_ns = records.head(one)
+                if kind in _RESULTS:
+                    self._end(kind, task_id, busy_ns, (one,), now)
+                else:
+                    self._take(records.split(one))
                 if self.closed:
                     break
         except (frames.ProtocolError, rings.RingDamaged) as exc:
@@ -396,53 +480,62 @@ class MemberPort:
             self._left(self)
         return True
 
-    def _take(self, record: rings.Buffer, now: float) -> None:
-        if len(record) < records.HEADER_BYTES:
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "a record without a header"
-            )
-        task_id, kind, _, busy_ns = _unpack(record)
-        if kind <= records.FAILED or kind == records.MISS:
-            if self.number is not None:
-                self._ended(self.number, task_id, busy_ns, record, now)
-        elif kind == records.READY:
-            detail = records.split(memoryview(record)).middle
-            self._ready(self, frames.decode_json(detail))
-        elif kind == records.LEFT:
+    def _end(
+        self,
+        kind: int,
+        task_id: int,
+        busy_ns: int,
+        parts: Payload,
+        now: float,
+    ) -> None:
+        self._busy_since_s = None
+        if self.number is not None:
+            self._ended(self.number, kind, task_id, busy_ns, parts, now)
+
+    def _take(self, record: records.Record) -> None:
+        if record.kind == records.READY:
+            self._ready(self, frames.decode_json(record.middle))
+        elif record.kind == records.LEFT:
             self._left(self)
-        elif kind != records.CLEARED:
+        elif record.kind != records.CLEARED:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"no record of kind {kind}"
+                frames.PROTOCOL_ERROR, f"no record of kind {record.kind}"
             )
 
     def start(
         self,
-        record: rings.Buffer,
-        lock_id: int,
+        payload: Payload,
+        has_blocks: bool,
         clear: bool,
         scope: tuple[str, str],
+        now: float,
     ) -> bool:
         """Send a task.
 
-        :param record: of the client.
-        :param lock_id: of the lock that it runs under; 0: none.
+        :param payload: its record.
+        :param has_blocks: whether it refers to blocks.
         :param clear: whether another client was served before.
         :param scope: project and application of the client.
+        :param now: the time.
         :returns: False if there is no room: the member does not work.
         """
         if clear and not self._clear(scope):
             return False
-        kind = _unpack(record)[1] & groups.KIND_MASK
-        if kind == records.BLOCKS_TASK and not self._use_scope(scope):
+        if has_blocks and not self._use_scope(scope):
             return False
-        if not lock_id:
-            # A task without a lock is passed on as it is.
-            return self._put(record)
-        task = records.split(memoryview(record))
-        head = records.header(
-            kind, task.task_id, len(task.middle), task.number
-        )
-        return self._put(head, memoryview(record)[records.HEADER_BYTES :])
+        self._busy_since_s = now
+        return self._put(*payload)
+
+    def has_forgotten(self, now: float) -> bool:
+        """Whether it has freed its task, and there is no result."""
+        since_s = self._busy_since_s
+        if since_s is None or now < since_s + ANSWER_S:
+            return False
+        try:
+            # In this order: it frees a task after the result.
+            return self._channel.is_drained() and self._is_empty()
+        except rings.RingDamaged:
+            return True
 
     def keep(self, clear: bool, scope: tuple[str, str]) -> bool:
         """Let the core keep its state until the next CLEAR."""
@@ -518,11 +611,12 @@ class Mailbox:
             self._condition.notify_all()
         return count
 
-    def get(self) -> memoryview | None:
+    def is_empty(self) -> bool:
+        return not self._incoming
+
+    def get(self) -> bytes | None:
         with self._condition:
-            if not self._incoming:
-                return None
-            return memoryview(self._incoming[0])
+            return self._incoming[0] if self._incoming else None
 
     def free(self) -> None:
         with self._condition:

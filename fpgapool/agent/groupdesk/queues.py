@@ -171,13 +171,17 @@ class Queues:
         self._forget(client)
 
     def pause(self, client: model.Client) -> None:
-        """Serve no further head of a client until :meth:`resume`."""
+        """Start no further task of a client until :meth:`resume`."""
         client.paused = True
 
     def resume(self, client: model.Client) -> None:
         """Serve a client again."""
         client.paused = False
         self._ask_blocked()
+        for lock in client.locks.values():
+            member = lock.member
+            if lock.tasks and member is not None and member.task is None:
+                self._start_locked(lock)
 
     def _drop_tasks(self, client: model.Client) -> list[model.Task]:
         """Empty the queues of a client, but for locks.
@@ -318,12 +322,11 @@ class Queues:
         lock = place.lock
         if lock is not None:
             # It is charged for the whole time.
+            lock.idle_since_s = now
             if lock.tasks:
                 self._start_locked(lock)
             elif lock.closing:
                 self._end_lock(client, lock, codes.OK, now)
-            else:
-                lock.idle_since_s = now
         else:
             counts.busy_s += busy_s
             if self._by_time:
@@ -438,6 +441,8 @@ class Queues:
             self._start_locked(lock)
 
     def _start_locked(self, lock: model.Lock) -> None:
+        if lock.queue.client.paused:
+            return
         task = lock.tasks.popleft()
         member = lock.member
         assert member is not None, "only a granted lock has a member"

@@ -17,6 +17,7 @@ import time
 import typing
 from collections.abc import Callable
 
+from fpgapool.agent.groupdesk import accounts
 from fpgapool.agent.groupdesk import connections
 from fpgapool.agent.groupdesk import loop as loops
 from fpgapool.agent.groupdesk import model
@@ -120,7 +121,12 @@ class Desk:
             if settings.tls and settings.data_address is not None
             else None
         )
-        self._connections = connections.Connections(settings, self)
+        self._accounts = accounts.Accounts(
+            settings.max_group_project_connections, self._loop.wake
+        )
+        self._connections = connections.Connections(
+            settings, self, self._accounts
+        )
         self._port = data_ports.DataPort(
             settings,
             self._connections,
@@ -162,6 +168,7 @@ class Desk:
                 os.unlink(self._settings.member_socket)
             for port in [*self._clients.values()]:
                 port.shutdown()
+                port.close()
             for member in self._connected:
                 member.close()
 
@@ -198,6 +205,7 @@ class Desk:
         former = self._clients.get(port.client_id)
         if former is not None:
             self._remove(former)
+            former.close()
             self._queues.detach(former.client, now)
             former.shutdown()
         access = self._connections.access(port.client_id)
@@ -212,6 +220,7 @@ class Desk:
         # Without an application a client has its blocks for itself.
         own = f"\0{port.client_id}"
         port.client.scope = access.project_id, application or own
+        port.account = self._accounts.of(access.project_id)
         self._clients[port.client_id] = port
         self._loop.add(port)
         self._tell_members_to(port)
@@ -225,8 +234,7 @@ class Desk:
 
     def _detach(self, port: ports.ClientPort, for_good: bool) -> None:
         if self._clients.get(port.client_id) is not port:
-            if not port.closed:
-                port.close()
+            port.close()
             return
         now = time.monotonic()
         if for_good:
@@ -236,6 +244,7 @@ class Desk:
         if self._clients.get(port.client_id) is not port:
             return
         self._remove(port)
+        port.close()
         if for_good:
             self._queues.close(port.client, now)
         else:
@@ -245,13 +254,14 @@ class Desk:
     def _client_failed(self, port: ports.ClientPort, reason: str) -> None:
         if self._clients.get(port.client_id) is port:
             self._remove(port)
+            port.close()
             self._queues.detach(port.client, time.monotonic())
         port.shutdown()
 
     def _remove(self, port: ports.ClientPort) -> None:
         del self._clients[port.client_id]
         self._loop.remove(port)
-        port.close()
+        port.leave()
 
     def _revoke(self, client_id: str) -> None:
         self._connections.revoke(client_id)
@@ -263,7 +273,14 @@ class Desk:
             # Its waiting tasks were answered; this ends the connection.
             port.fail_task(0, codes.ACCESS_REVOKED)
             self._remove(port)
-            self._goodbyes.call(port.shutdown)
+            self._goodbyes.call(
+                lambda: self._loop.call(lambda: self._end(port))
+            )
+
+    @staticmethod
+    def _end(port: ports.ClientPort) -> None:
+        port.close()
+        port.shutdown()
 
     # Members.
 
@@ -379,12 +396,13 @@ class Desk:
     def _ended(
         self,
         number: int,
+        kind: int,
         task_id: int,
         busy_ns: int,
-        record: rings.Buffer,
+        parts: ports.Payload,
         now: float,
     ) -> None:
-        ran = groups.HEAD.unpack_from(record)[1] != records.MISS
+        ran = kind != records.MISS
         task = self._queues.ended(number, busy_ns * 1e-9, now, ran)
         if task is None:
             return
@@ -392,13 +410,18 @@ class Desk:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, "a result of another task"
             )
-        port = self._clients.get(task.client.client_id)
+        port = self._port_of(task.client)
         if port is not None:
             port.answered(task)
-            if port.send_result(record, busy_ns):
+            if port.send_result(busy_ns, *parts):
                 if not self._late:
                     self._late_due_s = now + _LATE_S
                 self._late.add(port)
+
+    def _port_of(self, client: model.Client) -> ports.ClientPort | None:
+        """Return the port of a client, unless another one has its name now."""
+        port = self._clients.get(client.client_id)
+        return port if port is not None and port.client is client else None
 
     def _after_round(self, now: float) -> None:
         if self._late and now >= self._late_due_s:
@@ -416,29 +439,41 @@ class Desk:
         while decisions := self._queues.decide(now):
             for decision in decisions:
                 if decision.__class__ is model.Start:
-                    self._start(*decision)
+                    self._start(now, *decision)
                 else:
                     self._carry_out(decision)
         if self._orphan_since_s is not None:
             self._check_orphan(now)
 
-    def _start(self, number: int, task: model.Task, clear: bool) -> None:
+    def _start(
+        self, now: float, number: int, task: model.Task, clear: bool
+    ) -> None:
         member = self._members.get(number)
         if member is None:
             # It was lost after this was decided, with this task.
             return
-        scope = task.client.scope
-        if not member.start(task.payload, task.lock_id, clear, scope):
+        if not member.start(
+            task.payload, bool(task.blocks), clear, task.client.scope, now
+        ):
             LOG.error("a member does not work: it is dropped")
             self._forget_member(member)
-        elif task.payload.__class__ is memoryview:
+            return
+        if len(task.payload) > 1:
             # It is not kept: its room in the client's ring is needed.
             task.payload = None
+
+    def _drop_forgetful(self) -> None:
+        """Drop members that have freed their task without an answer."""
+        now = time.monotonic()
+        for port in [*self._members.values()]:
+            if port.has_forgotten(now):
+                LOG.error("a member has forgotten its task: it is dropped")
+                self._forget_member(port)
 
     def _carry_out(self, decision: model.Decision) -> None:
         match decision:
             case model.Answer(task, code):
-                port = self._clients.get(task.client.client_id)
+                port = self._port_of(task.client)
                 if port is not None:
                     port.answered(task)
                     port.fail_task(task.task_id, code)
@@ -522,6 +557,8 @@ class Desk:
         """Do what the agent wants; return the members of the reply."""
         match order:
             case orders.Status():
+                # Agents ask for it every second.
+                self._drop_forgetful()
                 return {"status": self.status()}
             case orders.Members(wanted, surplus):
                 self._want(wanted, surplus)

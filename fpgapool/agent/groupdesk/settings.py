@@ -32,6 +32,7 @@ class Settings:
     :ivar window_tasks: most unanswered tasks of a client; it may have fewer.
     :ivar max_task_bytes: longest input, and longest output, of a task.
     :ivar block_cache_bytes: of each member.
+    :ivar max_group_project_connections: of all clients of a project.
     :ivar resume_grace_s: how long the locks of a lost client last.
     :ivar lock_idle_s: how long a lock lasts without a task.
     :ivar hello_timeout_s: how long a connection may take to identify itself.
@@ -54,6 +55,7 @@ class Settings:
     window_tasks: int = groups.MAX_WINDOW_TASKS
     max_task_bytes: int = group.MAX_TASK_BYTES
     block_cache_bytes: int = 256 * 1024 * 1024
+    max_group_project_connections: int = 64
     resume_grace_s: float = 10.0
     lock_idle_s: float = queues.LOCK_IDLE_S
     hello_timeout_s: float = 5.0
@@ -74,6 +76,7 @@ _INTEGERS = {
     # The rings have room for the default.
     "max_task_bytes": (1, group.MAX_TASK_BYTES),
     "block_cache_bytes": (0, 2**50),
+    "max_group_project_connections": (1, 100_000),
 }
 _SECONDS = ("resume_grace_s", "lock_idle_s", "hello_timeout_s", "orphan_s")
 _CHECKS: dict[str, typing.Callable[[typing.Any], bool]] = {

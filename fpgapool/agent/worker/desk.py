@@ -15,6 +15,7 @@ from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import session as sessions
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
+from fpgapool.agent.worker import watch
 from fpgapool.common import channel as channels
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
@@ -25,6 +26,14 @@ LOG = logging.getLogger(__name__)
 
 #: How long a client may come before the order that announces it.
 EARLY_S = 1.0
+
+#: Connections, each with a thread. A session has two, and for a moment those
+#: that they replace.
+MAX_CONNECTIONS = 32
+
+# Of one piece. Memory for more would be missing on good hosts, too: a
+# thousand times the usual piece.
+_MOST_OUTPUT_BYTES = 2**32
 
 
 class Desk:
@@ -53,6 +62,7 @@ class Desk:
         self._keyring: hellos.Keyring | None = None
         self._profile: drivers.Profile | None = None
         self._session: sessions.DataSession | None = None
+        self._connections = 0
         # Held while a session is being opened, so that clearing waits.
         self._opening = threading.Lock()
 
@@ -89,6 +99,11 @@ class Desk:
         if session is None:
             return 0, 0
         return session.input_bytes, session.output_bytes
+
+    def progress(self) -> watch.Progress:
+        """Tell how far the session is."""
+        session = self._session
+        return watch.BEGUN if session is None else session.progress()
 
     def try_memory(self) -> None:
         """Make the buffers of a client, and drop them.
@@ -137,6 +152,18 @@ class Desk:
             raise sessions.Refused(
                 codes.PROTOCOL_ERROR, "shm needs a Unix socket"
             )
+        with self._lock:
+            # They may all wait for a slow core.
+            if self._connections >= MAX_CONNECTIONS:
+                raise channels.ChannelClosed("too many connections wait")
+            self._connections += 1
+        try:
+            self._serve(hello, channel)
+        finally:
+            with self._lock:
+                self._connections -= 1
+
+    def _serve(self, hello: hellos.Hello, channel: channels.Channel) -> None:
         if hello.return_secret is not None:
             self._take_return(hello, channel)
             return
@@ -272,23 +299,21 @@ class Desk:
         self, hello: hellos.Hello, processor: processing.Processor
     ) -> memories.Memory:
         settings = self._settings
-        most_bytes = processor.needed_bytes(settings.chunk_bytes, True)
-        if hello.transport == hellos.STREAM:
-            if processor.core.in_place:
-                return memories.InPlaceMemory(
-                    settings.chunk_bytes, settings.window_bytes
-                )
-            return memories.PrivateMemory(
-                settings.chunk_bytes, settings.window_bytes, most_bytes
-            )
-        if most_bytes > settings.window_bytes:
+        chunk_bytes, window_bytes = settings.chunk_bytes, settings.window_bytes
+        most_bytes = processor.needed_bytes(chunk_bytes, True)
+        if most_bytes > _MOST_OUTPUT_BYTES:
             raise sessions.Refused(
                 codes.CORE_FAILED,
-                "the output of one chunk exceeds the window",
+                f"a piece of {chunk_bytes} bytes may have {most_bytes} bytes "
+                f"of output; at most {_MOST_OUTPUT_BYTES} are possible",
             )
-        return memories.SharedMemory(
-            settings.chunk_bytes, settings.window_chunks
-        )
+        if hello.transport == hellos.SHM:
+            return memories.SharedMemory(
+                chunk_bytes, settings.window_chunks, most_bytes
+            )
+        if processor.core.in_place:
+            return memories.InPlaceMemory(chunk_bytes, window_bytes)
+        return memories.PrivateMemory(chunk_bytes, window_bytes, most_bytes)
 
     def _attach(
         self,

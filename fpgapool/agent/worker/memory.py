@@ -12,7 +12,6 @@ import collections
 import dataclasses
 import enum
 import heapq
-import logging
 import mmap
 import queue
 import time
@@ -21,16 +20,19 @@ import weakref
 
 from fpgapool.common import buffers as session_buffers
 from fpgapool.common import channel as channels
+from fpgapool.common import ratelimit
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 
-LOG = logging.getLogger(__name__)
+LOG = ratelimit.RateLimitedLog(__name__)
 
 #: How long closing waits for threads that are about to let go of a piece.
 CLOSE_S = 1.0
 
 _NO_BYTES = memoryview(b"")
+# In place of a buffer's number.
+_UNPLACED = -1
 
 
 class Remains(enum.Enum):
@@ -98,6 +100,11 @@ class Blocks:
 
     def __len__(self) -> int:
         return len(self._ends)
+
+    @property
+    def is_half_used(self) -> bool:
+        """Whether less than half of the blocks are free."""
+        return 2 * len(self._free) < len(self._out)
 
     def reserve(self, length_bytes: int) -> int | None:
         """Hand out a range.
@@ -170,6 +177,10 @@ class Memory(typing.Protocol):
 
     fds: list[int]
 
+    @property
+    def is_short_of_output(self) -> bool:
+        """Whether output has taken most of the room, also few bytes."""
+
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
         """Return the place of the next piece of input."""
 
@@ -193,6 +204,12 @@ class Memory(typing.Protocol):
 
         Only shared memory has more than one. The last piece has the flag
         ``TASK_END``.
+        """
+
+    def place_output(self, piece: stream.Piece) -> bool:
+        """Put the oldest unsent piece where the client can read it.
+
+        :returns: whether it is there, also from an earlier call.
         """
 
     def release_output(self, piece: stream.Piece) -> None:
@@ -231,6 +248,11 @@ class PrivateMemory:
         self._output_start = 0
         self.fds: list[int] = []
 
+    @property
+    def is_short_of_output(self) -> bool:
+        # Short output after a long room leaves most of a block unused.
+        return self._output_blocks.is_half_used
+
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
         start = self._input_blocks.reserve(length_bytes)
         assert start is not None, "credits bound what comes in"
@@ -263,6 +285,9 @@ class PrivateMemory:
             for start in range(self._output_start, end, self._chunk_bytes)
         ]
 
+    def place_output(self, piece: stream.Piece) -> bool:
+        return True
+
     def release_output(self, piece: stream.Piece) -> None:
         if piece.flags & frames.TASK_END:
             self._output_blocks.release()
@@ -292,6 +317,10 @@ class InPlaceMemory:
         self._processed_bytes = 0
         self._room = _NO_BYTES
         self.fds: list[int] = []
+
+    @property
+    def is_short_of_output(self) -> bool:
+        return False
 
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
         start = self._blocks.reserve(length_bytes)
@@ -324,6 +353,9 @@ class InPlaceMemory:
         self._processed_bytes += length_bytes
         return [stream.Piece(self._room, 0, frames.TASK_END)]
 
+    def place_output(self, piece: stream.Piece) -> bool:
+        return True
+
     def release_output(self, piece: stream.Piece) -> None:
         # The piece may be only the rest of it.
         self._processed_bytes -= self._processed.popleft()
@@ -354,16 +386,28 @@ class SharedMemory:
 
     :param buffer_bytes: size of a buffer, the longest piece.
     :param buffers: number of buffers in each direction.
+    :param max_output_bytes: most that one call of the core may write.
 
     :ivar fds: descriptors of the input and the output buffers.
     """
 
-    def __init__(self, buffer_bytes: int, buffers: int) -> None:
+    def __init__(
+        self, buffer_bytes: int, buffers: int, max_output_bytes: int = 0
+    ) -> None:
         self._buffer_bytes = buffer_bytes
-        self._buffers = buffers
-        self._scratch = _NO_BYTES
-        # Buffers of each room, the oldest first.
-        self._taken: collections.deque[list[int]] = collections.deque()
+        # A client gives buffers back when it holds a quarter. So many suffice
+        # for output of any length, piece by piece.
+        self._most_taken = -(-buffers // 4)
+        # For output that is longer than a buffer.
+        self._scratch = session_buffers.blank(
+            max_output_bytes if max_output_bytes > buffer_bytes else 0
+        )
+        # Buffers of each room, the oldest first, and whether it is scratch.
+        self._taken: collections.deque[tuple[list[int], bool]] = (
+            collections.deque()
+        )
+        # Pieces in scratch that have no buffer yet.
+        self._unplaced = 0
         self._free = list(range(buffers))
         length_bytes = buffer_bytes * buffers + 1
         opened: list[int] = []
@@ -381,6 +425,11 @@ class SharedMemory:
         self._unmapped: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._maps = [weakref.ref(one, self._unmapped.put) for one in maps]
 
+    @property
+    def is_short_of_output(self) -> bool:
+        # A client gives buffers back by their number.
+        return False
+
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
         start = aux * self._buffer_bytes
         return self._input[start : start + length_bytes]
@@ -395,38 +444,56 @@ class SharedMemory:
         self, length_bytes: int, source: memoryview
     ) -> memoryview | None:
         needed = max(1, -(-length_bytes // self._buffer_bytes))
-        # There is one scratch memory.
-        if needed > len(self._free) or (
-            needed > 1 and any(len(taken) > 1 for taken in self._taken)
+        is_scratch = needed > 1
+        needed = min(needed, self._most_taken)
+        # There is one scratch memory, and its pieces come first.
+        if (
+            needed > len(self._free)
+            or self._unplaced
+            or (is_scratch and any(scratch for _, scratch in self._taken))
         ):
             return None
         # The lowest ones: a few small pieces stay in the cache.
         self._free.sort()
         taken = self._free[:needed]
-        self._taken.append(taken)
+        self._taken.append((taken, is_scratch))
         del self._free[:needed]
-        if needed == 1:
+        if not is_scratch:
             return self._buffer(taken[0], self._buffer_bytes)
-        if len(self._scratch) < length_bytes:
-            self._scratch = memoryview(bytearray(length_bytes))
         return self._scratch[:length_bytes]
 
     def keep_output(self, length_bytes: int) -> list[stream.Piece]:
-        taken = self._taken.popleft()
-        used = -(-length_bytes // self._buffer_bytes)
-        self._free += taken[used:]
-        pieces = []
-        for number, buffer in enumerate(taken[:used]):
-            start = number * self._buffer_bytes
-            end = min(start + self._buffer_bytes, length_bytes)
-            view = self._buffer(buffer, end - start)
-            if len(taken) > 1:
-                view[:] = self._scratch[start:end]
-            last = number == used - 1
-            pieces.append(
-                stream.Piece(view, buffer, frames.TASK_END if last else 0)
-            )
-        return pieces
+        taken, is_scratch = self._taken.popleft()
+        if is_scratch:
+            self._free += taken
+            starts = range(0, length_bytes, self._buffer_bytes)
+            self._unplaced = len(starts)
+            memory = self._scratch[:length_bytes]
+            return [
+                stream.Piece(
+                    memory[start : start + self._buffer_bytes],
+                    _UNPLACED,
+                    frames.TASK_END if start == starts[-1] else 0,
+                )
+                for start in starts
+            ]
+        if not length_bytes:
+            self._free += taken
+            return []
+        view = self._buffer(taken[0], length_bytes)
+        return [stream.Piece(view, taken[0], frames.TASK_END)]
+
+    def place_output(self, piece: stream.Piece) -> bool:
+        if piece.number == _UNPLACED:
+            if not self._free:
+                return False
+            number = min(self._free)
+            self._free.remove(number)
+            view = self._buffer(number, len(piece.data))
+            view[:] = piece.data
+            piece.data, piece.number = view, number
+            self._unplaced -= 1
+        return True
 
     def release_output(self, piece: stream.Piece) -> None:
         self._free.append(piece.number)

@@ -22,6 +22,8 @@ INLINE_BYTES = 64 * 1024
 INLINE_SENT_BYTES = 128 * 1024
 # Bounds the memory that tiny pieces cost beyond their bytes.
 _MAX_SEGMENTS = 65536
+# So many are a reason to ask for an acknowledgement, in time for the answer.
+_MANY_SEGMENTS = _MAX_SEGMENTS // 2
 _MAX_SENT_AT_ONCE = 16
 # The frame of a longer state would take too much of the connection.
 _MAX_EARLY_CHECKPOINT_BYTES = len(frames.checkpoint_frame(0, bytes(4096)))
@@ -62,6 +64,8 @@ class Outgoing:
         # For the output of the next task.
         self._room: memoryview | None = None
         self._unproven_bytes = 0
+        # Whether an acknowledgement is wanted for the room that it gives.
+        self._is_short = False
         # Of all kept output, encoded.
         self._checksums: bytes | None = None
         # So far; whether a checkpoint goes before each ACK.
@@ -89,6 +93,14 @@ class Outgoing:
         if offset_bytes == self.output.sent_bytes:
             self._unproven_bytes = 0
 
+    def take_pong(self, offset_bytes: int) -> None:
+        """Take a PONG: the answer to a question acknowledges, too.
+
+        A client answers a PING when it has received what came before.
+        """
+        if offset_bytes <= self.output.asked_bytes:
+            self.acknowledge(offset_bytes)
+
     def forget_sent(self) -> None:
         """Release the output that the client will never acknowledge.
 
@@ -102,6 +114,14 @@ class Outgoing:
         for piece in pieces:
             if piece.data:
                 self._memory.release_output(piece)
+        if self._is_short:
+            self._look_at_room()
+
+    def _look_at_room(self) -> None:
+        self._is_short = (
+            len(self.output.kept) >= _MANY_SEGMENTS
+            or self._memory.is_short_of_output
+        )
 
     # The core's side.
 
@@ -142,6 +162,8 @@ class Outgoing:
         for piece in pieces:
             last = bool(piece.flags & frames.TASK_END)
             self.output.add(piece, task.task_id, task.end and last)
+        if not self._shared:
+            self._look_at_room()
 
     def finish(self) -> None:
         """Forget all of it; the memory is cleared elsewhere."""
@@ -152,9 +174,25 @@ class Outgoing:
 
     def may_send(self) -> bool:
         """Whether frames can be sent now."""
-        if self.output.unsent and not self.pongs:
-            return self.output.has_credit()
-        return bool(self.pongs) or self._incoming.ack_due
+        output = self.output
+        if self.pongs:
+            return True
+        if self._shared:
+            # A client that has received shared output may still be reading
+            # it; it counts buffers, too, and gives them back by itself.
+            if output.unsent:
+                return self._may_send_shared()
+        elif output.unsent:
+            return output.has_credit() or output.may_ask(self._is_short)
+        elif self._is_short and output.may_ask(True):
+            return True
+        return self._incoming.ack_due
+
+    def _may_send_shared(self) -> bool:
+        output = self.output
+        return output.has_credit() and self._memory.place_output(
+            output.unsent[0]
+        )
 
     def collect(self) -> list[frames.Buffer]:
         """Collect the frames that can be sent now, in the order of sending."""
@@ -165,13 +203,17 @@ class Outgoing:
         while (
             output.unsent
             and len(parts) < _MAX_SENT_AT_ONCE
-            and output.has_credit()
+            and (self._may_send_shared() if shared else output.has_credit())
         ):
             piece = output.take()
             data = piece.data
             parts.append(piece.header(frames.OUTPUT, shared and bool(data)))
             if data and not shared:
                 parts.append(data)
+        if not shared and output.may_ask(self._is_short):
+            parts.append(
+                frames.pack_header(frames.PING, offset_bytes=output.ask())
+            )
         incoming = self._incoming
         if incoming.ack_due and not output.unsent:
             place = 0, 0, incoming.task_id, incoming.acknowledge()

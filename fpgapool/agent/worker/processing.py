@@ -8,16 +8,16 @@ import collections
 import collections.abc
 import contextlib
 import functools
-import logging
 import traceback
 import typing
 
+from fpgapool.common import ratelimit
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
-LOG = logging.getLogger(__name__)
+LOG = ratelimit.RateLimitedLog(__name__)
 
 
 class Task(typing.NamedTuple):
@@ -85,6 +85,7 @@ class Processor:
         be a multiple of it; the core's own value takes precedence.
     :ivar features: optional features that are switched on.
     :ivar started: pieces that the core has, the oldest first.
+    :ivar is_computing: whether the output of one is awaited.
     :ivar checksums: of all processed data, encoded; None without.
     """
 
@@ -97,6 +98,7 @@ class Processor:
         self.features: frozenset[str] = frozenset()
         self.checksums: bytes | None = None
         self.started: collections.deque[Started] = collections.deque()
+        self.is_computing = False
         self._checksummed: drivers.ChecksummedCore | None = None
         self._cancelled = False
 
@@ -222,6 +224,7 @@ class Processor:
         :raises Failure: if the core fails.
         """
         task, room, collect = self.started.popleft()
+        self.is_computing = True
         try:
             written_bytes = collect()
             if task.end:
@@ -230,6 +233,8 @@ class Processor:
                 self.checksums = _encoded(self._checksummed.checksums())
         except Exception as exc:
             raise self._failure(exc, task) from None
+        finally:
+            self.is_computing = False
         if not 0 <= written_bytes <= len(room):
             raise Failure(
                 codes.CORE_FAILED, "the core wrote more than it announced"

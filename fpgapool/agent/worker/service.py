@@ -199,7 +199,7 @@ class Worker:
         if order is not None and order.desk_socket is not None:
             member = self._member
             return state.Tick(member.progress(), member.is_waiting)
-        return state.Tick(self._desk.counters()[0])
+        return state.Tick(self._desk.progress())
 
     def _counters(self, order: state.Order | None) -> tuple[int, int]:
         """Return the bytes of an assignment so far, input and output."""
@@ -428,6 +428,7 @@ class Worker:
             "seen_generation": machine.seen_generation,
             "project_id": None if order is None else order.project_id,
             "last_project_id": machine.last_project_id,
+            "was_member": machine.was_member and order is None,
             "is_member": order is not None and order.desk_socket is not None,
             "programmed": machine.programmed,
             "bitstream_id": machine.bitstream_id,

@@ -17,7 +17,6 @@ from __future__ import annotations
 import collections
 import collections.abc
 import functools
-import logging
 import threading
 import time
 import typing
@@ -34,16 +33,17 @@ from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
 from fpgapool.common import channel as channels
+from fpgapool.common import ratelimit
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import states
 
-LOG = logging.getLogger(__name__)
+LOG = ratelimit.RateLimitedLog(__name__)
 
 # Bounds the memory that tiny pieces cost beyond their bytes: above it,
-# reading waits.
+# reading waits. The protocol's documentation has it.
 _MAX_TASKS = 4096
 _NO_BYTES = memoryview(b"")
 
@@ -157,6 +157,42 @@ class DataSession:
     def output_bytes(self) -> int:
         """Bytes that were produced in this slot."""
         return self._output.added_bytes - self._output.start_bytes
+
+    def progress(self) -> watch.Progress:
+        """Tell how far the session is, and what it waits for; never waits."""
+        output = self._output
+        return watch.Progress(
+            self.input_bytes,
+            output.sent_bytes + output.acknowledged_bytes,
+            self._wait_text(),
+            self.processor.is_computing,
+        )
+
+    def _wait_text(self) -> str:
+        output = self._output
+        if self.processor.is_computing:
+            return "the slot computed a piece of input for {} without a result"
+        unsent_bytes = output.added_bytes - output.sent_bytes
+        if unsent_bytes or self._sender.is_busy:
+            return (
+                "the client read no output for {}: "
+                f"{unsent_bytes} bytes wait to be sent, after "
+                f"{self._unacknowledged()}"
+            )
+        if self._tasks:
+            return (
+                "the worker waited {} for room for output: "
+                f"{self._unacknowledged()}"
+            )
+        if self._filling:
+            return "the client sent only part of a piece of input in {}"
+        return "the client sent no input for {}"
+
+    def _unacknowledged(self) -> str:
+        output = self._output
+        held_bytes = output.sent_bytes - output.acknowledged_bytes
+        count = len(output.kept) - len(output.unsent)
+        return f"{held_bytes} bytes in {count} pieces are unacknowledged"
 
     # Connections.
 
@@ -310,7 +346,7 @@ class DataSession:
             case frames.CLOSE:
                 self._take_close()
             case frames.PONG:
-                pass
+                self._take_ack(header.offset_bytes, asked=True)
             case frames.ERROR:
                 raise goodbye.given_up(
                     frames.decode_json(channels.recv_payload(channel, header)),
@@ -368,9 +404,12 @@ class DataSession:
         finally:
             self._rest()
 
-    def _take_ack(self, offset_bytes: int) -> None:
+    def _take_ack(self, offset_bytes: int, asked: bool = False) -> None:
         with self._lock:
-            self._outgoing.acknowledge(offset_bytes)
+            if asked:
+                self._outgoing.take_pong(offset_bytes)
+            else:
+                self._outgoing.acknowledge(offset_bytes)
             if not self._busy and self._has_work():
                 self._wake()
 
@@ -391,8 +430,8 @@ class DataSession:
             if not self._input.accept(header):
                 self._wake()
                 return
-            while len(self._tasks) >= _MAX_TASKS and self._channel is channel:
-                self._condition.wait()
+            if len(self._tasks) >= _MAX_TASKS:
+                self._await_fewer_tasks(channel)
             if self._channel is not channel:
                 return
             view = _NO_BYTES
@@ -407,6 +446,26 @@ class DataSession:
             inline = self._fill(channel, header, view, announced)
         if inline:
             self._run()
+
+    def _await_fewer_tasks(self, channel: channels.Channel) -> None:
+        """Wait, with the lock, until another piece may come.
+
+        :raises frames.ProtocolError: if that is never: the acknowledgement
+            that the worker needs is behind the piece.
+        """
+        self._wait_for_run(
+            lambda: (
+                len(self._tasks) < _MAX_TASKS
+                or self._channel is not channel
+                or self._awaits_client()
+            )
+        )
+        if self._channel is channel and len(self._tasks) >= _MAX_TASKS:
+            raise frames.ProtocolError(
+                codes.CREDIT_EXCEEDED,
+                f"more than {_MAX_TASKS} pieces of input unacknowledged, "
+                f"while of the output {self._unacknowledged()}",
+            )
 
     def _fill(
         self,
@@ -546,6 +605,12 @@ class DataSession:
     def _is_idle(self) -> bool:
         """Whether no thread processes or sends; with the lock."""
         return not (self._busy or self._sender.is_busy)
+
+    def _awaits_client(self) -> bool:
+        """Whether only the client can let the session go on; with the lock."""
+        return self._is_idle() and not (
+            self._has_work() or self._leaving or self._stopping or self._ended
+        )
 
     def _rest(self) -> None:
         """Give up _busy."""

@@ -196,12 +196,12 @@ class Scrubbed:
 class Tick:
     """Time has passed.
 
-    :ivar input_bytes: input of the session processed so far.
+    :ivar progress: of the session.
     :ivar is_waiting: the slot is a group's and has no task, so it is not idle
         by the fault of a client.
     """
 
-    input_bytes: int = 0
+    progress: watching.Progress = watching.BEGUN
     is_waiting: bool = False
 
 
@@ -318,6 +318,8 @@ class Machine:
     :ivar programmed: accelerator in the slot, as far as this process knows.
     :ivar bitstream_id: of the file in the slot, if there is one.
     :ivar last_project_id: the project that this process has worked for.
+    :ivar was_member: it has served a group, perhaps for clients of other
+        projects than that one: the next assignment needs a fresh process.
     :ivar recycle_for: the project that needs a fresh process.
     :ivar last_result: of the previous holder, until the next one comes.
     :ivar fault: why the slot is faulty, None if it is not.
@@ -345,6 +347,7 @@ class Machine:
         self.programmed: str | None = None
         self.bitstream_id: str | None = None
         self.last_project_id: str | None = None
+        self.was_member = False
         self.recycle_for: str | None = None
         self.last_result: Result | None = None
         self.fault: str | None = None
@@ -420,7 +423,9 @@ class Machine:
                     f"generation {self.order.generation} has the slot",
                 )
             ]
-        if self.last_project_id not in (None, order.project_id):
+        if self.was_member or (
+            self.last_project_id not in (None, order.project_id)
+        ):
             self.recycle_for = order.project_id
             return [
                 Refuse(codes.RECYCLE, "another project needs a fresh worker"),
@@ -580,8 +585,11 @@ class Machine:
             self._watch = watching.Watch(order.limits, now)
         self._watch.resumed(now)
         self.deadline_s = now + watching.INTERVAL_S
+        if order.desk_socket is None:
+            return [_CHANGED_SOON]
+        self.was_member = True
         # Members of groups stay.
-        return [_CHANGED_SOON if order.desk_socket is None else _CHANGED]
+        return [_CHANGED]
 
     def _detached(self, order: Order, now: float) -> list[Effect]:
         # A connection may be lost before it counts.
@@ -651,9 +659,10 @@ class Machine:
         assert watch is not None
         if event.is_waiting:
             watch.resumed(now)
-        over = watch.look(event.input_bytes, now)
+        over = watch.look(event.progress, now)
         if over is not None:
-            return self._end(states.EXPIRED, *over)
+            hangs = over[0] == codes.CORE_FAILED
+            return self._end(states.FAILED if hangs else states.EXPIRED, *over)
         self.deadline_s = now + watching.INTERVAL_S
         if watch.beyond_claim() and not self.beyond_claim:
             self.beyond_claim = True

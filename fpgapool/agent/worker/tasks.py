@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
-import logging
 import select
 import threading
 import time
@@ -25,7 +24,9 @@ from fpgapool.agent.worker import hello as hellos
 from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
+from fpgapool.agent.worker import watch
 from fpgapool.common import channel as channels
+from fpgapool.common import ratelimit
 from fpgapool.common import rings
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import blocks as references
@@ -35,7 +36,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import group
 from fpgapool.vocabulary import states
 
-LOG = logging.getLogger(__name__)
+LOG = ratelimit.RateLimitedLog(__name__)
 
 # The first and the longest pause before another try to reach the desk.
 _FIRST_PAUSE_S = 0.02
@@ -248,7 +249,7 @@ class Runner:
             raise processing.Failure(
                 codes.BAD_OFFSET, "the offset is out of range"
             )
-        encoded = bytes(task.middle)
+        encoded = task.middle
         kept = self._kept
         if kept is not None and kept[0] == encoded and not is_own:
             processor = kept[1]
@@ -367,10 +368,13 @@ class Member:
             return 0, 0
         return runner.input_bytes, runner.output_bytes
 
-    def progress(self) -> int:
-        """Return a number that grows with each task, and with its bytes."""
+    def progress(self) -> watch.Progress:
+        """Tell how far the tasks are; their number counts as input, too."""
         runner = self._runner
-        return 0 if runner is None else runner.input_bytes + runner.started
+        return watch.Progress(
+            0 if runner is None else runner.input_bytes + runner.started,
+            wait="a task of the group had no result for {}",
+        )
 
     def clear(self) -> tuple[int, int]:
         """Leave the desk at once. The present task has no result.
@@ -511,11 +515,11 @@ class Member:
                     runner.keep()
                 case records.SCOPE:
                     runner.use_blocks(
-                        bytes(record.middle).decode(errors="replace"),
+                        record.middle.decode(errors="replace"),
                         bytes(record.rest).decode(errors="replace"),
                     )
                 case records.CLEAR:
-                    project_id = bytes(record.middle).decode(errors="replace")
+                    project_id = record.middle.decode(errors="replace")
                     post.free()
                     try:
                         runner.clear(project_id or None)
@@ -570,7 +574,7 @@ class _Postbox:
         self._poller.register(self._sock_fd, select.POLLIN)
         self.max_bytes = channel.max_record_bytes - records.HEADER_BYTES
 
-    def receive(self) -> memoryview:
+    def receive(self) -> rings.Record:
         """Return the next record, in place.
 
         :raises _Over: if the connection ends.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import typing
 
 from fpgapool.vocabulary import codes
 
@@ -20,7 +21,7 @@ INTERVAL_S = 0.25
 class Limits:
     """Limits of a connected session; 0 means no limit.
 
-    :ivar idle_timeout_s: longest time without new input.
+    :ivar idle_timeout_s: longest time in which nothing moves.
     :ivar max_hold_s: longest time from the first connection.
     :ivar min_progress_bytes_per_s: least mean rate of the input, over
         periods of ``progress_period_s``.
@@ -58,6 +59,26 @@ class Borders:
         return True
 
 
+class Progress(typing.NamedTuple):
+    """How far a session is.
+
+    :ivar input_bytes: processed so far.
+    :ivar output_bytes: grows with the output that its client receives.
+    :ivar wait: what has to come before it goes on, for people; ``{}`` stands
+        for how long it has not.
+    :ivar is_computing: the core has to go on, not the client.
+    """
+
+    input_bytes: int = 0
+    output_bytes: int = 0
+    wait: str = "the client sent no input for {}"
+    is_computing: bool = False
+
+
+#: Of a session that has just begun.
+BEGUN = Progress()
+
+
 class Watch:
     """Checks one session against its limits.
 
@@ -69,6 +90,7 @@ class Watch:
         self._limits = limits
         self._first_s = now
         self._input_bytes = 0
+        self._last = BEGUN
         self._progress_s = now
         self._period_s = now
         self._period_bytes = 0
@@ -84,21 +106,25 @@ class Watch:
         limit_bytes = self._limits.claim_limit_bytes
         return bool(limit_bytes) and self._input_bytes > limit_bytes
 
-    def look(self, input_bytes: int, now: float) -> tuple[str, str] | None:
+    def look(self, progress: Progress, now: float) -> tuple[str, str] | None:
         """Compare the session with its limits.
 
-        :param input_bytes: processed so far.
+        :param progress: of the session.
         :param now: monotonic time in seconds.
         :returns: code and explanation if the session must end.
         """
-        if input_bytes > self._input_bytes:
-            self._input_bytes = input_bytes
+        self._input_bytes = max(progress.input_bytes, self._input_bytes)
+        last, self._last = self._last, progress
+        # A core that begins with a piece has just got it.
+        if progress._replace(wait=last.wait) != last:
             self._progress_s = now
         limits = self._limits
         if 0 < limits.idle_timeout_s <= now - self._progress_s:
             return (
-                codes.IDLE_TIMEOUT,
-                f"no new input for {limits.idle_timeout_s:g} s",
+                codes.CORE_FAILED
+                if progress.is_computing
+                else codes.IDLE_TIMEOUT,
+                progress.wait.format(f"{limits.idle_timeout_s:g} s"),
             )
         if 0 < limits.max_hold_s <= now - self._first_s:
             return (

@@ -34,6 +34,8 @@ def assign(hold: holds.Hold, limits: admission.Limits) -> effects.AssignSlot:
             "max_hold_s": limits.max_hold_s,
             "min_progress_bytes_per_s": limits.min_progress_bytes_per_s,
         }
+    elif isinstance(hold, holds.Member):
+        ordered |= {"idle_timeout_s": limits.idle_timeout_s}
     return effects.AssignSlot(
         objects.AssignRequest(
             host_uuid=slot.host.uuid,

@@ -157,18 +157,29 @@ class Accounts:
         return found.record.charged_at if found else 0.0
 
     def expire_missing(
-        self, host_id: int, group_ids: Collection[str], now: float
+        self,
+        host_id: int,
+        reported: Collection[str],
+        wanted: Collection[str],
+        now: float,
     ) -> None:
         """Forget desks that have been in no report of their host for long.
 
-        :param group_ids: those that the host has now.
+        What ran at a desk that is missing was idle time.
+
+        :param reported: the groups with a desk in the host's report.
+        :param wanted: the groups that shall have one there: their members
+            cost, so that their accounts stay.
         """
         for group_id, account in list(self._accounts[host_id].items()):
-            if group_id in group_ids:
+            if group_id in reported:
                 account.missing_since = None
             elif account.missing_since is None:
                 account.missing_since, account.running_s = now, 0.0
-            elif now - account.missing_since >= KEPT_S:
+            elif (
+                group_id not in wanted
+                and now - account.missing_since >= KEPT_S
+            ):
                 self._drop(host_id, group_id)
 
     def drop(self, group_id: str) -> None:

@@ -190,9 +190,8 @@ class Desks:
                 host, group_id, reported.get(group_id), is_new_agent
             )
         self._pool.desk_accounts.expire_missing(
-            host.id, desks.keys(), self._pool.now
+            host.id, reported.keys(), desks.keys(), self._pool.now
         )
-        # What ran at desks that are gone was idle time.
         self._pay_owners(host)
 
     def _take(

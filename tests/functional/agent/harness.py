@@ -22,10 +22,11 @@ from fpgapool.agent import settings as agent_settings
 from fpgapool.common import channel
 from fpgapool.common import exception
 from fpgapool.protocol import messages
+from tests.harness import waiting
 
 HOST = "7f000000-0000-4000-8000-000000000001"
 PROJECT = "project-a"
-TIMEOUT_S = 30.0
+TIMEOUT_S = waiting.LIMIT_S
 
 T = typing.TypeVar("T")
 

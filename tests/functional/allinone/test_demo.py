@@ -19,7 +19,7 @@ from tests.harness import cases
 from tests.harness import waiting
 
 #: For both runs of act two, also where other processes want the processor.
-COMPARISON_LIMIT_S = 110
+COMPARISON_LIMIT_S = waiting.COMMAND_LIMIT_S
 
 
 @pytest.fixture
@@ -90,7 +90,6 @@ def row_of(output: str, metric: str) -> list[float]:
 
 @pytest.mark.long
 @pytest.mark.alone
-@pytest.mark.timeout(2 * COMPARISON_LIMIT_S)
 def test_same_load_under_fifo_and_wra(
     temporary: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -117,7 +116,6 @@ def test_same_load_under_fifo_and_wra(
 
 @pytest.mark.long
 @pytest.mark.alone
-@pytest.mark.timeout(2 * COMPARISON_LIMIT_S)
 def test_two_groups_share_slots(
     temporary: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

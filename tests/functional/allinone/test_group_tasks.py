@@ -360,7 +360,6 @@ def test_the_program_of_the_documentation_runs(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_a_flood_waits_in_its_program(
     site: Site, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,8 @@ from tests.harness import waiting
 ROOT = pathlib.Path(__file__).parents[3]
 KEY, IV = programs.KEY, programs.IV
 DATA = bytes(range(256)) * 300
+#: So long a program waits for a pool that is away, with its last attempt.
+TOLD_S = 15.0
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
@@ -275,7 +277,7 @@ def test_list(shell: Run, pool: harness.Pool) -> None:
 def test_a_pool_that_dies_for_good(
     accelerator: str, tmp_path: pathlib.Path
 ) -> None:
-    """Is told within 15 s, with and without a slot."""
+    """Is told soon, with and without a slot."""
     (tmp_path / "key").write_text(KEY.hex())
     with harness.short_directory() as run_dir:
         pool = harness.Pool(run_dir, "--boards=1", "--slots=1", "--unlimited")
@@ -290,7 +292,7 @@ def test_a_pool_that_dies_for_good(
                 error = one.stderr.read()
                 assert one.wait(harness.LIMIT_S) == 1
                 assert "does not answer: reconnecting, gives up at " in error
-            assert time.monotonic() - began_s < 20
+            assert time.monotonic() - began_s < 3 * TOLD_S
         finally:
             pool.close()
 
@@ -336,7 +338,7 @@ def test_a_pool_that_dies_under_a_group(tmp_path: pathlib.Path) -> None:
                 assert one.returncode == 1
                 assert "does not answer: reconnecting, gives up at " in error
                 assert f"fpgapool-run: {code}: " in error
-            assert time.monotonic() - began_s < 20
+            assert time.monotonic() - began_s < 3 * TOLD_S
         finally:
             pool.close()
 

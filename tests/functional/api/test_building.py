@@ -15,6 +15,7 @@ from fpgapool.drivers.opencl import package
 from tests.harness import cloud as clouds
 from tests.harness import pocl
 from tests.harness import processes
+from tests.harness import waiting
 from tests.unit.bitstreams import samples
 
 PLATFORM = f"--platform={pocl.PLATFORM}"
@@ -57,7 +58,7 @@ def test_it_is_in_the_library_of_a_running_pool(
             cwd=processes.ROOT,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=waiting.COMMAND_LIMIT_S,
             check=False,
         )
         return done.returncode, done.stdout + done.stderr

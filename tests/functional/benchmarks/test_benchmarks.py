@@ -36,7 +36,6 @@ def played(
     return found
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", cases.some(NAMES, GATE.__eq__))
 def test_a_tiny_run_of_each(
     name: str, played: dict[str, tuple[pathlib.Path, str]]

@@ -11,7 +11,7 @@ from tests.chaos import faults
 from tests.chaos import run as runs
 from tests.services import process
 
-pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.alone]
 
 
 @pytest.mark.parametrize("bug", ["skipped", "zeroed"])

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.chaos import relay as relays
+from tests.harness import waiting
 from tests.services import process
-
-LIMIT_S = 20.0
 
 
 class Echo:
@@ -65,7 +64,9 @@ def sock(relay: relays.Relay) -> Iterator[socket.socket]:
 
 
 def connect(relay: relays.Relay) -> socket.socket:
-    return socket.create_connection((process.LOOPBACK, relay.port), LIMIT_S)
+    return socket.create_connection(
+        (process.LOOPBACK, relay.port), waiting.LIMIT_S
+    )
 
 
 def receive(sock: socket.socket, size_bytes: int) -> bytes:
@@ -102,7 +103,7 @@ def test_a_stall_loses_nothing(
     sock.settimeout(0.2)
     with pytest.raises(TimeoutError):
         sock.recv(1)
-    sock.settimeout(LIMIT_S)
+    sock.settimeout(waiting.LIMIT_S)
     relay.resume()
     assert receive(sock, 9) == b"meanwhile"
 

@@ -18,7 +18,7 @@ from tests.services import process
 
 # The limit is for a machine that has other work as well.
 # In the gate: tests/world.
-pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.alone]
 
 OPTIONS = runs.Options(
     seed=31,

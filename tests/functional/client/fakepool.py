@@ -19,6 +19,7 @@ import threading
 import time
 import zlib
 
+from fpgapool.common import buffers
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
@@ -285,8 +286,7 @@ class Worker:
     def _make_maps(self) -> None:
         # Fresh ones for each connection: the harder case for a client.
         for name in ("in", "out"):
-            fd = os.memfd_create(name)
-            os.ftruncate(fd, self._window_bytes + 1)
+            fd = buffers.make(name, self._window_bytes + 1)
             memory = mmap.mmap(fd, self._window_bytes + 1)
             memory[-1] = 1
             self._maps.append((fd, memory))

@@ -298,20 +298,24 @@ def test_ended_sessions_that_may_have_a_slot_yet_are_loaded(database, epoch):
 def test_sessions_that_lost_their_slots_a_short_time_ago_are_loaded(
     database, epoch
 ):
-    def lost(id_: int, finished_at: float, code: str) -> api.SessionRecord:
+    def lost(
+        id_: int, finished_at: float, code: str, state: str = "FAILED"
+    ) -> api.SessionRecord:
         return factory.session(
-            id_, state="FAILED", reason=code, finished_at=finished_at
+            id_, state=state, reason=code, finished_at=finished_at
         )
 
     late = lost(2, 1.7e9 - 100, codes.WORKER_LOST)
+    # Its client may come back after its worker has given it up.
+    expired = lost(6, 1.7e9 - 50, codes.RESUME_TIMEOUT, "EXPIRED")
     _write(
         database,
         epoch,
         factory.session(1),
-        *(late, lost(3, 1.7e9 - 200, codes.WORKER_LOST)),
+        *(late, expired, lost(3, 1.7e9 - 200, codes.WORKER_LOST)),
         *(lost(4, 1.7e9, codes.PROTOCOL_ERROR), factory.ended(5, 1.7e9)),
     )
-    assert database.load().lost_sessions == [late]
+    assert database.load().lost_sessions == [late, expired]
 
 
 def test_ended_sessions_are_not_loaded_but_their_ids_count(database, epoch):

@@ -21,7 +21,7 @@ from tests.harness import waiting
 
 ROOT = pathlib.Path(__file__).parents[3]
 MEMBER = pathlib.Path(__file__).with_name("echo_member.py")
-TIMEOUT_S = 30.0
+TIMEOUT_S = waiting.LIMIT_S
 GROUP = "group-1"
 SECRET = "5" * 64
 

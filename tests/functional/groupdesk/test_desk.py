@@ -4,6 +4,7 @@
 
 import collections
 import concurrent.futures
+import os
 import socket
 import threading
 
@@ -16,6 +17,7 @@ from fpgapool.client import group
 from fpgapool.client import grouphosts
 from fpgapool.client import grouplink
 from fpgapool.common import channel
+from fpgapool.common import rings
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
@@ -392,6 +394,88 @@ def test_a_task_that_kills_members_fails(desk):
         assert opened.run(b"x") == b"x"
 
 
+def test_a_member_that_owes_an_answer_is_dropped(desk):
+    with harness.open_group(desk) as opened:
+        task = opened.submit(b"forget 0")
+        desk.await_states({1: "joined"})
+        assert task.result(30) == b"forget 0"
+
+
+def test_more_may_wait_than_the_desk_keeps(desk, tcp):
+    """Neither side waits for the other for ever."""
+    data = [bytes([number]) * (4 << 20) for number in range(24)]
+    with harness.open_group(desk, tcp=tcp) as opened:
+        futures = [opened.submit(one) for one in data]
+        assert [one.result(30) for one in futures] == data
+
+
+@pytest.mark.security
+def test_a_project_has_so_many_connections(tmp_path, tcp):
+    desk = harness.DeskProcess(
+        tmp_path / "h",
+        data_address="127.0.0.1",
+        max_group_project_connections=2,
+    )
+    try:
+        desk.admit("c", "d", "e")
+        desk.admit("x", project_id="q")
+        desk.join(0)
+        with (
+            harness.open_group(desk, "c", tcp) as first,
+            harness.open_group(desk, "d", tcp) as second,
+        ):
+            assert first.run(b"x", timeout_s=30) == b"x"
+            assert second.run(b"x", timeout_s=30) == b"x"
+            with pytest.raises(grouplink.Refused) as caught:
+                _connect(desk, "e", tcp)
+            assert caught.value.code == codes.QUOTA_EXCEEDED
+            with harness.open_group(desk, "x", tcp) as other:
+                assert other.run(b"x", timeout_s=30) == b"x"
+        waiting.wait_until(lambda: _may_connect(desk, "e", tcp), "a free one")
+    finally:
+        desk.close()
+
+
+def _connect(desk, client_id, tcp):
+    host = desk.host(tcp=tcp)
+    door = harness.GivenDoor(host, h=desk)
+    return grouplink.connect(
+        host, door.attach(client_id, None, None), door, 10
+    )
+
+
+def _may_connect(desk, client_id, tcp):
+    try:
+        _connect(desk, client_id, tcp).close()
+    except grouplink.Refused:
+        return False
+    return True
+
+
+@pytest.mark.security
+def test_rings_go_with_their_connection(desk, monkeypatch):
+    kept = []
+    attach = rings.Channel.attach
+
+    def keep(fds):
+        kept.extend(os.dup(fd) for fd in fds[:2])
+        return attach(fds)
+
+    monkeypatch.setattr(rings.Channel, "attach", keep)
+
+    def kept_bytes():
+        return 512 * sum(os.fstat(fd).st_blocks for fd in kept)
+
+    for _ in range(5):
+        with harness.open_group(desk) as opened:
+            assert len(opened.run(bytes(4 << 20), timeout_s=30)) == 4 << 20
+            assert kept_bytes() > 4 << 20
+    waiting.wait_until(lambda: kept_bytes() == 0, "empty rings")
+    assert len(kept) == 10
+    for fd in kept:
+        os.close(fd)
+
+
 def test_revocation(desk, tcp):
     with (
         harness.open_group(desk, tcp=tcp) as opened,
@@ -751,13 +835,9 @@ def test_clients_that_are_refused(desk, members, code):
     assert frames.decode_json(answer[32:])["code"] == code
 
 
-def _raw(desk, window_tasks=10):
+def _raw(desk):
     """Return the rings and the connection of client d."""
-    host = desk.host()
-    door = harness.GivenDoor(host, h=desk)
-    wire = grouplink.connect(
-        host, door.attach("d", None, None), door, window_tasks
-    )
+    wire = _connect(desk, "d", False)
     return wire._shared, wire
 
 

@@ -30,7 +30,7 @@ from tests.harness import waiting
 # Each runs several commands, on a machine that has much else to do.
 # In the gate: tests/unit/conductor/test_audit.py and
 # tests/unit/cmd/test_auditing.py.
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 SLOTS = 2
 PAUSE_S = 1.5
@@ -84,7 +84,7 @@ def audit(cloud: clouds.Cloud, *options: str) -> Report:
         cwd=processes.ROOT,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=waiting.COMMAND_LIMIT_S,
         check=False,
     )
     assert done.returncode in (0, 3), done.stderr

@@ -28,7 +28,7 @@ from tests.services import process
 
 # Servers are started meanwhile, and the machine has much else to do.
 # In the gate: system/test_conductors.py and tests/world.
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 LOG = logging.getLogger(__name__)
 

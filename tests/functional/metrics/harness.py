@@ -13,7 +13,7 @@ from prometheus_client import samples
 from tests.harness import waiting
 from tests.services import process
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = waiting.LIMIT_S
 
 
 class Page:

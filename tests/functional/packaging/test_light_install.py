@@ -69,7 +69,6 @@ def _output(*command: object) -> str:
     ).stdout
 
 
-@pytest.mark.timeout(400)
 def test_nothing_heavy_comes_with_the_commands(python: pathlib.Path) -> None:
     listed = _output(python, "-m", "pip", "list", "--format=freeze")
     names = {line.partition("==")[0].lower() for line in listed.split()}

@@ -13,7 +13,7 @@ import pytest
 from tests.harness import distributions
 from tests.harness import native
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 #: Tests of decisions, and of what sends them to other processes.
 TESTS = (

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.harness import waiting
 from tests.unit.sim import commands
 
 
@@ -17,7 +18,7 @@ def simulate(*arguments: str | pathlib.Path) -> subprocess.CompletedProcess:
         [sys.executable, "-m", "fpgapool.cmd.sim", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=waiting.COMMAND_LIMIT_S,
         check=False,
     )
 

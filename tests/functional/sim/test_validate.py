@@ -20,7 +20,6 @@ pytestmark = pytest.mark.long
 LIMIT_S = 240
 
 
-@pytest.mark.timeout(2 * LIMIT_S)
 def test_a_few_jobs(tmp_path: pathlib.Path) -> None:
     """The pictures, the tables and the exit code tell the same."""
     out_dir = tmp_path / "out"
@@ -57,7 +56,6 @@ def test_a_few_jobs(tmp_path: pathlib.Path) -> None:
     check_jobs(rows_of(out_dir / "figure6-jobs.csv"))
 
 
-@pytest.mark.timeout(2 * LIMIT_S)
 def test_it_is_ended_while_the_pool_works(tmp_path: pathlib.Path) -> None:
     with harness.short_directory() as temporary:
         process = subprocess.Popen(

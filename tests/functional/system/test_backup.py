@@ -88,7 +88,6 @@ def _tell_restored(cloud: clouds.Cloud) -> None:
     )
 
 
-@pytest.mark.timeout(300)
 def test_the_pool_goes_on_after_a_restore(
     make_cloud,
     mariadb: mariadb_service.MariaDB,

@@ -28,7 +28,7 @@ from tests.services import process
 from tests.services import rabbitmq as rabbitmq_service
 
 # A connection counts as lost after twenty seconds of silence.
-pytestmark = [pytest.mark.security, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.security
 
 CHUNK = clouds.CHUNK_BYTES
 SLOTS = 2

@@ -72,7 +72,6 @@ def test_a_higher_priority_gets_the_slot_at_the_next_border(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_200_sessions_of_three_priorities_have_all_their_bytes(
     make_cloud,
 ) -> None:
@@ -112,7 +111,6 @@ def test_200_sessions_of_three_priorities_have_all_their_bytes(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_work_goes_to_and_fro_between_the_cpu_and_slots(make_cloud) -> None:
     cloud = make_cloud(clouds.HostPlan("board", slots=2), options=OPTIONS)
     door = cloud.hosts["board"].socket_path()

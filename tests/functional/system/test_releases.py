@@ -15,7 +15,7 @@ from tests.harness import programs
 from tests.harness import releases
 
 # In the gate: tests/unit/recorded.
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 CHUNK = clouds.CHUNK_BYTES
 LIMIT_S = 60

@@ -14,7 +14,7 @@ def main() -> None:
         if record is None:
             channel.wait()
             continue
-        while not channel.put(record):
+        while not channel.put(record.view()):
             channel.wait(room_bytes=len(record))
         last = not record
         channel.free()

@@ -33,8 +33,6 @@ from tests.services import process
 
 #: How long Nova may take for what takes a second at rest.
 LIMIT_S = 60
-#: Of a test that is the first one, on a machine with other work.
-START_LIMIT_S = 600
 _IMAGE_BYTES = 1024
 _CALLS_AT_A_TIME = 10
 #: Parameters of sessions that encrypt.

@@ -27,8 +27,6 @@ from tests.services import process
 from tests.services import rabbitmq as rabbitmq_service
 
 # The first test waits for services that take their time.
-pytestmark = pytest.mark.timeout(harness.START_LIMIT_S)
-
 #: Two hosts with boards; the first one cannot run what needs large slots.
 HOSTS = (
     clouds.HostPlan(nova_service.compute_name(1), slots=2, shape="medium"),

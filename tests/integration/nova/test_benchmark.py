@@ -14,7 +14,7 @@ from tests.integration.nova import harness
 from tests.services import nova as nova_service
 
 # In the gate: tests/unit/benchmarks.
-pytestmark = [pytest.mark.long, pytest.mark.timeout(harness.START_LIMIT_S)]
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from tests.integration.nova import harness
 
 pytestmark = [
     pytest.mark.security,
-    pytest.mark.timeout(harness.START_LIMIT_S),
 ]
 
 SPECS = {"fpgapool:accelerators": "aes", "fpgapool:max_sessions": "1"}

@@ -24,7 +24,7 @@ from tests.services import openstack
 # The first test waits for services that take their time.
 # In the gate: test_instances.py, test_placement.py and
 # tests/unit/conductor/test_instances.py.
-pytestmark = [pytest.mark.long, pytest.mark.timeout(harness.START_LIMIT_S)]
+pytestmark = pytest.mark.long
 
 #: One session that goes on, and one to ask with where it counts.
 SPECS = {"fpgapool:accelerators": "aes", "fpgapool:max_sessions": "2"}

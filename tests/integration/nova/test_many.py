@@ -18,7 +18,7 @@ from tests.services import openstack
 
 # The first test waits for services that take their time.
 # In the gate: test_affinity.py and test_placement.py, one at a time.
-pytestmark = [pytest.mark.long, pytest.mark.timeout(harness.START_LIMIT_S)]
+pytestmark = pytest.mark.long
 
 SPECS = {"fpgapool:accelerators": "aes"}
 BOARDS = (1, 2)

@@ -32,8 +32,6 @@ from tests.services import openstack
 from tests.services import process
 from tests.services import rabbitmq as rabbitmq_service
 
-pytestmark = pytest.mark.timeout(harness.START_LIMIT_S)
-
 BOARD = "board0"
 #: A host that Nova does not have, yet.
 LATER = nova_service.COMPUTES + 1

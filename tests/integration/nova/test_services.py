@@ -12,7 +12,7 @@ from tests.services import nova as nova_service
 
 # The first test waits for services that take their time.
 # In the gate: test_instances.py, which needs all of it.
-pytestmark = [pytest.mark.long, pytest.mark.timeout(harness.START_LIMIT_S)]
+pytestmark = pytest.mark.long
 
 
 def test_server_boots_and_is_deleted(

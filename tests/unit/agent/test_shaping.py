@@ -18,11 +18,11 @@ from fpgapool.agent import settings as agent_settings
 from fpgapool.agent import shaping
 from fpgapool.common import exception
 from fpgapool.vocabulary import codes
+from tests.harness import waiting
 
 ADDRESS = "192.0.2.7"
 NETWORK = "192.0.2.0/24"
 PORTS = range(30000, 30010)
-TIMEOUT_S = 10.0
 
 
 class Kernel:
@@ -233,9 +233,9 @@ def test_without_privileges_the_rest_goes_on(caplog):
 def test_the_thread_keeps_the_cap_and_may_remove_it(remove):
     kernel = Kernel()
     guard = protection(kernel, remove_at_stop=remove)
-    guard.start(TIMEOUT_S)
+    guard.start(waiting.LIMIT_S)
     assert [one[0] for one in kernel.asked] == ["cap"]
-    guard.stop(TIMEOUT_S)
+    guard.stop(waiting.LIMIT_S)
     assert ([one[0] for one in kernel.asked] == ["cap", "uncap"]) is remove
     assert (guard.state == shaping.LinkState()) is remove
 
@@ -250,8 +250,8 @@ def test_what_an_earlier_agent_left_is_removed():
     kernel = Kernel(capped=True)
     guard = protection(kernel, None)
     guard.start()
-    assert kernel.event.wait(TIMEOUT_S)
-    guard.stop(TIMEOUT_S)
+    assert kernel.event.wait(waiting.LIMIT_S)
+    guard.stop(waiting.LIMIT_S)
     assert kernel.asked == [("uncap",)]
 
 

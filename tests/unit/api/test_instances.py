@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fpgapool.api import instances
 from fpgapool.api import routes
 from fpgapool.common import context
+from fpgapool.common import ratelimit
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes
@@ -104,38 +105,11 @@ def test_what_a_token_says_of_itself(name, seal):
 # -- how often ---------------------------------------------------------------
 
 
-def test_a_bucket_runs_empty_and_fills_again():
-    now = [100.0]
-    limiter = instances.Limiter(2.0, 3, lambda: now[0])
-    assert [limiter.wait_s("a") for _ in range(4)] == [0, 0, 0, 0.5]
-    assert limiter.wait_s("b") == 0
-    now[0] += 0.25
-    assert limiter.wait_s("a") == 0.25
-    now[0] += 0.25
-    assert limiter.wait_s("a") == 0
-    now[0] += 1000
-    assert [limiter.wait_s("a") > 0 for _ in range(4)] == [0, 0, 0, 1]
-
-
-def test_no_limit():
-    limiter = instances.Limiter(0, 1, lambda: 0.0)
-    assert {limiter.wait_s("a") for _ in range(100)} == {0.0}
-
-
-def test_memory_is_bounded():
-    limiter = instances.Limiter(1, 1, lambda: 0.0)
-    for number in range(instances._MAX_BUCKETS + 10):
-        limiter.wait_s(str(number))
-    assert len(limiter._buckets) == instances._MAX_BUCKETS
-    # Whoever asks on is not forgotten.
-    assert limiter.wait_s(str(instances._MAX_BUCKETS)) > 0
-
-
 def test_an_instance_that_asks_too_often_is_told_when_to_come_back(
     make_world, monkeypatch
 ):
     def from_conf(cls, conf, others, app, known):
-        return cls(others, app, known, instances.Limiter(0.3, 5, lambda: 0.0))
+        return cls(others, app, known, ratelimit.Limiter(0.3, 5, lambda: 0.0))
 
     monkeypatch.setattr(
         instances.InstanceAuth, "from_conf", classmethod(from_conf)
@@ -283,7 +257,7 @@ def test_other_credentials_are_left_to_keystone(headers):
         others,
         lambda environ, start_response: pytest.fail("not an instance"),
         fakes.FakeDatabase(fakes.FakeConductor()),
-        instances.Limiter(0, 1),
+        ratelimit.Limiter(0, 1),
     )
     assert auth(dict(headers), lambda *_: None) == []
     assert seen == [headers]

@@ -38,14 +38,14 @@ def connection() -> Connection:
 
 
 @pytest.fixture
-def late(sending: threading.Lock, connection: Connection) -> behind.Behind:
-    return behind.Behind(sending, lambda: connection)
+def late(sending: threading.Lock) -> behind.Behind:
+    return behind.Behind(sending)
 
 
 def test_a_frame_goes_at_once(
     late: behind.Behind, connection: Connection
 ) -> None:
-    late.send(b"one", None)
+    late.send(b"one", lambda: connection, None)
     assert connection.sent == [b"one"]
 
 
@@ -53,11 +53,11 @@ def test_frames_go_behind_what_is_being_sent(
     late: behind.Behind, sending: threading.Lock, connection: Connection
 ) -> None:
     with sending:
-        late.send(b"one", None)
-        late.send(b"two", None)
+        late.send(b"one", lambda: connection, None)
+        late.send(b"two", lambda: connection, None)
         assert connection.sent == []
-    late.flush(None)
-    late.flush(None)
+    late.flush(lambda: connection, None)
+    late.flush(lambda: connection, None)
     assert connection.sent == [b"one", b"two"]
 
 
@@ -65,9 +65,19 @@ def test_a_lost_connection_is_no_error(
     late: behind.Behind, connection: Connection
 ) -> None:
     connection.error = channel.ChannelClosed("gone")
-    late.send(b"one", None)
+    late.send(b"one", lambda: connection, None)
     connection.error = None
-    late.send(b"two", None)
+    late.send(b"two", lambda: connection, None)
+    assert connection.sent == [b"two"]
+
+
+def test_what_is_left_does_not_go_over_another_connection(
+    late: behind.Behind, sending: threading.Lock, connection: Connection
+) -> None:
+    with sending:
+        late.send(b"one", lambda: connection, None)
+        late.drop()
+    late.send(b"two", lambda: connection, None)
     assert connection.sent == [b"two"]
 
 
@@ -76,7 +86,7 @@ def test_a_deadline_is_one(
 ) -> None:
     connection.error = channel.DeadlineExceeded("late")
     with pytest.raises(channel.DeadlineExceeded):
-        late.send(b"one", 0.0)
+        late.send(b"one", lambda: connection, 0.0)
     assert not sending.locked()
 
 
@@ -91,12 +101,12 @@ def test_no_frame_is_left_or_doubled(
         while not done.is_set():
             with sending:
                 pass
-            late.flush(None)
+            late.flush(lambda: connection, None)
 
     thread = threading.Thread(target=send_long_ones)
     thread.start()
     for frame in frames:
-        late.send(frame, None)
+        late.send(frame, lambda: connection, None)
     done.set()
     thread.join(TIMEOUT_S)
     assert connection.sent == frames

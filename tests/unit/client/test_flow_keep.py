@@ -18,6 +18,7 @@ from fpgapool.client import errors
 from fpgapool.client import flow as flows
 from fpgapool.client import pieces
 from fpgapool.client import waiting
+from fpgapool.common import buffers
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
@@ -132,3 +133,27 @@ def test_a_piece_that_was_emptied_is_not_sent(slots, flow) -> None:
     second.sock.setblocking(False)
     with pytest.raises(BlockingIOError):
         second.sock.recv(1)
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("is_sealed", [False, True])
+@pytest.mark.parametrize("missing_bytes", [0, 1])
+def test_buffers_that_could_shrink_are_not_mapped(is_sealed, missing_bytes):
+    """A worker that shortened them would kill this program."""
+    fds = []
+    for name in ("in", "out"):
+        size_bytes = BUFFERS * CHUNK_BYTES + 1 - missing_bytes
+        if is_sealed:
+            fds.append(buffers.make(name, size_bytes))
+        else:
+            fds.append(os.memfd_create(name, os.MFD_ALLOW_SEALING))
+            os.ftruncate(fds[-1], size_bytes)
+    shm = {"buffers": BUFFERS, "buffer_bytes": CHUNK_BYTES}
+    if is_sealed and not missing_bytes:
+        connections.SharedBuffers(*fds, shm)
+        return
+    with pytest.raises(frames.ProtocolError):
+        connections.SharedBuffers(*fds, shm)
+    for fd in fds:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)

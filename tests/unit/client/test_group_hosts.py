@@ -60,7 +60,7 @@ def test_such_a_task_ends_with_its_group(hosts, link, task):
     hosts.fail(REVOKED)
     hosts._lose_tasks(link)
     assert task.done
-    assert task.error is REVOKED
+    assert str(task.error) == str(REVOKED)
 
 
 def test_a_lost_task_ends_with_its_group(hosts, link):
@@ -74,4 +74,20 @@ def test_a_lost_task_ends_with_its_group(hosts, link):
         link, records.FAILED, 1, {"code": codes.TASK_LOST}
     )
     end()
-    assert task.error is REVOKED
+    assert str(task.error) == str(REVOKED)
+
+
+def test_a_long_task_that_loses_three_members_fails(hosts, link):
+    """The desk does not keep it, so it is this client that counts."""
+    task = grouplink.Task(records.TASK)
+    for number in range(1, 4):
+        assert not task.done
+        link.unanswered[records.TASK, number] = task
+        ended = hosts._handle_other(
+            link, records.FAILED, number, {"code": codes.TASK_LOST}
+        )
+        assert (ended is None) == (number < 3)
+        assert [*hosts._waiting] == [task] * (number < 3)
+        hosts._waiting.clear()
+    ended()
+    assert task.error.code == codes.WORKER_DIED

@@ -2,6 +2,7 @@
 
 """Lines are left out, counted, and told of as their callers'."""
 
+import importlib
 import pathlib
 
 import pytest
@@ -31,3 +32,57 @@ def test_lines_of_a_format_are_few_and_the_others_are_counted(caplog) -> None:
     ]
     (place,) = {(one.name, one.pathname) for one in caplog.records}
     assert place == ("some.name", str(pathlib.Path(__file__)))
+
+
+def test_a_bucket_runs_empty_and_fills_again():
+    now = [100.0]
+    limiter = ratelimit.Limiter(2.0, 3, lambda: now[0])
+    assert [limiter.wait_s("a") for _ in range(4)] == [0, 0, 0, 0.5]
+    assert limiter.wait_s("b") == 0
+    now[0] += 0.25
+    assert limiter.wait_s("a") == 0.25
+    now[0] += 0.25
+    assert limiter.wait_s("a") == 0
+    now[0] += 1000
+    assert [limiter.wait_s("a") > 0 for _ in range(4)] == [0, 0, 0, 1]
+
+
+def test_no_limit():
+    limiter = ratelimit.Limiter(0, 1, lambda: 0.0)
+    assert {limiter.wait_s("a") for _ in range(100)} == {0.0}
+
+
+def test_memory_is_bounded():
+    limiter = ratelimit.Limiter(1, 1, lambda: 0.0)
+    for number in range(ratelimit._MAX_BUCKETS + 10):
+        limiter.wait_s(str(number))
+    assert len(limiter._buckets) == ratelimit._MAX_BUCKETS
+    # Whoever asks on is not forgotten.
+    assert limiter.wait_s(str(ratelimit._MAX_BUCKETS)) > 0
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        *[
+            (f"fpgapool.{one}", "LOG")
+            for one in (
+                "agent.groupdesk.connections",
+                "agent.groupdesk.loop",
+                "agent.groupdesk.ports",
+                "agent.worker.memory",
+                "agent.worker.processing",
+                "agent.worker.session",
+                "agent.worker.tasks",
+                "api.middleware",
+                "conductor.checks",
+                "conductor.rpc",
+            )
+        ],
+        ("fpgapool.api.app", "_OFTEN"),
+        ("fpgapool.api.vendordata", "_OFTEN"),
+    ],
+)
+def test_lines_that_strangers_cause_are_limited(module, name) -> None:
+    log = getattr(importlib.import_module(module), name)
+    assert isinstance(log, ratelimit.RateLimitedLog)

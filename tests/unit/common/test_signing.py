@@ -20,12 +20,12 @@ from fpgapool.conductor.decisions import inputs
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.rpcapi import conductor as conductor_api
 from fpgapool.vocabulary import codes
+from tests.harness import waiting
 from tests.unit.conductor import test_rpc
 from tests.unit.conductor import world
 
 pytestmark = pytest.mark.security
 
-WAIT_S = 20.0
 POOL = signing.Keys(signing.CONTROL, (b"p" * 32,))
 HOSTS = ("a", "b")
 
@@ -50,7 +50,7 @@ class Inputs(test_rpc.FakePump):
         return True
 
     def next(self):
-        return self.queue.get(timeout=WAIT_S)
+        return self.queue.get(timeout=waiting.LIMIT_S)
 
     def ask(self, question, timeout_s, *, durable=True):
         if "changed" in question.__code__.co_names:
@@ -250,7 +250,7 @@ def test_what_only_services_may_ask_for(conductor):
     assert "administer" in methods
     for method in methods:
         with pytest.raises(exception.MessageRefused, match="no host may ask"):
-            client.call(method, timeout_s=WAIT_S)
+            client.call(method, timeout_s=waiting.LIMIT_S)
 
 
 def test_services_and_hosts_ask_for_what_they_may(conductor):
@@ -322,7 +322,7 @@ def test_a_changed_message_is_refused(conductor):
     for changes in CHANGES:
         message = _sealed("a", **changes)
         with pytest.raises(exception.MessageRefused, match="is wrong"):
-            client.call(rpc.SIGNED, timeout_s=WAIT_S, **message)
+            client.call(rpc.SIGNED, timeout_s=waiting.LIMIT_S, **message)
     assert pump.queue.empty()
 
 
@@ -344,7 +344,7 @@ def test_a_signed_message_that_makes_no_sense_is_refused(conductor):
         with pytest.raises(exception.MessageRefused):
             client.call(
                 rpc.SIGNED,
-                timeout_s=WAIT_S,
+                timeout_s=waiting.LIMIT_S,
                 party="a",
                 body=message,
                 signature=signature,
@@ -392,7 +392,9 @@ def test_an_agent_takes_orders_of_the_pool_only(serve, log):
     with api.together():
         api.report_now("a", 3)
         api.report_now("b", 3)
-    assert [one.taken.get(timeout=WAIT_S) for one in agents.values()] == [3, 3]
+    assert [
+        one.taken.get(timeout=waiting.LIMIT_S) for one in agents.values()
+    ] == [3, 3]
     assert all(one.taken.empty() for one in agents.values())
     assert len(log.records) == 3
 

@@ -118,6 +118,30 @@ def test_a_lock_leaves_the_time_of_another_task_to_its_end() -> None:
         assert account.idle_s == 0.0
 
 
+def busy(running: int) -> objects.GroupReport:
+    (client,) = line("1", a=1).clients
+    return dataclasses.replace(
+        line("1"), clients=(dataclasses.replace(client, running=running),)
+    )
+
+
+def test_what_ran_at_a_missing_desk_was_idle_time() -> None:
+    accounts = desk_accounts.Accounts((), 0)
+    account = accounts.of("g", _HOST, 0.0)
+    account.new_tasks(busy(1), lambda name: name)
+    account.add_time(4.0, 4.0)
+    account.new_tasks(busy(1), lambda name: name)
+    assert (account.record.unpaid_s, account.idle_s) == (4.0, 0.0)
+    # The group still has members there.
+    accounts.expire_missing(_HOST, (), {"g"}, 5.0)
+    assert account.idle_s == 4.0
+    # A new leader must find how far they were charged.
+    accounts.expire_missing(_HOST, (), {"g"}, 5.0 + desk_accounts.KEPT_S)
+    assert accounts.charged_at("g", _HOST) == 4.0
+    accounts.expire_missing(_HOST, (), (), 5.0 + desk_accounts.KEPT_S)
+    assert accounts.charged_at("g", _HOST) == 0.0
+
+
 def test_desks_that_are_gone_are_forgotten() -> None:
     accounts = desk_accounts.Accounts((), 0)
     for group_id in ("g", "h"):
@@ -127,12 +151,12 @@ def test_desks_that_are_gone_are_forgotten() -> None:
     kept_s = desk_accounts.KEPT_S
     # A host that was silent may have it still.
     for now in (kept_s, 2 * kept_s - 1):
-        accounts.expire_missing(_HOST, {"h"}, now)
-    accounts.expire_missing(_HOST, {"g", "h"}, 2 * kept_s)
+        accounts.expire_missing(_HOST, {"h"}, {"h"}, now)
+    accounts.expire_missing(_HOST, {"g", "h"}, {"g", "h"}, 2 * kept_s)
     for now in (2 * kept_s, 3 * kept_s - 1):
-        accounts.expire_missing(_HOST, {"h"}, now)
+        accounts.expire_missing(_HOST, {"h"}, {"h"}, now)
     assert accounts.take() == []
-    accounts.expire_missing(_HOST, {"h"}, 3 * kept_s)
+    accounts.expire_missing(_HOST, {"h"}, {"h"}, 3 * kept_s)
     (gone,) = accounts.take()
     assert (gone.id, gone.boot_id) == (1, db_api.DELETED)
     assert accounts.charged_at("g", _HOST) == 0.0

@@ -123,6 +123,8 @@ def test_a_slot_from_the_request_to_its_release(pool):
         assert (order.project_id, order.accelerator) == ("p", "copy")
         assert not order.self_test
         assert (order.claimed_bytes, order.max_hold_s) == (0, 0.0)
+        # A task may compute as long as a session may be idle.
+        assert order.idle_timeout_s == pool.settings.idle_timeout_s > 0
     rows = pool.rows["assignments"].values()
     assert {row.holder_kind for row in rows} == {"group"}
     assert {row.phase for row in rows} == {"PREPARING"}

@@ -19,12 +19,12 @@ from fpgapool.db import api as db_api
 from fpgapool.objects import base
 from fpgapool.objects import notification
 from fpgapool.vocabulary import states
+from tests.harness import waiting
 
 ROOT = pathlib.Path(__file__).parents[3]
 TOOL = ROOT / "tools" / "write-notification-samples"
 SAMPLES = ROOT / "doc" / "notification_samples"
 DOCUMENT = ROOT / "doc" / "source" / "notifications.rst"
-LIMIT_S = 20
 
 
 def _tool() -> types.ModuleType:
@@ -319,7 +319,7 @@ class Bus:
 
     def _take(self, priority: str, event_type: str) -> None:
         self.entered.set()
-        assert self.open.wait(LIMIT_S)
+        assert self.open.wait(waiting.LIMIT_S)
         if event_type == "host.down":
             raise RuntimeError("no room")
         self.taken.put((priority, event_type))
@@ -341,7 +341,7 @@ def test_a_bus_that_is_away_keeps_nobody(book: journal.Journal) -> None:
 
     note(_session(states.QUEUED))
     # One is on its way, two wait, and there is no room for the others.
-    assert bus.entered.wait(LIMIT_S)
+    assert bus.entered.wait(waiting.LIMIT_S)
     for state in (states.PREPARING, states.READY, states.ACTIVE):
         note(_session(state))
     note(_session(states.LOST))

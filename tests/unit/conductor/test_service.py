@@ -20,13 +20,13 @@ from fpgapool.conductor.runtime import retention
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.objects import identity
+from tests.harness import waiting
 from tests.unit.conductor import test_threads
 from tests.unit.conductor import world
 
 HOST = str(uuid.UUID(int=1))
 DEVICE = identity.device_id(HOST, "board0")
 VM = str(uuid.UUID(int=77))
-PATIENCE_S = 10.0
 PLACEMENT = """[placement]
 auth_type = none
 endpoint_override = http://127.0.0.1:9
@@ -91,7 +91,7 @@ def take_over(database: Database, tmp_path, lines: str) -> set[str | None]:
                 slot.reserved_for
                 for slot in asked.pool.registry.slots.values()
             },
-            PATIENCE_S,
+            waiting.LIMIT_S,
         )
     return found
 
@@ -184,23 +184,25 @@ def test_a_clock_that_was_set_while_no_conductor_ran(pool, tmp_path, jump_s):
     database.time_s = pool.now + 10 + jump_s
     with leading(database, tmp_path, "") as term:
         view = term.look(
-            lambda brain: world.find(brain, "p", request_id), PATIENCE_S
+            lambda brain: world.find(brain, "p", request_id), waiting.LIMIT_S
         )
         pool_time_s = term.pool_time_s()
         now = term._pump.now()
         ((at_s, ahead_s),) = [database.begun_s]
     assert (view.state, view.queued_at) == ("QUEUED", pool.now)
-    assert pool.now + 10 <= at_s <= pool_time_s < pool.now + 10 + PATIENCE_S
+    assert (
+        pool.now + 10 <= at_s <= pool_time_s < pool.now + 10 + waiting.LIMIT_S
+    )
     # No time of anything is before that of what came earlier.
     assert now >= max(pool.now, database.time_s)
-    assert now - pool_time_s == pytest.approx(ahead_s, abs=PATIENCE_S)
+    assert now - pool_time_s == pytest.approx(ahead_s, abs=waiting.LIMIT_S)
 
 
 def test_the_first_leader_of_all_begins_pool_time(pool, tmp_path):
     database = Database(pool)
     with leading(database, tmp_path, ""):
         ((at_s, ahead_s),) = [database.begun_s]
-    assert (at_s, ahead_s) == (pytest.approx(1e9, abs=PATIENCE_S), 0.0)
+    assert (at_s, ahead_s) == (pytest.approx(1e9, abs=waiting.LIMIT_S), 0.0)
 
 
 def test_what_came_after_pool_time_was_told_is_not_from_the_future(
@@ -224,7 +226,7 @@ def test_a_leader_deletes_only_if_it_is_told_to(pool, tmp_path, monkeypatch):
         assert term._retention is None
     conf = "[database]\nretention_days = 30\n"
     with leading(database, tmp_path, conf) as term:
-        before, _, epoch = database.purged.get(timeout=PATIENCE_S)
+        before, _, epoch = database.purged.get(timeout=waiting.LIMIT_S)
         now = term._pump.now()
     assert epoch == database.lease.epoch
-    assert before == pytest.approx(now - 30 * 86_400, abs=PATIENCE_S)
+    assert before == pytest.approx(now - 30 * 86_400, abs=waiting.LIMIT_S)

@@ -28,9 +28,8 @@ from fpgapool.conductor.runtime import sender
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from tests.functional.db import factory
+from tests.harness import waiting
 from tests.unit.conductor import world
-
-WAIT_S = 10
 
 
 class FakeDatabase:
@@ -56,7 +55,7 @@ class FakeDatabase:
         withdrawn: Collection[int],
     ) -> list[db_api.SessionRecord]:
         self.entered.set()
-        assert self.proceed.wait(WAIT_S)
+        assert self.proceed.wait(waiting.LIMIT_S)
         if not self.errors.empty():
             raise self.errors.get()
         self.committed.append(changes)
@@ -74,7 +73,7 @@ class Collector:
         self.items.put(delivered)
 
     def next(self) -> object:
-        return self.items.get(timeout=WAIT_S)
+        return self.items.get(timeout=waiting.LIMIT_S)
 
 
 def host(number: int) -> db_api.HostRecord:
@@ -116,7 +115,7 @@ def test_what_piles_up_during_a_commit_is_one_transaction(parts):
     committer, database, delivered, _, _ = parts
     database.proceed.clear()
     committer.put(batch(host(1), ask="first"))
-    assert database.entered.wait(WAIT_S)
+    assert database.entered.wait(waiting.LIMIT_S)
     for number in range(2, 50):
         committer.put(batch(host(number), ask=f"later{number}"))
     database.proceed.set()
@@ -132,7 +131,7 @@ def test_nothing_is_told_before_its_rows_are_durable(parts):
     database.errors.put(exception.DatabaseUnavailable(reason="gone"))
     database.proceed.clear()
     committer.put(batch(host(1), ask="a"))
-    assert database.entered.wait(WAIT_S)
+    assert database.entered.wait(waiting.LIMIT_S)
     assert delivered.items.empty()
     database.proceed.set()
     assert delivered.next() == [effects.AskReport("a")]
@@ -156,7 +155,7 @@ def test_a_deposed_leader_writes_and_tells_nothing_more(parts):
     committer, database, delivered, deposed, _ = parts
     database.errors.put(exception.NotLeader(reason="epoch 7 is over"))
     committer.put(batch(host(1), ask="a"))
-    assert deposed.wait(WAIT_S)
+    assert deposed.wait(waiting.LIMIT_S)
     committer.put(batch(host(2), ask="b"))
     committer.stop()
     assert not database.committed
@@ -165,7 +164,7 @@ def test_a_deposed_leader_writes_and_tells_nothing_more(parts):
 
 def test_steps_are_written_with_what_somebody_waits_for(parts, monkeypatch):
     committer, database, delivered, _, _ = parts
-    monkeypatch.setattr(batching, "GATHER_S", 10 * WAIT_S)
+    monkeypatch.setattr(batching, "GATHER_S", 10 * waiting.LIMIT_S)
     steps = [news(1, "PREPARING"), news(2, "READY")]
     for number, step in enumerate(steps):
         changes = db_api.Changes.of([host(number)])
@@ -242,7 +241,7 @@ def test_sessions_that_were_given_up_are_not_recorded(parts, hangs):
     database.proceed.clear()
     database.entered.clear()
     committer.put(admitted(2))
-    assert database.entered.wait(WAIT_S)
+    assert database.entered.wait(waiting.LIMIT_S)
     committer.put(admitted(3))
     assert committer.give_up(3) == 1
     committer.put(effects.Effects(db_api.Changes(), withdrawn=[2, 3]))
@@ -346,7 +345,7 @@ def test_only_the_newest_view_of_a_session_is_sent(outbox):
 
 def test_steps_are_gathered_and_what_is_waited_for_is_not(outbox, monkeypatch):
     made, casts = outbox
-    monkeypatch.setattr(batching, "GATHER_S", 10 * WAIT_S)
+    monkeypatch.setattr(batching, "GATHER_S", 10 * waiting.LIMIT_S)
     made.deliver([news(1, "QUEUED")])
     made.deliver([news(2, "PREPARING")])
     made.deliver([news(3, "READY")])
@@ -410,14 +409,14 @@ def test_the_pump_reckons_by_the_clock_that_it_shows(pumping):
     made, _, outbox, _, _ = pumping
     request = world.request(host_uuid=None)
     made.put(world.opening(request, made.now()))
-    made.put(world.opening(request, made.now() + WAIT_S))
+    made.put(world.opening(request, made.now() + waiting.LIMIT_S))
     (order,) = outbox.next()
     assert isinstance(order, effects.AssignSlot)
 
 
 def test_the_pump_answers_questions(pumping):
     made, *_ = pumping
-    assert made.ask(lambda asked: asked.queued_count, WAIT_S) == 0
+    assert made.ask(lambda asked: asked.queued_count, waiting.LIMIT_S) == 0
 
 
 def test_a_question_that_fails_does_not_end_the_pump(pumping):
@@ -430,8 +429,8 @@ def test_a_question_that_fails_does_not_end_the_pump(pumping):
     outbox.deliver = deliver
     for durable in (True, False):
         with pytest.raises(ZeroDivisionError):
-            made.ask(lambda engine: 1 / 0, WAIT_S, durable=durable)
-    assert made.ask(lambda asked: asked.queued_count, WAIT_S) == 0
+            made.ask(lambda engine: 1 / 0, waiting.LIMIT_S, durable=durable)
+    assert made.ask(lambda asked: asked.queued_count, waiting.LIMIT_S) == 0
 
 
 def test_the_pump_wakes_for_a_wait_timeout(pumping):
@@ -569,7 +568,7 @@ def test_the_next_leader_does_not_go_by_a_clock_that_was_set():
     leases.read_lease = read
     candidate = election.Election(leases, "me", 0.3)
     assert candidate.win(threading.Event()) == 5
-    assert 1e9 <= candidate.now() < 1e9 + WAIT_S
+    assert 1e9 <= candidate.now() < 1e9 + waiting.LIMIT_S
 
 
 def test_pool_time_goes_on_from_what_the_leader_told_last():
@@ -579,7 +578,7 @@ def test_pool_time_goes_on_from_what_the_leader_told_last():
     leases.time_s = 1e9 + 7200
     candidate = election.Election(leases, "me", 0.3)
     assert candidate.win(threading.Event()) == 5
-    assert 500.3 <= candidate.pool_time_s() < 500.3 + WAIT_S
+    assert 500.3 <= candidate.pool_time_s() < 500.3 + waiting.LIMIT_S
 
 
 def test_pool_time_is_measured_from_what_the_leader_told_last():
@@ -602,7 +601,13 @@ def test_pool_time_is_measured_from_what_the_leader_told_last():
     candidate._update_pool_time(
         db_api.Lease(holder="you", epoch=5, renewals=0, pool_time_s=900.0)
     )
-    assert 900.0 <= first < later <= candidate.pool_time_s() < 900.0 + WAIT_S
+    assert (
+        900.0
+        <= first
+        < later
+        <= candidate.pool_time_s()
+        < 900.0 + waiting.LIMIT_S
+    )
 
 
 def test_a_living_leader_is_not_succeeded():
@@ -611,7 +616,7 @@ def test_a_living_leader_is_not_succeeded():
     candidate = election.Election(leases, "me", 3600)
     thread = threading.Thread(target=lambda: results(candidate.win(stopping)))
     thread.start()
-    assert leases.read.wait(WAIT_S)
+    assert leases.read.wait(waiting.LIMIT_S)
     stopping.set()
     assert results.next() is None
     thread.join()
@@ -627,7 +632,7 @@ def test_an_election_waits_for_the_database():
         target=lambda: results(candidate.win(threading.Event()))
     )
     thread.start()
-    assert leases.read.wait(WAIT_S)
+    assert leases.read.wait(waiting.LIMIT_S)
     leases.failing = False
     assert results.next() == 1
     thread.join()
@@ -672,7 +677,7 @@ def test_the_lease_is_kept_while_a_long_queue_is_taken_over():
         assert renewals.next() == 4
         assert not deposed.is_set()
         leases.lease = db_api.Lease(holder="it", epoch=5, renewals=0)
-        assert deposed.wait(WAIT_S)
+        assert deposed.wait(waiting.LIMIT_S)
 
 
 def test_the_lease_is_kept_no_longer_than_needed():
@@ -739,8 +744,8 @@ def test_room_is_given_back(pumping) -> None:
     for _ in range(3):
         for project_id in ("p", "q"):
             assert made.offer(cancellation(project_id), project_id)
-        made.ask(lambda engine: None, WAIT_S)
-    made.ask(lambda engine: None, WAIT_S)
+        made.ask(lambda engine: None, waiting.LIMIT_S)
+    made.ask(lambda engine: None, waiting.LIMIT_S)
     assert room._total == 0
     assert not room._by_project
 
@@ -751,7 +756,7 @@ def test_a_long_outage_takes_no_more_memory_than_the_rows(parts) -> None:
     most = persistence.MAX_WAITING_BATCHES
     database.proceed.clear()
     committer.put(batch(host(1)))
-    assert database.entered.wait(WAIT_S)
+    assert database.entered.wait(waiting.LIMIT_S)
     given_up: concurrent.futures.Future[int] = concurrent.futures.Future()
     given_up.cancel()
     asked: concurrent.futures.Future[int] = concurrent.futures.Future()
@@ -784,14 +789,14 @@ def test_the_end_of_a_committer_outlives_an_outage(parts) -> None:
     committer, database, _, _, _ = parts
     database.proceed.clear()
     committer.put(batch(host(1)))
-    assert database.entered.wait(WAIT_S)
+    assert database.entered.wait(waiting.LIMIT_S)
     for number in range(2 * persistence.MAX_WAITING_BATCHES):
         committer.put(batch(host(number % 3 + 1)))
     database.errors.put(exception.DatabaseUnavailable(reason="gone"))
     ending = threading.Thread(target=committer.stop)
     ending.start()
     database.proceed.set()
-    ending.join(WAIT_S)
+    ending.join(waiting.LIMIT_S)
     assert not ending.is_alive()
     written = db_api.Changes.merged(database.committed)
     assert len(written.rows(db_api.HostRecord)) == 3

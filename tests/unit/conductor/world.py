@@ -573,7 +573,7 @@ class World:
             lost_sessions=[
                 s
                 for s in opened
-                if s.state == states.FAILED and s.reason in codes.REOPENABLE
+                if s.state in states.TERMINAL and s.reason in codes.REOPENABLE
             ],
             unknown_sessions=[s for s in opened if s.state not in states.ALL],
             instances=[i for i in instances if i.deleted_at is None],

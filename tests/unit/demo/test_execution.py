@@ -15,12 +15,12 @@ from fpgapool.demo import errors
 from fpgapool.demo import execution
 from fpgapool.demo import workload
 from tests.harness import threads
+from tests.harness import waiting
 
 DOORS = {"node1": "/door1", "node2": "/door2"}
 #: Nobody waits that long.
 NEVER_S = 3600.0
 #: Only reached where something is wrong.
-LIMIT_S = 10.0
 
 FIELDS = dataclasses.fields(client.RunReport)
 REPORT = {
@@ -139,7 +139,7 @@ def test_interrupt_while_jobs_are_submitted_cancels_them(
     def wait_for_slot(*_args: object, **options: typing.Any) -> None:
         started.set()
         try:
-            options["cancel"].wait(LIMIT_S)
+            options["cancel"].wait(waiting.LIMIT_S)
         except client.Cancelled:
             cancelled.set()
             raise
@@ -148,7 +148,7 @@ def test_interrupt_while_jobs_are_submitted_cancels_them(
 
     def interrupted(*args: typing.Any, **options: typing.Any) -> None:
         submit(*args, **options)
-        assert started.wait(LIMIT_S)
+        assert started.wait(waiting.LIMIT_S)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(client, "run_file", wait_for_slot)

@@ -372,6 +372,27 @@ def test_a_lock_waits_for_the_first_member():
     assert desk.locked == [("a", 1, 0)]
 
 
+def test_a_paused_client_gets_no_results_of_a_lock():
+    desk, client = _locked()
+    desk.submit(client, *[1.0] * 3, lock_id=7)
+    desk.run(until_s=0.5)
+    desk.queues.pause(client)
+    desk.run()
+    assert len(desk.runs) == 1
+    desk.queues.resume(client)
+    desk.run()
+    assert [run.member for run in desk.runs] == [0, 0, 0]
+
+
+def test_the_lock_of_a_client_that_stays_paused_ends():
+    desk, client = _locked(lock_idle_s=60.0)
+    desk.submit(client, *[1.0] * 2, lock_id=7)
+    desk.run(until_s=0.5)
+    desk.queues.pause(client)
+    desk.run(until_s=100.0)
+    assert client.locks == {}
+
+
 # What a lock costs.
 
 

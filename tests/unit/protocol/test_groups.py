@@ -40,7 +40,7 @@ def _feed(reader, *pieces):
     ],
 )
 def test_a_clients_record_survives_the_way(record):
-    pieces = groups.task_frames(memoryview(record), CHUNK_BYTES)
+    pieces = groups.task_frames(record, CHUNK_BYTES)
     assert _feed(groups.TaskReader(MAX_BYTES), *pieces) == [record]
 
 
@@ -57,12 +57,12 @@ def test_a_clients_record_survives_the_way(record):
     ],
 )
 def test_a_desks_record_survives_the_way(record):
-    pieces = groups.result_frames(memoryview(record), CHUNK_BYTES)
+    pieces = groups.result_frames(record, CHUNK_BYTES)
     assert _feed(groups.ResultReader(MAX_BYTES), *pieces) == [record]
 
 
 def test_pieces_of_a_task():
-    record = memoryview(_task(params=b"", data=b"x" * 20, offset=8, lock_id=2))
+    record = _task(params=b"", data=b"x" * 20, offset=8, lock_id=2)
     first, _, second, last = groups.task_frames(record, CHUNK_BYTES)
     assert frames.FrameHeader.unpack_from(first) == frames.FrameHeader(
         frames.INPUT, frames.TASK_MORE, 0, 1, 8, 16, 2
@@ -76,8 +76,8 @@ def test_pieces_of_a_task():
 def test_a_task_that_is_too_large_is_named_and_not_kept():
     reader = groups.TaskReader(MAX_BYTES)
     pieces = [
-        *groups.task_frames(memoryview(_task(7, data=b"x" * 99)), CHUNK_BYTES),
-        *groups.task_frames(memoryview(_task(8, data=b"x" * 98)), CHUNK_BYTES),
+        *groups.task_frames(_task(7, data=b"x" * 99), CHUNK_BYTES),
+        *groups.task_frames(_task(8, data=b"x" * 98), CHUNK_BYTES),
     ]
     large, fits = _feed(reader, *pieces)
     assert large == records.header(groups.TOO_LARGE, 7)

@@ -567,3 +567,68 @@ def test_all_unacknowledged_input_goes_to_another_slot():
     out.acknowledge(5, 1)
     out.resume(out.acknowledged_bytes)
     assert numbers(out.unsent) == [1, 2]
+
+
+def test_one_acknowledgement_covers_several_empty_pieces():
+    out = outbound(stream.CLIENT, 0, 0, 5, 0, 0, 0)
+    assert numbers(out.acknowledge(0, 2)) == [0, 1]
+    assert numbers(out.acknowledge(5, 5)) == [2, 3, 4]
+    assert numbers(out.acknowledge(5, 6)) == [5]
+    assert not out.kept
+
+
+def test_empty_pieces_before_data_that_arrived_do_not_come_again():
+    out = outbound(stream.CLIENT, 0, 5, 0, 0)
+    out.resume(5)
+    assert numbers(out.unsent) == [2, 3]
+    assert numbers(out.kept) == [0, 1, 2, 3]
+
+
+def test_empty_pieces_at_the_end_may_come_again_behind_another_connection():
+    into = stream.Inbound(stream.WORKER, 0)
+    into.accept(data(0, 5))
+    into.consume(5, 1, False)
+    into.accept(data(5, 0, END))
+    into.consume(0, 2, True)
+    into.resume(0)
+    assert not into.accept(data(5, 0))
+    assert not into.accept(data(5, 0, END))
+    with pytest.raises(frames.ProtocolError, match="after the end"):
+        into.accept(data(5, 0))
+
+
+def test_an_end_that_is_to_be_resent_may_be_acknowledged():
+    out = outbound(stream.CLIENT, 5, 0, end=True)
+    out.resume(5)
+    assert numbers(out.unsent) == [1]
+    assert numbers(out.acknowledge(5, 2)) == [0, 1]
+    assert not out.kept
+    assert not out.unsent
+
+
+def test_an_acknowledgement_is_asked_for_once():
+    out = outbound(stream.WORKER, 5, 3)
+    assert not out.may_ask(False)
+    assert out.may_ask(True)
+    assert out.ask() == 8
+    assert not out.may_ask(True)
+    out.acknowledge(5)
+    assert not out.may_ask(True)
+    out.acknowledge(8)
+    # There is nothing to be acknowledged.
+    assert not out.may_ask(True)
+    out.add(piece(5), 3, False)
+    out.take()
+    assert out.may_ask(True)
+
+
+def test_an_acknowledgement_is_asked_for_if_credit_is_missing():
+    out = outbound(stream.WORKER, WINDOW_BYTES)
+    assert not out.may_ask(False)
+    out.add(piece(1), 2, False)
+    assert out.may_ask(False)
+    out.ask()
+    # The question is lost with its connection.
+    out.resume(0)
+    out.take()
+    assert out.may_ask(False)

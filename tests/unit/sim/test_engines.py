@@ -18,6 +18,7 @@ from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import compiling
 from fpgapool.sim.engines import fluid
+from tests.harness import waiting
 from tests.unit.sim import commands
 
 MIB = 2**20
@@ -160,7 +161,7 @@ def test_without_numba_the_results_are_the_same() -> None:
             check=True,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=waiting.COMMAND_LIMIT_S,
         ).stdout
         for how, steps in (("with", "0"), ("with", "50"), ("without", "0"))
     ]

@@ -15,6 +15,7 @@ from fpgapool.cmd import sim
 from fpgapool.sim import files
 from fpgapool.sim import simulation
 from fpgapool.sim.engines import fluid
+from tests.harness import waiting
 from tests.unit.sim import commands
 
 
@@ -85,7 +86,7 @@ def test_a_small_run_imports_no_slow_libraries(
         check=True,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=waiting.COMMAND_LIMIT_S,
     )
     assert done.stdout.endswith("set()\n")
 

@@ -25,6 +25,7 @@ from fpgapool.sim.validation import differences
 from fpgapool.sim.validation import experiments
 from fpgapool.sim.validation import system
 from fpgapool.sim.validation import tenant
+from tests.harness import waiting
 from tests.unit.sim import commands
 
 SCALE = 0.002
@@ -404,7 +405,7 @@ def test_a_client_without_a_pool(tmp_path: pathlib.Path) -> None:
         [sys.executable, "-m", tenant.__name__],
         input=msgspec.json.encode(order) + b"\n",
         capture_output=True,
-        timeout=100,
+        timeout=waiting.COMMAND_LIMIT_S,
         check=False,
     )
     assert (ran.returncode, ran.stdout) == (1, b"")

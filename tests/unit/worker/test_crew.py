@@ -11,8 +11,6 @@ from fpgapool.agent.worker import crew as crews
 from tests.harness import threads
 from tests.harness import waiting
 
-WAIT_S = 10
-
 
 @pytest.fixture
 def crew() -> crews.Crew:
@@ -27,7 +25,7 @@ def _name(crew: crews.Crew, name: str) -> tuple[int, str]:
         thread = threading.current_thread()
         seen.append((id(thread), thread.name))
 
-    assert crew.start(name, look).wait(WAIT_S)
+    assert crew.start(name, look).wait(waiting.LIMIT_S)
     return seen[0]
 
 
@@ -48,7 +46,7 @@ def test_what_hangs_holds_up_nobody(crew):
     assert _name(crew, "goes on")[1] == "goes on"
     assert not any(done.is_set() for done in hanging)
     gate.set()
-    assert all(done.wait(WAIT_S) for done in hanging)
+    assert all(done.wait(waiting.LIMIT_S) for done in hanging)
 
 
 def test_only_spare_threads_stay(crew):
@@ -57,7 +55,7 @@ def test_only_spare_threads_stay(crew):
     tasks = [crew.start("t", gate.wait) for _ in range(5)]
     assert begun.count() == 5
     gate.set()
-    assert all(done.wait(WAIT_S) for done in tasks)
+    assert all(done.wait(waiting.LIMIT_S) for done in tasks)
     waiting.wait_until(lambda: begun.count() == 1, "the others end")
 
 
@@ -67,19 +65,19 @@ def test_a_thread_that_nobody_needs_ends():
     for number in range(50):
         # Some of them come just when a thread has waited for long enough.
         assert crew.start("t", threading.Event().wait, number / 2500).wait(
-            WAIT_S
+            waiting.LIMIT_S
         )
         threading.Event().wait(0.01)
     waiting.wait_until(lambda: begun.count() == 0, "the thread ends")
     assert crew.idle_count == 0
-    assert crew.start("t", int).wait(WAIT_S)
+    assert crew.start("t", int).wait(waiting.LIMIT_S)
 
 
 def test_a_failure_is_logged_and_the_thread_stays(crew, caplog):
     def fail() -> None:
         raise ValueError("on purpose")
 
-    assert crew.start("poor", fail).wait(WAIT_S)
+    assert crew.start("poor", fail).wait(waiting.LIMIT_S)
     assert "the thread poor failed" in caplog.text
     _wait_until_idle(crew)
     _name(crew, "next")
@@ -92,7 +90,7 @@ def test_a_waiting_thread_holds_nothing(crew):
 
     subject = Subject()
     alive = weakref.ref(subject)
-    assert crew.start("t", subject.work).wait(WAIT_S)
+    assert crew.start("t", subject.work).wait(waiting.LIMIT_S)
     del subject
     _wait_until_idle(crew)
     assert alive() is None
@@ -105,8 +103,8 @@ def test_later_calls_come_in_their_order():
     for number in range(3):
         later.call(lambda number=number: called.append(number))
     later.call(done.set)
-    assert done.wait(WAIT_S)
+    assert done.wait(waiting.LIMIT_S)
     assert called == [0, 1, 2]
     done.clear()
     later.call(done.set)
-    assert done.wait(WAIT_S)
+    assert done.wait(waiting.LIMIT_S)

@@ -166,7 +166,7 @@ def test_memory_in_place_suffices(random):
 
 @pytest.fixture
 def shared():
-    made = memory.SharedMemory(4096, 3)
+    made = memory.SharedMemory(4096, 3, 5 * 4096)
     yield made
     made.close()
 
@@ -185,14 +185,29 @@ def test_shared_output_runs_out_and_comes_back(shared):
     assert os.pread(shared.fds[1], 5, 4096) == b"00001"
 
 
-def test_shared_output_of_several_buffers(shared):
-    room = shared.take_output(10_000, NO_BYTES)
-    data = bytes(range(250)) * 36
-    room[:9000] = data
-    pieces = shared.keep_output(9000)
-    assert b"".join(piece.data for piece in pieces) == data
-    assert [piece.number for piece in pieces] == [0, 1, 2]
+def test_shared_output_of_more_buffers_than_there_are(shared):
+    room = shared.take_output(5 * 4096, NO_BYTES)
+    data = bytes(range(250)) * 72
+    room[: len(data)] = data
+    pieces = shared.keep_output(len(data))
+    assert [shared.place_output(piece) for piece in pieces[:4]] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    # The rest comes before any other output.
+    shared.release_output(pieces[0])
     assert shared.take_output(1, NO_BYTES) is None
+    assert shared.place_output(pieces[3])
+    shared.release_output(pieces[1])
+    assert shared.place_output(pieces[4])
+    assert [piece.number for piece in pieces] == [0, 1, 2, 0, 1]
+    end = pieces[2:]
+    assert b"".join(piece.data for piece in end) == data[2 * 4096 :]
+    assert os.pread(shared.fds[1], 4096, 0) == data[3 * 4096 : 4 * 4096]
+    shared.release_output(pieces[2])
+    assert shared.take_output(1, NO_BYTES) is not None
 
 
 def test_shared_memory_has_several_rooms(shared):

@@ -271,3 +271,172 @@ def test_who_closes_while_it_leaves_has_closed():
     (ended,) = (one for one in ends if isinstance(one, state.Ended))
     assert (ended.outcome, ended.code) == ("CLOSED", "OK")
     client.close()
+
+
+class RatioCore(copy.CopyCore):
+    """Needs room for an output that it makes longer or shorter.
+
+    :param ratio: of room to input.
+    :param output_bytes: of each piece.
+    """
+
+    in_place = False
+
+    def __init__(self, ratio: int, output_bytes: int) -> None:
+        super().__init__({})
+        self._ratio = ratio
+        self._output_bytes = output_bytes
+
+    def max_output_bytes(self, input_bytes: int) -> int:
+        return self._ratio * input_bytes
+
+    def process(self, chunk_in, chunk_out, offset_bytes) -> int:
+        chunk_out[: self._output_bytes] = bytes(self._output_bytes)
+        return self._output_bytes
+
+
+def _ratio_session(core: RatioCore, ends: list) -> session.DataSession:
+    return session.DataSession(
+        processing.Processor(core, base.load_profile("copy")),
+        memory.PrivateMemory(
+            CHUNK_BYTES,
+            4 * CHUNK_BYTES,
+            core.max_output_bytes(CHUNK_BYTES),
+        ),
+        False,
+        dataclasses.replace(
+            settings.parse(json.dumps(test_parts.SETTINGS)),
+            chunk_bytes=CHUNK_BYTES,
+            window_chunks=4,
+            send_timeout_s=TIMEOUT_S,
+        ),
+        hello.Keyring(test_state.order()),
+        ends.append,
+        blocks.Cache(0).open("project", "session"),
+    )
+
+
+def _send(client: Client, number: int, length_bytes: int) -> None:
+    header = frames.pack_header(
+        frames.INPUT,
+        task_id=number + 1,
+        offset_bytes=number * length_bytes,
+        payload_length_bytes=length_bytes,
+    )
+    client.sock.sendall(header + bytes(length_bytes))
+
+
+def test_a_client_that_only_answers_pings_gets_all_its_output():
+    made = _ratio_session(RatioCore(2, 1), [])
+    client = Client(made)
+    _send(client, 0, CHUNK_BYTES)
+    output_bytes = sent = 0
+    for header, _ in client.frames():
+        if header.type == frames.OUTPUT:
+            output_bytes += header.payload_length_bytes
+        elif header.type == frames.PING:
+            assert header.offset_bytes == output_bytes
+            client.sock.sendall(header._replace(type=frames.PONG).pack())
+        elif sent < 50:
+            sent += 1
+            _send(client, sent, CHUNK_BYTES)
+        else:
+            break
+    assert output_bytes == 51
+    client.close()
+    made.stop("OK", "")
+
+
+def test_a_pong_that_was_not_asked_for_acknowledges_nothing():
+    made = _ratio_session(RatioCore(1, 1), [])
+    client = Client(made)
+    client.sock.sendall(frames.pack_header(frames.PONG, offset_bytes=10**6))
+    _send(client, 0, 10)
+    for header, _ in client.frames():
+        if header.type == frames.ACK:
+            break
+    client.sock.sendall(frames.pack_header(frames.PONG, offset_bytes=1))
+    client.sock.sendall(frames.pack_header(frames.PING))
+    for header, _ in client.frames():
+        if header.type == frames.PONG:
+            break
+    assert made._output.acknowledged_bytes == 0
+    client.close()
+    made.stop("OK", "")
+
+
+def test_pieces_before_an_acknowledgement_are_bounded(monkeypatch):
+    monkeypatch.setattr(session, "_MAX_TASKS", 4)
+    ends: list = []
+    made = _ratio_session(RatioCore(CHUNK_BYTES, CHUNK_BYTES), ends)
+    client = Client(made)
+    # The window of output is four pieces; its acknowledgement would come
+    # behind all of these.
+    for number in range(30):
+        _send(client, number, 1)
+    ended = waiting.wait_until(
+        lambda: next(
+            (one for one in ends if isinstance(one, state.Ended)), None
+        ),
+        "the session fails",
+    )
+    assert (ended.outcome, ended.code) == ("FAILED", "CREDIT_EXCEEDED")
+    assert "more than 4 pieces" in ended.message
+    client.close()
+    made.stop("CREDIT_EXCEEDED", "")
+
+
+def test_a_session_says_what_it_waits_for():
+    made = _ratio_session(RatioCore(2, 1), [])
+
+    def says(text: str) -> None:
+        waiting.wait_until(
+            lambda: text in made.progress().wait,
+            lambda: f"{text}, not {made.progress().wait}",
+        )
+
+    says("the client sent no input for {}")
+    client = Client(made)
+    header = frames.pack_header(
+        frames.INPUT, task_id=1, payload_length_bytes=CHUNK_BYTES
+    )
+    client.sock.sendall(header)
+    says("the client sent only part of a piece of input in {}")
+    client.sock.sendall(bytes(CHUNK_BYTES))
+    # Each output has a block, of which there are six.
+    sent = 1
+    for header, _ in client.frames():
+        if header.type == frames.ACK:
+            _send(client, sent, CHUNK_BYTES)
+            sent += 1
+        if sent == 7:
+            break
+    says(
+        "the worker waited {} for room for output: "
+        "6 bytes in 6 pieces are unacknowledged"
+    )
+    client.close()
+    made.stop("OK", "")
+
+
+def test_a_session_says_that_its_client_takes_no_output():
+    made = _ratio_session(RatioCore(1, CHUNK_BYTES), [])
+    client = Client(made)
+    for number in range(4):
+        _send(client, number, CHUNK_BYTES)
+    waiting.wait_until(
+        lambda: made._output.sent_bytes == 4 * CHUNK_BYTES, "a window is out"
+    )
+    for header, _ in client.frames():
+        if header.type == frames.ACK and header.task_id == 4:
+            break
+    _send(client, 4, CHUNK_BYTES)
+    says = (
+        f"the client read no output for {{}}: {CHUNK_BYTES} bytes wait to be "
+        f"sent, after {4 * CHUNK_BYTES} bytes in 4 pieces are unacknowledged"
+    )
+    waiting.wait_until(
+        lambda: made.progress().wait == says, lambda: made.progress().wait
+    )
+    client.close()
+    made.stop("OK", "")

@@ -139,11 +139,14 @@ def test_a_worker_that_was_frozen_hears_its_client_first(machine):
     machine.handle(state.Attached(1, 77.0), 3.0)
     assert machine.handle(state.Tick(), 13.0) == []
     # What came meanwhile counts; from now on, silence does.
-    assert machine.handle(state.Tick(100), machine.deadline_s) == []
+    assert (
+        machine.handle(state.Tick(watch.Progress(100)), machine.deadline_s)
+        == []
+    )
     now = 13.0
     while now < 13.25 + 5.0:
         now = machine.deadline_s
-        effects = machine.handle(state.Tick(100), now)
+        effects = machine.handle(state.Tick(watch.Progress(100)), now)
     (effect,) = effects
     assert (type(effect), effect.code) == (state.Clear, "IDLE_TIMEOUT")
     finish(machine)

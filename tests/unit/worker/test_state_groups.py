@@ -2,6 +2,8 @@
 
 """The state machine of a worker whose slot is a member of a group."""
 
+import dataclasses
+
 import pytest
 
 from fpgapool.agent.worker import state
@@ -58,6 +60,26 @@ def test_a_member_joins_without_an_agent(machine):
     assert kinds(machine.handle(state.AgentConnected(), 2.5)) == ["Changed"]
 
 
+@pytest.mark.security
+@pytest.mark.parametrize("desk_socket", [None, "/run/desk.sock"])
+def test_after_a_group_the_process_is_replaced(machine, desk_socket):
+    """Clients of other projects may have been served, too."""
+    join(machine)
+    machine.handle(state.Release(1, "X"), 4.0)
+    machine.handle(state.Scrubbed(1, 10, 20, 99.0), 5.0)
+    assert machine.was_member
+    later = dataclasses.replace(order(), generation=2, desk_socket=desk_socket)
+    effects = machine.handle(state.Assign(later), 7.0)
+    assert kinds(effects) == ["Refuse", "Changed", "Quit"]
+    assert effects[0].code == "RECYCLE"
+
+
+def test_a_slot_that_never_joined_needs_no_new_process(machine):
+    machine.handle(state.Assign(order()), 1.0)
+    machine.handle(state.Programmed(1, "copy"), 2.0)
+    assert not machine.was_member
+
+
 def test_there_is_no_secret_to_reissue(machine):
     machine.handle(state.Assign(order()), 1.0)
     machine.handle(state.Programmed(1, "copy"), 2.0)
@@ -99,11 +121,16 @@ def test_only_a_task_can_be_too_slow(machine, limits, code):
     # Without a task for a minute, then with one that does not end.
     while now < 63.0:
         now += watch.INTERVAL_S
-        assert machine.handle(state.Tick(7, is_waiting=True), now) == []
+        assert (
+            machine.handle(state.Tick(watch.Progress(7), is_waiting=True), now)
+            == []
+        )
     while now < 63.0 + 5.0 - watch.INTERVAL_S:
         now += watch.INTERVAL_S
-        assert machine.handle(state.Tick(7), now) == []
-    (effect,) = machine.handle(state.Tick(7), now + watch.INTERVAL_S)
+        assert machine.handle(state.Tick(watch.Progress(7)), now) == []
+    (effect,) = machine.handle(
+        state.Tick(watch.Progress(7)), now + watch.INTERVAL_S
+    )
     assert effect.code == code
 
 

@@ -13,6 +13,7 @@ from fpgapool.accelerators import base as accelerators
 from fpgapool.agent.worker import blocks
 from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import tasks
+from fpgapool.common import rings
 from fpgapool.drivers import base
 from fpgapool.protocol import blocks as references
 from fpgapool.protocol import frames
@@ -123,7 +124,8 @@ def runner(driver):
 def task(data=b"", params=None, offset=0):
     encoded = b"" if params is None else frames.encode_json(params)
     record = records.header(records.TASK, 9, len(encoded), offset)
-    return records.split(memoryview(bytearray(record + encoded + data)))
+    memory = memoryview(bytearray(record + encoded + data))
+    return records.split(rings.Record(memory))
 
 
 def run(runner, *arguments, most=1000, **members):
@@ -243,13 +245,13 @@ def test_a_task_shows_while_it_runs(driver, runner):
 @pytest.mark.parametrize("record", [b"", b"x" * 23])
 def test_a_record_has_a_header(record):
     with pytest.raises(frames.ProtocolError):
-        records.split(memoryview(record))
+        records.split(record)
 
 
 def test_the_middle_is_within_the_record():
     record = records.header(records.TASK, 1, 5) + b"1234"
     with pytest.raises(frames.ProtocolError, match="exceed"):
-        records.split(memoryview(record))
+        records.split(record)
 
 
 def test_the_default_for_clearing_a_task_is_a_scrub():

@@ -119,6 +119,21 @@ def test_a_fuse_kills_between_two_points(kernel: kernels.Kernel) -> None:
     assert passed == [0, 1, 2, -1]
 
 
+def test_a_world_that_turns_in_a_circle_ends(
+    kernel: kernels.Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "MOST_STEPS", 100)
+
+    def turn() -> None:
+        while True:
+            kernel.park(0.0)
+
+    kernel.spawn(kernel.process("p"), "main", turn)
+    assert not kernel.run(lambda: False, 9.0)
+    assert kernel.failures == ["no end after 100 steps, in <p: main>"]
+    assert kernel.now_s < 1.0
+
+
 def test_what_a_task_raises_is_a_failure(kernel: kernels.Kernel) -> None:
     def body() -> None:
         raise ArithmeticError("seen")

@@ -6,11 +6,16 @@ import json
 import subprocess
 import sys
 
+from tests.harness import waiting
+
 
 def _play(*options: str) -> list[dict[str, object]]:
     command = [sys.executable, "-m", "tests.world", "--verbose", *options]
     ended = subprocess.run(
-        command, capture_output=True, text=True, timeout=100
+        command,
+        capture_output=True,
+        text=True,
+        timeout=waiting.COMMAND_LIMIT_S,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return [

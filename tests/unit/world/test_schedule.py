@@ -64,6 +64,17 @@ def test_some_schedules_preempt(tmp_path: pathlib.Path) -> None:
     assert not schedules.draw(6, KINDS).preempts
 
 
+def test_extents_choose_one_of_several() -> None:
+    # They would be 1.0 of a fault, and of a change.
+    extents = [
+        one.extent
+        for seed in (5033, 5746)
+        for schedule in [schedules.draw(seed, KINDS, groups=True)]
+        for one in (*schedule.faults, *schedule.changes)
+    ]
+    assert all(int(extent * 7) < 7 for extent in extents)
+
+
 def test_what_is_written_is_read(tmp_path: pathlib.Path) -> None:
     schedule = schedules.draw(11, KINDS, sessions=9)
     path = tmp_path / "schedule.json"

@@ -118,14 +118,15 @@ kernel void fft(global const float2 *input, global float2 *output,
                         turn ? row[i] : product(row[i], spectrum[i]));
             barrier(CLK_GLOBAL_MEM_FENCE);
         } while (++turn < turns);
-        is_lost = 0;
+        if (first == 0)
+            is_lost = 0;
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint i = first; i < samples; i += step) {
             const float2 result = product(row[i], after[i]);
 
             target[i] = result;
             if (!isfinite(result.x) || !isfinite(result.y))
-                is_lost = 1;
+                atomic_or(&is_lost, 1u);
         }
         barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
         // How far an infinity gets depends on the order of operations.
