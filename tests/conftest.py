@@ -19,6 +19,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import loadscope
 
+from fpgapool.common import interrupts
 from tests.services import mariadb as mariadb_service
 from tests.services import postgresql as postgresql_service
 from tests.services import process
@@ -46,8 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile(_profile_name())
     # The accelerators of the person who runs the tests are not ours.
     os.environ.pop("FPGAPOOL_ACCELERATORS_DIR", None)
-    # A job in the background of a script ignores it, and so would all
-    # programs that tests start and interrupt.
+    # A job in the background of a script, or of nohup, ignores some of them,
+    # and so would all programs that tests start and interrupt.
+    for number in interrupts.SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if _profile_name() != "ci" and config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(secrets.randbits(32))
