@@ -46,7 +46,11 @@ class FpgapoolError(exceptions.CodedError):
         keeps it for later keeps itself, and all its memory and descriptors,
         until Python looks for such cycles.
         """
-        return copy.copy(self)
+        copied = copy.copy(self).with_traceback(None)
+        # Libraries that pickle errors, such as tblib, have copies keep these.
+        copied.__cause__ = copied.__context__ = None
+        copied.__suppress_context__ = False
+        return copied
 
 
 class InvalidRequest(FpgapoolError):

@@ -123,7 +123,7 @@ def test_pieces_of_the_cpu_are_as_long_as_those_of_the_workers(
         ({"claimed_bytes": 0}, (400, "INVALID_SIZE")),
         ({"claimed_bytes": 2**80}, (413, "SIZE_TOO_LARGE")),
         ({"claimed_bytes": 1e300}, (413, "SIZE_TOO_LARGE")),
-        ({"request_id": "x\n"}, (400, "INVALID_REQUEST_ID")),
+        ({"request_id": "x\n"}, (400, "INVALID_REQUEST")),
         ({"request_id": "x y"}, (400, "INVALID_REQUEST")),
         ({"host": str(uuid.UUID(int=5))}, (400, "INVALID_REQUEST")),
     ],
