@@ -354,14 +354,17 @@ class Watcher:
             account.held_s += max(ended_at - since, 0.0)
 
     def _around_sessions(self) -> None:
-        charge = serving.Serving._charge
+        for name in ("_charge", "charge_late"):
+            charge = getattr(serving.Serving, name)
 
-        def watched(*args: typing.Any) -> None:
-            self._is_of_session = True
-            charge(*args)
-            self._is_of_session = False
+            def watched(
+                *args: typing.Any, _charge: typing.Any = charge
+            ) -> None:
+                self._is_of_session = True
+                _charge(*args)
+                self._is_of_session = False
 
-        serving.Serving._charge = watched  # type: ignore[method-assign]
+            setattr(serving.Serving, name, watched)
 
     def _heard(
         self, _none: None, room: desks.Desks, host: typing.Any, *_a: object
