@@ -45,10 +45,10 @@ from fpgapool.conductor.runtime import sender
 from fpgapool.conductor.runtime import strategy_loading
 from fpgapool.conductor.runtime import threads
 from fpgapool.conf import quota as quota_conf
-from fpgapool.core import groups
 from fpgapool.core import health
-from fpgapool.core import power
 from fpgapool.core import state as core_state
+from fpgapool.core.sizing import groups
+from fpgapool.core.topology import power
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.rpcapi import agent as agent_rpcapi

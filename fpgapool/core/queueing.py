@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpgapool.core import distributions
-from fpgapool.core import thresholds as queue_thresholds
+from fpgapool.core.queues import thresholds as queue_thresholds
 
 Floats = npt.NDArray[np.float64]
 Formula = typing.Literal["cobham", "paper"]

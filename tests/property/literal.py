@@ -13,9 +13,9 @@ import typing
 import numpy
 
 from fpgapool.core import affinity
-from fpgapool.core import applications as core_applications
-from fpgapool.core import queued
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import applications as core_applications
+from fpgapool.core.queues import queued
 
 
 @dataclasses.dataclass

@@ -33,14 +33,14 @@ from fpgapool.conductor.decisions import reports
 from fpgapool.conductor.decisions import serving
 from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.runtime import sender
-from fpgapool.core import admission
 from fpgapool.core import events
-from fpgapool.core import holders
 from fpgapool.core import instructions
-from fpgapool.core import members as core_members
 from fpgapool.core import model
-from fpgapool.core import preemption
-from fpgapool.core import sharing
+from fpgapool.core.queues import sharing
+from fpgapool.core.rules import admission
+from fpgapool.core.rules import holders
+from fpgapool.core.rules import members as core_members
+from fpgapool.core.rules import preemption
 from fpgapool.db import api as db_api
 from fpgapool.db import leadership
 from fpgapool.protocol import stream

@@ -32,7 +32,7 @@ from fpgapool.conductor.decisions import pool as conductor_pool
 from fpgapool.conductor.decisions import serving
 from fpgapool.conductor.decisions import usage
 from fpgapool.core import events
-from fpgapool.core import members as core_members
+from fpgapool.core.rules import members as core_members
 from fpgapool.db import api as db_api
 from fpgapool.protocol import records
 from fpgapool.vocabulary import states

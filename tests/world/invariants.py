@@ -28,9 +28,9 @@ from fpgapool.conductor.decisions import reports
 from fpgapool.conductor.decisions import sessions
 from fpgapool.core import events
 from fpgapool.core import model
-from fpgapool.core import sharing
-from fpgapool.core import slots
 from fpgapool.core import state as core_state
+from fpgapool.core.queues import sharing
+from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
 from fpgapool.db import leadership
 from fpgapool.db import rows as db_rows

@@ -20,7 +20,7 @@ from fpgapool.conductor.decisions import serving
 from fpgapool.conductor.decisions import sessions
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import preemption
+from fpgapool.core.rules import preemption
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.chaos import clients

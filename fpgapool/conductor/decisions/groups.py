@@ -19,9 +19,9 @@ from fpgapool.conductor.decisions import members
 from fpgapool.conductor.decisions import opening
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.core import events
-from fpgapool.core import goals
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core.sizing import goals
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import group as description
 from fpgapool.vocabulary import states

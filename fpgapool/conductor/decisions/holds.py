@@ -11,7 +11,7 @@ from typing import Any
 from fpgapool import objects
 from fpgapool.conductor.decisions import registry
 from fpgapool.core import model
-from fpgapool.core import slots
+from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
 
 

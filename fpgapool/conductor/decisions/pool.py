@@ -38,9 +38,9 @@ from fpgapool.conductor.decisions import sessions
 from fpgapool.conductor.decisions import usage
 from fpgapool.core import events
 from fpgapool.core import model
-from fpgapool.core import power
-from fpgapool.core import slots
 from fpgapool.core import state as core_state
+from fpgapool.core.topology import power
+from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import states
 

@@ -16,7 +16,7 @@ from fpgapool.conductor.decisions import sessions
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import preemption
+from fpgapool.core.rules import preemption
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import platforms
 from fpgapool.vocabulary import states

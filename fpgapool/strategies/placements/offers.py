@@ -8,15 +8,15 @@ import typing
 from collections import abc
 
 from fpgapool.core import affinity
-from fpgapool.core import applications
 from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import ordered
-from fpgapool.core import queued
-from fpgapool.core import slots
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
-from fpgapool.core import waiting
+from fpgapool.core.queues import applications
+from fpgapool.core.queues import queued
+from fpgapool.core.queues import waiting
+from fpgapool.core.topology import slots
 
 # Up to this many hosts with idle slots, a loop over them is faster.
 _FEW = 4

@@ -10,10 +10,10 @@ from collections import abc
 import numpy
 
 from fpgapool.core import model
-from fpgapool.core import queued
-from fpgapool.core import slots
 from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import queued
+from fpgapool.core.topology import slots
 from fpgapool.strategies import base
 from fpgapool.strategies.placements import any as any_placement
 from fpgapool.strategies.placements import offers

@@ -20,7 +20,7 @@ from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import summary
 from fpgapool.conductor.runtime import persistence
 from fpgapool.conductor.runtime import strategy_loading
-from fpgapool.core import sharing
+from fpgapool.core.queues import sharing
 from fpgapool.db import api as db_api
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes

@@ -14,7 +14,7 @@ import pytest
 
 from fpgapool.core import distributions
 from fpgapool.core import queueing
-from fpgapool.core import thresholds
+from fpgapool.core.queues import thresholds
 
 PAPER = distributions.Exponential(0.5e6, 400e6)
 #: With it, 1 s is the time that 1 MB takes.

@@ -14,12 +14,12 @@ from collections import abc
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.core import ordered
-from fpgapool.core import power
 from fpgapool.core import preferences
-from fpgapool.core import queued
-from fpgapool.core import slot_table
-from fpgapool.core import slots
-from fpgapool.core import waiting
+from fpgapool.core.queues import queued
+from fpgapool.core.queues import waiting
+from fpgapool.core.topology import power
+from fpgapool.core.topology import slot_table
+from fpgapool.core.topology import slots
 
 #: A slot and the instance that it is now reserved for; None: not reserved.
 Change = tuple[model.SlotId, str | None]

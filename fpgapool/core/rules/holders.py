@@ -2,15 +2,15 @@
 
 """Assignments of slots, from programming to release."""
 
-from fpgapool.core import admission
 from fpgapool.core import events
 from fpgapool.core import instructions
-from fpgapool.core import members
 from fpgapool.core import model
 from fpgapool.core import native
-from fpgapool.core import queued
-from fpgapool.core import slots
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import queued
+from fpgapool.core.rules import admission
+from fpgapool.core.rules import members
+from fpgapool.core.topology import slots
 from fpgapool.vocabulary import codes
 
 # Looking up a member of an enumeration is slow.

@@ -6,10 +6,10 @@ import math
 from collections import abc
 
 from fpgapool.core import events
-from fpgapool.core import holders
 from fpgapool.core import model
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import view as pool_view
+from fpgapool.core.rules import holders
 from fpgapool.vocabulary import codes
 
 # A slot computes at least so many times as long as it is programmed.

@@ -34,12 +34,12 @@ import math
 import typing
 from collections.abc import Iterable
 
-from fpgapool.core import apportion
-from fpgapool.core import elasticity
 from fpgapool.core import events
-from fpgapool.core import goals
-from fpgapool.core import group as one_group
 from fpgapool.core import model
+from fpgapool.core.sizing import apportion
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
+from fpgapool.core.sizing import group as one_group
 from fpgapool.vocabulary import states
 
 Options = one_group.Options

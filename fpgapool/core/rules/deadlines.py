@@ -6,8 +6,8 @@ import math
 
 from fpgapool.core import model
 from fpgapool.core import ordered
-from fpgapool.core import queued
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import queued
 from fpgapool.vocabulary import states
 
 #: A job that ends so little after its deadline is in time.

@@ -11,8 +11,8 @@ import math
 from collections import abc
 
 from fpgapool.core import model
-from fpgapool.core import queued
-from fpgapool.core import waiting
+from fpgapool.core.queues import queued
+from fpgapool.core.queues import waiting
 
 # More entries than this for each job are swept.
 _MAX_STALE = 2

@@ -4,11 +4,11 @@
 
 from collections import abc
 
-from fpgapool.core import admission
 from fpgapool.core import events
 from fpgapool.core import model
-from fpgapool.core import queued
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import queued
+from fpgapool.core.rules import admission
 
 _Slots = frozenset[model.SlotId]
 # A host, and the shape of its slots; empty: any.

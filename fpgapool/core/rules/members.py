@@ -2,7 +2,7 @@
 
 """Slots of groups: how groups get them, and give them away.
 
-:class:`fpgapool.core.groups.Groups` says how many slots should move. This
+:class:`.groups.Groups` says how many slots should move. This
 module knows the slots. A group waits for a slot as an ordinary job does. A
 slot that moves to another group of its scaling set goes there as soon as it
 is free, without the queue.
@@ -13,16 +13,16 @@ import dataclasses
 import math
 from collections import abc
 
-from fpgapool.core import admission
-from fpgapool.core import elasticity
 from fpgapool.core import events
-from fpgapool.core import goals
-from fpgapool.core import groups as group_sizes
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import queued
-from fpgapool.core import slots
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import queued
+from fpgapool.core.rules import admission
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
+from fpgapool.core.sizing import groups as group_sizes
+from fpgapool.core.topology import slots
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 

@@ -5,7 +5,7 @@
 A *scaling set* is all elastic groups whose accelerators fit the same shapes:
 a slot of one can serve each other one. A policy divides the slots of one set
 between its groups. It sees a :class:`View` of the set, which
-:class:`fpgapool.core.groups.Groups` makes each period.
+:class:`fpgapool.core.sizing.groups.Groups` makes each period.
 
 *Slot-seconds* measure work: a task that keeps a slot for 0.5 s is 0.5
 slot-seconds.
@@ -19,7 +19,7 @@ import typing
 from collections.abc import Mapping
 from collections.abc import Sequence
 
-from fpgapool.core import goals
+from fpgapool.core.sizing import goals
 
 GroupId: typing.TypeAlias = int
 #: New sizes by group. A group that is not there keeps the size it should have.

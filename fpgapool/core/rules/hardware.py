@@ -4,14 +4,14 @@
 
 import math
 
-from fpgapool.core import admission
 from fpgapool.core import events
-from fpgapool.core import holders
 from fpgapool.core import instructions
-from fpgapool.core import members
 from fpgapool.core import model
-from fpgapool.core import shunning
 from fpgapool.core import view as pool_view
+from fpgapool.core.rules import admission
+from fpgapool.core.rules import holders
+from fpgapool.core.rules import members
+from fpgapool.core.rules import shunning
 from fpgapool.vocabulary import codes
 
 

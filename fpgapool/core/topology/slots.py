@@ -7,7 +7,7 @@ import collections
 from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import ordered
-from fpgapool.core import queued
+from fpgapool.core.queues import queued
 
 _SELF_TEST = model.HolderKind.SELF_TEST
 

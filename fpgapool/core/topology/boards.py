@@ -9,9 +9,9 @@ import typing
 import numpy as np
 import numpy.typing as npt
 
-from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
-from fpgapool.core import slots
+from fpgapool.core.topology import loads as pipe_loads
+from fpgapool.core.topology import slots
 
 _Numbers: typing.TypeAlias = npt.NDArray[np.int64]
 

@@ -5,13 +5,13 @@
 import math
 from collections import abc
 
-from fpgapool.core import columns as job_columns
 from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import ordered
 from fpgapool.core import preferences
-from fpgapool.core import queued
-from fpgapool.core import sharing
+from fpgapool.core.queues import columns as job_columns
+from fpgapool.core.queues import queued
+from fpgapool.core.queues import sharing
 
 # A timeout is due a little before its time, so that a wake-up at exactly that
 # time is never too early by a rounding error.

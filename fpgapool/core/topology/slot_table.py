@@ -12,12 +12,12 @@ import operator
 import typing
 from collections import abc
 
-from fpgapool.core import boards as idle_boards
 from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import ordered
 from fpgapool.core import preferences
-from fpgapool.core import slots
+from fpgapool.core.topology import boards as idle_boards
+from fpgapool.core.topology import slots
 
 _NUMBER = operator.attrgetter("number")
 

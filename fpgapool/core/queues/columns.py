@@ -15,9 +15,9 @@ from collections import abc
 import numpy as np
 import numpy.typing as npt
 
-from fpgapool.core import loads as pipe_loads
 from fpgapool.core import model
-from fpgapool.core import queued
+from fpgapool.core.queues import queued
+from fpgapool.core.topology import loads as pipe_loads
 
 _Floats: typing.TypeAlias = npt.NDArray[np.float64]
 _Numbers: typing.TypeAlias = npt.NDArray[np.int64]

@@ -13,8 +13,8 @@ import math
 from collections import abc
 
 from fpgapool.core import model
-from fpgapool.core import slot_table
-from fpgapool.core import slots as pool_slots
+from fpgapool.core.topology import slot_table
+from fpgapool.core.topology import slots as pool_slots
 
 # Sums of watts are compared with this tolerance.
 _EPSILON_W = 1e-6

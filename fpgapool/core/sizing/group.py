@@ -9,11 +9,11 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from fpgapool.core import elasticity
 from fpgapool.core import events
-from fpgapool.core import goals
 from fpgapool.core import model
-from fpgapool.core import runtimes
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
+from fpgapool.core.sizing import runtimes
 from fpgapool.vocabulary import states
 
 # What rounding errors may add to a mean number of members.
@@ -59,7 +59,7 @@ class Options:
     :param period_s: I, from one resize to the next; None: the policy's.
     :param periods: m, the periods that estimates look back on.
     :param estimate: how slot-seconds per task are found, see
-        :mod:`fpgapool.core.runtimes`: ``measured``, ``nnls``, and for
+        :mod:`fpgapool.core.sizing.runtimes`: ``measured``, ``nnls``, and for
         comparison ``saturated`` and ``as_printed``.
     :param smoothing: weight of the last period in slots per rate.
     :param arrival_smoothing: weight of the last period in expected arrivals.

@@ -4,14 +4,14 @@
 
 from collections import abc
 
-from fpgapool.core import deadlines
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import native
-from fpgapool.core import queued
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core import view as pool_view
+from fpgapool.core.queues import queued
+from fpgapool.core.rules import deadlines
 from fpgapool.vocabulary import codes
 
 
