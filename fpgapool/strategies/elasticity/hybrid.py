@@ -25,33 +25,21 @@ _ROUNDING = 1e-9
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HybridOptions:
+class HybridOptions(throughput.ThroughputOptions):
     """Options of :class:`HybridPolicy`.
 
     :param admission: whether goals that do not fit are refused.
     :param usable: the part of the slots which rates leave that admission
         counts on for deadlines.
-    :param stay_programmings: as of
-        :class:`~fpgapool.strategies.elasticity.throughput.ThroughputOptions`.
-    :param decay: as there.
     :param try_fewer: whether groups that are good enough try one slot fewer
         when there are too few for all rates.
-    :raises ValueError: if a number is out of its range.
     """
+
+    PARTS: typing.ClassVar[tuple[str, ...]] = ("usable", "decay")
 
     admission: bool = True
     usable: float = 0.98
-    stay_programmings: float = 10.0
-    decay: float = 0.75
     try_fewer: bool = True
-
-    def __post_init__(self) -> None:
-        edf.check_stay(self.stay_programmings)
-        throughput.check_decay(self.decay)
-        if not 0 < self.usable <= 1:
-            raise ValueError(
-                f"usable must be above 0 and at most 1, not {self.usable}"
-            )
 
 
 class HybridPolicy(elasticity.Policy):

@@ -7,6 +7,7 @@ Reconfigurable HPC Architectures*.
 """
 
 import dataclasses
+import typing
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -16,26 +17,20 @@ from fpgapool.strategies.elasticity import edf
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ThroughputOptions:
+class ThroughputOptions(edf.EdfOptions):
     """Options of :class:`ThroughputPolicy`.
 
-    :param stay_programmings: a slot that changed its group stays there for
-        this many programming times; 0: it may leave at once.
     :param decay: what each further slot of a group counts less, when there
         are not enough for all.
     :param try_fewer: whether a group that is good enough tries one slot
         fewer. On a shared link it may need fewer than it asks for.
-    :raises ValueError: if ``stay_programmings`` is negative or not finite, or
-        ``decay`` is not above 0 and at most 1.
     """
+
+    PARTS: typing.ClassVar[tuple[str, ...]] = ("decay",)
 
     stay_programmings: float = 10.0
     decay: float = 0.75
     try_fewer: bool = False
-
-    def __post_init__(self) -> None:
-        edf.check_stay(self.stay_programmings)
-        check_decay(self.decay)
 
 
 class ThroughputPolicy(elasticity.Policy):
@@ -93,15 +88,6 @@ class ThroughputPolicy(elasticity.Policy):
                 )
             sizes[max(able, key=lambda i: (sizes[i] - asked[i], -i))] -= 1
         return {**sizes, group_id: least}
-
-
-def check_decay(decay: float) -> None:
-    """Check an option.
-
-    :raises ValueError: if it is not above 0 and at most 1.
-    """
-    if not 0 < decay <= 1:
-        raise ValueError(f"decay must be above 0 and at most 1, not {decay}")
 
 
 def requests(

@@ -12,6 +12,7 @@ from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
 from fpgapool.strategies.placements import ra
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import scheduling
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class AffinityPlacement(ra.RaPlacement):
 
     def __init__(
         self,
-        options: ra.RaOptions,
+        options: scheduling.SharedOptions,
         misses: int | None,
         generator: numpy.random.Generator,
     ) -> None:
