@@ -87,7 +87,6 @@ class Options:
     :param device_limit: failures in a row that take a device out.
     :param first_s: from taking a unit out to its first test.
     :param factor: by which this time grows with every failed test.
-    :param max_s: the longest time between two tests.
     """
 
     accelerator_limit: int = 2
@@ -127,11 +126,8 @@ class Fault:
 
     :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
     :param failures: the failures in a row that took it out.
-    :param since: when it was taken out.
-    :param tests: its failed tests.
     :param tries: its failed tests, with those before it was last brought back.
     :param last_test: the error of the last test; empty if there was none.
-    :param last_test_at: when the last test ended.
     :param next_test_at: when the next test may begin; None during a test.
     """
 
@@ -180,7 +176,6 @@ class Health:
 
     :param faults: the units that were out before a restart. Their tests did
         not survive it and are due now.
-    :param now: seconds.
     """
 
     def __init__(
@@ -227,7 +222,6 @@ class Health:
         """Count a failure.
 
         :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
-        :param now: seconds.
         :param is_preparation: whether no client has used the slot.
         :param spares_device: whether the failure has been counted for the
             device already.

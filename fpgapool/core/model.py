@@ -11,7 +11,6 @@ import enum
 import math
 import typing
 
-from fpgapool.core import values
 from fpgapool.vocabulary import states
 
 HostId: typing.TypeAlias = int
@@ -20,8 +19,20 @@ SlotId: typing.TypeAlias = int
 JobId: typing.TypeAlias = int
 GroupId: typing.TypeAlias = int
 
+_T = typing.TypeVar("_T")
+
 #: The slot shapes for which an accelerator has bitstreams; empty: any shape.
 Shapes: typing.TypeAlias = frozenset[str]
+
+
+@typing.dataclass_transform(frozen_default=True)
+def value(cls: type[_T]) -> type[_T]:
+    """Make a class a dataclass that is frozen for the type checker only.
+
+    Objects of a frozen dataclass take four times as long to make, and each
+    decision makes several events and instructions.
+    """
+    return dataclasses.dataclass(slots=True, unsafe_hash=True)(cls)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,8 +40,6 @@ class Accelerator:
     """A function in the library.
 
     :param name: its name, unique in the library.
-    :param peak_bytes_per_s: the highest input rate of one slot.
-    :param return_ratio: bytes sent back per byte of input.
     :param stateless: whether a session can go on in another slot.
     :param shapes: the slot shapes that it fits; empty means any shape.
     :param peaks_bytes_per_s: the highest input rates in slots of some shapes,
@@ -62,7 +71,6 @@ class SlotSpec:
     :param number: position among all slots of its host; ``index`` order is
         (host id, number).
     :param programmed: the accelerator that it holds now, if known.
-    :param programming_time_s: the time to program another one.
     """
 
     id: SlotId
@@ -79,7 +87,6 @@ class DeviceSpec:
     """One board.
 
     :param dma_bytes_per_s: the rate that its slots share.
-    :param healthy: the state that the board's driver reports.
     """
 
     id: DeviceId
@@ -152,7 +159,7 @@ class Holder(typing.NamedTuple):
     id: int
 
 
-@values.value
+@value
 class Job:
     """A waiting session, or a slot that a group waits for.
 
@@ -265,7 +272,6 @@ class Assignment:
 
     :param holder: it has the slot for itself.
     :param local: whether the data stays on the holder's own host.
-    :param started_s: when the slot was assigned.
     :param revoked: whether the core is taking the slot back; it is assigned
         until its release.
     """

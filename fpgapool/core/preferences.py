@@ -14,11 +14,10 @@ import typing
 
 from fpgapool.core import model
 from fpgapool.core import ordered
-from fpgapool.core import values
 from fpgapool.core.queues import sharing
 
 
-@values.value
+@model.value
 class Choice:
     """One decision of a pass: this job gets this slot."""
 

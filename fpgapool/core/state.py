@@ -22,8 +22,10 @@ from fpgapool.core.rules import admission
 from fpgapool.core.rules import hardware
 from fpgapool.core.rules import holders
 from fpgapool.core.rules import members
+from fpgapool.core.rules import owners
 from fpgapool.core.rules import preemption
 from fpgapool.core.rules import shunning
+from fpgapool.core.sizing import elasticity
 from fpgapool.core.sizing import groups as group_sizes
 from fpgapool.core.topology import slots
 from fpgapool.vocabulary import codes
@@ -66,11 +68,12 @@ class PoolState:
         self._admission = admission.Admission(
             strategy, self._view, self._outcome
         )
+        self._sizes = groups or group_sizes.Groups(elasticity.Fixed())
         self._members = members.Members(
-            self._view,
-            self._admission,
-            self._outcome,
-            groups or group_sizes.Groups(members.Fixed()),
+            self._view, self._admission, self._outcome, self._sizes
+        )
+        self._owners = owners.Owners(
+            self._view, self._members, self._sizes, self._outcome
         )
         self._holders = holders.Holders(
             self._view, self._admission, self._members, self._outcome
@@ -212,7 +215,7 @@ class PoolState:
         self, group_id: model.GroupId
     ) -> group_sizes.Progress | None:
         """How the goal of a group goes; None: it has none."""
-        return self._members.goal_progress(group_id)
+        return self._sizes.progress(group_id, self._view.now)
 
     # -- stepping --------------------------------------------------------
 
@@ -472,13 +475,13 @@ class PoolState:
             events.ClaimExceeded: self._holders.on_claim_exceeded,
             events.SlotReleased: self._holders.on_released,
             events.PrepareFailed: self._holders.on_prepare_failed,
-            events.GroupCreated: self._members.on_created,
-            events.GroupRestored: self._members.on_restored,
-            events.GroupChanged: self._members.on_changed,
-            events.GoalChanged: self._members.on_goal,
-            events.GroupDeleted: self._members.on_deleted,
-            events.GroupClientsChanged: self._members.on_clients,
-            events.TaskStats: self._members.on_stats,
+            events.GroupCreated: self._owners.on_created,
+            events.GroupRestored: self._owners.on_restored,
+            events.GroupChanged: self._owners.on_changed,
+            events.GoalChanged: self._owners.on_goal,
+            events.GroupDeleted: self._owners.on_deleted,
+            events.GroupClientsChanged: self._owners.on_clients,
+            events.TaskStats: self._owners.on_stats,
             events.JobCancelled: self._holders.on_cancelled,
             events.JobSubmitted: self._admission.on_submitted,
             events.Wake: self._on_wake,

@@ -34,7 +34,6 @@ class PoolView:
     changes happen between passes.
 
     :ivar slots: topology, assignments and indexes over idle slots.
-    :ivar jobs: the waiting jobs and their queues.
     :ivar accounts: how projects share the pool; None: the strategy does not
         share it.
     :ivar touched: hosts with a new idle slot or waiting job since the last
@@ -44,7 +43,6 @@ class PoolView:
     :ivar columns: the waiting jobs as vectors; None: as for ``loads``.
     :ivar boards: the boards with idle slots as vectors; None: as for
         ``loads``.
-    :ivar power: the caps on the power of slots.
     :ivar reservations: of slots, for instances. To strategies, a reserved slot
         is not up.
     """

@@ -9,7 +9,6 @@ from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import state
-from fpgapool.core import values
 from fpgapool.core.queues import sharing
 
 #: The most slots and waiting jobs of a state that is copied, as the pool
@@ -34,13 +33,12 @@ class NotCopyable(Exception):
     """The state of the pool, with its strategy, cannot be copied."""
 
 
-@values.value
+@model.value
 class Answer:
     """What would become of a job.
 
     :param status: NEVER: the job would be rejected, for the one reason.
     :param position: the number of jobs before it; None: it would not wait.
-    :param message: why it would be rejected, for people.
     """
 
     status: model.Status

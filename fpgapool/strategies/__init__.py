@@ -125,10 +125,7 @@ def _any(options: Options, seed: int) -> any_placement.AnyPlacement:
 def _near_data(
     ordering: base.Ordering, options: Options, seed: int, *, fallback: bool
 ) -> base.Strategy:
-    """Compose an ordering with the placement ``ra``.
-
-    :param fallback: the default of this option.
-    """
+    """Compose an ordering with the placement ``ra``."""
     opts.check_names(options)
     shared = opts.shared(options)
     if shared.fallback is None:

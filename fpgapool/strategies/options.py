@@ -52,7 +52,6 @@ def check_names(
 ) -> None:
     """Refuse options that a plug-in does not have.
 
-    :param own: names of the plug-in's own options.
     :param shared: names of those that plug-ins of its kind share.
     :raises ValueError: for a name that is neither among them nor shared.
     """

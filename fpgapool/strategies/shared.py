@@ -31,12 +31,10 @@ class SharedStrategy(strategy.Strategy):
         this many, most slots find a job of their own host, and the search
         stays short.
 
-    :param inner: the other strategy.
     :param options: weights, quantum and limits.
     :param max_wait_s: None: no job goes first because it has waited.
     :param preempt_gain: see :class:`.preemption.Preemption`; None: no job
         takes a slot from another.
-    :raises ValueError: if ``max_wait_s`` is not positive.
     """
 
     breadth = 64

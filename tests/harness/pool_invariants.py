@@ -115,7 +115,7 @@ def _check_groups(all_members: members.Members) -> None:
     for slot_id, hold in view.slots.assignments.items():
         if hold.group_id is not None and slot_id not in all_members._orphans:
             by_group.setdefault(hold.group_id, {})[slot_id] = hold
-    known = all_members._groups
+    known = all_members.groups
     _equal(
         "slots of groups",
         by_group,

@@ -176,14 +176,14 @@ class Watcher:
     ) -> None:
         """Compare the leader's groups with what their owners want."""
         room = brain.pool.core._members
-        for row_id, known in room._groups.items():
+        for row_id, known in room.groups.items():
             status = room._sizes.status(row_id)
             assert status is not None
             self._check_size(known, status)
         self._check_call_back(brain, room)
 
     def _check_size(
-        self, known: core_members._Group, status: typing.Any
+        self, known: core_members.GroupSlots, status: typing.Any
     ) -> None:
         wanted, size = known.group, status.members + status.under_way
         if status.state == states.GROUP_DRAINING:
@@ -214,7 +214,7 @@ class Watcher:
         self, brain: engine.Engine, room: core_members.Members
     ) -> None:
         """See that sessions get members that are not needed."""
-        able = room._groups and _able(room)
+        able = room.groups and _able(room)
         if not able:
             self._hungry.pop(brain, None)
             return
@@ -729,7 +729,7 @@ def _able(room: core_members.Members) -> list[object]:
     """Return the members that could leave for sessions that wait."""
     waiting: list[typing.Any] = []
     found: list[object] = []
-    for row_id, known in room._groups.items():
+    for row_id, known in room.groups.items():
         status = room._sizes.status(row_id)
         if (
             status is None
@@ -747,7 +747,7 @@ def _able(room: core_members.Members) -> list[object]:
 
 
 def _leaving(
-    known: core_members._Group, waiting: list[typing.Any]
+    known: core_members.GroupSlots, waiting: list[typing.Any]
 ) -> Iterator[object]:
     for hold in known.able_to_leave():
         slot = hold.slot

@@ -26,7 +26,6 @@ class _Application:
 
     :ivar granted_s: when one of its jobs got a slot last.
     :ivar misses: how often it was passed over since then.
-    :ivar count: the number of its waiting jobs.
     """
 
     __slots__ = ("count", "granted_s", "misses")

@@ -67,11 +67,6 @@ class RecentSizes:
 class Jobs:
     """One entry per waiting job; only the first ``count`` are valid.
 
-    :ivar records: the jobs.
-    :ivar weights: the strategy's weight of each.
-    :ivar sizes: in bytes.
-    :ivar arrivals_s: the time of each arrival.
-    :ivar kinds: the number of each job's kind.
     :ivar homed: whether it waits for its own host.
     """
 
@@ -129,23 +124,14 @@ class Columns:
     A kind has a number while it has jobs. The vectors have spare entries,
     whose count is 0.
 
-    :param loads: numbers the pipes.
-    :param weight: the strategy's weight of a job.
-
-    :ivar jobs: one entry per job.
     :ivar recent_sizes: the sizes of the jobs that were queued last.
     :ivar kinds: by number; None: the number is unused.
-    :ivar counts: the number of jobs of each kind.
-    :ivar group_numbers: the number of each kind's group.
     :ivar groups: the numbers of the groups that have jobs.
     :ivar host_ids: the hosts that the jobs come from; -1: outside the pool.
     :ivar has_home: whether that host has a usable slot for them.
     :ivar peaks: highest input rate of the accelerator, in bytes/s.
     :ivar has_platforms: whether some accelerator's rate depends on the slot's
         shape.
-    :ivar return_ratios: bytes sent back per byte of input.
-    :ivar egress: the pipe by which their host sends.
-    :ivar ingress: the pipe by which their host receives.
     """
 
     def __init__(

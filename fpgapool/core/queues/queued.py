@@ -26,7 +26,6 @@ class JobRecord:
     :ivar limit_s: when ``wait_timeout_s`` is over; None: never.
     :ivar urgent: whether it has waited for ``max_wait_s`` and goes first.
     :ivar urgent_s: when it becomes urgent; None: never.
-    :ivar slot_id: the slot that it has.
     :ivar paid_bytes: the rest of its claim after earlier slots; None: the
         claim was not charged yet.
     :ivar done_bytes: the part of its claim that is computed, as far as known.
@@ -75,8 +74,6 @@ class JobRecord:
 class JobGroup:
     """The waiting jobs of a lane that fit the same slots.
 
-    :ivar count: the number of jobs.
-    :ivar jobs: all jobs.
     :ivar homed_count: the number of jobs that wait for their own host.
     :ivar roaming: the jobs that may go to any host: they have waited for their
         own for long enough, it has no usable slot that fits, or they come from
@@ -85,7 +82,6 @@ class JobGroup:
         unless the strategy wants hosts.
     :ivar homes: the hosts in ``by_host`` that have a usable slot that fits.
     :ivar accelerator: that of all jobs; empty: they may differ.
-    :ivar avoided: the slots that its jobs avoid.
     :ivar avoiding: ``avoided``; empty if the jobs fit no other usable slot.
     """
 
@@ -197,7 +193,6 @@ class Lane(Shown):
     :ivar project: the project of the jobs; None: all projects that have no
         lane of their own.
     :ivar urgent: whether its jobs have waited for ``max_wait_s`` and go first.
-    :ivar size: the number of jobs.
     :ivar by_needs: their groups, by shapes, avoided slots and accelerator.
     :ivar ranks: the lanes of the project's jobs of other priorities than 0, by
         priority. Only the project's own lane has them.

@@ -72,8 +72,6 @@ class Account:
     :ivar left_bytes: the bytes left in its round; always positive.
     :ivar round: the next round in which it may get slots.
     :ivar place: its place among the projects of the same round.
-    :ivar waits: whether it has waiting jobs.
-    :ivar holds: the slots that it has.
     """
 
     __slots__ = (
@@ -105,7 +103,6 @@ class Account:
 class Accounts:
     """The projects that have jobs, slots or debts.
 
-    :ivar now_s: the time of the current step.
     :ivar round: the current round: that of the last slot given in turn.
     :ivar changes: counts changes of places and of the round, and projects that
         reach or leave their limit.

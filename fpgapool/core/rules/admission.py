@@ -20,9 +20,7 @@ class Admission:
     """Queues each job in the group of jobs that fit the same slots.
 
     :param strategy: gives each job its key in the queue.
-    :param outcome: receives the instructions of the current step.
 
-    :ivar deadlines: the jobs that end with their deadlines.
     :ivar yielding: jobs that gave their slots back for others; they are queued
         again after the pass of this step.
     :ivar shunned: for each accelerator, the slots that its jobs avoid. All of

@@ -16,12 +16,7 @@ from fpgapool.vocabulary import codes
 
 
 class Hardware:
-    """Keeps the usable slots up to date, and drains devices.
-
-    :param outcome: receives the instructions of the current step.
-    :ivar drains: the devices being drained, and their deadlines.
-    :ivar next_drain_s: the next of these deadlines.
-    """
+    """Keeps the usable slots up to date, and drains devices."""
 
     def __init__(
         self,

@@ -22,13 +22,7 @@ _PHASE_MOVES = events.PHASE_MOVES
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class Holders:
-    """Moves assignments through their phases, and ends them.
-
-    :param queue: takes jobs that have lost their slots.
-    :param group_members: hears of the slots of groups.
-    :param outcome: receives the instructions of the current step.
-    :ivar overdrawn: slots whose holders have exceeded their claims.
-    """
+    """Moves assignments through their phases, and ends them."""
 
     def __init__(
         self,

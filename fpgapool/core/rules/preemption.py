@@ -19,12 +19,7 @@ _LEAST_QUANTUM = 10
 def quantum_bytes(
     least_bytes: int, peak_bytes_per_s: float, programming_time_s: float
 ) -> int:
-    """Return the input of a slot between two borders.
-
-    :param least_bytes: the configured quantum.
-    :param peak_bytes_per_s: the highest input rate of the slot.
-    :param programming_time_s: the time to program the slot.
-    """
+    """Return the input of a slot between two borders."""
     worth_s = _LEAST_QUANTUM * programming_time_s
     return max(least_bytes, math.ceil(worth_s * peak_bytes_per_s))
 

@@ -171,10 +171,7 @@ class State:
         return _LARGEST if asked >= _LARGEST else rounded_up(asked)
 
     def expected_finish_s(self, now: float) -> float | None:
-        """Return when the last task ends at the present rate; None: unknown.
-
-        :param now: seconds.
-        """
+        """Return when the last task ends at this rate; None: unknown."""
         if self.left is None or (self.left and not self.rate_per_s):
             return None
         return now + self.left / self.rate_per_s if self.left else now
@@ -197,7 +194,6 @@ def smoothed_slots_per_rate(
     :param former: â before it; None: this is the first.
     :param slots: θ, the mean number of members in the period.
     :param rate_per_s: t, the tasks/s of the period.
-    :param weight: α, the weight of this period.
     :returns: â; the former one if nothing ended or there was no member.
     """
     if slots <= 0 or rate_per_s <= 0:

@@ -31,7 +31,6 @@ class Spec:
     :param shapes: the slot shapes that its accelerator fits; empty: any.
     :param size: the slots that it gets at first. All sizes of a scaling set
         together are the slots that the set is entitled to.
-    :param elastic: whether the policy may change the size.
     :raises ValueError: unless 0 <= min_size <= size <= max_size and size >= 1.
     """
 
@@ -66,7 +65,6 @@ class Options:
         It is small: what was busy a minute ago is often busy again.
     :param programming_time_s: the longest time that programming a slot of
         the pool takes.
-    :raises ValueError: if a value is out of its range.
     """
 
     period_s: float | None = None
@@ -103,9 +101,6 @@ class Group:
     """One group.
 
     :ivar state: one of :data:`fpgapool.vocabulary.states.GROUP_MOVES`.
-    :ivar wanted: the size that it should have.
-    :ivar members: slots that serve it.
-    :ivar under_way: slots that are being programmed for it.
     :ivar owed: slots that it has to give back to the pool before others.
     :ivar gave: whether it gave slots to sessions in this period.
     :ivar goal: None: it has none, or has reached it.

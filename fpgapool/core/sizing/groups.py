@@ -29,6 +29,7 @@ without a receiver gives a slot back to the pool.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 import typing
@@ -40,14 +41,12 @@ from fpgapool.core.sizing import apportion
 from fpgapool.core.sizing import elasticity
 from fpgapool.core.sizing import goals
 from fpgapool.core.sizing import group as one_group
+from fpgapool.core.sizing import sets
 from fpgapool.vocabulary import states
 
 Options = one_group.Options
 Spec = one_group.Spec
 
-# Tasks/s of slots that are busy for this part of a period show what the set
-# can do.
-_FULLY_BUSY = 0.95
 #: Groups whose slots can serve each other; other groups are sets of their own.
 _SetKey: typing.TypeAlias = model.Shapes | elasticity.GroupId
 
@@ -86,9 +85,6 @@ class Status:
     """The numbers of a group.
 
     :param state: one of :data:`fpgapool.vocabulary.states.GROUP_MOVES`.
-    :param members: slots that serve it.
-    :param under_way: slots that are being programmed for it.
-    :param wanted: the size that it should have.
     :param waiting_s: slot-seconds of the tasks that waited at the end of the
         last period; None: unknown.
     """
@@ -103,7 +99,6 @@ class Status:
 class Groups:
     """All groups of a pool.
 
-    :param policy: sizes elastic groups.
     :raises ValueError: if the policy does not accept the period.
     :ivar warning: about the period, for the operator; None: all is well.
     """
@@ -118,16 +113,12 @@ class Groups:
             self.period_s, self.options.programming_time_s
         )
         self._groups: dict[elasticity.GroupId, one_group.Group] = {}
-        self._slots: dict[model.Shapes, int] = {}
+        self._sets: dict[model.Shapes, sets.ScalingSet] = (
+            collections.defaultdict(sets.ScalingSet)
+        )
         self._due_s = math.inf
         # When a goal last changed, if the policy has not seen that yet.
         self._stirred_s = math.inf
-        # Shapes whose groups gave a slot to a session in this period.
-        self._gave: set[model.Shapes] = set()
-        # By shapes, tasks/s per slot while all slots were busy.
-        self._full_per_slot: dict[model.Shapes, float] = {}
-        # By shapes, tasks/s per busy slot in the last period with tasks.
-        self._busy_per_slot: dict[model.Shapes, float] = {}
 
     # -- groups and their slots -------------------------------------------
 
@@ -192,8 +183,6 @@ class Groups:
         """Let a group end: it gives all its slots away.
 
         It is gone when it has none left, and no slot is under way to it.
-
-        :raises KeyError: if there is no such group.
         """
         group = self._groups[group_id]
         if group.state == states.GROUP_DRAINING:
@@ -205,19 +194,14 @@ class Groups:
     def set_slots(self, shapes: model.Shapes, slots: int | None) -> None:
         """Say how many slots a scaling set may have.
 
-        :param shapes: of the set's accelerators.
         :param slots: None, the default: those that its groups have, or are
             entitled to if that is more.
         """
-        if slots is None:
-            self._slots.pop(shapes, None)
-        else:
-            self._slots[shapes] = slots
+        self._sets[shapes].slots = slots
 
     def begin(self, move: Move, now: float) -> None:
         """Note that a slot has left its donor and is under way.
 
-        :raises KeyError: if there is no such group.
         :raises ValueError: if the donor has no members.
         """
         donor = receiver = None
@@ -234,12 +218,13 @@ class Groups:
         donor.add(-1, 0, now)
         if receiver is None:
             donor.owed = max(donor.owed - 1, 0)
-        elif stay_s := self._stay_s():
-            receiver.stay(now + stay_s)
+        else:
+            stay_s = (
+                self.policy.stay_programmings * self.options.programming_time_s
+            )
+            if stay_s:
+                receiver.stay(now + stay_s)
         self._settle(donor)
-
-    def _stay_s(self) -> float:
-        return self.policy.stay_programmings * self.options.programming_time_s
 
     def joined(self, group_id: elasticity.GroupId, now: float) -> None:
         """Note that a slot that was under way to a group serves it now.
@@ -281,7 +266,7 @@ class Groups:
             for group in map(self._groups.get, sorted(candidates))
             if group is not None
             and group.state != states.GROUP_DRAINING
-            and group.spec.shapes not in self._gave
+            and not self._sets[group.spec.shapes].gave
             and group.members > group.owed
             and min(group.size, group.wanted) > group.spec.min_size
         ]
@@ -289,7 +274,7 @@ class Groups:
             return None
         chosen = min(able, key=_load)
         chosen.give()
-        self._gave.add(chosen.spec.shapes)
+        self._sets[chosen.spec.shapes].gave = True
         return chosen.spec.id
 
     def status(self, group_id: elasticity.GroupId) -> Status | None:
@@ -355,52 +340,30 @@ class Groups:
         if now >= self._due_s:
             for group in self._groups.values():
                 group.end_period(now)
-                group.want_again(self._is_sized(group))
+                is_sized = group.spec.elastic and (
+                    self.policy.sizes_all
+                    or (self.policy.serves_goals and group.goal is not None)
+                )
+                group.want_again(is_sized)
             for shapes, groups in self._elastic_sets().items():
-                self._measure_capacity(shapes, groups)
-            self._gave.clear()
+                self._sets[shapes].measure(groups)
+            for each in self._sets.values():
+                each.gave = False
             periods = math.floor((now - self._due_s) / self.period_s) + 1
             self._due_s += periods * self.period_s
         for shapes, groups in self._elastic_sets().items():
             view = self._view(shapes, groups, now)
             self._want(self.policy.resize(view, now), shapes, now)
 
-    def _is_sized(self, group: one_group.Group) -> bool:
-        """Whether the policy sizes a group."""
-        has_goal = group.goal is not None
-        return group.spec.elastic and (
-            self.policy.sizes_all or (self.policy.serves_goals and has_goal)
-        )
-
     def _elastic_sets(self) -> dict[model.Shapes, list[one_group.Group]]:
-        sets: dict[model.Shapes, list[one_group.Group]] = {}
-        for group_id in sorted(self._groups):
-            group = self._groups[group_id]
-            if group.spec.elastic and group.state != states.GROUP_DRAINING:
-                sets.setdefault(group.spec.shapes, []).append(group)
-        return sets
-
-    def _slots_of(
-        self, shapes: model.Shapes, groups: list[one_group.Group]
-    ) -> int:
-        """Return F, the slots that a set may have."""
-        slots = self._slots.get(shapes)
-        if slots is not None:
-            return slots
-        return max(
-            sum(group.size for group in groups),
-            sum(group.spec.size for group in groups),
+        return sets.members_of_sets(
+            [group for _, group in sorted(self._groups.items())]
         )
 
     def _view(
         self, shapes: model.Shapes, groups: list[one_group.Group], now: float
     ) -> elasticity.View:
-        return elasticity.View(
-            groups=tuple(group.view(now) for group in groups),
-            slots=self._slots_of(shapes, groups),
-            period_s=self.period_s,
-            capacity_per_s=self._capacity_per_s(shapes, groups),
-        )
+        return self._sets[shapes].view(groups, self.period_s, now)
 
     def _want(
         self, sizes: elasticity.Sizes, shapes: model.Shapes, now: float
@@ -415,51 +378,6 @@ class Groups:
                 most = max(group.spec.max_size, least)
                 group.wanted = min(max(size, least), most)
             group.settle()
-
-    def _measure_capacity(
-        self, shapes: model.Shapes, groups: list[one_group.Group]
-    ) -> None:
-        """Measure the tasks/s that slots do for goals."""
-        last = [
-            group.last
-            for group in groups
-            if group.last is not None
-            and group.goal is not None
-            and group.goal.started
-        ]
-        tasks = sum(one.tasks for one in last)
-        tasks_s = sum(one.tasks_s for one in last)
-        if not tasks or not tasks_s > 0:
-            return
-        per_slot = tasks / tasks_s
-        self._busy_per_slot[shapes] = per_slot
-        longest_s = max(one.length_s for one in last)
-        slots = self._slots_for_goals(shapes, groups)
-        busy_s = sum(one.busy_s for one in last)
-        if busy_s >= _FULLY_BUSY * slots * longest_s:
-            self._full_per_slot[shapes] = per_slot
-            for group in groups:
-                group.measure_full()
-
-    def _slots_for_goals(
-        self, shapes: model.Shapes, groups: list[one_group.Group]
-    ) -> int:
-        others = sum(group.wanted for group in groups if group.goal is None)
-        return max(self._slots_of(shapes, groups) - others, 0)
-
-    def _capacity_per_s(
-        self, shapes: model.Shapes, groups: list[one_group.Group]
-    ) -> float | None:
-        """Return the tasks/s that all slots for goals could do.
-
-        What some of them did says too much if they share a link: then what
-        all of them did last counts.
-        """
-        per_slot = self._busy_per_slot.get(shapes)
-        if per_slot is None:
-            return None
-        per_slot = min(per_slot, self._full_per_slot.get(shapes, per_slot))
-        return per_slot * self._slots_for_goals(shapes, groups)
 
     def moves(self) -> tuple[Move, ...]:
         """Return the slots that should change hands and have not begun.
@@ -480,12 +398,13 @@ class Groups:
                 if receiver is not None:
                     lacking[receiver] -= 1
                 found.append(Move(group_id, receiver))
-        sets = self._elastic_sets()
+        elastic = self._elastic_sets()
         for key, lacking in deficits.items():
             left = sum(lacking.values())
-            if not isinstance(key, int) and key in sets:
-                held = sum(group.size for group in sets[key])
-                left = min(left, self._slots_of(key, sets[key]) - held)
+            if not isinstance(key, int) and key in elastic:
+                held = sum(group.size for group in elastic[key])
+                slots = self._sets[key].slots_of(elastic[key])
+                left = min(left, slots - held)
             for _ in range(left):
                 receiver = _neediest(lacking)
                 if receiver is not None:

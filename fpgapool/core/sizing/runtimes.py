@@ -40,7 +40,6 @@ ESTIMATES = (MEASURED, NNLS, SATURATED, AS_PRINTED)
 class Period:
     """What the members of a group did in a period.
 
-    :param length_s: its length.
     :param busy_s: slot-seconds in which members were busy.
     :param running: tasks that ran at its end.
     :param ended: by client, the tasks that ended; those with none are left
@@ -72,7 +71,6 @@ class Period:
 class Runtimes:
     """Slot-seconds per task.
 
-    :param by_client: of clients with ended tasks.
     :param other: of all other clients; None: unknown.
     """
 
@@ -103,8 +101,6 @@ def estimate(kind: str, periods: Sequence[Period], size: int) -> Runtimes:
 
     :param kind: one of :data:`ESTIMATES`.
     :param periods: the oldest first.
-    :param size: the members of the group.
-    :raises ValueError: for another kind.
     """
     if kind not in ESTIMATES:
         raise ValueError(

@@ -38,14 +38,7 @@ class Boards:
     A target keeps its number. The vectors have spare entries, and entries of
     targets without idle slots; their count is 0.
 
-    :param loads: numbers the pipes.
-
-    :ivar targets: by number.
     :ivar counts: the number of idle slots of each target.
-    :ivar host_ids: its host.
-    :ivar dma: its board's DMA pipe.
-    :ivar ingress: the pipe by which its host receives.
-    :ivar egress: the pipe by which its host sends.
     :ivar slot_counts: the number of its board's slots, idle or not.
     """
 

@@ -26,7 +26,6 @@ class Flow:
 
     :ivar uses: the pipes, each with the bytes that it carries per byte of
         input.
-    :ivar bytes_per_s: the input rate.
     """
 
     __slots__ = ("bytes_per_s", "uses")
@@ -41,10 +40,8 @@ class Loads:
 
     The vectors have spare entries behind the last pipe.
 
-    :ivar capacities: bytes/s of each pipe; infinite: not known.
     :ivar loads: bytes/s that flows put on each pipe.
     :ivar counts: the number of flows on each pipe.
-    :ivar flows: by slot.
     """
 
     def __init__(self) -> None:

@@ -47,10 +47,7 @@ class Caps:
 
 
 class Power:
-    """Keeps strategies from slots whose use would exceed a cap.
-
-    :param table: the slots.
-    """
+    """Keeps strategies from slots whose use would exceed a cap."""
 
     def __init__(self, table: slot_table.SlotTable) -> None:
         self._table = table

@@ -42,13 +42,9 @@ class Slot:
         slot nor the device is out of use.
     :ivar is_usable: whether it works and its device is not barred.
     :ivar up: whether it is usable and not reserved.
-    :ivar reserved_for: the instance that it is reserved for.
     :ivar kept: whether it is kept for reservations, so that only jobs that can
         move may have it.
-    :ivar programmed: the accelerator that it holds, if known.
     :ivar position: its place in ``index`` order.
-    :ivar bytes_per_s: its even share of its device's rate.
-    :ivar device_slots: the number of its device's slots.
     """
 
     __slots__ = (
@@ -197,7 +193,6 @@ class Host:
     :ivar up_shapes: the number of its slots that are up, by shape.
     :ivar barred_shapes: the number that would be up if their devices were not
         barred, by shape.
-    :ivar busy_count: the number of its assigned slots.
     :ivar remote_count: the number of its slots assigned to remote jobs.
     :ivar remote_limit: the limit of ``remote_count``; None: no limit.
     :ivar is_listed: whether its entries in the indexes are up to date.

@@ -13,14 +13,13 @@ from fpgapool.strategies.elasticity import ahead as ahead_policy
 from fpgapool.strategies.elasticity import edf as edf_policy
 from fpgapool.strategies.elasticity import hybrid as hybrid_policy
 from fpgapool.strategies.elasticity import nnls as nnls_policy
-from fpgapool.strategies.elasticity import none as none_policy
 from fpgapool.strategies.elasticity import throughput as throughput_policy
 
 
 def make_none(options: opts.Options) -> elasticity.Policy:
     """Each group keeps its size."""
     opts.check_names(options, shared=())
-    return none_policy.NonePolicy()
+    return elasticity.Fixed()
 
 
 def make_nnls(options: opts.Options) -> elasticity.Policy:

@@ -151,7 +151,6 @@ def check_fits(
 ) -> None:
     """Check that slots suffice for a new goal beside the others.
 
-    :param slots: for all goals.
     :param usable: the part of those left by rates that deadlines may need.
     :raises goals.Infeasible: if they do not.
     """

@@ -96,11 +96,7 @@ def requests(
     now: float,
     try_fewer: bool,
 ) -> dict[elasticity.GroupId, int]:
-    """Return the slots that each group asks for.
-
-    :param groups: with goals.
-    :param slots: that there are for all of them.
-    """
+    """Return the slots that each group asks for."""
     asked = {}
     for group in groups:
         goal = _goal(group)

@@ -148,8 +148,6 @@ class EraStrategy(strategy.Strategy):
 class _Pairs(typing.NamedTuple):
     """Allowed pairs of kinds of jobs and targets.
 
-    :ivar kinds: places of the kinds.
-    :ivar targets: places of the targets.
     :ivar works: least work of a job of the kind that may go to the target.
     """
 

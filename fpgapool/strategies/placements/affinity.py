@@ -19,11 +19,9 @@ from fpgapool.vocabulary import scheduling
 class AffinityOptions:
     """Options of the strategy ``affinity`` alone.
 
-    :param largest_first: whether the largest jobs come first.
     :param affinity_misses: jobs take any slot after this number of slots has
         passed their application over, and no longer after a time. It is for
         simulations: in a pool, such passes come in bursts.
-    :raises ValueError: if an option is out of its range.
     """
 
     largest_first: bool = False
@@ -46,7 +44,7 @@ class AffinityPlacement(ra.RaPlacement):
     """Offers each idle slot to the waiting jobs in key order.
 
     A job takes it if its fitness for the slot's device is at least its
-    threshold, see :mod:`fpgapool.core.affinity`. The hosts of jobs do not
+    threshold, see :class:`.offers.AffineOffers`. The hosts of jobs do not
     matter.
 
     :param options: those of its own host, and of leaving it, do not count.

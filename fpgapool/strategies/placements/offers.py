@@ -7,7 +7,6 @@ import math
 import typing
 from collections import abc
 
-from fpgapool.core import affinity
 from fpgapool.core import model
 from fpgapool.core import native
 from fpgapool.core import ordered
@@ -15,7 +14,7 @@ from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
 from fpgapool.core.queues import applications
 from fpgapool.core.queues import queued
-from fpgapool.core.queues import waiting
+from fpgapool.core.queues import times
 from fpgapool.core.topology import slots
 
 # Up to this many hosts with idle slots, a loop over them is faster.
@@ -222,7 +221,8 @@ class AffineOffers(Offers):
 
     Jobs of the slot's own host, in strategies that know hosts, take it in any
     case. Others take it if their fitness for its device is at least their
-    threshold, see :mod:`fpgapool.core.affinity`.
+    threshold, see :func:`fitness` and
+    :func:`threshold_by_misses`.
 
     When a job has taken a slot, idle slots of the same device that were
     declined before are offered again at the end: jobs may fit better now.
@@ -355,29 +355,27 @@ class AffineOffers(Offers):
         if self._misses is not None:
             for key in queue:
                 misses = jobs.misses(records[key[-1]])
-                if fitness >= affinity.threshold_by_misses(
-                    misses, self._misses
-                ):
+                if fitness >= threshold_by_misses(misses, self._misses):
                     return key
             return None
         needed_s = (1.0 - fitness) * self._wait_s
         # Most offers are declined by all, and the one that has waited longest
         # says so.
         oldest_s = jobs.oldest_s(group)
-        if not waiting.has_waited(oldest_s, needed_s, self._view.now):
+        if not times.has_waited(oldest_s, needed_s, self._view.now):
             self._expect(oldest_s, needed_s)
             return None
         oldest_s = math.inf
         for key in queue:
             since_s = jobs.since_s(records[key[-1]])
-            if waiting.has_waited(since_s, needed_s, self._view.now):
+            if times.has_waited(since_s, needed_s, self._view.now):
                 return key
             oldest_s = min(oldest_s, since_s)
         self._expect(oldest_s, needed_s)
         return None
 
     def _expect(self, since_s: float, needed_s: float) -> None:
-        self._due_s = min(self._due_s, waiting.first_due_s(since_s, needed_s))
+        self._due_s = min(self._due_s, times.first_due_s(since_s, needed_s))
 
 
 def _fitness(slot: slots.Slot, accelerator: str, held: list[str]) -> float:
@@ -387,4 +385,25 @@ def _fitness(slot: slots.Slot, accelerator: str, held: list[str]) -> float:
     """
     if slot.starts_at_once(accelerator):
         return math.inf
-    return affinity.fitness(held.count(accelerator), len(held))
+    return fitness(held.count(accelerator), len(held))
+
+
+def fitness(n_acc: int, n: int) -> float:
+    """Return how well an accelerator fits a device.
+
+    :param n_acc: how many jobs the device runs with this accelerator.
+    :returns: the share of the accelerator, from 0 to 1; infinite if the
+        device runs nothing.
+    """
+    return n_acc / n if n else math.inf
+
+
+def threshold_by_misses(misses: int, allowed: int) -> float:
+    """Return the least fitness that a job takes, by its misses.
+
+    :param misses: how often the job was passed over since the last grant.
+    :param allowed: the misses after which it takes any slot; with 0, it does
+        at once.
+    :returns: from 1 without misses to 0; linear.
+    """
+    return max(0.0, 1.0 - misses / allowed) if allowed else 0.0
