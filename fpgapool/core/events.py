@@ -13,7 +13,6 @@ import typing
 
 from fpgapool.core import model
 from fpgapool.core.sizing import goals
-from fpgapool.core.topology import power
 
 
 class Event:
@@ -113,11 +112,6 @@ class ReservationsChanged(Event):
     """All reservations of all instances.
 
     Only jobs of its instance get a reserved slot.
-
-    :param by_device: for each device, the instances and the number of slots of
-        each.
-    :param former_slots: the slots that were reserved before a restart, with
-        their instances.
     """
 
     by_device: tuple[
@@ -198,7 +192,7 @@ class SessionLimitsChanged(Event):
 class PowerCapsChanged(Event):
     """The caps on the power of slots. By default there are none."""
 
-    caps: power.Caps
+    caps: model.PowerCaps
 
 
 @model.value
@@ -304,10 +298,7 @@ class Progress(Event):
 
 @model.value
 class QuantumDone(Event):
-    """The holder has come to a chunk border, where others may get its slot.
-
-    :param bytes: the part of its claim that is computed.
-    """
+    """The holder has come to a chunk border, where others may get its slot."""
 
     slot_id: model.SlotId
     generation: int
@@ -316,10 +307,7 @@ class QuantumDone(Event):
 
 @model.value
 class JobProgress(Event):
-    """The client of a waiting job has computed a part of it elsewhere.
-
-    :param bytes: the part of its claim that is computed.
-    """
+    """The client of a waiting job has computed a part of it elsewhere."""
 
     job_id: model.JobId
     bytes: int
@@ -358,8 +346,6 @@ class GroupCreated(Event):
     """A new group; it gets its slots by ordinary jobs in the queue.
 
     :class:`~.instructions.RejectGroup` follows if it cannot be.
-
-    :param goal: None: it has none.
     """
 
     group: model.Group
@@ -371,12 +357,11 @@ class GroupRestored(Event):
     """A group from before a restart; it comes before its assignments.
 
     :param wanted: its size; it stays until tasks are measured again.
-    :param goal: how its goal stood; None: it had none.
     """
 
     group: model.Group
     wanted: int
-    goal: goals.State | None = None
+    goal: goals.GoalState | None = None
 
 
 @model.value
@@ -395,8 +380,6 @@ class GoalChanged(Event):
 
     :class:`~.instructions.RejectGroup` follows if it cannot be reached; the
     former goal stays then.
-
-    :param goal: None: it has none any more.
     """
 
     group_id: model.GroupId
@@ -425,9 +408,6 @@ class GroupClientsChanged(Event):
 class ClientStats:
     """The tasks of one client of a group, on one host.
 
-    :param client: identifies the client within the group.
-    :param ended: tasks that have ended since the last report.
-    :param arrived: tasks that have come since the last report.
     :param waiting: tasks that wait in the host's queues now. It counts
         neither running ones nor those that the client still holds back.
     :param busy_s: slot-seconds of the tasks that have ended, and of locks.

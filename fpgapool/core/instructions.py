@@ -46,11 +46,7 @@ class Grant:
 
 @model.value
 class Reject:
-    """The job leaves the queue without a slot.
-
-    :param code: of :mod:`fpgapool.vocabulary.codes`.
-    :param message: a sentence for users.
-    """
+    """The job leaves the queue without a slot."""
 
     job_id: model.JobId
     code: str
@@ -117,7 +113,6 @@ class Reserve:
 class Resize:
     """A group's size or state has changed; record it.
 
-    :param wanted: the size that it should have now.
     :param state: one of :data:`fpgapool.vocabulary.states.GROUP_MOVES`; the
         group is forgotten when it is ``GROUP_DELETED``.
     """
@@ -131,8 +126,6 @@ class Resize:
 class RejectGroup:
     """A new group, or a change of a group, is refused; nothing has changed.
 
-    :param code: of :mod:`fpgapool.vocabulary.codes`.
-    :param message: a sentence for users.
     :param earliest_s: the earliest deadline that could be met; None: unknown,
         or the goal is no deadline.
     """

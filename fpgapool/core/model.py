@@ -39,9 +39,7 @@ def value(cls: type[_T]) -> type[_T]:
 class Accelerator:
     """A function in the library.
 
-    :param name: its name, unique in the library.
     :param stateless: whether a session can go on in another slot.
-    :param shapes: the slot shapes that it fits; empty means any shape.
     :param peaks_bytes_per_s: the highest input rates in slots of some shapes,
         where they differ.
     """
@@ -70,7 +68,6 @@ class SlotSpec:
 
     :param number: position among all slots of its host; ``index`` order is
         (host id, number).
-    :param programmed: the accelerator that it holds now, if known.
     """
 
     id: SlotId
@@ -84,10 +81,7 @@ class SlotSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """One board.
-
-    :param dma_bytes_per_s: the rate that its slots share.
-    """
+    """One board."""
 
     id: DeviceId
     host_id: HostId
@@ -101,7 +95,6 @@ class DeviceSpec:
 class HostSpec:
     """A compute node and its boards.
 
-    :param nic_bytes_per_s: rate of its NIC in each direction.
     :raises ValueError: if a device or slot names another host or device, or
         if a slot number or an id is there twice.
     """
@@ -167,10 +160,8 @@ class Job:
     ``input_block_ids``.
 
     :param host_id: the host that its data comes from; None: outside the pool.
-    :param claimed_bytes: the input that the client claims to have.
     :param arrival_s: its first arrival; a requeued job keeps it, and so its
         place.
-    :param skips: how often slots of other hosts passed it over.
     :param wait_timeout_s: the time since its arrival after which it is
         rejected; None: never.
     :param instance_id: the instance that it belongs to, which may have slots
@@ -227,10 +218,7 @@ class Group:
     """A group of slots with one accelerator, as its owner wants it.
 
     :param project: the owner, whose shares and limits its slots count in.
-    :param size: the number of slots that it gets at first.
     :param min_size: the slots that sessions leave it.
-    :param max_size: the most slots that it may grow to.
-    :param elastic: whether the elasticity policy may change its size.
     """
 
     id: GroupId
@@ -241,6 +229,30 @@ class Group:
     project: str = ""
     priority: int = 0
     elastic: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PowerCaps:
+    """The power that held slots may take.
+
+    :param slots_w: of a slot in use, by shape; 0 for other shapes.
+    :raises ValueError: if a power is negative, or not a number.
+    """
+
+    pool_w: float | None = None
+    hosts_w: tuple[tuple[HostId, float], ...] = ()
+    slots_w: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        values = [value for _, value in (*self.hosts_w, *self.slots_w)]
+        for value in (*values, self.pool_w or 0.0):
+            if not 0 <= value < math.inf:
+                raise ValueError(f"a power must not be {value} W")
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is any cap."""
+        return self.pool_w is not None or bool(self.hosts_w)
 
 
 class AdminState(enum.Enum):
@@ -270,7 +282,6 @@ class Phase(enum.Enum):
 class Assignment:
     """A slot and its holder.
 
-    :param holder: it has the slot for itself.
     :param local: whether the data stays on the holder's own host.
     :param revoked: whether the core is taking the slot back; it is assigned
         until its release.

@@ -213,7 +213,7 @@ class PoolState:
 
     def goal_progress(
         self, group_id: model.GroupId
-    ) -> group_sizes.Progress | None:
+    ) -> group_sizes.GoalProgress | None:
         """How the goal of a group goes; None: it has none."""
         return self._sizes.progress(group_id, self._view.now)
 
@@ -226,7 +226,6 @@ class PoolState:
 
         :param now: the time in seconds; never below that of an earlier step.
         :returns: the instructions that follow from these events alone.
-        :raises ValueError: as :meth:`step`.
         """
         view, outcome, handlers = self._view, self._outcome, self._handlers
         if not now >= view.now:
@@ -453,15 +452,15 @@ class PoolState:
             events.PowerCapsChanged: self._on_power_caps,
             events.HostUp: self._hardware.on_host_up,
             events.HostLost: self._hardware.on_host_lost,
-            events.DeviceFailed: self._hardware.on_device_failed,
-            events.DeviceRestored: self._hardware.on_device_restored,
-            events.DeviceEnabled: self._hardware.on_device_enabled,
-            events.DeviceDisabled: self._hardware.on_device_disabled,
+            events.DeviceFailed: self._hardware.on_device_marked,
+            events.DeviceRestored: self._hardware.on_device_marked,
+            events.DeviceEnabled: self._hardware.on_device_set,
+            events.DeviceDisabled: self._hardware.on_device_set,
             events.DrainRequested: self._hardware.on_drain_requested,
             events.ReservableSlotsChanged: self._on_reservable,
             events.ReservationsChanged: self._reservations.set_wanted,
-            events.SlotFaulty: self._hardware.on_slot_faulty,
-            events.SlotRestored: self._hardware.on_slot_restored,
+            events.SlotFaulty: self._hardware.on_slot_marked,
+            events.SlotRestored: self._hardware.on_slot_marked,
             events.TestRequested: self._holders.on_test_requested,
             events.AcceleratorFaulty: self._shunning.on_faulty,
             events.AcceleratorRestored: self._shunning.on_restored,

@@ -47,8 +47,6 @@ class Strategy(preferences.Preferences):
 
         The pool asks when the holder is at a chunk border, after the pass.
 
-        :param hold: of a job that can go on in another slot.
-        :param spoken_for: jobs for which other slots are being taken.
         :returns: None, the default: the holder keeps its slot.
         """
         return None

@@ -24,7 +24,7 @@ _SHARED = frozenset(
         model.HostSpec,
         model.Job,
         model.SlotSpec,
-        sharing.Options,
+        sharing.ShareOptions,
     }
 )
 
@@ -34,7 +34,7 @@ class NotCopyable(Exception):
 
 
 @model.value
-class Answer:
+class Prediction:
     """What would become of a job.
 
     :param status: NEVER: the job would be rejected, for the one reason.
@@ -74,7 +74,7 @@ class Snapshot:
         self._data = b"".join(data.parts)
         self._shared = pickler.shared
 
-    def ask(self, job: model.Job) -> Answer:
+    def ask(self, job: model.Job) -> Prediction:
         """Submit a job to the copy, and make one pass there.
 
         It takes about as long as the copy.
@@ -87,11 +87,11 @@ class Snapshot:
         for one in done:
             if isinstance(one, instructions.Reject) and one.job_id == job.id:
                 refused = model.Status(model.Verdict.NEVER, (one.code,))
-                return Answer(refused, message=one.message)
+                return Prediction(refused, message=one.message)
         status = pool.status(job.id)
         if status.verdict is model.Verdict.NOT_NOW:
-            return Answer(status, pool.queue_position(job.id))
-        return Answer(status)
+            return Prediction(status, pool.queue_position(job.id))
+        return Prediction(status)
 
 
 # Only this module reads what it has written, and only in memory.

@@ -52,7 +52,6 @@ def check_names(
 ) -> None:
     """Refuse options that a plug-in does not have.
 
-    :param shared: names of those that plug-ins of its kind share.
     :raises ValueError: for a name that is neither among them nor shared.
     """
     known = {*own, *shared}
@@ -92,10 +91,8 @@ def own(
 ) -> _Own:
     """Make a plug-in's own options from the given ones.
 
-    :param options: the given options, shared options too.
     :param kind: a dataclass, whose fields all have defaults; a field whose
         default is a number, a truth value or text takes only such a value.
-    :param shared: names of options that plug-ins of its kind share.
     :raises ValueError: for an unknown name or a value of the wrong type, and
         if ``kind`` raises it.
     """

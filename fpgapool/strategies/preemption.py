@@ -31,7 +31,7 @@ class _Rival(typing.NamedTuple):
     record: queued.JobRecord
 
 
-class Preemption:
+class BorderChoice:
     """The choice at one border.
 
     :param gain: a challenger with a deadline needs 1 + gain times the

@@ -42,10 +42,7 @@ def _allowed(
     lanes: abc.Mapping[str | None, queued.Lane],
     done: abc.Set[queued.Lane],
 ) -> list[queued.Lane]:
-    """Return the jobs of projects below their limits.
-
-    :param done: the lanes for which there are no more slots.
-    """
+    """Return the jobs of projects below their limits."""
     allowed = [
         lane for lane in lanes.values() if not view.is_held(lane.project)
     ]

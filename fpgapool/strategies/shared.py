@@ -31,7 +31,6 @@ class SharedStrategy(strategy.Strategy):
         this many, most slots find a job of their own host, and the search
         stays short.
 
-    :param options: weights, quantum and limits.
     :param max_wait_s: None: no job goes first because it has waited.
     :param preempt_gain: see :class:`.preemption.Preemption`; None: no job
         takes a slot from another.
@@ -42,7 +41,7 @@ class SharedStrategy(strategy.Strategy):
     def __init__(
         self,
         inner: strategy.Strategy,
-        options: sharing.Options,
+        options: sharing.ShareOptions,
         max_wait_s: float | None = None,
         preempt_gain: float | None = None,
     ) -> None:
@@ -78,7 +77,7 @@ class SharedStrategy(strategy.Strategy):
     ) -> model.JobId | None:
         if self.preempt_gain is None:
             return None
-        return preemption.Preemption(
+        return preemption.BorderChoice(
             self.inner,
             self.preempt_gain,
             view,

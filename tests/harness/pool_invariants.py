@@ -139,14 +139,14 @@ def _check_groups(all_members: members.Members) -> None:
         under_way = phases.count(model.Phase.PREPARING)
         _equal("under way", status.under_way, under_way)
         _equal("members", status.members, len(phases) - under_way)
-        _equal("told", group.told, (status.wanted, status.state))
+        _equal("reported", group.reported, (status.wanted, status.state))
         if group.group.accelerator in view.accelerators:
             asked = sum(
                 move.receiver == group_id and move.donor is None
                 for move in sizes.moves()
             )
             # A group that rests asks for no more.
-            if group.asks_s <= view.now or len(group.waiting) > asked:
+            if group.retry_s <= view.now or len(group.waiting) > asked:
                 _equal("waits for", len(group.waiting), asked)
 
 

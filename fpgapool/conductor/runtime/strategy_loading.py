@@ -76,7 +76,7 @@ def load_groups(
         )
         return groups.Groups(
             policy,
-            groups.Options(
+            groups.SizingOptions(
                 period_s=conf.scheduler.elasticity_period_s or None,
                 programming_time_s=programming_time_s,
             ),
@@ -118,9 +118,9 @@ def thresholds_bytes(made: strategy.Strategy) -> tuple[float, ...]:
     return ()
 
 
-def _sharing_options(conf: cfg.ConfigOpts) -> sharing.Options:
+def _sharing_options(conf: cfg.ConfigOpts) -> sharing.ShareOptions:
     group = conf.conductor
-    return sharing.Options(
+    return sharing.ShareOptions(
         fair=group.fair_share,
         quantum_bytes=group.fair_share_quantum_bytes,
         weights=group.project_weights,

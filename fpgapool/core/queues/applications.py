@@ -23,9 +23,6 @@ class _Application:
     """The waiting jobs of a project with the same ``affinity_key``.
 
     A job without one is an application of its own.
-
-    :ivar granted_s: when one of its jobs got a slot last.
-    :ivar misses: how often it was passed over since then.
     """
 
     __slots__ = ("count", "granted_s", "misses")

@@ -65,10 +65,7 @@ class RecentSizes:
 
 
 class Jobs:
-    """One entry per waiting job; only the first ``count`` are valid.
-
-    :ivar homed: whether it waits for its own host.
-    """
+    """One entry per waiting job; only the first ``count`` are valid."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -101,10 +98,7 @@ class Jobs:
         self.homed = np.append(self.homed, self.homed)
 
     def remove(self, place: int) -> int:
-        """Take a job out; the last one gets its place.
-
-        :returns: the number of its kind.
-        """
+        """Take a job out; the last one gets its place."""
         kind = int(self.kinds[place])
         self.count -= 1
         last = self.records.pop()
@@ -124,12 +118,10 @@ class Columns:
     A kind has a number while it has jobs. The vectors have spare entries,
     whose count is 0.
 
-    :ivar recent_sizes: the sizes of the jobs that were queued last.
     :ivar kinds: by number; None: the number is unused.
     :ivar groups: the numbers of the groups that have jobs.
     :ivar host_ids: the hosts that the jobs come from; -1: outside the pool.
     :ivar has_home: whether that host has a usable slot for them.
-    :ivar peaks: highest input rate of the accelerator, in bytes/s.
     :ivar has_platforms: whether some accelerator's rate depends on the slot's
         shape.
     """

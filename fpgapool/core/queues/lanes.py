@@ -39,7 +39,7 @@ class Lanes:
         self.ranked = 0
         self.shown: queued.Shown = self._common
         # The lanes with jobs that arrived at this event.
-        self._greeted: list[queued.Lane] = []
+        self._with_arrivals: list[queued.Lane] = []
         self.changes = 0
 
     @property
@@ -49,7 +49,7 @@ class Lanes:
 
     def show(self, shown: queued.Shown) -> None:
         """Show the strategy only these jobs."""
-        shown.greet(self._greeted)
+        shown.note_arrivals(self._with_arrivals)
         self.shown = shown
 
     def show_common(self) -> None:
@@ -133,17 +133,17 @@ class Lanes:
         if self._accounts and project is not None and not lane.urgent:
             self._accounts.leave(project)
 
-    def greet(self, record: queued.JobRecord) -> None:
+    def note_arrival(self, record: queued.JobRecord) -> None:
         """Note that a job has arrived at this event."""
         group = record.group
         if group is not None:
             lane = group.lane
             if not lane.arrived:
-                self._greeted.append(lane)
+                self._with_arrivals.append(lane)
             lane.arrived[record.job.id] = record
 
     def forget_arrivals(self) -> None:
         """Forget which jobs arrived at this event."""
-        for lane in self._greeted:
+        for lane in self._with_arrivals:
             lane.arrived.clear()
-        self._greeted.clear()
+        self._with_arrivals.clear()

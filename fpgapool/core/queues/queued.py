@@ -15,21 +15,15 @@ _NOTHING: frozenset[model.SlotId] = frozenset()
 class JobRecord:
     """A job that waits or has a slot.
 
-    :ivar key: its place in the queue.
-    :ivar skips: how often slots of other hosts passed it over.
     :ivar avoided: the slots that it avoids: it failed to start there, or its
         accelerator is out of use on their host.
     :ivar group: the group in which it waits; None: it has a slot.
-    :ivar homed: whether it waits for its own host.
     :ivar patience_s: when it may go to other hosts; None: it does not wait for
         its own host, or for ever.
-    :ivar limit_s: when ``wait_timeout_s`` is over; None: never.
     :ivar urgent: whether it has waited for ``max_wait_s`` and goes first.
-    :ivar urgent_s: when it becomes urgent; None: never.
     :ivar paid_bytes: the rest of its claim after earlier slots; None: the
         claim was not charged yet.
     :ivar done_bytes: the part of its claim that is computed, as far as known.
-    :ivar seen_s: when that was reported.
     :ivar column: its place in the columns, while it waits and the view keeps
         them.
     """
@@ -74,7 +68,6 @@ class JobRecord:
 class JobGroup:
     """The waiting jobs of a lane that fit the same slots.
 
-    :ivar homed_count: the number of jobs that wait for their own host.
     :ivar roaming: the jobs that may go to any host: they have waited for their
         own for long enough, it has no usable slot that fits, or they come from
         outside the pool.
@@ -178,7 +171,7 @@ class Shown:
             )
         return groups
 
-    def greet(self, lanes: abc.Iterable["Lane"]) -> None:
+    def note_arrivals(self, lanes: abc.Iterable["Lane"]) -> None:
         """Update :attr:`arrived`.
 
         :param lanes: the lanes with jobs that were submitted at this event.
@@ -223,7 +216,7 @@ class Lane(Shown):
         """All groups; some may have no jobs."""
         return self.by_needs.values()
 
-    def greet(self, lanes: abc.Iterable["Lane"]) -> None:
+    def note_arrivals(self, lanes: abc.Iterable["Lane"]) -> None:
         """Do nothing: a lane has what has arrived from the beginning."""
 
     def make_group(
@@ -262,7 +255,7 @@ class Together(Shown):
         """All groups; some may have no jobs."""
         return self._groups
 
-    def greet(self, lanes: abc.Iterable[Lane]) -> None:
+    def note_arrivals(self, lanes: abc.Iterable[Lane]) -> None:
         """Update :attr:`arrived`."""
         self.arrived = {
             job_id: record

@@ -8,7 +8,7 @@ from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import native
-from fpgapool.core import strategy as strategy_api
+from fpgapool.core import preferences
 from fpgapool.core import view as pool_view
 from fpgapool.core.queues import queued
 from fpgapool.core.rules import deadlines
@@ -29,7 +29,7 @@ class Admission:
 
     def __init__(
         self,
-        strategy: strategy_api.Strategy,
+        strategy: preferences.Preferences,
         view: pool_view.PoolView,
         outcome: instructions.Outcome,
     ) -> None:
@@ -68,7 +68,7 @@ class Admission:
         record = self.add_record(job)
         record.paid_bytes = event.paid_bytes
         if self.enqueue(record):
-            self._jobs.greet(record)
+            self._jobs.note_arrival(record)
 
     def add_record(self, job: model.Job) -> queued.JobRecord:
         """Make the record of a new job."""

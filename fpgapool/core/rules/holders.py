@@ -196,13 +196,7 @@ class Holders:
         # Its group asks for another slot, in its own time.
         self._members.failed(record, hold.group_id)
         self._end(hold)
-        self._outcome.output.append(
-            instructions.Requeue(
-                job_id=record.job.id,
-                generation_lost=hold.generation,
-                reason=event.reason,
-            )
-        )
+        self._report_requeue(hold, record, event.reason)
 
     def on_cancelled(self, event: events.JobCancelled) -> None:
         """Take a job out of the queue, or revoke its slot."""
@@ -286,13 +280,7 @@ class Holders:
         self, hold: slots.Hold, record: queued.JobRecord, reason: str
     ) -> None:
         """Take the slot from a stateless holder that waits again then."""
-        hold.revoked = reason
-        self.overdrawn.discard(hold.slot_id)
-        self._outcome.output.append(
-            instructions.Yield(
-                hold.slot_id, record.job.id, hold.generation, reason
-            )
-        )
+        self._revoke(hold, record, reason, instructions.Yield)
 
     def _is_waited_for(self, slot: slots.Slot, project: str) -> bool:
         """Whether a waiting job would get a project's slot if it were free."""
@@ -310,17 +298,18 @@ class Holders:
         )
 
     def _revoke(
-        self, hold: slots.Hold, record: queued.JobRecord, reason: str
+        self,
+        hold: slots.Hold,
+        record: queued.JobRecord,
+        reason: str,
+        kind: type[instructions.Revoke | instructions.Yield] = (
+            instructions.Revoke
+        ),
     ) -> None:
         hold.revoked = reason
         self.overdrawn.discard(hold.slot_id)
         self._outcome.output.append(
-            instructions.Revoke(
-                slot_id=hold.slot_id,
-                job_id=record.job.id,
-                generation=hold.generation,
-                reason=reason,
-            )
+            kind(hold.slot_id, record.job.id, hold.generation, reason)
         )
 
     def _requeue(
@@ -331,13 +320,14 @@ class Holders:
         if self._queue.enqueue(record):
             if hold.group_id is not None:
                 self._members.waits_again(record, hold.group_id)
-            self._outcome.output.append(
-                instructions.Requeue(
-                    job_id=record.job.id,
-                    generation_lost=hold.generation,
-                    reason=reason,
-                )
-            )
+            self._report_requeue(hold, record, reason)
+
+    def _report_requeue(
+        self, hold: slots.Hold, record: queued.JobRecord, reason: str
+    ) -> None:
+        self._outcome.output.append(
+            instructions.Requeue(record.job.id, hold.generation, reason)
+        )
 
     def _end(self, hold: slots.Hold) -> None:
         """Free a slot whose holder is done."""

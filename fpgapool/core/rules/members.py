@@ -39,9 +39,9 @@ class GroupSlots:
     :ivar waiting: the jobs for further slots, the oldest first.
     :ivar busy: by host, its members that run a task.
     :ivar projects: of its clients from other projects.
-    :ivar told: the size and state in the last :class:`.instructions.Resize`.
+    :ivar reported: size and state in the last :class:`.instructions.Resize`.
     :ivar failures: how often in a row slots could not be prepared for it.
-    :ivar asks_s: it asks for no more slots before.
+    :ivar retry_s: when it asks for slots again after failures.
     """
 
     group: model.Group
@@ -51,10 +51,10 @@ class GroupSlots:
     waiting: list[queued.JobRecord] = dataclasses.field(default_factory=list)
     busy: dict[model.HostId, int] = dataclasses.field(default_factory=dict)
     projects: dict[str, str] = dataclasses.field(default_factory=dict)
-    told: tuple[int, str] = (-1, "")
+    reported: tuple[int, str] = (-1, "")
     failures: int = 0
     avoided: frozenset[model.SlotId] = frozenset()
-    asks_s: float = -math.inf
+    retry_s: float = -math.inf
 
     def serving(self) -> abc.Iterator[tuple[slots.Slot, slots.Hold]]:
         """The members on hosts that are up."""
@@ -203,12 +203,12 @@ class Members:
         if known is None:
             return
         known.avoided |= record.avoided
-        if now < known.asks_s:
+        if now < known.retry_s:
             return
         known.failures += 1
         rests = known.failures - _FREE_FAILURES
         if rests > 0:
-            known.asks_s = now + min(
+            known.retry_s = now + min(
                 _FIRST_REST_S * 2.0 ** (rests - 1), _LONGEST_REST_S
             )
 
@@ -242,12 +242,12 @@ class Members:
         self._rests_until_s = math.inf
         for group_id, known in list(self.groups.items()):
             lacks = lacking[group_id]
-            if lacks and known.asks_s > now:
-                self._rests_until_s = min(self._rests_until_s, known.asks_s)
+            if lacks and known.retry_s > now:
+                self._rests_until_s = min(self._rests_until_s, known.retry_s)
                 lacks = min(lacks, len(known.waiting))
             self._wait_for(known, lacks)
             found += self._to_leave(known, leaving[group_id])
-            self._tell(known)
+            self._report(known)
         return found
 
     def _pass_on(self, hold: slots.Hold) -> None:
@@ -345,16 +345,18 @@ class Members:
         count -= sum(bool(hold.revoked) for _, hold in known.serving())
         return known.able_to_leave()[: max(count, 0)]
 
-    def _tell(self, known: GroupSlots) -> None:
+    def _report(self, known: GroupSlots) -> None:
         """Report a size or state that has changed."""
         group_id = known.group.id
         status = self._sizes.status(group_id)
-        told = (0, states.GROUP_DELETED)
+        current = (0, states.GROUP_DELETED)
         if status is not None:
-            told = status.wanted, status.state
-        if told != known.told:
-            known.told = told
-            self._outcome.output.append(instructions.Resize(group_id, *told))
+            current = status.wanted, status.state
+        if current != known.reported:
+            known.reported = current
+            self._outcome.output.append(
+                instructions.Resize(group_id, *current)
+            )
         if status is None:
             del self.groups[group_id]
 

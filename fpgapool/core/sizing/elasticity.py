@@ -58,7 +58,7 @@ class GroupView:
     waiting_s: float | None = None
     arrived_s: float | None = None
     expected_s: float | None = None
-    goal: goals.State | None = None
+    goal: goals.GoalState | None = None
 
     @property
     def floor(self) -> int:

@@ -69,7 +69,7 @@ class Goal:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class GoalState:
     """A goal and what was measured of it.
 
     :param registered_s: when the goal was registered; breaks ties of
@@ -193,7 +193,6 @@ def smoothed_slots_per_rate(
 
     :param former: â before it; None: this is the first.
     :param slots: θ, the mean number of members in the period.
-    :param rate_per_s: t, the tasks/s of the period.
     :returns: â; the former one if nothing ended or there was no member.
     """
     if slots <= 0 or rate_per_s <= 0:

@@ -52,7 +52,7 @@ class Spec:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class SizingOptions:
     """How groups are measured.
 
     :param period_s: I, from one resize to the next; None: the policy's.
@@ -107,7 +107,7 @@ class Group:
     :ivar last: the last period; None: the first one has not ended.
     """
 
-    def __init__(self, spec: Spec, options: Options, now: float) -> None:
+    def __init__(self, spec: Spec, options: SizingOptions, now: float) -> None:
         self.spec = spec
         self.state = states.GROUP_CREATING
         self.wanted = spec.size
@@ -115,7 +115,7 @@ class Group:
         self.under_way = 0
         self.owed = 0
         self.gave = False
-        self.goal: goals.State | None = None
+        self.goal: goals.GoalState | None = None
         self.last: runtimes.Period | None = None
         self.waiting_s: float | None = None
         self._options = options
@@ -308,8 +308,8 @@ class Group:
         self._begin_period(now)
 
     def _measured(
-        self, goal: goals.State, last: runtimes.Period, now: float
-    ) -> goals.State:
+        self, goal: goals.GoalState, last: runtimes.Period, now: float
+    ) -> goals.GoalState:
         """Return the goal with what the last period says about it."""
         rate_per_s = last.tasks / last.length_s
         self.add(0, 0, now)

@@ -44,7 +44,7 @@ from fpgapool.core.sizing import group as one_group
 from fpgapool.core.sizing import sets
 from fpgapool.vocabulary import states
 
-Options = one_group.Options
+SizingOptions = one_group.SizingOptions
 Spec = one_group.Spec
 
 #: Groups whose slots can serve each other; other groups are sets of their own.
@@ -64,7 +64,7 @@ class Move:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class GoalProgress:
     """How a goal goes, for the group's owner.
 
     :param progress: p, the measured rate over the needed one.
@@ -81,7 +81,7 @@ class Progress:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class GroupNumbers:
     """The numbers of a group.
 
     :param state: one of :data:`fpgapool.vocabulary.states.GROUP_MOVES`.
@@ -104,10 +104,10 @@ class Groups:
     """
 
     def __init__(
-        self, policy: elasticity.Policy, options: Options | None = None
+        self, policy: elasticity.Policy, options: SizingOptions | None = None
     ) -> None:
         self.policy = policy
-        self.options = options or Options()
+        self.options = options or SizingOptions()
         self.period_s = self.options.period_s or policy.period_s
         self.warning = policy.check_period(
             self.period_s, self.options.programming_time_s
@@ -118,7 +118,7 @@ class Groups:
         )
         self._due_s = math.inf
         # When a goal last changed, if the policy has not seen that yet.
-        self._stirred_s = math.inf
+        self._goal_changed_s = math.inf
 
     # -- groups and their slots -------------------------------------------
 
@@ -129,11 +129,10 @@ class Groups:
 
         :raises goals.Infeasible: if the policy refuses the goal; then there
             is no group.
-        :raises ValueError: if there is a group with this id.
         """
         group = self._add(spec, now)
         if goal is not None:
-            group.goal = goals.State(goal=goal, registered_s=now)
+            group.goal = goals.GoalState(goal=goal, registered_s=now)
             try:
                 self._admit(group, now)
             except goals.Infeasible:
@@ -145,13 +144,12 @@ class Groups:
         spec: Spec,
         wanted: int,
         now: float,
-        goal: goals.State | None = None,
+        goal: goals.GoalState | None = None,
     ) -> None:
         """Add a group as it was before a restart.
 
         :param wanted: its size then; it stays until tasks are measured again.
         :param goal: what is left of its goal.
-        :raises ValueError: if there is a group with this id.
         """
         group = self._add(spec, now)
         group.wanted = wanted
@@ -176,7 +174,7 @@ class Groups:
         group = self._live(spec.id)
         group.spec = spec
         group.wanted = spec.size
-        self._stir(now)
+        self._note_goal_change(now)
         group.settle()
 
     def delete(self, group_id: elasticity.GroupId, now: float) -> None:
@@ -188,7 +186,7 @@ class Groups:
         if group.state == states.GROUP_DRAINING:
             return
         group.delete()
-        self._stir(now)
+        self._note_goal_change(now)
         self._settle(group)
 
     def set_slots(self, shapes: model.Shapes, slots: int | None) -> None:
@@ -277,12 +275,12 @@ class Groups:
         self._sets[chosen.spec.shapes].gave = True
         return chosen.spec.id
 
-    def status(self, group_id: elasticity.GroupId) -> Status | None:
+    def status(self, group_id: elasticity.GroupId) -> GroupNumbers | None:
         """Return the numbers of a group; None: there is no such group."""
         group = self._groups.get(group_id)
         if group is None:
             return None
-        return Status(
+        return GroupNumbers(
             state=group.state,
             members=group.members,
             under_way=group.under_way,
@@ -304,13 +302,13 @@ class Groups:
     def _remove(self, group_id: elasticity.GroupId) -> None:
         del self._groups[group_id]
         if not self._groups:
-            self._due_s = self._stirred_s = math.inf
+            self._due_s = self._goal_changed_s = math.inf
 
     # -- sizes -------------------------------------------------------------
 
     def wake_s(self) -> float:
         """Return when :meth:`resize` is due; infinite without groups."""
-        return min(self._due_s, self._stirred_s)
+        return min(self._due_s, self._goal_changed_s)
 
     def observe(self, stats: events.TaskStats, now: float) -> bool:
         """Take a desk's report; reports of unknown groups are ignored.
@@ -326,7 +324,7 @@ class Groups:
             self._end_goal(group, now)
             return True
         if not was_started and group.goal is not None and group.goal.started:
-            self._stir(now)
+            self._note_goal_change(now)
         return False
 
     def resize(self, now: float) -> None:
@@ -336,7 +334,7 @@ class Groups:
         """
         if now < self.wake_s():
             return
-        self._stirred_s = math.inf
+        self._goal_changed_s = math.inf
         if now >= self._due_s:
             for group in self._groups.values():
                 group.end_period(now)
@@ -455,11 +453,11 @@ class Groups:
             group.goal = None
             if former is not None:
                 group.wanted = group.spec.size
-                self._stir(now)
+                self._note_goal_change(now)
                 group.settle()
             return
         if former is None:
-            group.goal = goals.State(goal=goal, registered_s=now)
+            group.goal = goals.GoalState(goal=goal, registered_s=now)
         else:
             group.goal = dataclasses.replace(former, goal=goal)
         try:
@@ -483,7 +481,7 @@ class Groups:
             view = self._view(shapes, self._elastic_sets()[shapes], now)
             sizes = self.policy.admit(view, group.spec.id, now)
             self._want(sizes, shapes, now)
-        self._stir(now)
+        self._note_goal_change(now)
 
     def start(self, group_id: elasticity.GroupId, now: float) -> None:
         """Note that the program of a goal has begun.
@@ -493,7 +491,7 @@ class Groups:
         :raises KeyError: if there is no such group, or it is being deleted.
         """
         self._live(group_id).start(now)
-        self._stir(now)
+        self._note_goal_change(now)
 
     def _end_goal(self, group: one_group.Group, now: float) -> None:
         group.goal = None
@@ -502,22 +500,22 @@ class Groups:
         group.release()
         if self.policy.serves_goals and group.spec.elastic:
             group.wanted = group.spec.min_size
-            self._stir(now)
+            self._note_goal_change(now)
             group.settle()
 
-    def _stir(self, now: float) -> None:
+    def _note_goal_change(self, now: float) -> None:
         if self.policy.follows_goals and self._groups:
-            self._stirred_s = min(self._stirred_s, now)
+            self._goal_changed_s = min(self._goal_changed_s, now)
 
     def progress(
         self, group_id: elasticity.GroupId, now: float
-    ) -> Progress | None:
+    ) -> GoalProgress | None:
         """Return how a group's goal goes; None: it has none."""
         group = self._groups.get(group_id)
         if group is None or group.goal is None:
             return None
         state = group.goal
-        return Progress(
+        return GoalProgress(
             goal=state.goal,
             done=state.done,
             rate_per_s=state.rate_per_s,

@@ -40,11 +40,8 @@ ESTIMATES = (MEASURED, NNLS, SATURATED, AS_PRINTED)
 class Period:
     """What the members of a group did in a period.
 
-    :param busy_s: slot-seconds in which members were busy.
-    :param running: tasks that ran at its end.
     :param ended: by client, the tasks that ended; those with none are left
         out.
-    :param client_busy_s: by client, slot-seconds of these tasks.
     """
 
     length_s: float

@@ -19,10 +19,7 @@ _NUMBER = operator.attrgetter("number")
 
 
 class Target:
-    """The idle slots of one shape of a board.
-
-    :ivar slots: lowest number first.
-    """
+    """The idle slots of one shape of a board."""
 
     __slots__ = ("number", "shape", "slots")
 
@@ -38,7 +35,6 @@ class Boards:
     A target keeps its number. The vectors have spare entries, and entries of
     targets without idle slots; their count is 0.
 
-    :ivar counts: the number of idle slots of each target.
     :ivar slot_counts: the number of its board's slots, idle or not.
     """
 

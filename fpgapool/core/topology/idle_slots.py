@@ -22,10 +22,6 @@ _NUMBER = operator.attrgetter("number")
 class IdleSlots:
     """The idle slots of a table, which says when a slot becomes idle or busy.
 
-    :param boards: kept up to date, if the strategy wants rates.
-    :ivar assignments: by slot; the slot may be unknown.
-    :ivar idle_hosts: the hosts that have idle slots.
-    :ivar idle_total: the number of idle slots.
     :ivar reserved_idle: by instance, its usable reserved slots without a
         holder.
     """

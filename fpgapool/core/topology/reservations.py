@@ -63,7 +63,6 @@ class Reservations:
         has reserved.
     :ivar reservable: by device, the number of slots that can be reserved, if
         above 0.
-    :ivar bound: by device, the reserved slots and their instances.
     :ivar short: devices with a reservation that waits for a slot, or for a
         better one.
     :ivar stirred: instances that have a new reserved slot or a new job since

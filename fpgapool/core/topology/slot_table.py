@@ -21,8 +21,6 @@ from fpgapool.core.topology import slots
 class SlotTable(idle_slots.IdleSlots):
     """The topology, the assignments and the indexes over idle slots.
 
-    :param boards: kept up to date, if the strategy wants rates.
-
     :ivar hosts: the known hosts, up or not.
     :ivar barred_devices: the devices that an operator disabled or drains,
         known or not.
@@ -129,10 +127,7 @@ class SlotTable(idle_slots.IdleSlots):
             slot.programmed = old.programmed
 
     def drop_host(self, host_id: model.HostId) -> bool:
-        """Take a host down. It stays known.
-
-        :returns: whether it was up.
-        """
+        """Take a host down. It stays known."""
         host = self.hosts.get(host_id)
         if host is None or not host.up:
             return False
@@ -296,11 +291,7 @@ class SlotTable(idle_slots.IdleSlots):
         host_hint: model.HostId | None = None,
         device_hint: model.DeviceId | None = None,
     ) -> None:
-        """Assign a free slot.
-
-        :param host_hint: its host, if the slot is not known.
-        :param device_hint: its device, if the slot is not known.
-        """
+        """Assign a free slot."""
         self.assignments[hold.slot_id] = hold
         slot = hold.slot
         if slot is None:

@@ -198,7 +198,6 @@ def earliest_deadline_s(
 ) -> float | None:
     """Return the first time, from a wanted one on, that fits as a deadline.
 
-    :param work_s: slot-seconds of the tasks that are due by it.
     :param due: the other deadlines, the earliest first, each with the
         slot-seconds that are left.
     :param slots: for deadlines, less what is not counted on.
@@ -278,7 +277,7 @@ def _need(
     goal = group.goal
     assert goal is not None
     if not goal.is_deadline:
-        goal = typing.cast(goals.State, _at_full(group, view).goal)
+        goal = typing.cast(goals.GoalState, _at_full(group, view).goal)
         return Need(goal.request(now, group.min_size, group.max_size))
     task_s = goal.full_slots_per_rate or goal.slots_per_rate or _average(view)
     left = goal.expected_left(now, view.period_s)

@@ -161,7 +161,7 @@ def broker(
     return sizes
 
 
-def _goal(group: elasticity.GroupView) -> goals.State:
+def _goal(group: elasticity.GroupView) -> goals.GoalState:
     if group.goal is None:
         raise ValueError(f"group {group.id} has no goal")
     return group.goal

@@ -345,10 +345,7 @@ class AffineOffers(Offers):
     def _first_willing(
         self, group: queued.JobGroup, queue: ordered.KeyQueue, fitness: float
     ) -> ordered.Key | None:
-        """Return the first job of a queue that takes the slot.
-
-        :param queue: some or all jobs of the group.
-        """
+        """Return the first job of a queue that takes the slot."""
         if fitness >= 1.0 or not queue:
             return queue.first()
         jobs, records = self._jobs, self._jobs.records
@@ -379,10 +376,7 @@ class AffineOffers(Offers):
 
 
 def _fitness(slot: slots.Slot, accelerator: str, held: list[str]) -> float:
-    """Return how well an accelerator fits a slot.
-
-    :param held: the accelerators of the jobs that the slot's device runs.
-    """
+    """Return how well an accelerator fits a slot."""
     if slot.starts_at_once(accelerator):
         return math.inf
     return fitness(held.count(accelerator), len(held))
@@ -391,7 +385,6 @@ def _fitness(slot: slots.Slot, accelerator: str, held: list[str]) -> float:
 def fitness(n_acc: int, n: int) -> float:
     """Return how well an accelerator fits a device.
 
-    :param n_acc: how many jobs the device runs with this accelerator.
     :returns: the share of the accelerator, from 0 to 1; infinite if the
         device runs nothing.
     """

@@ -48,7 +48,7 @@ def make_groups(
 ) -> core_groups.Groups:
     """Groups 1, 2, … with so many members."""
     groups = core_groups.Groups(
-        policy or Scripted(), core_groups.Options(**options)
+        policy or Scripted(), core_groups.SizingOptions(**options)
     )
     for group_id, size in enumerate(sizes, 1):
         groups.create(make_spec(group_id, size), 0.0)
@@ -143,21 +143,21 @@ def test_bad_options_are_refused(
     options: dict[str, typing.Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        core_groups.Options(**options)
+        core_groups.SizingOptions(**options)
 
 
 def test_short_period_is_refused_or_warned_of() -> None:
     policy = policies.make_ahead({})
-    options = core_groups.Options(programming_time_s=5.1)
+    options = core_groups.SizingOptions(programming_time_s=5.1)
     with pytest.raises(ValueError, match="below 2 times"):
         core_groups.Groups(policy, options)
-    options = core_groups.Options(programming_time_s=5.0)
+    options = core_groups.SizingOptions(programming_time_s=5.0)
     warning = core_groups.Groups(policy, options).warning
     assert warning is not None
     assert "below 10 times" in warning
-    options = core_groups.Options(programming_time_s=1.0)
+    options = core_groups.SizingOptions(programming_time_s=1.0)
     assert core_groups.Groups(policy, options).warning is None
-    options = core_groups.Options(programming_time_s=1.0, period_s=1.5)
+    options = core_groups.SizingOptions(programming_time_s=1.0, period_s=1.5)
     with pytest.raises(ValueError, match="below 2 times"):
         core_groups.Groups(policy, options)
 
@@ -347,7 +347,7 @@ def test_donor_needs_members() -> None:
     groups.create(make_spec(2, 1), 0.0)
     with pytest.raises(ValueError, match="group 1 has no members"):
         groups.begin(Move(1, 2), 0.0)
-    assert groups.status(2) == core_groups.Status(
+    assert groups.status(2) == core_groups.GroupNumbers(
         state="CREATING", members=0, under_way=0, wanted=1, waiting_s=None
     )
 
@@ -391,7 +391,7 @@ def test_owner_changes_sizes() -> None:
     assert groups.moves() == (Move(1, 2), Move(1, 2), Move(None, 2))
     fill(groups, 5.0)
     want(groups, {1: 8}, 10.0)
-    assert groups.status(1) == core_groups.Status(
+    assert groups.status(1) == core_groups.GroupNumbers(
         state="RESIZING", members=2, under_way=0, wanted=3, waiting_s=0.0
     )
 
@@ -442,7 +442,7 @@ def test_groups_that_gave_slots_want_some_again(
 ) -> None:
     policy = Scripted()
     policy.sizes_all = sizes_all
-    groups = core_groups.Groups(policy, core_groups.Options())
+    groups = core_groups.Groups(policy, core_groups.SizingOptions())
     spec = core_groups.Spec(
         id=1, size=2, min_size=0, max_size=2, elastic=elastic
     )
@@ -464,7 +464,7 @@ def test_groups_that_gave_slots_want_some_again(
 def test_group_that_has_reached_its_goal_wants_no_given_slot_again() -> None:
     policy = Scripted()
     policy.serves_goals, policy.sizes_all = True, False
-    groups = core_groups.Groups(policy, core_groups.Options())
+    groups = core_groups.Groups(policy, core_groups.SizingOptions())
     spec = core_groups.Spec(id=1, size=2, min_size=0, max_size=2)
     groups.create(spec, 0.0, goals.Goal(rate_per_s=1.0, actions=5))
     fill(groups, 0.0)

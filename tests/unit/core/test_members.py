@@ -488,7 +488,7 @@ def test_the_pool_wakes_up_each_period() -> None:
 
 def make_shared_pool(slot_count: int) -> pools.Pool:
     """Return a pool that projects share, in rounds of 1 GB."""
-    options = sharing.Options(quantum_bytes=1e9)
+    options = sharing.ShareOptions(quantum_bytes=1e9)
     inner = strategies.fifo({}, 0)
     return pools.make_pool_of(
         shared.SharedStrategy(inner, options),
