@@ -97,7 +97,9 @@ class HealthOptions:
         if min(limits) < 1:
             raise ValueError("fault limits must be at least 1")
         if not (0 < self.first_s <= self.max_s and self.factor >= 1):
-            raise ValueError("the times between tests must not shrink")
+            raise ValueError(
+                "times between tests must be positive and not decrease"
+            )
 
     def limit(self, level: Level) -> int:
         """Return how many failures in a row take a unit out."""

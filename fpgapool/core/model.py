@@ -106,11 +106,15 @@ class HostSpec:
 
     def __post_init__(self) -> None:
         for device in self.devices:
-            _require(device.host_id == self.id, "device of another host", self)
+            _require(
+                device.host_id == self.id,
+                "a device belongs to another host",
+                self,
+            )
             for slot in device.slots:
                 _require(
                     slot.host_id == self.id and slot.device_id == device.id,
-                    f"slot {slot.id} of another host or device",
+                    f"slot {slot.id} belongs to another host or device",
                     self,
                 )
         slots = self.slots()
@@ -119,7 +123,7 @@ class HostSpec:
             and len({slot.number for slot in slots}) == len(slots)
             and len({device.id for device in self.devices})
             == len(self.devices),
-            "an id or a slot number twice",
+            "duplicate id or slot number",
             self,
         )
 
@@ -247,7 +251,9 @@ class PowerCaps:
         values = [value for _, value in (*self.hosts_w, *self.slots_w)]
         for value in (*values, self.pool_w or 0.0):
             if not 0 <= value < math.inf:
-                raise ValueError(f"a power must not be {value} W")
+                raise ValueError(
+                    f"power must be finite and not negative, not {value} W"
+                )
 
     @property
     def is_set(self) -> bool:

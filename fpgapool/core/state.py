@@ -4,6 +4,37 @@
 
 The same events at the same times give the same instructions. The module has no
 clock, no I/O and no threads.
+
+A step has two halves. First, :meth:`PoolState.apply` takes in the events of
+one instant: events of topology and completion, then arrivals, then
+cancellations. Each kind of event has one handler, in a rule (see
+``_all_handlers``). A handler changes queues and topology, and appends
+instructions; if a waiting job may get a slot because of it, it sets
+``Outcome.pass_due``. No handler assigns a slot to a waiting job.
+
+Then :meth:`PoolState.step` decides, in this order:
+
+1. Holders leave whose deadlines passed, whose device drains, or whose slot is
+   reserved for an instance.
+2. Groups get their new sizes: they queue jobs for slots that they lack, and
+   members leave.
+3. Jobs leave the queue that have waited for too long.
+4. One pass: reserved and promised slots first, then the strategy. Jobs that
+   yielded their slots are queued again after it.
+5. Holders leave that exceeded their claim, came to a chunk border, or serve a
+   group while a session waits. Only after the pass is it known who still
+   waits.
+6. Further passes, while 5 changed anything that a job can use.
+7. A wake-up is requested for the next time at which 1 to 4 have something to
+   do without an event.
+
+A step whose events only moved phases does none of this, because nothing
+follows from them.
+
+A slot is assigned from the pass that chose its job until its release is
+reported: :mod:`fpgapool.core.rules.holders` has the phases in between. After a
+restart the conductor rebuilds the state by events: ``AssignmentRestored``,
+``GroupRestored``, ``JobSubmitted``, and a ``HostUp`` for each host.
 """
 
 import math
@@ -229,7 +260,7 @@ class PoolState:
         """
         view, outcome, handlers = self._view, self._outcome, self._handlers
         if not now >= view.now:
-            raise ValueError(f"time went back from {view.now} to {now}")
+            raise ValueError(f"time went backwards from {view.now} to {now}")
         view.now = now
         if view.accounts is not None:
             view.accounts.now_s = now

@@ -62,7 +62,8 @@ class Snapshot:
         count = len(pool.view.slots.slots) + pool.waiting_count
         if count > MOST:
             raise NotCopyable(
-                f"{count} slots and waiting sessions are more than {MOST}"
+                f"the pool has {count} slots and waiting sessions; dry runs "
+                f"support at most {MOST}"
             )
         self._now = pool.view.now
         data = _Bytes()

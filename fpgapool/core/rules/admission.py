@@ -112,7 +112,7 @@ class Admission:
         self._reject(
             record.job.id,
             codes.DEADLINE_PASSED,
-            f"it could not end in time: {record.done_bytes:.0f} of"
+            f"the deadline cannot be met: {record.done_bytes:.0f} of"
             f" {record.job.claimed_bytes:.0f} bytes are done",
         )
 
@@ -138,7 +138,7 @@ class Admission:
             self._reject(
                 record.job.id,
                 codes.WAIT_TIMEOUT,
-                f"no slot within {record.job.wait_timeout_s} s",
+                f"no slot became free within {record.job.wait_timeout_s} s",
             )
 
     def withdraw(self, record: queued.JobRecord) -> None:

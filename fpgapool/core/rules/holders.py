@@ -1,6 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Assignments of slots, from programming to release."""
+"""Assignments of slots, from programming to release.
+
+The pass that chooses a job for a slot makes an assignment. It has a
+generation, which grows with every assignment of the pool, and a phase::
+
+    PREPARING --SlotReady--> READY --HolderAttached--> ACTIVE
+                                                        |   ^
+                                       HolderDetached   v   | HolderAttached
+                                                      DETACHED
+
+Reports come from agents, so they may be late, lost or repeated. A report with
+another generation is about an earlier assignment, and ignored. ``SlotReady``
+may be missing: whatever shows that a client has been there moves the phase on,
+and nothing moves it back (``events.PHASE_MOVES``). Slots of groups are ACTIVE
+as soon as they are ready, since the desk of the group uses them at once.
+
+An assignment ends when its release is reported. To take a slot back, the core
+acts by phase:
+
+* PREPARING and READY: no client has used the slot. The slot is free at once,
+  and the job returns to its place in the queue.
+* ACTIVE and DETACHED: a client may be using it. The core marks the assignment
+  as revoked, with the reason, and waits for the release. It never withdraws
+  the order, because the agent may be carrying it out already.
+
+If the host is lost, nothing is known about a worker in these two phases: the
+assignment stays until the host or the session reports.
+"""
 
 from fpgapool.core import events
 from fpgapool.core import instructions
@@ -61,8 +88,8 @@ class Holders:
             return
         if known is not None or slot_id in self._slots.assignments:
             raise ValueError(
-                f"job {job.id} cannot have slot {slot_id}: one of them is "
-                "assigned or waits already"
+                f"job {job.id} cannot be assigned slot {slot_id}: one of them "
+                "is already assigned, or the job is waiting"
             )
         slot = self._slots.slots.get(slot_id)
         host_id = slot.host.id if slot is not None else event.host_id

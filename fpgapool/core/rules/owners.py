@@ -66,7 +66,9 @@ class Owners:
         if known is None:
             return
         if known.group.accelerator != group.accelerator:
-            raise ValueError(f"group {group.id} has another accelerator")
+            raise ValueError(
+                f"the accelerator of group {group.id} cannot change"
+            )
         spec = self._spec(group)
         if spec is not None:
             known.group = group

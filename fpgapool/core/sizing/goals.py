@@ -54,7 +54,7 @@ class Goal:
             raise ValueError("a goal needs either a deadline or a rate")
         if self.deadline_s is not None and not math.isfinite(self.deadline_s):
             raise ValueError(
-                f"the deadline must be a time, not {self.deadline_s}"
+                f"the deadline must be finite, not {self.deadline_s}"
             )
         if self.rate_per_s is not None and not 0 < self.rate_per_s < math.inf:
             raise ValueError(

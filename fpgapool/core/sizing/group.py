@@ -1,6 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One group: its numbers of slots, what its tasks did, and its goal."""
+"""One group: its numbers of slots, what its tasks did, and its goal.
+
+A group's state follows from its numbers; nobody sets it. After each change
+:meth:`Group.settle` derives an event from the numbers, and moves along
+``states.GROUP_MOVES`` until none applies::
+
+    CREATING --filled--> ACTIVE <--settled-- RESIZING
+                           | |                ^    |
+                           | +----moving------+    |
+                           v                       |
+                        DEGRADED <----short--------+   (filled: ACTIVE)
+
+    any of these --delete--> DRAINING --emptied--> DELETED
+
+* *filled*: it has its minimum of members, and at least one if it wants any.
+* *moving*: a slot is under way to it, or its size is not the wanted one.
+* *settled*: neither is so any more.
+* *short*: it has fewer members than its minimum, as after a host was lost.
+* *emptied*: a group being deleted has no member, and no slot is under way.
+
+Tasks are counted in periods. :meth:`Group.observe` adds a desk's report to the
+current period, and :meth:`Group.end_period` turns it into what a policy sees:
+the work that waits, the work that comes, and how the goal goes.
+"""
 
 from __future__ import annotations
 
@@ -170,7 +193,7 @@ class Group:
         self._stay_until.append(until_s)
 
     def release(self) -> None:
-        """Let all slots leave that had to stay."""
+        """Allow all slots to leave that were pinned to the group."""
         self._stay_until.clear()
 
     def staying(self, now: float) -> int:

@@ -157,7 +157,7 @@ class Groups:
 
     def _add(self, spec: Spec, now: float) -> one_group.Group:
         if spec.id in self._groups:
-            raise ValueError(f"there is a group {spec.id} already")
+            raise ValueError(f"group {spec.id} already exists")
         if not self._groups:
             self._due_s = now + self.period_s
         group = one_group.Group(spec, self.options, now)
@@ -463,8 +463,8 @@ class Groups:
         try:
             if group.goal.left == 0:
                 raise ValueError(
-                    f"{group.goal.done} actions have ended already; ask for "
-                    "more"
+                    f"{group.goal.done} actions have already ended; the goal "
+                    "must ask for more"
                 )
             self._admit(group, now)
         except (ValueError, goals.Infeasible):

@@ -76,12 +76,12 @@ class SlotTable(idle_slots.IdleSlots):
         for device in spec.devices:
             owner = self._device_hosts.get(device.id, spec.id)
             if owner != spec.id:
-                raise ValueError(f"device {device.id} is of host {owner}")
+                raise ValueError(f"device {device.id} belongs to host {owner}")
             for slot in device.slots:
                 known = self.slots.get(slot.id)
                 if known is not None and known.host.id != spec.id:
                     raise ValueError(
-                        f"slot {slot.id} is of host {known.host.id}"
+                        f"slot {slot.id} belongs to host {known.host.id}"
                     )
 
     def _set_slots(self, host: slots.Host, spec: model.HostSpec) -> None:

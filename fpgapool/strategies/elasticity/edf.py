@@ -58,7 +58,7 @@ class EdfPolicy(elasticity.Policy):
         """
         newcomer = view.group(group_id)
         if newcomer.goal is not None and not newcomer.goal.is_deadline:
-            raise goals.Infeasible("this pool serves deadlines only")
+            raise goals.Infeasible("this pool accepts only deadlines as goals")
         return minimum_of(view, newcomer)
 
 
@@ -100,7 +100,7 @@ def minimum_of(
     )
     if needed > view.slots:
         raise goals.Infeasible(
-            f"{needed} slots are needed for the minima of all groups, and "
-            f"there are {view.slots}"
+            f"the minimum sizes of all groups need {needed} slots; there are "
+            f"{view.slots}"
         )
     return {newcomer.id: least}

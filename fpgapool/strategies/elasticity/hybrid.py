@@ -166,8 +166,8 @@ def check_fits(
         )
         if earliest_s is None or earliest_s > new.due_s:
             raise goals.Infeasible(
-                "the slots do not suffice for this deadline beside the goals "
-                "that they have",
+                "there are not enough slots for this deadline and the "
+                "existing goals",
                 earliest_s,
             )
         return
@@ -180,8 +180,7 @@ def check_fits(
             fits = fits and _fits(work_s, usable * less, due_s - now)
     if not fits:
         raise goals.Infeasible(
-            "the slots do not suffice for this rate beside the goals that "
-            "they have"
+            "there are not enough slots for this rate and the existing goals"
         )
 
 

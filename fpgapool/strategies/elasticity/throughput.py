@@ -83,7 +83,7 @@ class ThroughputPolicy(elasticity.Policy):
             able = [one for one in sizes if sizes[one] > asked[one]]
             if not able:
                 raise goals.Infeasible(
-                    f"{least} slots are needed, and other goals can spare "
+                    f"{least} slots are needed, but other goals can spare "
                     "no more"
                 )
             sizes[max(able, key=lambda i: (sizes[i] - asked[i], -i))] -= 1

@@ -35,7 +35,7 @@ class AffinityOptions:
             or misses < 0
         ):
             raise ValueError(
-                "affinity_misses must be a whole number from 0 on, "
+                "affinity_misses must be a whole number, at least 0, "
                 f"not {misses!r}"
             )
 

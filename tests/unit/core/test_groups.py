@@ -164,7 +164,7 @@ def test_short_period_is_refused_or_warned_of() -> None:
 
 def test_second_group_with_an_id_is_refused() -> None:
     groups = make_groups(2)
-    with pytest.raises(ValueError, match="a group 1 already"):
+    with pytest.raises(ValueError, match="group 1 already exists"):
         groups.create(make_spec(1, 3), 0.0)
     assert members_of(groups, 1) == [2]
 
@@ -713,7 +713,7 @@ def test_infeasible_change_keeps_the_former_goal() -> None:
     report(groups, 1, 0.1, ended=10, arrived=10)
     with pytest.raises(goals.Infeasible):
         groups.set_goal(1, goals.Goal(rate_per_s=5.0), 0.2)
-    with pytest.raises(ValueError, match="10 actions have ended already"):
+    with pytest.raises(ValueError, match="10 actions have already ended"):
         groups.set_goal(1, goals.Goal(deadline_s=5.0, actions=10), 0.2)
     progress = groups.progress(1, 0.2)
     assert progress is not None
