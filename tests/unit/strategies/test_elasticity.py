@@ -284,13 +284,13 @@ def test_edf_admits_deadlines_while_the_minima_fit() -> None:
     view = sets.make_view(first, new)
     assert make("edf").admit(view, 2, 0.0) == {2: 3}
     large = sets.make_due(2, 0, min_size=4, wanted=4, started=False)
-    with pytest.raises(goals.Infeasible, match="5 slots are needed"):
+    with pytest.raises(goals.Infeasible, match="need 5 slots"):
         make("edf").admit(sets.make_view(first, large), 2, 0.0)
 
 
 def test_edf_refuses_rates() -> None:
     view = sets.make_view(sets.make_rate(1, 4, progress=1.0, asked=1))
-    with pytest.raises(goals.Infeasible, match="deadlines only"):
+    with pytest.raises(goals.Infeasible, match="only deadlines"):
         make("edf").admit(view, 1, 0.0)
 
 
