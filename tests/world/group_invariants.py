@@ -33,6 +33,7 @@ from fpgapool.conductor.decisions import serving
 from fpgapool.conductor.decisions import usage
 from fpgapool.core import events
 from fpgapool.core.rules import members as core_members
+from fpgapool.core.rules import owners
 from fpgapool.db import api as db_api
 from fpgapool.protocol import records
 from fpgapool.vocabulary import states
@@ -97,7 +98,7 @@ class Watcher:
         )
         self._unlocked_s: dict[tuple[queues.Queues, int], float] = {}
         #: The same as leaders have counted it.
-        self._counted: dict[core_members.Members, collections.Counter[str]] = (
+        self._counted: dict[owners.Owners, collections.Counter[str]] = (
             collections.defaultdict(collections.Counter)
         )
         self._accounts: dict[desk_accounts.Accounts, _Account] = {}
@@ -122,7 +123,7 @@ class Watcher:
         for owner, name, watch in (
             (db_api, "_write", self._write),
             (group_book.Book, "put", self._put),
-            (core_members.Members, "on_stats", self._stats),
+            (owners.Owners, "on_stats", self._stats),
             (members.Members, "_hold", self._begun),
             (members.Members, "restore", self._restored),
             (desk_accounts.Accounts, "__init__", self._loaded),
@@ -261,7 +262,7 @@ class Watcher:
     def _stats(
         self,
         _none: None,
-        room: core_members.Members,
+        room: owners.Owners,
         event: events.TaskStats,
     ) -> None:
         counted = self._counted[room]
