@@ -137,7 +137,7 @@ class SlotRestored(Event):
 
 @model.value
 class TestRequested(Event):
-    """A slot without a holder is to be tested, in use or not.
+    """Test a slot without a holder, even if it is out of use.
 
     The test has the slot until :class:`SlotReleased` or
     :class:`PrepareFailed`, or until its host is lost.
@@ -197,7 +197,7 @@ class PowerCapsChanged(Event):
 
 @model.value
 class JobSubmitted(Event):
-    """A job came; the core ignores an id that it knows already.
+    """A new job. A known id is ignored.
 
     :param paid_bytes: the unused rest of a claim that was charged for an
         earlier job of the same session; None: there was no such claim.
@@ -298,7 +298,7 @@ class Progress(Event):
 
 @model.value
 class QuantumDone(Event):
-    """The holder has come to a chunk border, where others may get its slot."""
+    """The holder reached a chunk border, where it may be preempted."""
 
     slot_id: model.SlotId
     generation: int
@@ -366,7 +366,7 @@ class GroupRestored(Event):
 
 @model.value
 class GroupChanged(Event):
-    """The owner of a group wants other sizes.
+    """The owner of a group changed its sizes.
 
     :class:`~.instructions.RejectGroup` follows if it cannot be.
     """
@@ -376,7 +376,7 @@ class GroupChanged(Event):
 
 @model.value
 class GoalChanged(Event):
-    """A group gets another goal.
+    """The goal of a group changed.
 
     :class:`~.instructions.RejectGroup` follows if it cannot be reached; the
     former goal stays then.

@@ -16,8 +16,6 @@ brought back and fails again before any work succeeded, its time to the next
 test is not reset.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections.abc import Callable

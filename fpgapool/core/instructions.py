@@ -138,7 +138,7 @@ class RejectGroup:
 
 @model.value
 class GoalReached:
-    """All tasks of a group's goal have ended; it has no goal any more."""
+    """All tasks of a group's goal have ended; the goal is gone."""
 
     group_id: model.GroupId
 

@@ -219,7 +219,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A group of slots with one accelerator, as its owner wants it.
+    """A group of slots with one accelerator, as its owner requested it.
 
     :param project: the owner, whose shares and limits its slots count in.
     :param min_size: the slots that sessions leave it.

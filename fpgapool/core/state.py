@@ -253,7 +253,7 @@ class PoolState:
     def apply(
         self, batch: abc.Sequence[events.Event], now: float
     ) -> list[instructions.Instruction]:
-        """Take in some events of an instant, before :meth:`step` decides.
+        """Apply some events of an instant, before :meth:`step` decides.
 
         :param now: the time in seconds; never below that of an earlier step.
         :returns: the instructions that follow from these events alone.
@@ -278,7 +278,7 @@ class PoolState:
     def step(
         self, batch: abc.Sequence[events.Event], now: float
     ) -> list[instructions.Instruction]:
-        """Take in the events of one instant and decide.
+        """Apply the events of one instant and decide.
 
         Whatever their order in the batch, events of topology and completion
         come first, then arrivals, then cancellations. One pass follows if a
@@ -393,7 +393,7 @@ class PoolState:
         return self._view.now + after_s
 
     def _set_wake(self) -> None:
-        """Ask for a wake-up, if none is due sooner."""
+        """Request a wake-up, unless one is due sooner."""
         if self._wake_s <= self._view.now:
             self._wake_s = math.inf
         due_s = min(

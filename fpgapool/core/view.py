@@ -196,7 +196,7 @@ class PoolView:
             self.touch_idle()
 
     def touch_idle(self) -> None:
-        """Have the next pass look at all idle slots."""
+        """Make the next pass consider all idle slots."""
         self.touched.update(self.slots.idle_hosts)
         self.reservations.stir_all()
 

@@ -8,8 +8,6 @@ have options of its own, which are the fields of a dataclass. A policy has
 options of its own only. An option that is None has its default.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import typing

@@ -132,7 +132,7 @@ def _check_groups(all_members: members.Members) -> None:
         {one.job.id for group in known.values() for one in group.waiting},
     )
     for group_id, group in known.items():
-        status = sizes.status(group_id)
+        status = sizes.get(group_id)
         if status is None:
             raise InvariantError(f"group {group_id} is gone")
         phases = [hold.phase for hold in group.holds.values()]

@@ -276,7 +276,7 @@ class Pool:
         self.now = 0.0
 
     def count(self) -> int:
-        found = [self.groups.status(each) for each in range(4)]
+        found = [self.groups.get(each) for each in range(4)]
         return self.free + sum(
             each.members + each.under_way for each in found if each
         )
@@ -327,7 +327,7 @@ class Pool:
         )
 
     def do(self, step: str, group_id: int, number: int) -> None:
-        status = self.groups.status(group_id)
+        status = self.groups.get(group_id)
         if step == "move":
             self.move(number)
         elif step in ("join", "fail") and self.under_way:
@@ -368,7 +368,7 @@ def test_no_slot_is_lost_and_all_moves_end(
         assert pool.count() == pool.slots
         for move in pool.groups.moves():
             if move.donor is not None:
-                donor = pool.groups.status(move.donor)
+                donor = pool.groups.get(move.donor)
                 assert donor is not None
                 assert donor.members > 0
                 assert move.donor != move.receiver

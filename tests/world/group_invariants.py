@@ -178,7 +178,7 @@ class Watcher:
         """Compare the leader's groups with what their owners want."""
         room = brain.pool.core._members
         for row_id, known in room.groups.items():
-            status = room._sizes.status(row_id)
+            status = room._sizes.get(row_id)
             assert status is not None
             self._check_size(known, status)
         self._check_call_back(brain, room)
@@ -731,7 +731,7 @@ def _able(room: core_members.Members) -> list[object]:
     waiting: list[typing.Any] = []
     found: list[object] = []
     for row_id, known in room.groups.items():
-        status = room._sizes.status(row_id)
+        status = room._sizes.get(row_id)
         if (
             status is None
             or status.state == states.GROUP_DRAINING

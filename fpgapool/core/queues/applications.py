@@ -149,5 +149,5 @@ class AffineJobs(waiting.WaitingJobs):
             application.misses += 1
 
     def look_at(self, time_s: float) -> None:
-        """Have another pass follow at this time, if not sooner."""
+        """Request another pass at this time, unless one is due sooner."""
         self.look_s = min(self.look_s, time_s)

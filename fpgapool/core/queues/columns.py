@@ -154,7 +154,7 @@ class Columns:
     def set_library(
         self, library: abc.Mapping[str, model.Accelerator]
     ) -> None:
-        """Take over the accelerators' rates."""
+        """Read the rates of all accelerators."""
         self._library = library
         self.has_platforms = any(
             accelerator.peaks_bytes_per_s for accelerator in library.values()

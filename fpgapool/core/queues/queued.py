@@ -217,7 +217,7 @@ class Lane(Shown):
         return self.by_needs.values()
 
     def note_arrivals(self, lanes: abc.Iterable["Lane"]) -> None:
-        """Do nothing: a lane has what has arrived from the beginning."""
+        """Do nothing: a lane records its arrivals itself."""
 
     def make_group(
         self,

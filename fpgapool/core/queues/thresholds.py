@@ -2,8 +2,6 @@
 
 """Thresholds between the priority queues of workload-aware strategies."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -233,7 +233,7 @@ class WaitingJobs(lanes.Lanes):
     # -- times -----------------------------------------------------------
 
     def release_due(self, now: float) -> bool:
-        """Let the jobs go to other hosts whose patience is over.
+        """Release the jobs whose patience is over to other hosts.
 
         :returns: whether there were any.
         """
@@ -293,7 +293,7 @@ class WaitingJobs(lanes.Lanes):
     def _place(
         self, record: queued.JobRecord, group: queued.JobGroup, now: float
     ) -> None:
-        """Have a job wait for its own host or for any host."""
+        """Queue a job for its own host or for any host."""
         job = record.job
         if job.host_id not in group.homes:
             group.roaming.add(record.key)

@@ -49,7 +49,7 @@ class Admission:
             self._submit(event)
 
     def let_yielding_wait(self) -> None:
-        """Queue the jobs again that yielded their slots."""
+        """Queue the jobs that yielded their slots."""
         yielding, self.yielding = self.yielding, {}
         for event in yielding.values():
             self._submit(event)
@@ -121,7 +121,7 @@ class Admission:
         self._outcome.output.append(instructions.Reject(job_id, code, message))
 
     def hurry(self, now: float) -> bool:
-        """Put the jobs first that have waited for ``max_wait_s``.
+        """Move jobs that have waited for ``max_wait_s`` to the front.
 
         :returns: whether there are new ones.
         """
@@ -152,7 +152,7 @@ class Admission:
         return [self._jobs.records[job.id] for job in self._jobs]
 
     def move(self, is_moved: abc.Callable[[queued.JobRecord], bool]) -> None:
-        """Queue the selected waiting jobs anew, in their current groups."""
+        """Requeue the selected waiting jobs in their current groups."""
         for record in self.waiting():
             if is_moved(record):
                 self._jobs.remove(record)

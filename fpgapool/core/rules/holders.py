@@ -77,7 +77,7 @@ class Holders:
         return hold
 
     def on_restored(self, event: events.AssignmentRestored) -> None:
-        """Take over an assignment from before a restart.
+        """Restore an assignment from before a restart.
 
         :raises ValueError: if the slot or the job is assigned otherwise, or
             the job waits.
@@ -178,7 +178,7 @@ class Holders:
             )
 
     def on_progress(self, event: events.Progress) -> None:
-        """Note how far a holder is, and how fast."""
+        """Record a holder's progress and rate."""
         hold = self.current(event.slot_id, event.generation)
         if hold is None:
             return
@@ -191,7 +191,7 @@ class Holders:
             self._queue.deadlines.watch(record)
 
     def on_claim_exceeded(self, event: events.ClaimExceeded) -> None:
-        """Note that a holder has exceeded its claim."""
+        """Record that a holder exceeded its claim."""
         hold = self.current(event.slot_id, event.generation)
         if hold is None or hold.record is None or hold.revoked:
             return
@@ -205,7 +205,7 @@ class Holders:
             self._end(hold)
 
     def on_prepare_failed(self, event: events.PrepareFailed) -> None:
-        """Queue a job again for another slot than the failed one."""
+        """Requeue a job, avoiding the slot that failed."""
         hold = self.current(event.slot_id, event.generation)
         if hold is None or hold.phase not in (_PREPARING, _READY):
             return
@@ -306,7 +306,7 @@ class Holders:
     def make_yield(
         self, hold: slots.Hold, record: queued.JobRecord, reason: str
     ) -> None:
-        """Take the slot from a stateless holder that waits again then."""
+        """Take the slot from a stateless holder, which then waits again."""
         self._revoke(hold, record, reason, instructions.Yield)
 
     def _is_waited_for(self, slot: slots.Slot, project: str) -> bool:

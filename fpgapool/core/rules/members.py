@@ -125,7 +125,7 @@ class Members:
 
     @property
     def wake_s(self) -> float:
-        """When the sizes have to be looked at again; infinite: never."""
+        """When the sizes must be checked again; infinite: never."""
         return min(self._sizes.wake_s(), self._rests_until_s)
 
     def is_due(self) -> bool:
@@ -138,13 +138,13 @@ class Members:
         self.changed = True
 
     def touch(self) -> None:
-        """Have the sizes compared again, after hosts changed."""
+        """Compare the sizes again, after hosts changed."""
         self.changed = bool(self.groups or self._orphans)
 
     # -- assignments -------------------------------------------------------
 
     def take_over(self, hold: slots.Hold, group_id: model.GroupId) -> None:
-        """Add a member from before a restart."""
+        """Restore a member from before a restart."""
         known = self.groups.get(group_id)
         self.changed = True
         if known is None:
@@ -157,7 +157,7 @@ class Members:
             self._sizes.joined(group_id, now)
 
     def begun(self, hold: slots.Hold, group_id: model.GroupId) -> None:
-        """Note that a job has got a slot for its group."""
+        """Record that a job got a slot for its group."""
         known = self.groups[group_id]
         known.holds[hold.slot_id] = hold
         known.waiting = [r for r in known.waiting if r is not hold.record]
@@ -166,7 +166,7 @@ class Members:
         self.changed = True
 
     def ready(self, hold: slots.Hold, group_id: model.GroupId) -> None:
-        """Note that a slot serves its group now."""
+        """Record that a slot now serves its group."""
         if hold.slot_id not in self._orphans:
             known = self.groups[group_id]
             known.failures, known.avoided = 0, frozenset()
@@ -175,7 +175,7 @@ class Members:
             self._outcome.is_quiet = False
 
     def ended(self, hold: slots.Hold, group_id: model.GroupId) -> None:
-        """Note that a group has lost a slot."""
+        """Record that a group lost a slot."""
         self.changed = True
         if self._orphans.pop(hold.slot_id, None) is None:
             del self.groups[group_id].holds[hold.slot_id]
@@ -184,7 +184,7 @@ class Members:
     def waits_again(
         self, record: queued.JobRecord, group_id: model.GroupId
     ) -> None:
-        """Note that a job has lost its slot and is queued again."""
+        """Record that a job lost its slot and is queued again."""
         known = self.groups.get(group_id)
         if known is None:
             self._withdraw(record)
@@ -194,7 +194,7 @@ class Members:
     def failed(
         self, record: queued.JobRecord, group_id: model.GroupId
     ) -> None:
-        """Note that a slot could not be prepared for a group.
+        """Record that a slot could not be prepared for a group.
 
         The group asks for another one: after some failures in a row it waits
         longer and longer before. Failures while it rests do not count.
@@ -251,7 +251,7 @@ class Members:
         return found
 
     def _pass_on(self, hold: slots.Hold) -> None:
-        """Give a slot that a group has lost to the next one, if it may."""
+        """Hand a slot that a group lost to the next group, if possible."""
         group_id, now = hold.group_id, self._view.now
         if group_id is None or group_id not in self.groups:
             return
@@ -298,7 +298,7 @@ class Members:
         return True
 
     def _wait_for(self, known: GroupSlots, count: int) -> None:
-        """Have as many jobs wait as the group lacks slots."""
+        """Keep one job waiting for each slot that the group lacks."""
         records = self._view.jobs.records
         known.waiting = [r for r in known.waiting if r.job.id in records]
         while len(known.waiting) > count:
@@ -338,8 +338,8 @@ class Members:
         del self._view.jobs.records[record.job.id]
 
     def _to_leave(self, known: GroupSlots, count: int) -> list[slots.Hold]:
-        """The members that have to leave besides those that do already."""
-        status = self._sizes.status(known.group.id)
+        """The further members that must leave."""
+        status = self._sizes.get(known.group.id)
         if status is not None and status.state == states.GROUP_DRAINING:
             return known.able_to_leave() + known.unready()
         count -= sum(bool(hold.revoked) for _, hold in known.serving())
@@ -348,7 +348,7 @@ class Members:
     def _report(self, known: GroupSlots) -> None:
         """Report a size or state that has changed."""
         group_id = known.group.id
-        status = self._sizes.status(group_id)
+        status = self._sizes.get(group_id)
         current = (0, states.GROUP_DELETED)
         if status is not None:
             current = status.wanted, status.state
@@ -361,7 +361,7 @@ class Members:
             del self.groups[group_id]
 
     def call_back(self) -> slots.Hold | None:
-        """Choose the member that leaves for a session without an idle slot.
+        """Choose a member to give up for a session without an idle slot.
 
         :returns: None: no session waits for one, or no group can give one.
         """

@@ -45,7 +45,7 @@ class Owners:
         self._members.add(group)
 
     def on_restored(self, event: events.GroupRestored) -> None:
-        """Take over a group from before a restart."""
+        """Restore a group from before a restart."""
         group = event.group
         if group.id not in self._members.groups:
             self._sizes.restore(
@@ -57,7 +57,7 @@ class Owners:
             self._members.add(group)
 
     def on_changed(self, event: events.GroupChanged) -> None:
-        """Take over the sizes that an owner wants, or reject them.
+        """Apply the sizes that an owner requests, or reject them.
 
         :raises ValueError: if the accelerator is another one.
         """
@@ -89,19 +89,19 @@ class Owners:
             self._members.changed = True
 
     def on_deleted(self, event: events.GroupDeleted) -> None:
-        """Let the members of a group leave."""
+        """Delete a group: its members leave."""
         if event.group_id in self._members.groups:
             self._sizes.delete(event.group_id, self._view.now)
             self._members.changed = True
 
     def on_clients(self, event: events.GroupClientsChanged) -> None:
-        """Note the projects of a group's clients."""
+        """Record the projects of a group's clients."""
         known = self._members.groups.get(event.group_id)
         if known is not None:
             known.projects = dict(event.projects)
 
     def on_stats(self, event: events.TaskStats) -> None:
-        """Take a desk's report."""
+        """Process a desk's report."""
         known = self._members.groups.get(event.group_id)
         if known is None:
             return
@@ -115,7 +115,7 @@ class Owners:
 
     def _live(self, group_id: model.GroupId) -> members.GroupSlots | None:
         """A group that is not being deleted; others are rejected."""
-        status = self._sizes.status(group_id)
+        status = self._sizes.get(group_id)
         if status is None or status.state == states.GROUP_DRAINING:
             self._reject(
                 group_id,

@@ -8,8 +8,6 @@ each group gets just its least; if they are more than all most numbers, each
 gets its most.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -11,8 +11,6 @@ between its groups. It sees a :class:`View` of the set, which
 slot-seconds.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import typing

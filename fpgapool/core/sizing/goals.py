@@ -6,8 +6,6 @@ A goal never stops a task and starts none. It says how many slots its group
 asks for. The rates here are in tasks/s and the sizes in slots.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import typing

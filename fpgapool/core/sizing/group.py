@@ -25,8 +25,6 @@ current period, and :meth:`Group.end_period` turns it into what a policy sees:
 the work that waits, the work that comes, and how the goal goes.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import math
@@ -182,7 +180,7 @@ class Group:
         return max(self.wanted - self.size, 0)
 
     def add(self, members: int, under_way: int, now: float) -> None:
-        """Change the numbers of its slots by these."""
+        """Add to the numbers of its slots."""
         self._member_s += self.members * (now - self._counted_s)
         self._counted_s = now
         self.members += members
@@ -202,14 +200,14 @@ class Group:
         return min(len(self._stay_until), self.size)
 
     def give(self) -> None:
-        """Want one slot less, for a session and for this period."""
+        """Give up one slot to a session for this period."""
         self.wanted = min(self.size, self.wanted) - 1
         self.owed += 1
         self.gave = True
         self.settle()
 
     def want_again(self, is_sized: bool) -> None:
-        """Want slots again after it gave some to sessions.
+        """Request slots again that it gave to sessions.
 
         :param is_sized: whether the policy asks for more of its slots. Then
             one slot is enough: it needs that to learn of tasks. Otherwise it
@@ -223,7 +221,7 @@ class Group:
         self.gave = False
 
     def settle(self) -> None:
-        """Follow the table of states as far as the numbers go."""
+        """Move to the state that follows from the numbers."""
         while (event := self._event()) is not None:
             self.state = states.GROUP_MOVES[self.state][event]
 
@@ -244,7 +242,7 @@ class Group:
         return event if event in known else None
 
     def delete(self) -> None:
-        """Begin to give all slots away."""
+        """Begin to release all slots."""
         self.state = states.GROUP_MOVES[self.state][states.DELETE]
         self.wanted = 0
         self.goal = None
@@ -253,7 +251,7 @@ class Group:
     # -- tasks -------------------------------------------------------------
 
     def observe(self, stats: events.TaskStats, now: float) -> bool:
-        """Take a report.
+        """Add a desk's report.
 
         :returns: whether the group has reached its goal by it.
         """
@@ -361,7 +359,7 @@ class Group:
         return dataclasses.replace(measured, short_size=short)
 
     def measure_full(self) -> None:
-        """Note that all slots of the set were busy in the last period."""
+        """Record that all slots of the set were busy in the last period."""
         goal, last = self.goal, self.last
         if goal is None or not goal.started or last is None:
             return

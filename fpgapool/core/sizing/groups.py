@@ -27,8 +27,6 @@ ordinary job in the queue, or a slot that the caller keeps for groups. A move
 without a receiver gives a slot back to the pool.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import math
@@ -78,22 +76,6 @@ class GoalProgress:
     progress: float
     asked: int
     expected_finish_s: float | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class GroupNumbers:
-    """The numbers of a group.
-
-    :param state: one of :data:`fpgapool.vocabulary.states.GROUP_MOVES`.
-    :param waiting_s: slot-seconds of the tasks that waited at the end of the
-        last period; None: unknown.
-    """
-
-    state: str
-    members: int
-    under_way: int
-    wanted: int
-    waiting_s: float | None
 
 
 class Groups:
@@ -178,7 +160,7 @@ class Groups:
         group.settle()
 
     def delete(self, group_id: elasticity.GroupId, now: float) -> None:
-        """Let a group end: it gives all its slots away.
+        """Delete a group: it releases all its slots.
 
         It is gone when it has none left, and no slot is under way to it.
         """
@@ -190,7 +172,7 @@ class Groups:
         self._settle(group)
 
     def set_slots(self, shapes: model.Shapes, slots: int | None) -> None:
-        """Say how many slots a scaling set may have.
+        """Set how many slots a scaling set may have.
 
         :param slots: None, the default: those that its groups have, or are
             entitled to if that is more.
@@ -198,7 +180,7 @@ class Groups:
         self._sets[shapes].slots = slots
 
     def begin(self, move: Move, now: float) -> None:
-        """Note that a slot has left its donor and is under way.
+        """Record that a slot left its donor and is under way.
 
         :raises ValueError: if the donor has no members.
         """
@@ -225,7 +207,7 @@ class Groups:
         self._settle(donor)
 
     def joined(self, group_id: elasticity.GroupId, now: float) -> None:
-        """Note that a slot that was under way to a group serves it now.
+        """Record that a slot under way to a group now serves it.
 
         After a restart the caller reports members without :meth:`begin`.
         """
@@ -234,13 +216,13 @@ class Groups:
         self._settle(group)
 
     def failed(self, group_id: elasticity.GroupId, now: float) -> None:
-        """Note that a slot that was under way to a group never comes."""
+        """Record that a slot under way to a group failed."""
         group = self._groups[group_id]
         group.add(0, -1 if group.under_way else 0, now)
         self._settle(group)
 
     def left(self, group_id: elasticity.GroupId, now: float) -> None:
-        """Note that a group lost a member without a move."""
+        """Record that a group lost a member without a move."""
         group = self._groups[group_id]
         group.add(-1 if group.members else 0, 0, now)
         self._settle(group)
@@ -275,18 +257,9 @@ class Groups:
         self._sets[chosen.spec.shapes].gave = True
         return chosen.spec.id
 
-    def status(self, group_id: elasticity.GroupId) -> GroupNumbers | None:
-        """Return the numbers of a group; None: there is no such group."""
-        group = self._groups.get(group_id)
-        if group is None:
-            return None
-        return GroupNumbers(
-            state=group.state,
-            members=group.members,
-            under_way=group.under_way,
-            wanted=group.wanted,
-            waiting_s=group.waiting_s,
-        )
+    def get(self, group_id: elasticity.GroupId) -> one_group.Group | None:
+        """Return a group, read only; None: there is no such group."""
+        return self._groups.get(group_id)
 
     def _live(self, group_id: elasticity.GroupId) -> one_group.Group:
         group = self._groups[group_id]
@@ -311,7 +284,7 @@ class Groups:
         return min(self._due_s, self._goal_changed_s)
 
     def observe(self, stats: events.TaskStats, now: float) -> bool:
-        """Take a desk's report; reports of unknown groups are ignored.
+        """Process a desk's report; unknown groups are ignored.
 
         :returns: whether the group has reached its goal by it. The goal is
             then gone.
@@ -366,7 +339,7 @@ class Groups:
     def _want(
         self, sizes: elasticity.Sizes, shapes: model.Shapes, now: float
     ) -> None:
-        """Take a policy's sizes, within the bounds of each group."""
+        """Apply a policy's sizes within the bounds of each group."""
         for group in self._elastic_sets().get(shapes, ()):
             size = sizes.get(group.spec.id)
             # An order to give a slot back holds for one period.
@@ -484,7 +457,7 @@ class Groups:
         self._note_goal_change(now)
 
     def start(self, group_id: elasticity.GroupId, now: float) -> None:
-        """Note that the program of a goal has begun.
+        """Record that the program of a goal has started.
 
         The first report of a task does it, too.
 

@@ -18,8 +18,6 @@ The estimates, by name:
     reproduces published figures.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from collections.abc import Mapping

@@ -2,8 +2,6 @@
 
 """Scaling sets: elastic groups whose accelerators fit the same shapes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from fpgapool.core import model
@@ -17,7 +15,7 @@ _FULLY_BUSY = 0.95
 
 
 class ScalingSet:
-    """What is known of a set besides its groups.
+    """The state of a set, apart from its groups.
 
     :ivar slots: how many it may have; None: those that its groups have, or
         are entitled to if that is more.

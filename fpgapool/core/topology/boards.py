@@ -89,7 +89,7 @@ class Boards:
         self.slot_counts[number] = slot.device_slots
 
     def remove(self, slot: slots.Slot) -> None:
-        """Remove a slot that is not idle any more."""
+        """Remove a slot that is no longer idle."""
         target = self._by_board[slot.spec.device_id, slot.shape]
         target.slots.remove(slot)
         self.counts[target.number] -= 1

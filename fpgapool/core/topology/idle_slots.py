@@ -78,12 +78,12 @@ class IdleSlots:
             yield from self.idle_hosts[host_id].idle
 
     def hide(self, slot: slots.Slot) -> None:
-        """Have strategies not see an idle slot, until :meth:`show`."""
+        """Hide an idle slot from strategies, until :meth:`show`."""
         self._unset_idle(slot)
         self._changed(slot.host)
 
     def show(self, slot: slots.Slot) -> None:
-        """Undo :meth:`hide`; the slot is idle still."""
+        """Undo :meth:`hide`; the slot is still idle."""
         self._set_idle(slot)
         self._changed(slot.host)
 

@@ -32,7 +32,7 @@ class AheadOptions(opts.Numbers):
 
 
 class AheadPolicy(elasticity.Policy):
-    """Makes the longest time that a group needs for its work short.
+    """Minimises the longest time that a group needs for its work.
 
     A group's work is what waits and what is expected to come in a period: as
     much as came in the last one, or the smoothed arrivals if they are more.

@@ -114,7 +114,7 @@ def with_slack(
     slots: int,
     now: float,
 ) -> dict[elasticity.GroupId, int]:
-    """Add the slots that are left to those that were asked for.
+    """Add the remaining slots to the requested ones.
 
     Groups with deadlines get them, those that are most behind first: one for
     each without a slot, then one by one in turn.

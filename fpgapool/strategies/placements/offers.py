@@ -269,7 +269,7 @@ class AffineOffers(Offers):
             )
 
     def _reopen(self) -> set[model.SlotId]:
-        """Have slots offered again; return them."""
+        """Offer slots again; return them."""
         again, self._again = self._again, set()
         self._offered -= again
         self._local_ranks = None
