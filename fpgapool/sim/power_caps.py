@@ -4,7 +4,7 @@
 
 from fpgapool.core import model
 from fpgapool.sim import errors
-from fpgapool.sim import scenario as scenarios
+from fpgapool.sim.inputs import scenario as scenarios
 
 
 def caps(cluster: scenarios.Cluster, source: str) -> model.PowerCaps:

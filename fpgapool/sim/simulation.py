@@ -24,18 +24,18 @@ from fpgapool.core import state
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core.queues import sharing
 from fpgapool.core.rules import preemption
-from fpgapool.sim import containers
 from fpgapool.sim import errors
-from fpgapool.sim import nodes
 from fpgapool.sim import power_caps
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import schedules
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import fluid
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import schedules
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import platforms
+from reproduction.models import containers
+from reproduction.models import nodes
 
 #: The least input of a chunk by default, as that of the conductor.
 QUANTUM_BYTES = 64 * 2**20
