@@ -16,16 +16,19 @@ import setuptools
 #: through; events, instructions and the model, as mypyc does not know the
 #: decorators of their classes; and what plug-ins inherit from.
 NATIVE = (
-    "fpgapool/core/rules/admission.py",
-    "fpgapool/core/rules/holders.py",
     "fpgapool/core/ordered.py",
+    "fpgapool/core/queues/lanes.py",
     "fpgapool/core/queues/queued.py",
     "fpgapool/core/queues/sharing.py",
+    "fpgapool/core/queues/times.py",
+    "fpgapool/core/queues/waiting.py",
+    "fpgapool/core/rules/admission.py",
+    "fpgapool/core/rules/holders.py",
+    "fpgapool/core/state.py",
+    "fpgapool/core/topology/idle_slots.py",
     "fpgapool/core/topology/slot_table.py",
     "fpgapool/core/topology/slots.py",
-    "fpgapool/core/state.py",
     "fpgapool/core/view.py",
-    "fpgapool/core/queues/waiting.py",
     "fpgapool/strategies/placements/offers.py",
     "fpgapool/strategies/rounds.py",
 )

@@ -46,9 +46,9 @@ from fpgapool.conductor.runtime import strategy_loading
 from fpgapool.conductor.runtime import threads
 from fpgapool.conf import quota as quota_conf
 from fpgapool.core import health
+from fpgapool.core import model
 from fpgapool.core import state as core_state
 from fpgapool.core.sizing import groups
-from fpgapool.core.topology import power
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.rpcapi import agent as agent_rpcapi
@@ -542,7 +542,7 @@ def _settings(conf: cfg.ConfigOpts) -> admission.Limits:
         power_cap_w=options.power_cap_w,
         host_power_caps_w=_host_power_caps_w(options.host_power_caps_w),
         instances_are_local=conf.nova.instances_are_local,
-        health=health.Options(
+        health=health.HealthOptions(
             accelerator_limit=options.accelerator_fault_limit,
             slot_limit=options.slot_fault_limit,
             device_limit=options.device_fault_limit,
@@ -562,7 +562,7 @@ def _host_power_caps_w(option: Mapping[str, str]) -> dict[str, float]:
         try:
             cap_w = float(text)
             caps_w[str(uuid.UUID(name))] = cap_w
-            power.Caps(pool_w=cap_w)
+            model.PowerCaps(pool_w=cap_w)
         except ValueError:
             raise exception.ConfigurationError(
                 reason=f"[conductor] host_power_caps_w: {name}:{text} is not"

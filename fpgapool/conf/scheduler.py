@@ -5,6 +5,7 @@
 from oslo_config import cfg
 
 from fpgapool.conf import groups
+from fpgapool.vocabulary import scheduling
 
 scheduler_group = cfg.OptGroup(
     "scheduler",
@@ -15,184 +16,38 @@ chosen strategy does not use are ignored.
 """,
 )
 
-_CHOICES = [
-    ("index", "by host, then by slot number; predictable"),
-    ("random", "seeded by ``seed``; spreads load without looking at it"),
-    ("least_busy", "the host with the fewest busy slots first"),
-]
+
+def _shared_option(name: str) -> cfg.Opt:
+    """Return an option that all strategies share."""
+    about = scheduling.FIELDS[name]
+    bounds = dict(about.metadata)
+    del bounds["conf"]
+    unset = bounds.pop("unset")
+    default = unset if about.default is None else about.default
+    kind = scheduling.kind(name)
+    if "choices" in bounds:
+        kind, bounds["choices"] = str, list(bounds["choices"].items())
+    elif kind is tuple:
+        limits = {bound: bounds.pop(bound) for bound in ("min", "max")}
+        bounds["item_type"] = cfg.types.Integer(**limits)
+    elif name.endswith("_bytes"):
+        kind, default = int, int(default)
+    made: cfg.Opt = _KINDS[kind](
+        scheduling.conf_name(name), default=default, **bounds
+    )
+    return made
+
+
+_KINDS = {
+    bool: cfg.BoolOpt,
+    float: cfg.FloatOpt,
+    int: cfg.IntOpt,
+    str: cfg.StrOpt,
+    tuple: cfg.ListOpt,
+}
 
 scheduler_opts = [
-    cfg.IntOpt(
-        "queues",
-        default=20,
-        min=1,
-        # More queues than this are no different from shortest job first.
-        max=1000,
-        help="""
-Number of priority queues of ``wa`` and ``wra``. 1 means first in, first out.
-
-Session sizes are sorted into these queues by thresholds that are computed
-from ``first_threshold_bytes``, ``threshold_ratio``, ``geometric_queues`` and
-``linear_queues_end``: they grow by the ratio up to the queue
-``geometric_queues``, evenly up to the queue ``linear_queues_end``, and by the
-ratio again after it. The defaults suit sizes that vary like an exponential
-distribution; for heavy tails (few sessions with most of the bytes) use
-``threshold_ratio = 1.8``, ``geometric_queues = 10``,
-``linear_queues_end = 11``, ``first_threshold_bytes = 26000000``.
-
-Related options:
-
-* ``thresholds_bytes`` replaces all of these.
-""",
-    ),
-    cfg.IntOpt(
-        "first_threshold_bytes",
-        default=20_000_000,
-        min=1,
-        max=2**63 - 1,
-        help="""
-Sessions of up to this many bytes are in the first queue of ``wa`` and
-``wra``. See ``queues``.
-""",
-    ),
-    cfg.FloatOpt(
-        "threshold_ratio",
-        default=1.41,
-        # At 1 or below, the thresholds would not grow.
-        min=1.001,
-        max=1000,
-        help="""
-Ratio of a threshold to the one before it in the geometric parts. See
-``queues``.
-""",
-    ),
-    cfg.IntOpt(
-        "geometric_queues",
-        default=5,
-        min=1,
-        max=1000,
-        help="""
-Number of the last queue of the first geometric part. See ``queues``.
-""",
-    ),
-    cfg.IntOpt(
-        "linear_queues_end",
-        default=16,
-        min=2,
-        max=1000,
-        help="""
-Number of the last queue of the linear part; must be larger than
-``geometric_queues``. See ``queues``.
-""",
-    ),
-    cfg.ListOpt(
-        "thresholds_bytes",
-        default=[],
-        item_type=cfg.types.Integer(min=1, max=2**63 - 1),
-        help="""
-Upper limits in bytes of the queues of ``wa`` and ``wra``, ascending, without
-the last queue, which has none. The default is empty: the thresholds are
-computed, see ``queues``.
-""",
-    ),
-    cfg.IntOpt(
-        "remote_limit",
-        default=-1,
-        min=-1,
-        max=1000000,
-        help="""
-Largest number of sessions from other hosts that ``ra`` and ``wra`` run on a
-host while the rule of data locality applies. -1, the default, means half of
-the host's slots, at least 1.
-
-The higher it is, the more sessions compete for the host's network card.
-""",
-    ),
-    cfg.IntOpt(
-        "skip_limit",
-        default=-1,
-        min=-1,
-        max=1000000000,
-        help="""
-How often slots of other hosts may pass over a session whose own host has
-boards, before it may use one of them. -1, the default, means that only its
-waiting time counts, see ``wait_s_per_byte``.
-""",
-    ),
-    cfg.FloatOpt(
-        "wait_s_per_byte",
-        default=1e-8,
-        min=0,
-        # A day for a megabyte: beyond it the value means never.
-        max=0.1,
-        help="""
-Seconds per claimed byte that a session waits for a slot of its own host
-before ``ra`` and ``wra`` let it use one of another host. The default is
-0.01 s for a megabyte.
-
-A good value is a small multiple of the time that a byte takes on the hosts'
-network cards.
-""",
-    ),
-    cfg.StrOpt(
-        "fallback",
-        default="auto",
-        choices=[
-            ("auto", "on for ``wra``, off for ``ra``"),
-            ("on", "give such a slot to the first session that fits"),
-            ("off", "leave such a slot idle"),
-        ],
-        help="""
-Use of a slot that no session may take by the rule of data locality while
-sessions wait.
-""",
-    ),
-    cfg.StrOpt(
-        "slot_choice",
-        default="least_busy",
-        choices=_CHOICES,
-        help="""
-Which idle slot a session gets if the strategy leaves a choice.
-""",
-    ),
-    cfg.StrOpt(
-        "offer_order",
-        default="least_busy",
-        choices=_CHOICES,
-        help="""
-In which order ``ra``, ``wra`` and ``affinity`` offer idle slots to waiting
-sessions.
-""",
-    ),
-    cfg.BoolOpt(
-        "affinity",
-        default=False,
-        help="""
-Whether sessions avoid slots of boards that run other accelerators, with
-``ra`` and ``wra``.
-
-A session from another host than the slot's takes the slot only if the share of
-its accelerator among the sessions that the board runs is large enough: all of
-them at first, and none after ``affinity_wait_s``. It takes a slot at once that
-holds its accelerator, that is programmed in no time, or whose board is idle.
-So slots are programmed less often where that takes long. The strategy
-``affinity`` always does so, whatever this option says, and for all sessions.
-""",
-    ),
-    cfg.FloatOpt(
-        "affinity_wait_s",
-        default=10,
-        min=0,
-        max=86400,
-        help="""
-Seconds after which a session takes a slot of any board, with ``affinity``.
-They count from its arrival, or from the last time that a session of the same
-``application`` got a slot.
-
-A good value is a few times as long as sessions and programming take. 0 means
-that boards do not matter.
-""",
-    ),
+    *map(_shared_option, scheduling.FIELDS),
     cfg.DictOpt(
         "strategy_options",
         default={},

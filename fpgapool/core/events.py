@@ -12,12 +12,10 @@ Reserved names, not used yet: ``QueueDepth``,
 import typing
 
 from fpgapool.core import model
-from fpgapool.core import values
 from fpgapool.core.sizing import goals
-from fpgapool.core.topology import power
 
 
-class _Event:
+class Event:
     """Base of all events.
 
     :cvar batch_order: the core applies events of one instant in this order.
@@ -28,15 +26,15 @@ class _Event:
     batch_order: typing.ClassVar[int] = 0
 
 
-@values.value
-class AcceleratorsChanged(_Event):
+@model.value
+class AcceleratorsChanged(Event):
     """The whole accelerator library, as it is now."""
 
     accelerators: tuple[model.Accelerator, ...]
 
 
-@values.value
-class HostUp(_Event):
+@model.value
+class HostUp(Event):
     """A new or changed host, with all its devices and slots.
 
     It brings all slots up that are not faulty. Idempotent.
@@ -45,37 +43,37 @@ class HostUp(_Event):
     host: model.HostSpec
 
 
-@values.value
-class HostLost(_Event):
+@model.value
+class HostLost(Event):
     """A host no longer reports."""
 
     host_id: model.HostId
 
 
-@values.value
-class DeviceFailed(_Event):
+@model.value
+class DeviceFailed(Event):
     """A board is out of use until :class:`DeviceRestored`."""
 
     device_id: model.DeviceId
     reason: str
 
 
-@values.value
-class DeviceRestored(_Event):
+@model.value
+class DeviceRestored(Event):
     """A board may be used again."""
 
     device_id: model.DeviceId
 
 
-@values.value
-class DeviceEnabled(_Event):
+@model.value
+class DeviceEnabled(Event):
     """A board may be used. This is the default."""
 
     device_id: model.DeviceId
 
 
-@values.value
-class DeviceDisabled(_Event):
+@model.value
+class DeviceDisabled(Event):
     """The slots of a board get no new jobs until :class:`DeviceEnabled`.
 
     Holders keep their slots. Like :class:`DrainRequested`, it stays in force
@@ -85,8 +83,8 @@ class DeviceDisabled(_Event):
     device_id: model.DeviceId
 
 
-@values.value
-class DrainRequested(_Event):
+@model.value
+class DrainRequested(Event):
     """Like :class:`DeviceDisabled`; the core reports when it is empty.
 
     :param deadline_s: when the remaining holders lose their slots; a job that
@@ -97,8 +95,8 @@ class DrainRequested(_Event):
     deadline_s: float | None = None
 
 
-@values.value
-class ReservableSlotsChanged(_Event):
+@model.value
+class ReservableSlotsChanged(Event):
     """The number of slots of a board that instances can reserve.
 
     The core keeps the slots of this number that are not reserved yet: they go
@@ -109,16 +107,11 @@ class ReservableSlotsChanged(_Event):
     count: int
 
 
-@values.value
-class ReservationsChanged(_Event):
+@model.value
+class ReservationsChanged(Event):
     """All reservations of all instances.
 
     Only jobs of its instance get a reserved slot.
-
-    :param by_device: for each device, the instances and the number of slots of
-        each.
-    :param former_slots: the slots that were reserved before a restart, with
-        their instances.
     """
 
     by_device: tuple[
@@ -127,24 +120,24 @@ class ReservationsChanged(_Event):
     former_slots: tuple[tuple[model.SlotId, str], ...] = ()
 
 
-@values.value
-class SlotFaulty(_Event):
+@model.value
+class SlotFaulty(Event):
     """A slot is out of use until :class:`SlotRestored`."""
 
     slot_id: model.SlotId
     reason: str
 
 
-@values.value
-class SlotRestored(_Event):
+@model.value
+class SlotRestored(Event):
     """A slot may be used again."""
 
     slot_id: model.SlotId
 
 
-@values.value
-class TestRequested(_Event):
-    """A slot without a holder is to be tested, in use or not.
+@model.value
+class TestRequested(Event):
+    """Test a slot without a holder, even if it is out of use.
 
     The test has the slot until :class:`SlotReleased` or
     :class:`PrepareFailed`, or until its host is lost.
@@ -154,13 +147,11 @@ class TestRequested(_Event):
     accelerator: str
 
 
-@values.value
-class AcceleratorFaulty(_Event):
+@model.value
+class AcceleratorFaulty(Event):
     """An accelerator fails in slots of a shape on a host.
 
     Its jobs avoid these slots while other slots fit them.
-
-    :param shape: empty: any shape.
     """
 
     host_id: model.HostId
@@ -168,8 +159,8 @@ class AcceleratorFaulty(_Event):
     shape: str = ""
 
 
-@values.value
-class AcceleratorRestored(_Event):
+@model.value
+class AcceleratorRestored(Event):
     """The same slots may be used for the accelerator again."""
 
     host_id: model.HostId
@@ -177,8 +168,8 @@ class AcceleratorRestored(_Event):
     shape: str = ""
 
 
-@values.value
-class SessionLimitsChanged(_Event):
+@model.value
+class SessionLimitsChanged(Event):
     """The slots that a project may have at a time, and its priorities.
 
     Limits apply only if the strategy shares the pool between projects. A lower
@@ -197,16 +188,16 @@ class SessionLimitsChanged(_Event):
     priorities: tuple[tuple[str, int | None], ...] = ()
 
 
-@values.value
-class PowerCapsChanged(_Event):
+@model.value
+class PowerCapsChanged(Event):
     """The caps on the power of slots. By default there are none."""
 
-    caps: power.Caps
+    caps: model.PowerCaps
 
 
-@values.value
-class JobSubmitted(_Event):
-    """A job came; the core ignores an id that it knows already.
+@model.value
+class JobSubmitted(Event):
+    """A new job. A known id is ignored.
 
     :param paid_bytes: the unused rest of a claim that was charged for an
         earlier job of the same session; None: there was no such claim.
@@ -221,8 +212,8 @@ class JobSubmitted(_Event):
     yields: bool = False
 
 
-@values.value
-class JobCancelled(_Event):
+@model.value
+class JobCancelled(Event):
     """A job is cancelled, whether it waits or has a slot.
 
     It may be submitted and cancelled in one instant.
@@ -234,8 +225,8 @@ class JobCancelled(_Event):
     reason: str
 
 
-@values.value
-class AssignmentRestored(_Event):
+@model.value
+class AssignmentRestored(Event):
     """An assignment that was made before a restart.
 
     The slot's host counts as down until its :class:`HostUp`.
@@ -254,24 +245,24 @@ class AssignmentRestored(_Event):
     device_id: model.DeviceId | None = None
 
 
-@values.value
-class SlotReady(_Event):
+@model.value
+class SlotReady(Event):
     """The slot is programmed and waits for its holder."""
 
     slot_id: model.SlotId
     generation: int
 
 
-@values.value
-class HolderAttached(_Event):
+@model.value
+class HolderAttached(Event):
     """The holder's client is connected."""
 
     slot_id: model.SlotId
     generation: int
 
 
-@values.value
-class HolderDetached(_Event):
+@model.value
+class HolderDetached(Event):
     """The holder's connection is lost; the slot is kept for it."""
 
     slot_id: model.SlotId
@@ -295,8 +286,8 @@ PHASE_MOVES: typing.Final[dict[type, dict[model.Phase, model.Phase]]] = {
 }
 
 
-@values.value
-class Progress(_Event):
+@model.value
+class Progress(Event):
     """The progress of a holder; it never causes a scheduling pass."""
 
     slot_id: model.SlotId
@@ -305,47 +296,41 @@ class Progress(_Event):
     bytes_per_s: float
 
 
-@values.value
-class QuantumDone(_Event):
-    """The holder has come to a chunk border, where others may get its slot.
-
-    :param bytes: the part of its claim that is computed.
-    """
+@model.value
+class QuantumDone(Event):
+    """The holder reached a chunk border, where it may be preempted."""
 
     slot_id: model.SlotId
     generation: int
     bytes: int
 
 
-@values.value
-class JobProgress(_Event):
-    """The client of a waiting job has computed a part of it elsewhere.
-
-    :param bytes: the part of its claim that is computed.
-    """
+@model.value
+class JobProgress(Event):
+    """The client of a waiting job has computed a part of it elsewhere."""
 
     job_id: model.JobId
     bytes: int
 
 
-@values.value
-class ClaimExceeded(_Event):
+@model.value
+class ClaimExceeded(Event):
     """The holder has sent more than it claimed, slack included."""
 
     slot_id: model.SlotId
     generation: int
 
 
-@values.value
-class SlotReleased(_Event):
+@model.value
+class SlotReleased(Event):
     """The holder has given the slot back, or lost it."""
 
     slot_id: model.SlotId
     generation: int
 
 
-@values.value
-class PrepareFailed(_Event):
+@model.value
+class PrepareFailed(Event):
     """The slot was not prepared; its job goes back to its place.
 
     A self-test has failed.
@@ -356,35 +341,32 @@ class PrepareFailed(_Event):
     reason: str
 
 
-@values.value
-class GroupCreated(_Event):
+@model.value
+class GroupCreated(Event):
     """A new group; it gets its slots by ordinary jobs in the queue.
 
     :class:`~.instructions.RejectGroup` follows if it cannot be.
-
-    :param goal: None: it has none.
     """
 
     group: model.Group
     goal: goals.Goal | None = None
 
 
-@values.value
-class GroupRestored(_Event):
+@model.value
+class GroupRestored(Event):
     """A group from before a restart; it comes before its assignments.
 
     :param wanted: its size; it stays until tasks are measured again.
-    :param goal: how its goal stood; None: it had none.
     """
 
     group: model.Group
     wanted: int
-    goal: goals.State | None = None
+    goal: goals.GoalState | None = None
 
 
-@values.value
-class GroupChanged(_Event):
-    """The owner of a group wants other sizes.
+@model.value
+class GroupChanged(Event):
+    """The owner of a group changed its sizes.
 
     :class:`~.instructions.RejectGroup` follows if it cannot be.
     """
@@ -392,29 +374,27 @@ class GroupChanged(_Event):
     group: model.Group
 
 
-@values.value
-class GoalChanged(_Event):
-    """A group gets another goal.
+@model.value
+class GoalChanged(Event):
+    """The goal of a group changed.
 
     :class:`~.instructions.RejectGroup` follows if it cannot be reached; the
     former goal stays then.
-
-    :param goal: None: it has none any more.
     """
 
     group_id: model.GroupId
     goal: goals.Goal | None
 
 
-@values.value
-class GroupDeleted(_Event):
+@model.value
+class GroupDeleted(Event):
     """A group ends: its members leave after their tasks."""
 
     group_id: model.GroupId
 
 
-@values.value
-class GroupClientsChanged(_Event):
+@model.value
+class GroupClientsChanged(Event):
     """The clients of other projects than the owner's.
 
     :param projects: their projects by their ids, as in :class:`ClientStats`.
@@ -424,13 +404,10 @@ class GroupClientsChanged(_Event):
     projects: tuple[tuple[str, str], ...]
 
 
-@values.value
+@model.value
 class ClientStats:
     """The tasks of one client of a group, on one host.
 
-    :param client: identifies the client within the group.
-    :param ended: tasks that have ended since the last report.
-    :param arrived: tasks that have come since the last report.
     :param waiting: tasks that wait in the host's queues now. It counts
         neither running ones nor those that the client still holds back.
     :param busy_s: slot-seconds of the tasks that have ended, and of locks.
@@ -443,8 +420,8 @@ class ClientStats:
     busy_s: float
 
 
-@values.value
-class TaskStats(_Event):
+@model.value
+class TaskStats(Event):
     """What a group's desk on one host has counted since its last report.
 
     :param host_id: the desk's host. A desk that has gone is reported once
@@ -463,47 +440,6 @@ class TaskStats(_Event):
     busy_members: int
 
 
-@values.value
-class Wake(_Event):
+@model.value
+class Wake(Event):
     """The time of a :class:`~fpgapool.core.instructions.WakeAt` has come."""
-
-
-Event: typing.TypeAlias = (
-    AcceleratorsChanged
-    | HostUp
-    | HostLost
-    | DeviceFailed
-    | DeviceRestored
-    | DeviceEnabled
-    | DeviceDisabled
-    | DrainRequested
-    | ReservableSlotsChanged
-    | ReservationsChanged
-    | SlotFaulty
-    | SlotRestored
-    | TestRequested
-    | AcceleratorFaulty
-    | AcceleratorRestored
-    | SessionLimitsChanged
-    | PowerCapsChanged
-    | JobSubmitted
-    | JobCancelled
-    | AssignmentRestored
-    | SlotReady
-    | HolderAttached
-    | HolderDetached
-    | Progress
-    | QuantumDone
-    | JobProgress
-    | ClaimExceeded
-    | SlotReleased
-    | PrepareFailed
-    | GroupCreated
-    | GroupRestored
-    | GroupChanged
-    | GoalChanged
-    | GroupDeleted
-    | GroupClientsChanged
-    | TaskStats
-    | Wake
-)

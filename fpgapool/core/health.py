@@ -16,8 +16,6 @@ brought back and fails again before any work succeeded, its time to the next
 test is not reset.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections.abc import Callable
@@ -77,17 +75,12 @@ class Place:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class HealthOptions:
     """Limits of failures, and times between tests.
 
     :param accelerator_limit: failures in a row of an accelerator in a slot
         that take it off the slot's host. So does one more slot in a row than
         that, of a shape, that could not be prepared with it.
-    :param slot_limit: failures in a row that take a slot out.
-    :param device_limit: failures in a row that take a device out.
-    :param first_s: from taking a unit out to its first test.
-    :param factor: by which this time grows with every failed test.
-    :param max_s: the longest time between two tests.
     """
 
     accelerator_limit: int = 2
@@ -102,7 +95,9 @@ class Options:
         if min(limits) < 1:
             raise ValueError("fault limits must be at least 1")
         if not (0 < self.first_s <= self.max_s and self.factor >= 1):
-            raise ValueError("the times between tests must not shrink")
+            raise ValueError(
+                "times between tests must be positive and not decrease"
+            )
 
     def limit(self, level: Level) -> int:
         """Return how many failures in a row take a unit out."""
@@ -113,10 +108,7 @@ class Options:
         }[level]
 
     def wait_s(self, tries: int) -> float:
-        """Return the time to the next test.
-
-        :param tries: the number of failed tests.
-        """
+        """Return the time to the next test."""
         growth = self.factor ** min(tries, _MAX_EXPONENT)
         return min(self.first_s * growth, self.max_s)
 
@@ -125,13 +117,9 @@ class Options:
 class Fault:
     """Why a unit is out of use, and its tests. Times are in seconds.
 
-    :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
     :param failures: the failures in a row that took it out.
-    :param since: when it was taken out.
-    :param tests: its failed tests.
     :param tries: its failed tests, with those before it was last brought back.
     :param last_test: the error of the last test; empty if there was none.
-    :param last_test_at: when the last test ended.
     :param next_test_at: when the next test may begin; None during a test.
     """
 
@@ -166,13 +154,13 @@ class BringBack:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Test:
+class TestUnit:
     """Test a unit, and report the result by :meth:`Health.tested`."""
 
     fault: Fault
 
 
-Instruction = TakeOut | BringBack | Test
+Instruction = TakeOut | BringBack | TestUnit
 
 
 class Health:
@@ -180,12 +168,11 @@ class Health:
 
     :param faults: the units that were out before a restart. Their tests did
         not survive it and are due now.
-    :param now: seconds.
     """
 
     def __init__(
         self,
-        options: Options,
+        options: HealthOptions,
         faults: Iterable[Fault] = (),
         now: float = 0.0,
     ) -> None:
@@ -226,8 +213,6 @@ class Health:
     ) -> list[Instruction]:
         """Count a failure.
 
-        :param reason: a code of :mod:`fpgapool.vocabulary.codes`.
-        :param now: seconds.
         :param is_preparation: whether no client has used the slot.
         :param spares_device: whether the failure has been counted for the
             device already.
@@ -350,7 +335,7 @@ class Health:
                 continue
             if can_test(unit):
                 self.begin(unit)
-                yield Test(self._faults[unit])
+                yield TestUnit(self._faults[unit])
             elif late_s > self._options.wait_s(fault.tries) and is_crowded_out(
                 unit
             ):
@@ -371,7 +356,6 @@ class Health:
     ) -> list[Instruction]:
         """Take the result of a test.
 
-        :param place: where it was tested.
         :param unit: the tested unit; nothing happens if no test of it is under
             way.
         :param error: why it failed; empty if it passed.

@@ -12,10 +12,9 @@ Reserved names, not used yet: ``Migrate``, ``Preload``, ``Evict``, ``Lock``,
 import typing
 
 from fpgapool.core import model
-from fpgapool.core import values
 
 
-@values.value
+@model.value
 class Program:
     """Program a slot with the accelerator of the job that gets it."""
 
@@ -24,7 +23,7 @@ class Program:
     generation: int
 
 
-@values.value
+@model.value
 class Test:
     """Test a slot with this accelerator; the test has the slot."""
 
@@ -33,7 +32,7 @@ class Test:
     generation: int
 
 
-@values.value
+@model.value
 class Grant:
     """The slot is ready: send its endpoints to the job's client.
 
@@ -45,20 +44,16 @@ class Grant:
     generation: int
 
 
-@values.value
+@model.value
 class Reject:
-    """The job leaves the queue without a slot.
-
-    :param code: of :mod:`fpgapool.vocabulary.codes`.
-    :param message: a sentence for users.
-    """
+    """The job leaves the queue without a slot."""
 
     job_id: model.JobId
     code: str
     message: str
 
 
-@values.value
+@model.value
 class Requeue:
     """The job lost a slot that it had not used yet, and waits again."""
 
@@ -67,7 +62,7 @@ class Requeue:
     reason: str
 
 
-@values.value
+@model.value
 class Revoke:
     """Take the slot from its holder, which was cancelled or must leave.
 
@@ -82,7 +77,7 @@ class Revoke:
     reason: str
 
 
-@values.value
+@model.value
 class Yield:
     """Take the slot from a stateless holder, because other jobs wait for it.
 
@@ -99,14 +94,14 @@ class Yield:
     reason: str
 
 
-@values.value
+@model.value
 class Drained:
     """A device that is being drained has no holders left."""
 
     device_id: model.DeviceId
 
 
-@values.value
+@model.value
 class Reserve:
     """A slot is now reserved for this instance; None: not reserved."""
 
@@ -114,11 +109,10 @@ class Reserve:
     instance_id: str | None
 
 
-@values.value
+@model.value
 class Resize:
     """A group's size or state has changed; record it.
 
-    :param wanted: the size that it should have now.
     :param state: one of :data:`fpgapool.vocabulary.states.GROUP_MOVES`; the
         group is forgotten when it is ``GROUP_DELETED``.
     """
@@ -128,12 +122,10 @@ class Resize:
     state: str
 
 
-@values.value
+@model.value
 class RejectGroup:
     """A new group, or a change of a group, is refused; nothing has changed.
 
-    :param code: of :mod:`fpgapool.vocabulary.codes`.
-    :param message: a sentence for users.
     :param earliest_s: the earliest deadline that could be met; None: unknown,
         or the goal is no deadline.
     """
@@ -144,14 +136,14 @@ class RejectGroup:
     earliest_s: float | None = None
 
 
-@values.value
+@model.value
 class GoalReached:
-    """All tasks of a group's goal have ended; it has no goal any more."""
+    """All tasks of a group's goal have ended; the goal is gone."""
 
     group_id: model.GroupId
 
 
-@values.value
+@model.value
 class WakeAt:
     """Send :class:`~fpgapool.core.events.Wake` at this time or later.
 
@@ -182,7 +174,6 @@ Instruction: typing.TypeAlias = (
 class Outcome:
     """The result of a step so far.
 
-    :ivar output: its instructions.
     :ivar pass_due: whether a scheduling pass is due, as a waiting job may get
         a slot.
     :ivar is_quiet: whether all events since the last step have only moved

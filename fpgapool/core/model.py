@@ -11,7 +11,6 @@ import enum
 import math
 import typing
 
-from fpgapool.core import values
 from fpgapool.vocabulary import states
 
 HostId: typing.TypeAlias = int
@@ -20,19 +19,27 @@ SlotId: typing.TypeAlias = int
 JobId: typing.TypeAlias = int
 GroupId: typing.TypeAlias = int
 
+_T = typing.TypeVar("_T")
+
 #: The slot shapes for which an accelerator has bitstreams; empty: any shape.
 Shapes: typing.TypeAlias = frozenset[str]
+
+
+@typing.dataclass_transform(frozen_default=True)
+def value(cls: type[_T]) -> type[_T]:
+    """Make a class a dataclass that is frozen for the type checker only.
+
+    Objects of a frozen dataclass take four times as long to make, and each
+    decision makes several events and instructions.
+    """
+    return dataclasses.dataclass(slots=True, unsafe_hash=True)(cls)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Accelerator:
     """A function in the library.
 
-    :param name: its name, unique in the library.
-    :param peak_bytes_per_s: the highest input rate of one slot.
-    :param return_ratio: bytes sent back per byte of input.
     :param stateless: whether a session can go on in another slot.
-    :param shapes: the slot shapes that it fits; empty means any shape.
     :param peaks_bytes_per_s: the highest input rates in slots of some shapes,
         where they differ.
     """
@@ -61,8 +68,6 @@ class SlotSpec:
 
     :param number: position among all slots of its host; ``index`` order is
         (host id, number).
-    :param programmed: the accelerator that it holds now, if known.
-    :param programming_time_s: the time to program another one.
     """
 
     id: SlotId
@@ -76,11 +81,7 @@ class SlotSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """One board.
-
-    :param dma_bytes_per_s: the rate that its slots share.
-    :param healthy: the state that the board's driver reports.
-    """
+    """One board."""
 
     id: DeviceId
     host_id: HostId
@@ -94,7 +95,6 @@ class DeviceSpec:
 class HostSpec:
     """A compute node and its boards.
 
-    :param nic_bytes_per_s: rate of its NIC in each direction.
     :raises ValueError: if a device or slot names another host or device, or
         if a slot number or an id is there twice.
     """
@@ -106,11 +106,15 @@ class HostSpec:
 
     def __post_init__(self) -> None:
         for device in self.devices:
-            _require(device.host_id == self.id, "device of another host", self)
+            _require(
+                device.host_id == self.id,
+                "a device belongs to another host",
+                self,
+            )
             for slot in device.slots:
                 _require(
                     slot.host_id == self.id and slot.device_id == device.id,
-                    f"slot {slot.id} of another host or device",
+                    f"slot {slot.id} belongs to another host or device",
                     self,
                 )
         slots = self.slots()
@@ -119,7 +123,7 @@ class HostSpec:
             and len({slot.number for slot in slots}) == len(slots)
             and len({device.id for device in self.devices})
             == len(self.devices),
-            "an id or a slot number twice",
+            "duplicate id or slot number",
             self,
         )
 
@@ -152,7 +156,7 @@ class Holder(typing.NamedTuple):
     id: int
 
 
-@values.value
+@value
 class Job:
     """A waiting session, or a slot that a group waits for.
 
@@ -160,10 +164,8 @@ class Job:
     ``input_block_ids``.
 
     :param host_id: the host that its data comes from; None: outside the pool.
-    :param claimed_bytes: the input that the client claims to have.
     :param arrival_s: its first arrival; a requeued job keeps it, and so its
         place.
-    :param skips: how often slots of other hosts passed it over.
     :param wait_timeout_s: the time since its arrival after which it is
         rejected; None: never.
     :param instance_id: the instance that it belongs to, which may have slots
@@ -217,13 +219,10 @@ class Job:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A group of slots with one accelerator, as its owner wants it.
+    """A group of slots with one accelerator, as its owner requested it.
 
     :param project: the owner, whose shares and limits its slots count in.
-    :param size: the number of slots that it gets at first.
     :param min_size: the slots that sessions leave it.
-    :param max_size: the most slots that it may grow to.
-    :param elastic: whether the elasticity policy may change its size.
     """
 
     id: GroupId
@@ -234,6 +233,32 @@ class Group:
     project: str = ""
     priority: int = 0
     elastic: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PowerCaps:
+    """The power that held slots may take.
+
+    :param slots_w: of a slot in use, by shape; 0 for other shapes.
+    :raises ValueError: if a power is negative, or not a number.
+    """
+
+    pool_w: float | None = None
+    hosts_w: tuple[tuple[HostId, float], ...] = ()
+    slots_w: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        values = [value for _, value in (*self.hosts_w, *self.slots_w)]
+        for value in (*values, self.pool_w or 0.0):
+            if not 0 <= value < math.inf:
+                raise ValueError(
+                    f"power must be finite and not negative, not {value} W"
+                )
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is any cap."""
+        return self.pool_w is not None or bool(self.hosts_w)
 
 
 class AdminState(enum.Enum):
@@ -263,9 +288,7 @@ class Phase(enum.Enum):
 class Assignment:
     """A slot and its holder.
 
-    :param holder: it has the slot for itself.
     :param local: whether the data stays on the holder's own host.
-    :param started_s: when the slot was assigned.
     :param revoked: whether the core is taking the slot back; it is assigned
         until its release.
     """

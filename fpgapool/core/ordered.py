@@ -86,10 +86,7 @@ class SortedKeys:
         self._last_keys.insert(number, chunk[half - 1])
 
     def remove(self, key: Key) -> None:
-        """Remove a key.
-
-        :raises KeyError: if it is not there.
-        """
+        """Remove a key."""
         number = bisect.bisect_left(self._last_keys, key)
         chunk = self._chunks[number] if number < len(self._chunks) else []
         place = bisect.bisect_left(chunk, key)

@@ -14,11 +14,10 @@ import typing
 
 from fpgapool.core import model
 from fpgapool.core import ordered
-from fpgapool.core import values
 from fpgapool.core.queues import sharing
 
 
-@values.value
+@model.value
 class Choice:
     """One decision of a pass: this job gets this slot."""
 
@@ -55,7 +54,6 @@ class IdleIndexes:
 
     :param by_busy: hosts with the fewest busy slots come first; otherwise
         hosts come in the order of their ids.
-    :param by_programmed: separate indexes by programmed accelerator.
     :param by_slot: slots can be selected by rank, as a random choice needs.
     """
 
@@ -89,7 +87,7 @@ class Preferences(abc.ABC):
     skip_limit: int | None = None
     #: How projects share the pool: the view then keeps their jobs in separate
     #: lanes where needed. None: projects do not matter.
-    shares: sharing.Options | None = None
+    shares: sharing.ShareOptions | None = None
     #: Whether jobs with deadlines may take slots from others at borders.
     deadlines_preempt: bool = False
     #: A job that has waited for so long is urgent: it goes first, by arrival;

@@ -4,6 +4,37 @@
 
 The same events at the same times give the same instructions. The module has no
 clock, no I/O and no threads.
+
+A step has two halves. First, :meth:`PoolState.apply` takes in the events of
+one instant: events of topology and completion, then arrivals, then
+cancellations. Each kind of event has one handler, in a rule (see
+``_all_handlers``). A handler changes queues and topology, and appends
+instructions; if a waiting job may get a slot because of it, it sets
+``Outcome.pass_due``. No handler assigns a slot to a waiting job.
+
+Then :meth:`PoolState.step` decides, in this order:
+
+1. Holders leave whose deadlines passed, whose device drains, or whose slot is
+   reserved for an instance.
+2. Groups get their new sizes: they queue jobs for slots that they lack, and
+   members leave.
+3. Jobs leave the queue that have waited for too long.
+4. One pass: reserved and promised slots first, then the strategy. Jobs that
+   yielded their slots are queued again after it.
+5. Holders leave that exceeded their claim, came to a chunk border, or serve a
+   group while a session waits. Only after the pass is it known who still
+   waits.
+6. Further passes, while 5 changed anything that a job can use.
+7. A wake-up is requested for the next time at which 1 to 4 have something to
+   do without an event.
+
+A step whose events only moved phases does none of this, because nothing
+follows from them.
+
+A slot is assigned from the pass that chose its job until its release is
+reported: :mod:`fpgapool.core.rules.holders` has the phases in between. After a
+restart the conductor rebuilds the state by events: ``AssignmentRestored``,
+``GroupRestored``, ``JobSubmitted``, and a ``HostUp`` for each host.
 """
 
 import math
@@ -22,8 +53,10 @@ from fpgapool.core.rules import admission
 from fpgapool.core.rules import hardware
 from fpgapool.core.rules import holders
 from fpgapool.core.rules import members
+from fpgapool.core.rules import owners
 from fpgapool.core.rules import preemption
 from fpgapool.core.rules import shunning
+from fpgapool.core.sizing import elasticity
 from fpgapool.core.sizing import groups as group_sizes
 from fpgapool.core.topology import slots
 from fpgapool.vocabulary import codes
@@ -66,11 +99,12 @@ class PoolState:
         self._admission = admission.Admission(
             strategy, self._view, self._outcome
         )
+        self._sizes = groups or group_sizes.Groups(elasticity.Fixed())
         self._members = members.Members(
-            self._view,
-            self._admission,
-            self._outcome,
-            groups or group_sizes.Groups(members.Fixed()),
+            self._view, self._admission, self._outcome, self._sizes
+        )
+        self._owners = owners.Owners(
+            self._view, self._members, self._sizes, self._outcome
         )
         self._holders = holders.Holders(
             self._view, self._admission, self._members, self._outcome
@@ -210,24 +244,23 @@ class PoolState:
 
     def goal_progress(
         self, group_id: model.GroupId
-    ) -> group_sizes.Progress | None:
+    ) -> group_sizes.GoalProgress | None:
         """How the goal of a group goes; None: it has none."""
-        return self._members.goal_progress(group_id)
+        return self._sizes.progress(group_id, self._view.now)
 
     # -- stepping --------------------------------------------------------
 
     def apply(
         self, batch: abc.Sequence[events.Event], now: float
     ) -> list[instructions.Instruction]:
-        """Take in some events of an instant, before :meth:`step` decides.
+        """Apply some events of an instant, before :meth:`step` decides.
 
         :param now: the time in seconds; never below that of an earlier step.
         :returns: the instructions that follow from these events alone.
-        :raises ValueError: as :meth:`step`.
         """
         view, outcome, handlers = self._view, self._outcome, self._handlers
         if not now >= view.now:
-            raise ValueError(f"time went back from {view.now} to {now}")
+            raise ValueError(f"time went backwards from {view.now} to {now}")
         view.now = now
         if view.accounts is not None:
             view.accounts.now_s = now
@@ -245,7 +278,7 @@ class PoolState:
     def step(
         self, batch: abc.Sequence[events.Event], now: float
     ) -> list[instructions.Instruction]:
-        """Take in the events of one instant and decide.
+        """Apply the events of one instant and decide.
 
         Whatever their order in the batch, events of topology and completion
         come first, then arrivals, then cancellations. One pass follows if a
@@ -360,7 +393,7 @@ class PoolState:
         return self._view.now + after_s
 
     def _set_wake(self) -> None:
-        """Ask for a wake-up, if none is due sooner."""
+        """Request a wake-up, unless one is due sooner."""
         if self._wake_s <= self._view.now:
             self._wake_s = math.inf
         due_s = min(
@@ -450,15 +483,15 @@ class PoolState:
             events.PowerCapsChanged: self._on_power_caps,
             events.HostUp: self._hardware.on_host_up,
             events.HostLost: self._hardware.on_host_lost,
-            events.DeviceFailed: self._hardware.on_device_failed,
-            events.DeviceRestored: self._hardware.on_device_restored,
-            events.DeviceEnabled: self._hardware.on_device_enabled,
-            events.DeviceDisabled: self._hardware.on_device_disabled,
+            events.DeviceFailed: self._hardware.on_device_marked,
+            events.DeviceRestored: self._hardware.on_device_marked,
+            events.DeviceEnabled: self._hardware.on_device_set,
+            events.DeviceDisabled: self._hardware.on_device_set,
             events.DrainRequested: self._hardware.on_drain_requested,
             events.ReservableSlotsChanged: self._on_reservable,
             events.ReservationsChanged: self._reservations.set_wanted,
-            events.SlotFaulty: self._hardware.on_slot_faulty,
-            events.SlotRestored: self._hardware.on_slot_restored,
+            events.SlotFaulty: self._hardware.on_slot_marked,
+            events.SlotRestored: self._hardware.on_slot_marked,
             events.TestRequested: self._holders.on_test_requested,
             events.AcceleratorFaulty: self._shunning.on_faulty,
             events.AcceleratorRestored: self._shunning.on_restored,
@@ -472,13 +505,13 @@ class PoolState:
             events.ClaimExceeded: self._holders.on_claim_exceeded,
             events.SlotReleased: self._holders.on_released,
             events.PrepareFailed: self._holders.on_prepare_failed,
-            events.GroupCreated: self._members.on_created,
-            events.GroupRestored: self._members.on_restored,
-            events.GroupChanged: self._members.on_changed,
-            events.GoalChanged: self._members.on_goal,
-            events.GroupDeleted: self._members.on_deleted,
-            events.GroupClientsChanged: self._members.on_clients,
-            events.TaskStats: self._members.on_stats,
+            events.GroupCreated: self._owners.on_created,
+            events.GroupRestored: self._owners.on_restored,
+            events.GroupChanged: self._owners.on_changed,
+            events.GoalChanged: self._owners.on_goal,
+            events.GroupDeleted: self._owners.on_deleted,
+            events.GroupClientsChanged: self._owners.on_clients,
+            events.TaskStats: self._owners.on_stats,
             events.JobCancelled: self._holders.on_cancelled,
             events.JobSubmitted: self._admission.on_submitted,
             events.Wake: self._on_wake,

@@ -31,7 +31,6 @@ class Strategy(preferences.Preferences):
         :param view: the pool; every choice is made through its
             :meth:`~fpgapool.core.view.PoolView.take`, so that the next one
             sees it.
-        :param now: the time in seconds.
         :returns: the choices. Each one is made when the caller asks for it. A
             caller that stops asking ends the pass, and may begin another one
             at once.
@@ -48,9 +47,6 @@ class Strategy(preferences.Preferences):
 
         The pool asks when the holder is at a chunk border, after the pass.
 
-        :param hold: of a job that can go on in another slot.
-        :param spoken_for: jobs for which other slots are being taken.
-        :param now: the time in seconds.
         :returns: None, the default: the holder keeps its slot.
         """
         return None

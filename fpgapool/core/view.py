@@ -33,18 +33,14 @@ class PoolView:
     Strategies read it and call :meth:`take` and :meth:`skip`. All other
     changes happen between passes.
 
-    :ivar slots: topology, assignments and indexes over idle slots.
-    :ivar jobs: the waiting jobs and their queues.
     :ivar accounts: how projects share the pool; None: the strategy does not
         share it.
     :ivar touched: hosts with a new idle slot or waiting job since the last
         pass. On other hosts, no job can have become able to get a slot of its
         own host.
-    :ivar loads: the loads of pipes; None: the strategy does not want rates.
     :ivar columns: the waiting jobs as vectors; None: as for ``loads``.
     :ivar boards: the boards with idle slots as vectors; None: as for
         ``loads``.
-    :ivar power: the caps on the power of slots.
     :ivar reservations: of slots, for instances. To strategies, a reserved slot
         is not up.
     """
@@ -100,10 +96,7 @@ class PoolView:
     def take(
         self, job_id: model.JobId, slot_id: model.SlotId
     ) -> preferences.Choice:
-        """Give an idle slot to a waiting job, at once.
-
-        :raises ValueError: if the slot is not idle or the job does not wait.
-        """
+        """Give an idle slot to a waiting job, at once."""
         record = self.jobs.records[job_id]
         slot = self.slots.slots[slot_id]
         if record.group is None or not self.slots.is_idle(slot_id):
@@ -203,7 +196,7 @@ class PoolView:
             self.touch_idle()
 
     def touch_idle(self) -> None:
-        """Have the next pass look at all idle slots."""
+        """Make the next pass consider all idle slots."""
         self.touched.update(self.slots.idle_hosts)
         self.reservations.stir_all()
 

@@ -9,7 +9,6 @@ from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import state
-from fpgapool.core import values
 from fpgapool.core.queues import sharing
 
 #: The most slots and waiting jobs of a state that is copied, as the pool
@@ -25,7 +24,7 @@ _SHARED = frozenset(
         model.HostSpec,
         model.Job,
         model.SlotSpec,
-        sharing.Options,
+        sharing.ShareOptions,
     }
 )
 
@@ -34,13 +33,12 @@ class NotCopyable(Exception):
     """The state of the pool, with its strategy, cannot be copied."""
 
 
-@values.value
-class Answer:
+@model.value
+class Prediction:
     """What would become of a job.
 
     :param status: NEVER: the job would be rejected, for the one reason.
     :param position: the number of jobs before it; None: it would not wait.
-    :param message: why it would be rejected, for people.
     """
 
     status: model.Status
@@ -64,7 +62,8 @@ class Snapshot:
         count = len(pool.view.slots.slots) + pool.waiting_count
         if count > MOST:
             raise NotCopyable(
-                f"{count} slots and waiting sessions are more than {MOST}"
+                f"the pool has {count} slots and waiting sessions; dry runs "
+                f"support at most {MOST}"
             )
         self._now = pool.view.now
         data = _Bytes()
@@ -76,7 +75,7 @@ class Snapshot:
         self._data = b"".join(data.parts)
         self._shared = pickler.shared
 
-    def ask(self, job: model.Job) -> Answer:
+    def ask(self, job: model.Job) -> Prediction:
         """Submit a job to the copy, and make one pass there.
 
         It takes about as long as the copy.
@@ -89,11 +88,11 @@ class Snapshot:
         for one in done:
             if isinstance(one, instructions.Reject) and one.job_id == job.id:
                 refused = model.Status(model.Verdict.NEVER, (one.code,))
-                return Answer(refused, message=one.message)
+                return Prediction(refused, message=one.message)
         status = pool.status(job.id)
         if status.verdict is model.Verdict.NOT_NOW:
-            return Answer(status, pool.queue_position(job.id))
-        return Answer(status)
+            return Prediction(status, pool.queue_position(job.id))
+        return Prediction(status)
 
 
 # Only this module reads what it has written, and only in memory.

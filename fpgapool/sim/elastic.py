@@ -104,7 +104,7 @@ def _make_core(
         policy: elasticity.Policy = entry.load()(wanted.own)
         return core_groups.Groups(
             policy,
-            core_groups.Options(
+            core_groups.SizingOptions(
                 period_s=wanted.period_s,
                 estimate=wanted.estimate,
                 programming_time_s=0.0

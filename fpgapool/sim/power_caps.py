@@ -2,12 +2,12 @@
 
 """Caps on the power of slots in a scenario, for the core."""
 
-from fpgapool.core.topology import power
+from fpgapool.core import model
 from fpgapool.sim import errors
 from fpgapool.sim.inputs import scenario as scenarios
 
 
-def caps(cluster: scenarios.Cluster, source: str) -> power.Caps:
+def caps(cluster: scenarios.Cluster, source: str) -> model.PowerCaps:
     """Return the caps, with the power of a slot of each shape.
 
     :param source: the scenario's file, for messages.
@@ -16,7 +16,7 @@ def caps(cluster: scenarios.Cluster, source: str) -> power.Caps:
     """
     wanted = cluster.power
     if wanted is None or (wanted.cap_w, wanted.host_cap_w) == (None, None):
-        return power.Caps()
+        return model.PowerCaps()
     slots_w = {
         cluster.shape_of(host): _slot_w(cluster, host)
         for host in cluster.fpga_hosts
@@ -38,7 +38,9 @@ def caps(cluster: scenarios.Cluster, source: str) -> power.Caps:
     hosts_w: tuple[tuple[int, float], ...] = ()
     if wanted.host_cap_w is not None:
         hosts_w = tuple((h, wanted.host_cap_w) for h in cluster.fpga_hosts)
-    return power.Caps(wanted.cap_w, hosts_w, tuple(sorted(slots_w.items())))
+    return model.PowerCaps(
+        wanted.cap_w, hosts_w, tuple(sorted(slots_w.items()))
+    )
 
 
 def _slot_w(cluster: scenarios.Cluster, host: int) -> float:

@@ -24,7 +24,6 @@ from fpgapool.core import state
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core.queues import sharing
 from fpgapool.core.rules import preemption
-from fpgapool.core.topology import power
 from fpgapool.sim import errors
 from fpgapool.sim import power_caps
 from fpgapool.sim.engines import base
@@ -187,7 +186,7 @@ def run(
     if fair_share or preempts or any(job.priority for job in scenario.jobs):
         strategy = shared.SharedStrategy(
             strategy,
-            sharing.Options(fair_share),
+            sharing.ShareOptions(fair_share),
             preempt_gain=options.preempt_gain if preempts else None,
         )
     quantum_bytes = None
@@ -283,7 +282,7 @@ class _Simulation:
         strategy: strategy_api.Strategy,
         make_engine: Callable[[scenarios.Cluster], base.Engine],
         watcher: Watcher | None,
-        caps: power.Caps,
+        caps: model.PowerCaps,
         quantum_bytes: int | None,
         on_end: Callable[[], None] | None,
     ) -> None:

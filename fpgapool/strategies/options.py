@@ -2,47 +2,54 @@
 
 """Options of strategies and elasticity policies, by name.
 
-All strategies accept the same set of shared options, and ignore those that
-they do not use. A strategy may also have options of its own, which are the
-fields of a dataclass. A policy has options of its own only. An option that is
-None has its default.
+All strategies accept the options of
+:class:`~fpgapool.vocabulary.scheduling.SharedOptions`. A strategy may also
+have options of its own, which are the fields of a dataclass. A policy has
+options of its own only. An option that is None has its default.
 """
 
-from __future__ import annotations
-
 import dataclasses
+import math
 import typing
 from collections import abc
 
-from fpgapool.strategies.placements import any as any_placement
-from fpgapool.strategies.placements import ra as ra_placement
+from fpgapool.vocabulary import scheduling
 
 Options: typing.TypeAlias = abc.Mapping[str, object]
 
-#: The parameters of :func:`fpgapool.core.queues.thresholds.hybrid_thresholds`.
-HYBRID = ("E_bytes", "q", "k1", "k2", "queues")
-SHARED = frozenset(
-    (
-        "thresholds_bytes",
-        *HYBRID,
-        *(one.name for one in dataclasses.fields(any_placement.AnyOptions)),
-        *(one.name for one in dataclasses.fields(ra_placement.RaOptions)),
-    )
-)
-
 _Own = typing.TypeVar("_Own")
+
+
+class Numbers:
+    """Base of a plug-in's own options: no number may be negative or infinite.
+
+    :cvar PARTS: names of those that are above 0 and at most 1.
+    """
+
+    __slots__ = ()
+
+    PARTS: typing.ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(typing.cast(typing.Any, self)):
+            name, value = field.name, getattr(self, field.name)
+            if name in self.PARTS and not 0 < value <= 1:
+                raise ValueError(
+                    f"{name} must be above 0 and at most 1, not {value}"
+                )
+            if isinstance(value, int | float) and not 0 <= value < math.inf:
+                raise ValueError(
+                    f"{name} must be finite and not negative, not {value}"
+                )
 
 
 def check_names(
     options: Options,
     own: abc.Iterable[str] = (),
-    shared: abc.Iterable[str] = SHARED,
+    shared: abc.Iterable[str] = scheduling.FIELDS,
 ) -> None:
     """Refuse options that a plug-in does not have.
 
-    :param options: the given options.
-    :param own: names of the plug-in's own options.
-    :param shared: names of those that plug-ins of its kind share.
     :raises ValueError: for a name that is neither among them nor shared.
     """
     known = {*own, *shared}
@@ -54,17 +61,36 @@ def check_names(
         )
 
 
+def shared(options: Options) -> scheduling.SharedOptions:
+    """Return the shared options among the given ones.
+
+    :raises ValueError: for a value of the wrong type or out of its range.
+    """
+    found: dict[str, typing.Any] = {}
+    for name in scheduling.FIELDS:
+        value, kind = options.get(name), scheduling.kind(name)
+        if value is not None and kind is tuple:
+            found[name] = _as_numbers(name, value)
+        elif value is not None:
+            found[name] = _checked(kind, name, value)
+    return scheduling.SharedOptions(**found)
+
+
+def _as_numbers(name: str, value: object) -> tuple[float, ...]:
+    if isinstance(value, str) or not isinstance(value, abc.Iterable):
+        raise ValueError(f"{name} must be a list, not {value!r}")
+    return tuple(_checked(float, name, each) for each in value)
+
+
 def own(
     options: Options,
     kind: type[_Own],
-    shared: abc.Iterable[str] = SHARED,
+    shared: abc.Iterable[str] = scheduling.FIELDS,
 ) -> _Own:
     """Make a plug-in's own options from the given ones.
 
-    :param options: the given options, shared options too.
     :param kind: a dataclass, whose fields all have defaults; a field whose
         default is a number, a truth value or text takes only such a value.
-    :param shared: names of options that plug-ins of its kind share.
     :raises ValueError: for an unknown name or a value of the wrong type, and
         if ``kind`` raises it.
     """
@@ -72,50 +98,28 @@ def own(
     check_names(options, fields, shared)
     return kind(
         **{
-            name: _like(field.default, name, options[name])
+            name: _checked(type(field.default), name, options[name])
             for name, field in fields.items()
             if options.get(name) is not None
         }
     )
 
 
-def _like(default: object, name: str, value: object) -> object:
-    if isinstance(default, bool):
-        return as_flag(name, value)
-    if isinstance(default, int):
-        return as_whole(name, value)
-    if isinstance(default, float):
-        return as_number(name, value)
-    if isinstance(default, str) and not isinstance(value, str):
-        raise ValueError(f"{name} must be text, not {value!r}")
-    return value
+# What a value of each type is called, and what else may stand for it.
+_KINDS: dict[type, tuple[str, tuple[type, ...]]] = {
+    bool: ("true or false", (bool,)),
+    int: ("a whole number", (int,)),
+    float: ("a number", (int, float)),
+    str: ("text", (str,)),
+}
 
 
-def as_flag(name: str, value: object) -> bool:
-    """Return a truth value.
-
-    :raises ValueError: for a value of another type.
-    """
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false, not {value!r}")
-    return value
-
-
-def as_whole(name: str, value: object) -> int:
-    """Return a whole number.
-
-    :raises ValueError: for a value of another type.
-    """
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{name} must be a whole number, not {value!r}")
-    return value
-
-
-def as_number(name: str, value: object) -> float:
-    """Return a number.
-
-    :raises ValueError: for a value of another type.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} must be a number, not {value!r}")
-    return float(value)
+def _checked(kind: type, name: str, value: object) -> typing.Any:
+    if kind not in _KINDS:
+        return value
+    words, types = _KINDS[kind]
+    if isinstance(value, bool) != (kind is bool) or not isinstance(
+        value, types
+    ):
+        raise ValueError(f"{name} must be {words}, not {value!r}")
+    return float(value) if kind is float else value  # type: ignore[arg-type]

@@ -31,13 +31,11 @@ class _Rival(typing.NamedTuple):
     record: queued.JobRecord
 
 
-class Preemption:
+class BorderChoice:
     """The choice at one border.
 
-    :param inner: the strategy that orders the jobs.
     :param gain: a challenger with a deadline needs 1 + gain times the
         holder's stress, so that slots do not go to and fro.
-    :param breadth: the most other projects to look at.
     """
 
     def __init__(

@@ -42,10 +42,7 @@ def _allowed(
     lanes: abc.Mapping[str | None, queued.Lane],
     done: abc.Set[queued.Lane],
 ) -> list[queued.Lane]:
-    """Return the jobs of projects below their limits.
-
-    :param done: the lanes for which there are no more slots.
-    """
+    """Return the jobs of projects below their limits."""
     allowed = [
         lane for lane in lanes.values() if not view.is_held(lane.project)
     ]
@@ -63,10 +60,7 @@ def _highest(
     first: queued.Lane,
     done: abc.Set[queued.Lane],
 ) -> queued.Lane | None:
-    """Return a project's jobs with the highest priority that may gain.
-
-    :param first: the project's own lane.
-    """
+    """Return a project's jobs with the highest priority that may gain."""
     if not first.ranks:
         return first if _may_gain(view, first, done) else None
     for _, lane in first.ranked():
@@ -95,7 +89,6 @@ class _Rivals(typing.NamedTuple):
     """Projects of one round that compete for slots.
 
     :ivar lanes: those of their jobs that come first.
-    :ivar shown: these jobs.
     :ivar end: just beyond the place of the last project.
     """
 

@@ -31,12 +31,9 @@ class SharedStrategy(strategy.Strategy):
         this many, most slots find a job of their own host, and the search
         stays short.
 
-    :param inner: the other strategy.
-    :param options: weights, quantum and limits.
     :param max_wait_s: None: no job goes first because it has waited.
     :param preempt_gain: see :class:`.preemption.Preemption`; None: no job
         takes a slot from another.
-    :raises ValueError: if ``max_wait_s`` is not positive.
     """
 
     breadth = 64
@@ -44,7 +41,7 @@ class SharedStrategy(strategy.Strategy):
     def __init__(
         self,
         inner: strategy.Strategy,
-        options: sharing.Options,
+        options: sharing.ShareOptions,
         max_wait_s: float | None = None,
         preempt_gain: float | None = None,
     ) -> None:
@@ -80,7 +77,7 @@ class SharedStrategy(strategy.Strategy):
     ) -> model.JobId | None:
         if self.preempt_gain is None:
             return None
-        return preemption.Preemption(
+        return preemption.BorderChoice(
             self.inner,
             self.preempt_gain,
             view,

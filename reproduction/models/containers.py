@@ -29,7 +29,7 @@ import typing
 from fpgapool.sim import errors
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import schedules
-from fpgapool.strategies.placements import offers as affinity
+from fpgapool.strategies.placements import offers
 
 #: By name, who takes a place. ``static``: hosts are divided evenly between
 #: the accelerators. ``naive``: the first application. ``gam``: the first one
@@ -385,10 +385,10 @@ class _Simulation:
             return host.owner == application.accelerator
         if self._policy == "naive":
             return True
-        fitness = affinity.fitness(
+        fitness = offers.fitness(
             host.running[application.accelerator], host.running.total()
         )
-        if fitness < affinity.threshold_by_misses(
+        if fitness < offers.threshold_by_misses(
             application.misses, self._misses
         ):
             application.misses += 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy
 
 from fpgapool.core import model
-from fpgapool.strategies.orderings import wa
+from fpgapool.core.queues import thresholds
 from tests.benchmarks import pools
 from tests.property import literal
 
@@ -40,7 +40,9 @@ class PlainPool:
         self._rules = literal.Rules(
             ordering,
             placement,
-            thresholds_bytes=wa.EXPONENTIAL_THRESHOLDS_BYTES,
+            thresholds_bytes=thresholds.hybrid_thresholds(
+                20e6, 1.41, 5, 16, 20
+            ),
             fallback=strategy_name == "wra",
         )
         self._places = numpy.random.default_rng(seed)

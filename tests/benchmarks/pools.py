@@ -141,7 +141,7 @@ class FullPool:
     ) -> None:
         made = getattr(strategies, strategy_name)({}, seed)
         if sharing_projects:
-            made = shared.SharedStrategy(made, sharing.Options())
+            made = shared.SharedStrategy(made, sharing.ShareOptions())
         self.state = state.PoolState(made)
         self.source = JobSource(size, seed, max(sharing_projects, 1))
         self.taken: list[tuple[int, int]] | None = [] if keep_taken else None

@@ -22,8 +22,8 @@ import uuid
 from collections.abc import Callable
 from collections.abc import Iterator
 
+from fpgapool.core.queues import thresholds
 from fpgapool.db import api as db_api
-from fpgapool.strategies.orderings import wa
 from tests.benchmarks import measure
 from tests.benchmarks import opener
 from tests.benchmarks import servers
@@ -313,9 +313,9 @@ def _place(record: db_api.SessionRecord) -> tuple[int, float, int]:
     All may use the one slot that becomes free: those from its host, and the
     others, whose hosts have none, since the second slot's session is local.
     """
+    bounds = thresholds.hybrid_thresholds(20e6, 1.41, 5, 16, 20)
     number = sum(
-        record.claimed_bytes > threshold_bytes
-        for threshold_bytes in wa.EXPONENTIAL_THRESHOLDS_BYTES
+        record.claimed_bytes > threshold_bytes for threshold_bytes in bounds
     )
     return number, record.queued_at, record.id
 

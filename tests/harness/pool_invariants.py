@@ -115,7 +115,7 @@ def _check_groups(all_members: members.Members) -> None:
     for slot_id, hold in view.slots.assignments.items():
         if hold.group_id is not None and slot_id not in all_members._orphans:
             by_group.setdefault(hold.group_id, {})[slot_id] = hold
-    known = all_members._groups
+    known = all_members.groups
     _equal(
         "slots of groups",
         by_group,
@@ -132,21 +132,21 @@ def _check_groups(all_members: members.Members) -> None:
         {one.job.id for group in known.values() for one in group.waiting},
     )
     for group_id, group in known.items():
-        status = sizes.status(group_id)
+        status = sizes.get(group_id)
         if status is None:
             raise InvariantError(f"group {group_id} is gone")
         phases = [hold.phase for hold in group.holds.values()]
         under_way = phases.count(model.Phase.PREPARING)
         _equal("under way", status.under_way, under_way)
         _equal("members", status.members, len(phases) - under_way)
-        _equal("told", group.told, (status.wanted, status.state))
+        _equal("reported", group.reported, (status.wanted, status.state))
         if group.group.accelerator in view.accelerators:
             asked = sum(
                 move.receiver == group_id and move.donor is None
                 for move in sizes.moves()
             )
             # A group that rests asks for no more.
-            if group.asks_s <= view.now or len(group.waiting) > asked:
+            if group.retry_s <= view.now or len(group.waiting) > asked:
                 _equal("waits for", len(group.waiting), asked)
 
 

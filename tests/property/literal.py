@@ -15,7 +15,7 @@ import numpy
 from fpgapool.core import view as pool_view
 from fpgapool.core.queues import applications as core_applications
 from fpgapool.core.queues import queued
-from fpgapool.strategies.placements import offers as affinity
+from fpgapool.strategies.placements import offers
 
 
 @dataclasses.dataclass
@@ -308,7 +308,7 @@ class Pass:
             return True
         fitness = self.fitness(slot, job)
         if self.rules.affinity_misses is not None:
-            threshold = affinity.threshold_by_misses(
+            threshold = offers.threshold_by_misses(
                 job.application.misses, self.rules.affinity_misses
             )
             return fitness >= threshold
@@ -328,7 +328,7 @@ class Pass:
             for other in self.of_host(slot.host)
             if other.device == slot.device and other.runs is not None
         ]
-        return affinity.fitness(held.count(job.accelerator), len(held))
+        return offers.fitness(held.count(job.accelerator), len(held))
 
     def has_home(self, job: Job) -> bool:
         for slot in self.slots:

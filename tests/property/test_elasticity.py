@@ -55,7 +55,7 @@ def test_nnls_is_as_good_as_scipy(
 
 
 @st.composite
-def goal_states(draw: st.DrawFn) -> goals.State:
+def goal_states(draw: st.DrawFn) -> goals.GoalState:
     actions = draw(st.integers(1, 500))
     if draw(st.booleans()):
         # Deadlines before, at and just after the present.
@@ -66,7 +66,7 @@ def goal_states(draw: st.DrawFn) -> goals.State:
         goal = goals.Goal(deadline_s=due_s, actions=actions)
     else:
         goal = goals.Goal(rate_per_s=draw(st.floats(0.01, 100.0)))
-    return goals.State(
+    return goals.GoalState(
         goal=goal,
         registered_s=draw(st.floats(0.0, NOW)),
         started=draw(st.booleans()),
@@ -267,7 +267,7 @@ class Pool:
     def __init__(self, name: str, slots: int) -> None:
         self.groups = core_groups.Groups(
             getattr(policies, f"make_{name}")({}),
-            core_groups.Options(period_s=10.0, programming_time_s=1.0),
+            core_groups.SizingOptions(period_s=10.0, programming_time_s=1.0),
         )
         self.groups.set_slots(frozenset(), slots)
         self.slots = slots
@@ -276,7 +276,7 @@ class Pool:
         self.now = 0.0
 
     def count(self) -> int:
-        found = [self.groups.status(each) for each in range(4)]
+        found = [self.groups.get(each) for each in range(4)]
         return self.free + sum(
             each.members + each.under_way for each in found if each
         )
@@ -327,7 +327,7 @@ class Pool:
         )
 
     def do(self, step: str, group_id: int, number: int) -> None:
-        status = self.groups.status(group_id)
+        status = self.groups.get(group_id)
         if step == "move":
             self.move(number)
         elif step in ("join", "fail") and self.under_way:
@@ -368,7 +368,7 @@ def test_no_slot_is_lost_and_all_moves_end(
         assert pool.count() == pool.slots
         for move in pool.groups.moves():
             if move.donor is not None:
-                donor = pool.groups.status(move.donor)
+                donor = pool.groups.get(move.donor)
                 assert donor is not None
                 assert donor.members > 0
                 assert move.donor != move.receiver

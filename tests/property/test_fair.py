@@ -42,7 +42,7 @@ class Mirrored(sharing.Accounts):
     :ivar told: whether it is told, that is, no pass is under way.
     """
 
-    def __init__(self, options: sharing.Options, breadth: int) -> None:
+    def __init__(self, options: sharing.ShareOptions, breadth: int) -> None:
         super().__init__(options)
         self.book = literal_fair.Book(
             options.fair,
@@ -134,7 +134,7 @@ class CheckedFair(shared.SharedStrategy):
         name: str,
         options: dict[str, object],
         seed: int,
-        shares: sharing.Options,
+        shares: sharing.ShareOptions,
         max_wait_s: float | None,
         breadth: int,
     ) -> None:
@@ -185,7 +185,7 @@ class FairMachine(stateful.RuleBasedStateMachine):
         settings = data.draw(checked.strategy_settings(name))
         self.strategy = CheckedFair(
             *settings,
-            sharing.Options(fair, QUANTUM_BYTES, WEIGHTS),
+            sharing.ShareOptions(fair, QUANTUM_BYTES, WEIGHTS),
             max_wait_s,
             breadth,
         )
@@ -406,7 +406,7 @@ def make_jobs(
 def fair(name: str, **weights: float) -> shared.SharedStrategy:
     factory = getattr(strategies, name)
     return shared.SharedStrategy(
-        factory({}, 0), sharing.Options(True, QUANTUM_BYTES, weights)
+        factory({}, 0), sharing.ShareOptions(True, QUANTUM_BYTES, weights)
     )
 
 

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 
 from fpgapool.core import health
 
-OPTIONS = health.Options(first_s=1.0, factor=2.0, max_s=20.0)
+OPTIONS = health.HealthOptions(first_s=1.0, factor=2.0, max_s=20.0)
 
 places = st.builds(
     lambda slot_id, accelerator: health.Place(
@@ -41,7 +41,7 @@ class Probation(stateful.RuleBasedStateMachine):
                 case health.TakeOut(fault):
                     assert fault.unit not in self.out
                     self.out[fault.unit] = False
-                case health.Test(fault):
+                case health.TestUnit(fault):
                     assert self.out[fault.unit] is False
                     self.out[fault.unit] = True
                 case health.BringBack(unit):

@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 from fpgapool.core import ordered
-from fpgapool.core.queues import waiting
+from fpgapool.core.queues import times
 
 
 @pytest.fixture(autouse=True)
@@ -188,6 +188,6 @@ def test_first_due_is_the_first_moment(
     def is_due(now: float) -> bool:
         return now - arrival_s >= patience_s - 1e-12
 
-    due_s = waiting.first_due_s(arrival_s, patience_s)
+    due_s = times.first_due_s(arrival_s, patience_s)
     assert is_due(due_s)
     assert not is_due(math.nextafter(due_s, float("-inf")))

@@ -35,7 +35,7 @@ class Preemption(stateful.RuleBasedStateMachine):
     def start(self, strategy: str, fair: bool, slot_count: int) -> None:
         inner = getattr(strategies, strategy)({"slot_choice": "index"}, 0)
         self.by_deadline = strategy in ("edf", "hjf")
-        options = sharing.Options(fair, 150e6)
+        options = sharing.ShareOptions(fair, 150e6)
         self.pool = pools.make_pool_of(
             shared.SharedStrategy(inner, options, None, GAIN),
             pools.make_host(1, slot_count=slot_count),

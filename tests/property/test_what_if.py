@@ -51,7 +51,9 @@ def make_pool(name: str, random: numpy.random.Generator) -> state.PoolState:
     strategy = INNER[name](options, int(random.integers(9)))
     fair = random.choice([None, False, True])
     if fair is not None:
-        sharing_options = sharing.Options(fair=bool(fair), quantum_bytes=2e8)
+        sharing_options = sharing.ShareOptions(
+            fair=bool(fair), quantum_bytes=2e8
+        )
         strategy = shared.SharedStrategy(strategy, sharing_options, 50.0)
     pool = state.PoolState(strategy)
     pool.take_skips()
@@ -116,13 +118,13 @@ def go_on(
 
 def outcome(
     pool: state.PoolState, job: model.Job, now: float
-) -> tuple[what_if.Answer, list[instructions.Instruction]]:
+) -> tuple[what_if.Prediction, list[instructions.Instruction]]:
     """Submit a job, and say what became of it."""
     done = pool.step([events.JobSubmitted(job)], now)
     for one in done:
         if isinstance(one, instructions.Reject) and one.job_id == job.id:
             status = model.Status(model.Verdict.NEVER, (one.code,))
-            return what_if.Answer(status, message=one.message), done
+            return what_if.Prediction(status, message=one.message), done
     status = pool.status(job.id)
     programs = [
         one.slot_id
@@ -132,7 +134,7 @@ def outcome(
     assert bool(programs) == (status.verdict is model.Verdict.OK)
     waits = status.verdict is model.Verdict.NOT_NOW
     position = pool.queue_position(job.id) if waits else None
-    return what_if.Answer(status, position), done
+    return what_if.Prediction(status, position), done
 
 
 @pytest.mark.parametrize("name", INNER)
@@ -180,7 +182,7 @@ def test_a_snapshot_stays_as_it_was() -> None:
     snapshot = what_if.Snapshot(pool)
     pool.step([events.JobSubmitted(pools.make_job(1, 1))], 1.0)
     asked = snapshot.ask(pools.make_job(2, 1))
-    assert asked == what_if.Answer(model.Status(model.Verdict.OK))
+    assert asked == what_if.Prediction(model.Status(model.Verdict.OK))
     asked = what_if.Snapshot(pool).ask(pools.make_job(2, 1, arrival_s=1.0))
     reasons = (codes.NO_IDLE_SLOT,)
     assert asked.status == model.Status(model.Verdict.NOT_NOW, reasons)

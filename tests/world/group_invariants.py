@@ -33,6 +33,7 @@ from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.conductor.decisions.requests import groups
 from fpgapool.core import events
 from fpgapool.core.rules import members as core_members
+from fpgapool.core.rules import owners
 from fpgapool.db import api as db_api
 from fpgapool.protocol import records
 from fpgapool.vocabulary import states
@@ -97,7 +98,7 @@ class Watcher:
         )
         self._unlocked_s: dict[tuple[queues.Queues, int], float] = {}
         #: The same as leaders have counted it.
-        self._counted: dict[core_members.Members, collections.Counter[str]] = (
+        self._counted: dict[owners.Owners, collections.Counter[str]] = (
             collections.defaultdict(collections.Counter)
         )
         self._accounts: dict[desk_accounts.Accounts, _Account] = {}
@@ -122,7 +123,7 @@ class Watcher:
         for owner, name, watch in (
             (db_api, "_write", self._write),
             (group_book.Book, "put", self._put),
-            (core_members.Members, "on_stats", self._stats),
+            (owners.Owners, "on_stats", self._stats),
             (members.Members, "_hold", self._begun),
             (members.Members, "restore", self._restored),
             (desk_accounts.Accounts, "__init__", self._loaded),
@@ -176,14 +177,14 @@ class Watcher:
     ) -> None:
         """Compare the leader's groups with what their owners want."""
         room = brain.pool.core._members
-        for row_id, known in room._groups.items():
-            status = room._sizes.status(row_id)
+        for row_id, known in room.groups.items():
+            status = room._sizes.get(row_id)
             assert status is not None
             self._check_size(known, status)
         self._check_call_back(brain, room)
 
     def _check_size(
-        self, known: core_members._Group, status: typing.Any
+        self, known: core_members.GroupSlots, status: typing.Any
     ) -> None:
         wanted, size = known.group, status.members + status.under_way
         if status.state == states.GROUP_DRAINING:
@@ -214,7 +215,7 @@ class Watcher:
         self, brain: engine.Engine, room: core_members.Members
     ) -> None:
         """See that sessions get members that are not needed."""
-        able = room._groups and _able(room)
+        able = room.groups and _able(room)
         if not able:
             self._hungry.pop(brain, None)
             return
@@ -261,7 +262,7 @@ class Watcher:
     def _stats(
         self,
         _none: None,
-        room: core_members.Members,
+        room: owners.Owners,
         event: events.TaskStats,
     ) -> None:
         counted = self._counted[room]
@@ -729,8 +730,8 @@ def _able(room: core_members.Members) -> list[object]:
     """Return the members that could leave for sessions that wait."""
     waiting: list[typing.Any] = []
     found: list[object] = []
-    for row_id, known in room._groups.items():
-        status = room._sizes.status(row_id)
+    for row_id, known in room.groups.items():
+        status = room._sizes.get(row_id)
         if (
             status is None
             or status.state == states.GROUP_DRAINING
@@ -747,7 +748,7 @@ def _able(room: core_members.Members) -> list[object]:
 
 
 def _leaving(
-    known: core_members._Group, waiting: list[typing.Any]
+    known: core_members.GroupSlots, waiting: list[typing.Any]
 ) -> Iterator[object]:
     for hold in known.able_to_leave():
         slot = hold.slot

@@ -39,7 +39,6 @@ from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.core import state as core_state
-from fpgapool.core.topology import power
 from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
@@ -187,7 +186,7 @@ class Pool:
         )
         self.pace = expected_waits.Pace()
         self.traffic = rates.Traffic()
-        self._power_caps = power.Caps()
+        self._power_caps = model.PowerCaps()
         self.wake_at: float | None = None
         self.database_failing = False
         self.unreachable_until = self.failing_at = -math.inf

@@ -20,14 +20,12 @@ from fpgapool.core.queues import sharing
 from fpgapool.core.sizing import elasticity
 from fpgapool.core.sizing import groups
 from fpgapool.strategies import base
-from fpgapool.strategies import options as strategy_options
+from fpgapool.strategies import orderings
 from fpgapool.strategies import shared
-from fpgapool.strategies.orderings import wa
+from fpgapool.vocabulary import scheduling
 
 NAMESPACE = "fpgapool.strategies"
 ELASTICITY_NAMESPACE = "fpgapool.elasticity"
-
-_FALLBACKS = {"auto": None, "on": True, "off": False}
 
 
 def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
@@ -78,7 +76,7 @@ def load_groups(
         )
         return groups.Groups(
             policy,
-            groups.Options(
+            groups.SizingOptions(
                 period_s=conf.scheduler.elasticity_period_s or None,
                 programming_time_s=programming_time_s,
             ),
@@ -115,14 +113,14 @@ def thresholds_bytes(made: strategy.Strategy) -> tuple[float, ...]:
     ordering = (
         inner.ordering if isinstance(inner, base.ComposedStrategy) else None
     )
-    if isinstance(ordering, wa.WaOrdering):
-        return ordering.options.thresholds_bytes
+    if isinstance(ordering, orderings.WaOrdering):
+        return ordering.thresholds_bytes
     return ()
 
 
-def _sharing_options(conf: cfg.ConfigOpts) -> sharing.Options:
+def _sharing_options(conf: cfg.ConfigOpts) -> sharing.ShareOptions:
     group = conf.conductor
-    return sharing.Options(
+    return sharing.ShareOptions(
         fair=group.fair_share,
         quantum_bytes=group.fair_share_quantum_bytes,
         weights=group.project_weights,
@@ -132,23 +130,12 @@ def _sharing_options(conf: cfg.ConfigOpts) -> sharing.Options:
 def options(conf: cfg.ConfigOpts) -> Mapping[str, object]:
     """Return the options of the group ``scheduler`` for strategies."""
     group = conf.scheduler
-    return {
-        **_own_options(group),
-        **_threshold_options(group),
-        "remote_limit": _unless_negative(group.remote_limit),
-        "skip_limit": _unless_negative(group.skip_limit),
-        "wait_s_per_byte": group.wait_s_per_byte,
-        "fallback": _FALLBACKS[group.fallback],
-        "slot_choice": group.slot_choice,
-        "offer_order": group.offer_order,
-        "affinity": group.affinity,
-        "affinity_wait_s": group.affinity_wait_s,
-    }
+    return {**_own_options(group), **_shared_options(group)}
 
 
 def _own_options(group: cfg.ConfigOpts) -> Mapping[str, object]:
     given = group.strategy_options
-    shared = sorted(strategy_options.SHARED.intersection(given))
+    shared = sorted(scheduling.FIELDS.keys() & given)
     if shared:
         raise ValueError(
             f"strategy_options: {', '.join(shared)}: set the option of"
@@ -164,17 +151,15 @@ def _parsed(text: str) -> object:
         return text
 
 
-def _unless_negative(limit: int) -> int | None:
-    return None if limit < 0 else limit
-
-
-def _threshold_options(group: cfg.ConfigOpts) -> Mapping[str, object]:
-    if group.thresholds_bytes:
-        return {"thresholds_bytes": tuple(group.thresholds_bytes)}
-    return {
-        "E_bytes": group.first_threshold_bytes,
-        "q": group.threshold_ratio,
-        "k1": group.geometric_queues,
-        "k2": group.linear_queues_end,
-        "queues": group.queues,
-    }
+def _shared_options(group: cfg.ConfigOpts) -> Mapping[str, object]:
+    found: dict[str, object] = {}
+    for name, field in scheduling.FIELDS.items():
+        value = group[scheduling.conf_name(name)]
+        if value == field.metadata["unset"]:
+            value = None
+        elif scheduling.kind(name) is bool and isinstance(value, str):
+            value = value == "on"
+        found[name] = value
+    if found["thresholds_bytes"]:
+        found.update(dict.fromkeys(scheduling.HYBRID))
+    return found

@@ -23,10 +23,6 @@ class _Application:
     """The waiting jobs of a project with the same ``affinity_key``.
 
     A job without one is an application of its own.
-
-    :ivar granted_s: when one of its jobs got a slot last.
-    :ivar misses: how often it was passed over since then.
-    :ivar count: the number of its waiting jobs.
     """
 
     __slots__ = ("count", "granted_s", "misses")
@@ -153,5 +149,5 @@ class AffineJobs(waiting.WaitingJobs):
             application.misses += 1
 
     def look_at(self, time_s: float) -> None:
-        """Have another pass follow at this time, if not sooner."""
+        """Request another pass at this time, unless one is due sooner."""
         self.look_s = min(self.look_s, time_s)

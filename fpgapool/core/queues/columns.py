@@ -65,15 +65,7 @@ class RecentSizes:
 
 
 class Jobs:
-    """One entry per waiting job; only the first ``count`` are valid.
-
-    :ivar records: the jobs.
-    :ivar weights: the strategy's weight of each.
-    :ivar sizes: in bytes.
-    :ivar arrivals_s: the time of each arrival.
-    :ivar kinds: the number of each job's kind.
-    :ivar homed: whether it waits for its own host.
-    """
+    """One entry per waiting job; only the first ``count`` are valid."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -106,10 +98,7 @@ class Jobs:
         self.homed = np.append(self.homed, self.homed)
 
     def remove(self, place: int) -> int:
-        """Take a job out; the last one gets its place.
-
-        :returns: the number of its kind.
-        """
+        """Take a job out; the last one gets its place."""
         kind = int(self.kinds[place])
         self.count -= 1
         last = self.records.pop()
@@ -129,23 +118,12 @@ class Columns:
     A kind has a number while it has jobs. The vectors have spare entries,
     whose count is 0.
 
-    :param loads: numbers the pipes.
-    :param weight: the strategy's weight of a job.
-
-    :ivar jobs: one entry per job.
-    :ivar recent_sizes: the sizes of the jobs that were queued last.
     :ivar kinds: by number; None: the number is unused.
-    :ivar counts: the number of jobs of each kind.
-    :ivar group_numbers: the number of each kind's group.
     :ivar groups: the numbers of the groups that have jobs.
     :ivar host_ids: the hosts that the jobs come from; -1: outside the pool.
     :ivar has_home: whether that host has a usable slot for them.
-    :ivar peaks: highest input rate of the accelerator, in bytes/s.
     :ivar has_platforms: whether some accelerator's rate depends on the slot's
         shape.
-    :ivar return_ratios: bytes sent back per byte of input.
-    :ivar egress: the pipe by which their host sends.
-    :ivar ingress: the pipe by which their host receives.
     """
 
     def __init__(
@@ -176,7 +154,7 @@ class Columns:
     def set_library(
         self, library: abc.Mapping[str, model.Accelerator]
     ) -> None:
-        """Take over the accelerators' rates."""
+        """Read the rates of all accelerators."""
         self._library = library
         self.has_platforms = any(
             accelerator.peaks_bytes_per_s for accelerator in library.values()

@@ -15,22 +15,15 @@ _NOTHING: frozenset[model.SlotId] = frozenset()
 class JobRecord:
     """A job that waits or has a slot.
 
-    :ivar key: its place in the queue.
-    :ivar skips: how often slots of other hosts passed it over.
     :ivar avoided: the slots that it avoids: it failed to start there, or its
         accelerator is out of use on their host.
     :ivar group: the group in which it waits; None: it has a slot.
-    :ivar homed: whether it waits for its own host.
     :ivar patience_s: when it may go to other hosts; None: it does not wait for
         its own host, or for ever.
-    :ivar limit_s: when ``wait_timeout_s`` is over; None: never.
     :ivar urgent: whether it has waited for ``max_wait_s`` and goes first.
-    :ivar urgent_s: when it becomes urgent; None: never.
-    :ivar slot_id: the slot that it has.
     :ivar paid_bytes: the rest of its claim after earlier slots; None: the
         claim was not charged yet.
     :ivar done_bytes: the part of its claim that is computed, as far as known.
-    :ivar seen_s: when that was reported.
     :ivar column: its place in the columns, while it waits and the view keeps
         them.
     """
@@ -75,9 +68,6 @@ class JobRecord:
 class JobGroup:
     """The waiting jobs of a lane that fit the same slots.
 
-    :ivar count: the number of jobs.
-    :ivar jobs: all jobs.
-    :ivar homed_count: the number of jobs that wait for their own host.
     :ivar roaming: the jobs that may go to any host: they have waited for their
         own for long enough, it has no usable slot that fits, or they come from
         outside the pool.
@@ -85,7 +75,6 @@ class JobGroup:
         unless the strategy wants hosts.
     :ivar homes: the hosts in ``by_host`` that have a usable slot that fits.
     :ivar accelerator: that of all jobs; empty: they may differ.
-    :ivar avoided: the slots that its jobs avoid.
     :ivar avoiding: ``avoided``; empty if the jobs fit no other usable slot.
     """
 
@@ -182,7 +171,7 @@ class Shown:
             )
         return groups
 
-    def greet(self, lanes: abc.Iterable["Lane"]) -> None:
+    def note_arrivals(self, lanes: abc.Iterable["Lane"]) -> None:
         """Update :attr:`arrived`.
 
         :param lanes: the lanes with jobs that were submitted at this event.
@@ -197,7 +186,6 @@ class Lane(Shown):
     :ivar project: the project of the jobs; None: all projects that have no
         lane of their own.
     :ivar urgent: whether its jobs have waited for ``max_wait_s`` and go first.
-    :ivar size: the number of jobs.
     :ivar by_needs: their groups, by shapes, avoided slots and accelerator.
     :ivar ranks: the lanes of the project's jobs of other priorities than 0, by
         priority. Only the project's own lane has them.
@@ -228,8 +216,8 @@ class Lane(Shown):
         """All groups; some may have no jobs."""
         return self.by_needs.values()
 
-    def greet(self, lanes: abc.Iterable["Lane"]) -> None:
-        """Do nothing: a lane has what has arrived from the beginning."""
+    def note_arrivals(self, lanes: abc.Iterable["Lane"]) -> None:
+        """Do nothing: a lane records its arrivals itself."""
 
     def make_group(
         self,
@@ -267,7 +255,7 @@ class Together(Shown):
         """All groups; some may have no jobs."""
         return self._groups
 
-    def greet(self, lanes: abc.Iterable[Lane]) -> None:
+    def note_arrivals(self, lanes: abc.Iterable[Lane]) -> None:
         """Update :attr:`arrived`."""
         self.arrived = {
             job_id: record

@@ -27,7 +27,7 @@ CHARGE_INTERVAL_S = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Options:
+class ShareOptions:
     """How projects share.
 
     :param fair: whether they have rounds; if not, only limits apply.
@@ -55,7 +55,7 @@ def _check_positive(what: str, value: float) -> None:
         raise ValueError(f"{what} must be positive and finite, not {value}")
 
 
-class Hold(typing.Protocol):
+class ChargedSlot(typing.Protocol):
     """A slot that a project has."""
 
     slot_id: model.SlotId
@@ -72,8 +72,6 @@ class Account:
     :ivar left_bytes: the bytes left in its round; always positive.
     :ivar round: the next round in which it may get slots.
     :ivar place: its place among the projects of the same round.
-    :ivar waits: whether it has waiting jobs.
-    :ivar holds: the slots that it has.
     """
 
     __slots__ = (
@@ -93,7 +91,7 @@ class Account:
         self.round = 0
         self.place = 0
         self.waits = False
-        self.holds: dict[model.SlotId, Hold] = {}
+        self.holds: dict[model.SlotId, ChargedSlot] = {}
 
     @property
     def key(self) -> ordered.Key:
@@ -105,13 +103,12 @@ class Account:
 class Accounts:
     """The projects that have jobs, slots or debts.
 
-    :ivar now_s: the time of the current step.
     :ivar round: the current round: that of the last slot given in turn.
     :ivar changes: counts changes of places and of the round, and projects that
         reach or leave their limit.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ShareOptions) -> None:
         self.options = options
         self.now_s = 0.0
         self.round = 0
@@ -232,7 +229,7 @@ class Accounts:
     def give(
         self,
         project: str,
-        hold: Hold,
+        hold: ChargedSlot,
         claimed_bytes: float,
         *,
         in_round: bool,
@@ -256,7 +253,7 @@ class Accounts:
             self.changes += 1
         self._take(account, claimed_bytes)
 
-    def take_back(self, project: str, hold: Hold) -> None:
+    def take_back(self, project: str, hold: ChargedSlot) -> None:
         """Take a project's slot back, and charge the rest of its cost."""
         account = self._accounts[project]
         if len(account.holds) == self.limit_of(project):

@@ -2,8 +2,6 @@
 
 """Thresholds between the priority queues of workload-aware strategies."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -17,7 +15,6 @@ def hybrid_factors(
 
     :param q: see :func:`hybrid_thresholds`. q, k1 and k2 may be arrays that
         broadcast together; each element gives one row.
-    :param queues: the number of queues.
     :returns: queues − 1 factors along the last axis.
     """
     ratio, first, last = (
@@ -40,8 +37,6 @@ def hybrid_thresholds(
     They grow geometrically up to queue k1, linearly up to k2 and
     geometrically again after it; k1 = 1 and k2 = 2 is geometric throughout.
 
-    :param E_bytes: the bound of the first queue.
-    :param q: the factor of the geometric parts.
     :param queues: the number of queues; 1 gives no threshold.
     :raises ValueError: if the thresholds would not be finite and increase.
     """

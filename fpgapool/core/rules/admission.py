@@ -8,7 +8,7 @@ from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
 from fpgapool.core import native
-from fpgapool.core import strategy as strategy_api
+from fpgapool.core import preferences
 from fpgapool.core import view as pool_view
 from fpgapool.core.queues import queued
 from fpgapool.core.rules import deadlines
@@ -20,9 +20,7 @@ class Admission:
     """Queues each job in the group of jobs that fit the same slots.
 
     :param strategy: gives each job its key in the queue.
-    :param outcome: receives the instructions of the current step.
 
-    :ivar deadlines: the jobs that end with their deadlines.
     :ivar yielding: jobs that gave their slots back for others; they are queued
         again after the pass of this step.
     :ivar shunned: for each accelerator, the slots that its jobs avoid. All of
@@ -31,7 +29,7 @@ class Admission:
 
     def __init__(
         self,
-        strategy: strategy_api.Strategy,
+        strategy: preferences.Preferences,
         view: pool_view.PoolView,
         outcome: instructions.Outcome,
     ) -> None:
@@ -51,7 +49,7 @@ class Admission:
             self._submit(event)
 
     def let_yielding_wait(self) -> None:
-        """Queue the jobs again that yielded their slots."""
+        """Queue the jobs that yielded their slots."""
         yielding, self.yielding = self.yielding, {}
         for event in yielding.values():
             self._submit(event)
@@ -70,7 +68,7 @@ class Admission:
         record = self.add_record(job)
         record.paid_bytes = event.paid_bytes
         if self.enqueue(record):
-            self._jobs.greet(record)
+            self._jobs.note_arrival(record)
 
     def add_record(self, job: model.Job) -> queued.JobRecord:
         """Make the record of a new job."""
@@ -114,7 +112,7 @@ class Admission:
         self._reject(
             record.job.id,
             codes.DEADLINE_PASSED,
-            f"it could not end in time: {record.done_bytes:.0f} of"
+            f"the deadline cannot be met: {record.done_bytes:.0f} of"
             f" {record.job.claimed_bytes:.0f} bytes are done",
         )
 
@@ -123,7 +121,7 @@ class Admission:
         self._outcome.output.append(instructions.Reject(job_id, code, message))
 
     def hurry(self, now: float) -> bool:
-        """Put the jobs first that have waited for ``max_wait_s``.
+        """Move jobs that have waited for ``max_wait_s`` to the front.
 
         :returns: whether there are new ones.
         """
@@ -140,7 +138,7 @@ class Admission:
             self._reject(
                 record.job.id,
                 codes.WAIT_TIMEOUT,
-                f"no slot within {record.job.wait_timeout_s} s",
+                f"no slot became free within {record.job.wait_timeout_s} s",
             )
 
     def withdraw(self, record: queued.JobRecord) -> None:
@@ -154,7 +152,7 @@ class Admission:
         return [self._jobs.records[job.id] for job in self._jobs]
 
     def move(self, is_moved: abc.Callable[[queued.JobRecord], bool]) -> None:
-        """Queue the selected waiting jobs anew, in their current groups."""
+        """Requeue the selected waiting jobs in their current groups."""
         for record in self.waiting():
             if is_moved(record):
                 self._jobs.remove(record)

@@ -15,7 +15,7 @@ TOLERANCE_S = 1e-6
 
 
 class Deadlines:
-    """Finds the jobs that have to end now.
+    """Finds jobs that must end because of their deadlines.
 
     :ivar next_s: when to look next; infinite if no job ends with its deadline.
     """
@@ -43,7 +43,7 @@ class Deadlines:
             self.next_s = self._timers.first_s()
 
     def take_lost(self, now: float) -> list[queued.JobRecord]:
-        """Return the jobs that have to end now, the earliest first."""
+        """Return the jobs that must end now, the earliest first."""
         lost = []
         for job_id in self._timers.take_due(now):
             del self._due_s[job_id]
@@ -57,7 +57,7 @@ class Deadlines:
         return lost
 
     def _last_chance_s(self, record: queued.JobRecord) -> float:
-        """Return when the job has to be given up, by what is known now."""
+        """Return when the job must be given up, as far as known now."""
         job, view = record.job, self._view
         if job.deadline_s is None:
             return math.inf

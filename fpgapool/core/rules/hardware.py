@@ -16,12 +16,7 @@ from fpgapool.vocabulary import codes
 
 
 class Hardware:
-    """Keeps the usable slots up to date, and drains devices.
-
-    :param outcome: receives the instructions of the current step.
-    :ivar drains: the devices being drained, and their deadlines.
-    :ivar next_drain_s: the next of these deadlines.
-    """
+    """Keeps the usable slots up to date, and drains devices."""
 
     def __init__(
         self,
@@ -80,28 +75,49 @@ class Hardware:
         self._view.reservations.touch_host(host_id)
         self._outcome.pass_due = True
 
-    # -- faults ----------------------------------------------------------
+    # -- faults and administrative states --------------------------------
 
-    def on_slot_faulty(self, event: events.SlotFaulty) -> None:
-        """Take a slot out of use."""
-        self._mark_slot(event.slot_id, True)
+    def on_slot_marked(
+        self, event: events.SlotFaulty | events.SlotRestored
+    ) -> None:
+        """Take a slot out of use, or use it again."""
+        slot = self._slots.slots.get(event.slot_id)
+        self._mark(
+            self._slots.faulty_slots,
+            event.slot_id,
+            isinstance(event, events.SlotFaulty),
+            None if slot is None else slot.host.id,
+        )
 
-    def on_slot_restored(self, event: events.SlotRestored) -> None:
-        """Use a slot again."""
-        self._mark_slot(event.slot_id, False)
+    def on_device_marked(
+        self, event: events.DeviceFailed | events.DeviceRestored
+    ) -> None:
+        """Take a device out of use, or use it again."""
+        is_failed = isinstance(event, events.DeviceFailed)
+        self._mark_device(
+            self._slots.failed_devices, event.device_id, is_failed
+        )
 
-    def _mark_slot(self, slot_id: model.SlotId, is_faulty: bool) -> None:
-        slot = self._slots.slots.get(slot_id)
-        host_id = None if slot is None else slot.host.id
-        self._mark(self._slots.faulty_slots, slot_id, is_faulty, host_id)
+    def on_device_set(
+        self, event: events.DeviceEnabled | events.DeviceDisabled
+    ) -> None:
+        """Give a device's slots to jobs again, or to no job.
 
-    def on_device_failed(self, event: events.DeviceFailed) -> None:
-        """Take a device out of use."""
-        self._mark_device(self._slots.failed_devices, event.device_id, True)
+        Holders keep theirs. A drain ends.
+        """
+        self.drains.pop(event.device_id, None)
+        self._set_next_drain()
+        is_barred = isinstance(event, events.DeviceDisabled)
+        self._mark_device(
+            self._slots.barred_devices, event.device_id, is_barred
+        )
 
-    def on_device_restored(self, event: events.DeviceRestored) -> None:
-        """Use a device again."""
-        self._mark_device(self._slots.failed_devices, event.device_id, False)
+    def on_drain_requested(self, event: events.DrainRequested) -> None:
+        """Give a device's slots to no job until it is empty."""
+        self.drains[event.device_id] = (
+            math.inf if event.deadline_s is None else event.deadline_s
+        )
+        self._mark_device(self._slots.barred_devices, event.device_id, True)
 
     def _mark_device(
         self,
@@ -126,29 +142,6 @@ class Hardware:
         if host_id is not None:
             self._slots.refresh_host(host_id)
             self._changed(host_id)
-
-    # -- administrative states -------------------------------------------
-
-    def on_device_enabled(self, event: events.DeviceEnabled) -> None:
-        """Give a device's slots to jobs again."""
-        self._end_drain(event.device_id)
-        self._mark_device(self._slots.barred_devices, event.device_id, False)
-
-    def on_device_disabled(self, event: events.DeviceDisabled) -> None:
-        """Give a device's slots to no job; holders keep theirs."""
-        self._end_drain(event.device_id)
-        self._mark_device(self._slots.barred_devices, event.device_id, True)
-
-    def on_drain_requested(self, event: events.DrainRequested) -> None:
-        """Give a device's slots to no job until it is empty."""
-        self.drains[event.device_id] = (
-            math.inf if event.deadline_s is None else event.deadline_s
-        )
-        self._mark_device(self._slots.barred_devices, event.device_id, True)
-
-    def _end_drain(self, device_id: model.DeviceId) -> None:
-        self.drains.pop(device_id, None)
-        self._set_next_drain()
 
     def drain(self, now: float) -> None:
         """Take slots back after deadlines, and report drained devices."""

@@ -1,6 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Assignments of slots, from programming to release."""
+"""Assignments of slots, from programming to release.
+
+The pass that chooses a job for a slot makes an assignment. It has a
+generation, which grows with every assignment of the pool, and a phase::
+
+    PREPARING --SlotReady--> READY --HolderAttached--> ACTIVE
+                                                        |   ^
+                                       HolderDetached   v   | HolderAttached
+                                                      DETACHED
+
+Reports come from agents, so they may be late, lost or repeated. A report with
+another generation is about an earlier assignment, and ignored. ``SlotReady``
+may be missing: whatever shows that a client has been there moves the phase on,
+and nothing moves it back (``events.PHASE_MOVES``). Slots of groups are ACTIVE
+as soon as they are ready, since the desk of the group uses them at once.
+
+An assignment ends when its release is reported. To take a slot back, the core
+acts by phase:
+
+* PREPARING and READY: no client has used the slot. The slot is free at once,
+  and the job returns to its place in the queue.
+* ACTIVE and DETACHED: a client may be using it. The core marks the assignment
+  as revoked, with the reason, and waits for the release. It never withdraws
+  the order, because the agent may be carrying it out already.
+
+If the host is lost, nothing is known about a worker in these two phases: the
+assignment stays until the host or the session reports.
+"""
 
 from fpgapool.core import events
 from fpgapool.core import instructions
@@ -22,13 +49,7 @@ _PHASE_MOVES = events.PHASE_MOVES
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
 class Holders:
-    """Moves assignments through their phases, and ends them.
-
-    :param queue: takes jobs that have lost their slots.
-    :param group_members: hears of the slots of groups.
-    :param outcome: receives the instructions of the current step.
-    :ivar overdrawn: slots whose holders have exceeded their claims.
-    """
+    """Moves assignments through their phases, and ends them."""
 
     def __init__(
         self,
@@ -56,7 +77,7 @@ class Holders:
         return hold
 
     def on_restored(self, event: events.AssignmentRestored) -> None:
-        """Take over an assignment from before a restart.
+        """Restore an assignment from before a restart.
 
         :raises ValueError: if the slot or the job is assigned otherwise, or
             the job waits.
@@ -67,8 +88,8 @@ class Holders:
             return
         if known is not None or slot_id in self._slots.assignments:
             raise ValueError(
-                f"job {job.id} cannot have slot {slot_id}: one of them is "
-                "assigned or waits already"
+                f"job {job.id} cannot be assigned slot {slot_id}: one of them "
+                "is already assigned, or the job is waiting"
             )
         slot = self._slots.slots.get(slot_id)
         host_id = slot.host.id if slot is not None else event.host_id
@@ -157,7 +178,7 @@ class Holders:
             )
 
     def on_progress(self, event: events.Progress) -> None:
-        """Note how far a holder is, and how fast."""
+        """Record a holder's progress and rate."""
         hold = self.current(event.slot_id, event.generation)
         if hold is None:
             return
@@ -170,7 +191,7 @@ class Holders:
             self._queue.deadlines.watch(record)
 
     def on_claim_exceeded(self, event: events.ClaimExceeded) -> None:
-        """Note that a holder has exceeded its claim."""
+        """Record that a holder exceeded its claim."""
         hold = self.current(event.slot_id, event.generation)
         if hold is None or hold.record is None or hold.revoked:
             return
@@ -184,7 +205,7 @@ class Holders:
             self._end(hold)
 
     def on_prepare_failed(self, event: events.PrepareFailed) -> None:
-        """Queue a job again for another slot than the failed one."""
+        """Requeue a job, avoiding the slot that failed."""
         hold = self.current(event.slot_id, event.generation)
         if hold is None or hold.phase not in (_PREPARING, _READY):
             return
@@ -202,13 +223,7 @@ class Holders:
         # Its group asks for another slot, in its own time.
         self._members.failed(record, hold.group_id)
         self._end(hold)
-        self._outcome.output.append(
-            instructions.Requeue(
-                job_id=record.job.id,
-                generation_lost=hold.generation,
-                reason=event.reason,
-            )
-        )
+        self._report_requeue(hold, record, event.reason)
 
     def on_cancelled(self, event: events.JobCancelled) -> None:
         """Take a job out of the queue, or revoke its slot."""
@@ -291,14 +306,8 @@ class Holders:
     def make_yield(
         self, hold: slots.Hold, record: queued.JobRecord, reason: str
     ) -> None:
-        """Take the slot from a stateless holder that waits again then."""
-        hold.revoked = reason
-        self.overdrawn.discard(hold.slot_id)
-        self._outcome.output.append(
-            instructions.Yield(
-                hold.slot_id, record.job.id, hold.generation, reason
-            )
-        )
+        """Take the slot from a stateless holder, which then waits again."""
+        self._revoke(hold, record, reason, instructions.Yield)
 
     def _is_waited_for(self, slot: slots.Slot, project: str) -> bool:
         """Whether a waiting job would get a project's slot if it were free."""
@@ -316,17 +325,18 @@ class Holders:
         )
 
     def _revoke(
-        self, hold: slots.Hold, record: queued.JobRecord, reason: str
+        self,
+        hold: slots.Hold,
+        record: queued.JobRecord,
+        reason: str,
+        kind: type[instructions.Revoke | instructions.Yield] = (
+            instructions.Revoke
+        ),
     ) -> None:
         hold.revoked = reason
         self.overdrawn.discard(hold.slot_id)
         self._outcome.output.append(
-            instructions.Revoke(
-                slot_id=hold.slot_id,
-                job_id=record.job.id,
-                generation=hold.generation,
-                reason=reason,
-            )
+            kind(hold.slot_id, record.job.id, hold.generation, reason)
         )
 
     def _requeue(
@@ -337,13 +347,14 @@ class Holders:
         if self._queue.enqueue(record):
             if hold.group_id is not None:
                 self._members.waits_again(record, hold.group_id)
-            self._outcome.output.append(
-                instructions.Requeue(
-                    job_id=record.job.id,
-                    generation_lost=hold.generation,
-                    reason=reason,
-                )
-            )
+            self._report_requeue(hold, record, reason)
+
+    def _report_requeue(
+        self, hold: slots.Hold, record: queued.JobRecord, reason: str
+    ) -> None:
+        self._outcome.output.append(
+            instructions.Requeue(record.job.id, hold.generation, reason)
+        )
 
     def _end(self, hold: slots.Hold) -> None:
         """Free a slot whose holder is done."""

@@ -2,7 +2,7 @@
 
 """Slots of groups: how groups get them, and give them away.
 
-:class:`fpgapool.core.sizing.groups.Groups` says how many slots should move. This
+:class:`.groups.Groups` says how many slots should move. This
 module knows the slots. A group waits for a slot as an ordinary job does. A
 slot that moves to another group of its scaling set goes there as soon as it
 is free, without the queue.
@@ -19,11 +19,8 @@ from fpgapool.core import model
 from fpgapool.core import view as pool_view
 from fpgapool.core.queues import queued
 from fpgapool.core.rules import admission
-from fpgapool.core.sizing import elasticity
-from fpgapool.core.sizing import goals
 from fpgapool.core.sizing import groups as group_sizes
 from fpgapool.core.topology import slots
-from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 _PREPARING = model.Phase.PREPARING
@@ -35,28 +32,16 @@ _FIRST_REST_S = 1.0
 _LONGEST_REST_S = 64.0
 
 
-class Fixed(elasticity.Policy):
-    """Leaves all groups as they are."""
-
-    sizes_all = False
-
-    def resize(self, view: elasticity.View, now: float) -> elasticity.Sizes:
-        """Change nothing."""
-        return {}
-
-
 @dataclasses.dataclass(slots=True)
-class _Group:
+class GroupSlots:
     """A group's slots.
 
-    :ivar holds: by slot.
     :ivar waiting: the jobs for further slots, the oldest first.
     :ivar busy: by host, its members that run a task.
     :ivar projects: of its clients from other projects.
-    :ivar told: the size and state in the last :class:`.instructions.Resize`.
+    :ivar reported: size and state in the last :class:`.instructions.Resize`.
     :ivar failures: how often in a row slots could not be prepared for it.
-    :ivar avoided: the slots that could not.
-    :ivar asks_s: it asks for no more slots before.
+    :ivar retry_s: when it asks for slots again after failures.
     """
 
     group: model.Group
@@ -66,10 +51,10 @@ class _Group:
     waiting: list[queued.JobRecord] = dataclasses.field(default_factory=list)
     busy: dict[model.HostId, int] = dataclasses.field(default_factory=dict)
     projects: dict[str, str] = dataclasses.field(default_factory=dict)
-    told: tuple[int, str] = (-1, "")
+    reported: tuple[int, str] = (-1, "")
     failures: int = 0
     avoided: frozenset[model.SlotId] = frozenset()
-    asks_s: float = -math.inf
+    retry_s: float = -math.inf
 
     def serving(self) -> abc.Iterator[tuple[slots.Slot, slots.Hold]]:
         """The members on hosts that are up."""
@@ -110,9 +95,7 @@ class _Group:
 class Members:
     """The slots of all groups of a pool.
 
-    :param queue: takes the jobs for further slots.
-    :param outcome: receives the instructions of the current step.
-    :param sizes: how many slots groups should have.
+    :ivar changed: whether sizes have to be compared again.
     """
 
     def __init__(
@@ -126,187 +109,44 @@ class Members:
         self._queue = queue
         self._outcome = outcome
         self._sizes = sizes
-        self._groups: dict[model.GroupId, _Group] = {}
+        self.groups: dict[model.GroupId, GroupSlots] = {}
         # Members of unknown groups, by slot.
         self._orphans: dict[model.SlotId, slots.Hold] = {}
         # Assignments that have ended since sizes were last compared.
         self._ended: list[slots.Hold] = []
-        self._changed = False
+        self.changed = False
         # When the first group that rests asks for slots again.
         self._rests_until_s = math.inf
 
     @property
     def is_idle(self) -> bool:
         """Whether there are no groups, and nothing to settle."""
-        return not (self._groups or self._changed or self._orphans)
+        return not (self.groups or self.changed or self._orphans)
 
     @property
     def wake_s(self) -> float:
-        """When the sizes have to be looked at again; infinite: never."""
+        """When the sizes must be checked again; infinite: never."""
         return min(self._sizes.wake_s(), self._rests_until_s)
-
-    def goal_progress(
-        self, group_id: model.GroupId
-    ) -> group_sizes.Progress | None:
-        """How the goal of a group goes; None: it has none."""
-        return self._sizes.progress(group_id, self._view.now)
 
     def is_due(self) -> bool:
         """Whether :meth:`settle` has something to do."""
-        return self._changed or self.wake_s <= self._view.now
+        return self.changed or self.wake_s <= self._view.now
+
+    def add(self, group: model.Group) -> None:
+        """Add a group, which has no slots yet."""
+        self.groups[group.id] = GroupSlots(group)
+        self.changed = True
 
     def touch(self) -> None:
-        """Have the sizes compared again, after hosts changed."""
-        self._changed = bool(self._groups or self._orphans)
-
-    # -- events ------------------------------------------------------------
-
-    def on_created(self, event: events.GroupCreated) -> None:
-        """Add a group, or reject it."""
-        group = event.group
-        spec = self._spec(group)
-        if spec is None or group.id in self._groups:
-            return
-        try:
-            self._sizes.create(spec, self._view.now, event.goal)
-        except goals.Infeasible as error:
-            self._reject_goal(group.id, error)
-            return
-        self._add(group)
-
-    def on_restored(self, event: events.GroupRestored) -> None:
-        """Take over a group from before a restart."""
-        group = event.group
-        if group.id not in self._groups:
-            self._sizes.restore(
-                self._made_spec(group),
-                event.wanted,
-                self._view.now,
-                event.goal,
-            )
-            self._add(group)
-
-    def _add(self, group: model.Group) -> None:
-        self._groups[group.id] = _Group(group)
-        self._changed = True
-
-    def on_changed(self, event: events.GroupChanged) -> None:
-        """Take over the sizes that an owner wants, or reject them.
-
-        :raises ValueError: if the accelerator is another one.
-        """
-        group = event.group
-        known = self._live(group.id)
-        if known is None:
-            return
-        if known.group.accelerator != group.accelerator:
-            raise ValueError(f"group {group.id} has another accelerator")
-        spec = self._spec(group)
-        if spec is not None:
-            known.group = group
-            self._sizes.change(spec, self._view.now)
-            self._changed = True
-
-    def on_goal(self, event: events.GoalChanged) -> None:
-        """Set another goal, or reject it."""
-        if self._live(event.group_id) is None:
-            return
-        try:
-            self._sizes.set_goal(event.group_id, event.goal, self._view.now)
-        except goals.Infeasible as error:
-            self._reject_goal(event.group_id, error)
-        except ValueError as error:
-            self._reject(event.group_id, codes.INVALID_GOAL, str(error))
-        else:
-            self._changed = True
-
-    def on_deleted(self, event: events.GroupDeleted) -> None:
-        """Let the members of a group leave."""
-        if event.group_id in self._groups:
-            self._sizes.delete(event.group_id, self._view.now)
-            self._changed = True
-
-    def on_clients(self, event: events.GroupClientsChanged) -> None:
-        """Note the projects of a group's clients."""
-        known = self._groups.get(event.group_id)
-        if known is not None:
-            known.projects = dict(event.projects)
-
-    def on_stats(self, event: events.TaskStats) -> None:
-        """Take a desk's report."""
-        known = self._groups.get(event.group_id)
-        if known is None:
-            return
-        known.busy[event.host_id] = event.busy_members
-        self._charge_clients(known, event)
-        if self._sizes.observe(event, self._view.now):
-            self._outcome.output.append(
-                instructions.GoalReached(event.group_id)
-            )
-        self._changed = True
-
-    def _live(self, group_id: model.GroupId) -> _Group | None:
-        """A group that is not being deleted; others are rejected."""
-        status = self._sizes.status(group_id)
-        if status is None or status.state == states.GROUP_DRAINING:
-            self._reject(
-                group_id,
-                codes.GROUP_NOT_FOUND,
-                f"there is no group {group_id}",
-            )
-            return None
-        return self._groups[group_id]
-
-    def _spec(self, group: model.Group) -> group_sizes.Spec | None:
-        """What an owner asks for; None: it is rejected."""
-        if group.accelerator not in self._view.accelerators:
-            self._reject(
-                group.id,
-                codes.UNKNOWN_ACCELERATOR,
-                f"there is no accelerator {group.accelerator!r}",
-            )
-            return None
-        try:
-            return self._made_spec(group)
-        except ValueError as error:
-            self._reject(group.id, codes.INVALID_GROUP_SIZE, str(error))
-            return None
-
-    def _made_spec(self, group: model.Group) -> group_sizes.Spec:
-        accelerator = self._view.accelerators.get(group.accelerator)
-        return group_sizes.Spec(
-            id=group.id,
-            shapes=accelerator.shapes if accelerator else frozenset(),
-            size=group.size,
-            min_size=group.min_size,
-            max_size=group.max_size,
-            elastic=group.elastic,
-        )
-
-    def _reject_goal(
-        self, group_id: model.GroupId, error: goals.Infeasible
-    ) -> None:
-        self._reject(
-            group_id, codes.GOAL_INFEASIBLE, str(error), error.earliest_s
-        )
-
-    def _reject(
-        self,
-        group_id: model.GroupId,
-        code: str,
-        message: str,
-        earliest_s: float | None = None,
-    ) -> None:
-        self._outcome.output.append(
-            instructions.RejectGroup(group_id, code, message, earliest_s)
-        )
+        """Compare the sizes again, after hosts changed."""
+        self.changed = bool(self.groups or self._orphans)
 
     # -- assignments -------------------------------------------------------
 
     def take_over(self, hold: slots.Hold, group_id: model.GroupId) -> None:
-        """Add a member from before a restart."""
-        known = self._groups.get(group_id)
-        self._changed = True
+        """Restore a member from before a restart."""
+        known = self.groups.get(group_id)
+        self.changed = True
         if known is None:
             self._orphans[hold.slot_id] = hold
             return
@@ -317,35 +157,35 @@ class Members:
             self._sizes.joined(group_id, now)
 
     def begun(self, hold: slots.Hold, group_id: model.GroupId) -> None:
-        """Note that a job has got a slot for its group."""
-        known = self._groups[group_id]
+        """Record that a job got a slot for its group."""
+        known = self.groups[group_id]
         known.holds[hold.slot_id] = hold
         known.waiting = [r for r in known.waiting if r is not hold.record]
         move = group_sizes.Move(None, group_id)
         self._sizes.begin(move, self._view.now)
-        self._changed = True
+        self.changed = True
 
     def ready(self, hold: slots.Hold, group_id: model.GroupId) -> None:
-        """Note that a slot serves its group now."""
+        """Record that a slot now serves its group."""
         if hold.slot_id not in self._orphans:
-            known = self._groups[group_id]
+            known = self.groups[group_id]
             known.failures, known.avoided = 0, frozenset()
             self._sizes.joined(group_id, self._view.now)
-            self._changed = True
+            self.changed = True
             self._outcome.is_quiet = False
 
     def ended(self, hold: slots.Hold, group_id: model.GroupId) -> None:
-        """Note that a group has lost a slot."""
-        self._changed = True
+        """Record that a group lost a slot."""
+        self.changed = True
         if self._orphans.pop(hold.slot_id, None) is None:
-            del self._groups[group_id].holds[hold.slot_id]
+            del self.groups[group_id].holds[hold.slot_id]
             self._ended.append(hold)
 
     def waits_again(
         self, record: queued.JobRecord, group_id: model.GroupId
     ) -> None:
-        """Note that a job has lost its slot and is queued again."""
-        known = self._groups.get(group_id)
+        """Record that a job lost its slot and is queued again."""
+        known = self.groups.get(group_id)
         if known is None:
             self._withdraw(record)
         else:
@@ -354,21 +194,21 @@ class Members:
     def failed(
         self, record: queued.JobRecord, group_id: model.GroupId
     ) -> None:
-        """Note that a slot could not be prepared for a group.
+        """Record that a slot could not be prepared for a group.
 
         The group asks for another one: after some failures in a row it waits
         longer and longer before. Failures while it rests do not count.
         """
-        known, now = self._groups.get(group_id), self._view.now
+        known, now = self.groups.get(group_id), self._view.now
         if known is None:
             return
         known.avoided |= record.avoided
-        if now < known.asks_s:
+        if now < known.retry_s:
             return
         known.failures += 1
         rests = known.failures - _FREE_FAILURES
         if rests > 0:
-            known.asks_s = now + min(
+            known.retry_s = now + min(
                 _FIRST_REST_S * 2.0 ** (rests - 1), _LONGEST_REST_S
             )
 
@@ -379,7 +219,7 @@ class Members:
 
         :returns: the members that have to leave.
         """
-        self._changed = False
+        self.changed = False
         now = self._view.now
         if self._sizes.wake_s() <= now:
             self._charge_owners()
@@ -400,20 +240,20 @@ class Members:
             if hold.slot and hold.slot.host.up and not hold.revoked
         ]
         self._rests_until_s = math.inf
-        for group_id, known in list(self._groups.items()):
+        for group_id, known in list(self.groups.items()):
             lacks = lacking[group_id]
-            if lacks and known.asks_s > now:
-                self._rests_until_s = min(self._rests_until_s, known.asks_s)
+            if lacks and known.retry_s > now:
+                self._rests_until_s = min(self._rests_until_s, known.retry_s)
                 lacks = min(lacks, len(known.waiting))
             self._wait_for(known, lacks)
             found += self._to_leave(known, leaving[group_id])
-            self._tell(known)
+            self._report(known)
         return found
 
     def _pass_on(self, hold: slots.Hold) -> None:
-        """Give a slot that a group has lost to the next one, if it may."""
+        """Hand a slot that a group lost to the next group, if possible."""
         group_id, now = hold.group_id, self._view.now
-        if group_id is None or group_id not in self._groups:
+        if group_id is None or group_id not in self.groups:
             return
         if hold.phase is _PREPARING:
             self._sizes.failed(group_id, now)
@@ -433,7 +273,7 @@ class Members:
 
         :returns: whether the receiver may have the slot.
         """
-        known = self._groups[move.receiver or 0]
+        known = self.groups[move.receiver or 0]
         view = self._view
         if not view.slots.is_idle(slot_id) or view.is_held(
             known.group.project
@@ -457,8 +297,8 @@ class Members:
         )
         return True
 
-    def _wait_for(self, known: _Group, count: int) -> None:
-        """Have as many jobs wait as the group lacks slots."""
+    def _wait_for(self, known: GroupSlots, count: int) -> None:
+        """Keep one job waiting for each slot that the group lacks."""
         records = self._view.jobs.records
         known.waiting = [r for r in known.waiting if r.job.id in records]
         while len(known.waiting) > count:
@@ -497,39 +337,41 @@ class Members:
         self._queue.withdraw(record)
         del self._view.jobs.records[record.job.id]
 
-    def _to_leave(self, known: _Group, count: int) -> list[slots.Hold]:
-        """The members that have to leave besides those that do already."""
-        status = self._sizes.status(known.group.id)
+    def _to_leave(self, known: GroupSlots, count: int) -> list[slots.Hold]:
+        """The further members that must leave."""
+        status = self._sizes.get(known.group.id)
         if status is not None and status.state == states.GROUP_DRAINING:
             return known.able_to_leave() + known.unready()
         count -= sum(bool(hold.revoked) for _, hold in known.serving())
         return known.able_to_leave()[: max(count, 0)]
 
-    def _tell(self, known: _Group) -> None:
+    def _report(self, known: GroupSlots) -> None:
         """Report a size or state that has changed."""
         group_id = known.group.id
-        status = self._sizes.status(group_id)
-        told = (0, states.GROUP_DELETED)
+        status = self._sizes.get(group_id)
+        current = (0, states.GROUP_DELETED)
         if status is not None:
-            told = status.wanted, status.state
-        if told != known.told:
-            known.told = told
-            self._outcome.output.append(instructions.Resize(group_id, *told))
+            current = status.wanted, status.state
+        if current != known.reported:
+            known.reported = current
+            self._outcome.output.append(
+                instructions.Resize(group_id, *current)
+            )
         if status is None:
-            del self._groups[group_id]
+            del self.groups[group_id]
 
     def call_back(self) -> slots.Hold | None:
-        """Choose the member that leaves for a session without an idle slot.
+        """Choose a member to give up for a session without an idle slot.
 
         :returns: None: no session waits for one, or no group can give one.
         """
-        if not self._groups:
+        if not self.groups:
             return None
         waiting = list(self._hindered())
         if not waiting:
             return None
         able: dict[model.GroupId, slots.Hold] = {}
-        for group_id, known in self._groups.items():
+        for group_id, known in self.groups.items():
             for hold in known.able_to_leave():
                 slot = hold.slot
                 if slot and any(
@@ -540,7 +382,7 @@ class Members:
         chosen = self._sizes.call_back(able)
         if chosen is None:
             return None
-        self._changed = True
+        self.changed = True
         return able[chosen]
 
     def _hindered(self) -> abc.Iterator[queued.JobGroup]:
@@ -562,26 +404,5 @@ class Members:
         """Charge the owners for the slots of their groups up to now."""
         accounts = self._view.accounts
         if accounts is not None:
-            for project in {
-                one.group.project for one in self._groups.values()
-            }:
+            for project in {one.group.project for one in self.groups.values()}:
                 accounts.charge(project)
-
-    def _charge_clients(self, known: _Group, stats: events.TaskStats) -> None:
-        """Charge other projects instead of the owner for their tasks."""
-        accounts = self._view.accounts
-        members = [
-            (slot, hold)
-            for slot, hold in known.serving()
-            if slot.host.id == stats.host_id
-        ]
-        if accounts is None or not members:
-            return
-        for one in stats.clients:
-            project = known.projects.get(one.client, known.group.project)
-            if project == known.group.project:
-                continue
-            for slot, hold in members:
-                cost_bytes = one.busy_s / len(members) * slot.bytes_per_s
-                hold.paid_bytes += cost_bytes
-                accounts.charge_other(project, cost_bytes)

@@ -19,12 +19,7 @@ _LEAST_QUANTUM = 10
 def quantum_bytes(
     least_bytes: int, peak_bytes_per_s: float, programming_time_s: float
 ) -> int:
-    """Return the input of a slot between two borders.
-
-    :param least_bytes: the configured quantum.
-    :param peak_bytes_per_s: the highest input rate of the slot.
-    :param programming_time_s: the time to program the slot.
-    """
+    """Return the input of a slot between two borders."""
     worth_s = _LEAST_QUANTUM * programming_time_s
     return max(least_bytes, math.ceil(worth_s * peak_bytes_per_s))
 
@@ -53,7 +48,7 @@ class Preemption:
         self.promised: dict[model.SlotId, model.JobId] = {}
 
     def on_quantum_done(self, event: events.QuantumDone) -> None:
-        """Note that a holder is at a border."""
+        """Record that a holder reached a border."""
         hold = self._holders.current(event.slot_id, event.generation)
         if hold is None or hold.record is None or hold.group_id is not None:
             return
@@ -62,7 +57,7 @@ class Preemption:
         self.borders[event.slot_id] = event.generation
 
     def on_job_progress(self, event: events.JobProgress) -> None:
-        """Note the work of a waiting job's client; it never shrinks."""
+        """Record what a waiting job's client computed; it never shrinks."""
         record = self._view.jobs.records.get(event.job_id)
         if record is not None and record.group is not None:
             record.done_bytes = max(record.done_bytes, event.bytes)
@@ -97,7 +92,7 @@ class Preemption:
                 self._holders.make_yield(hold, hold.record, codes.PREEMPTED)
 
     def _forget_void(self) -> None:
-        """Forget promises of slots that something else has got since."""
+        """Forget promises of slots that another holder has since got."""
         assignments = self._view.slots.assignments
         for slot_id in list(self.promised):
             hold = assignments.get(slot_id)
@@ -114,7 +109,7 @@ class Preemption:
         }
 
     def serve(self) -> abc.Iterator[strategy_api.Choice]:
-        """Give the slots that were released to the jobs that wait for them.
+        """Give released slots to the jobs that they are promised to.
 
         A job that has gone, or has got another slot, leaves the slot to the
         strategy.

@@ -27,7 +27,7 @@ class Shunning:
         self._places: dict[str, set[_Place]] = {}
 
     def on_faulty(self, event: events.AcceleratorFaulty) -> None:
-        """Keep an accelerator off a host's slots of a shape."""
+        """Make an accelerator's jobs avoid a host's slots of a shape."""
         places = self._places.setdefault(event.accelerator, set())
         place = (event.host_id, event.shape)
         if place not in places:
@@ -35,7 +35,7 @@ class Shunning:
             self._shun(event.accelerator)
 
     def on_restored(self, event: events.AcceleratorRestored) -> None:
-        """Allow an accelerator in these slots again."""
+        """Let an accelerator's jobs use these slots again."""
         places = self._places.get(event.accelerator, set())
         place = (event.host_id, event.shape)
         if place not in places:

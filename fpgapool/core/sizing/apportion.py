@@ -8,8 +8,6 @@ each group gets just its least; if they are more than all most numbers, each
 gets its most.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -27,7 +25,6 @@ def proportional(
     those get slots that lack most, the first one of equals.
 
     :param work: any unit; not all may be 0.
-    :returns: the slots of each group.
     """
     total = sum(work)
     shares = [each * slots / total for each in work]
@@ -58,8 +55,6 @@ def levelled(
 
     From its least number on, slots go one by one to the group with most work
     per slot, the first one of equals.
-
-    :returns: the slots of each group.
     """
     sizes = list(least)
     for _ in range(slots - sum(sizes)):

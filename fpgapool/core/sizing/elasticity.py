@@ -11,8 +11,6 @@ between its groups. It sees a :class:`View` of the set, which
 slot-seconds.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import typing
@@ -38,8 +36,6 @@ class GroupView:
     :param id: of equal groups, the one with the lowest goes first.
     :param size: S, its members and the slots under way to it.
     :param wanted: the size that it should have, as decided last.
-    :param min_size: the fewest slots that its owner wants.
-    :param max_size: the most slots that it may get.
     :param staying: slots that came from other groups lately and have to stay
         for a while.
     :param waiting_s: R, slot-seconds of the tasks that wait in its queues;
@@ -60,7 +56,7 @@ class GroupView:
     waiting_s: float | None = None
     arrived_s: float | None = None
     expected_s: float | None = None
-    goal: goals.State | None = None
+    goal: goals.GoalState | None = None
 
     @property
     def floor(self) -> int:
@@ -144,8 +140,6 @@ class Policy(abc.ABC):
         They must lie between each group's ``floor`` and ``max_size``, and
         their sum must not exceed ``view.slots``, unless the floors alone do.
         The caller cuts off sizes that a group may not have.
-
-        :param now: seconds.
         """
 
     def admit(self, view: View, group_id: GroupId, now: float) -> Sizes:
@@ -154,7 +148,6 @@ class Policy(abc.ABC):
         The view has the group with its new goal. This one reserves nothing
         and refuses no goal.
 
-        :param group_id: the group with the new goal.
         :raises goals.Infeasible: if the goal must be refused.
         """
         return {}
@@ -183,4 +176,20 @@ class Policy(abc.ABC):
                 f"times the {programming_time_s:g} s that programming a slot "
                 "takes: much time goes into programming"
             )
+        return None
+
+
+class Fixed(Policy):
+    """Leaves all sizes as their owners set them."""
+
+    sizes_all = False
+
+    def resize(self, view: View, now: float) -> Sizes:
+        """Return no sizes."""
+        return {}
+
+    def check_period(
+        self, period_s: float, programming_time_s: float
+    ) -> str | None:
+        """Accept any period: no slot changes its group."""
         return None

@@ -6,8 +6,6 @@ A goal never stops a task and starts none. It says how many slots its group
 asks for. The rates here are in tasks/s and the sizes in slots.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import typing
@@ -54,7 +52,7 @@ class Goal:
             raise ValueError("a goal needs either a deadline or a rate")
         if self.deadline_s is not None and not math.isfinite(self.deadline_s):
             raise ValueError(
-                f"the deadline must be a time, not {self.deadline_s}"
+                f"the deadline must be finite, not {self.deadline_s}"
             )
         if self.rate_per_s is not None and not 0 < self.rate_per_s < math.inf:
             raise ValueError(
@@ -69,7 +67,7 @@ class Goal:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class GoalState:
     """A goal and what was measured of it.
 
     :param registered_s: when the goal was registered; breaks ties of
@@ -171,10 +169,7 @@ class State:
         return _LARGEST if asked >= _LARGEST else rounded_up(asked)
 
     def expected_finish_s(self, now: float) -> float | None:
-        """Return when the last task ends at the present rate; None: unknown.
-
-        :param now: seconds.
-        """
+        """Return when the last task ends at this rate; None: unknown."""
         if self.left is None or (self.left and not self.rate_per_s):
             return None
         return now + self.left / self.rate_per_s if self.left else now
@@ -196,8 +191,6 @@ def smoothed_slots_per_rate(
 
     :param former: â before it; None: this is the first.
     :param slots: θ, the mean number of members in the period.
-    :param rate_per_s: t, the tasks/s of the period.
-    :param weight: α, the weight of this period.
     :returns: â; the former one if nothing ended or there was no member.
     """
     if slots <= 0 or rate_per_s <= 0:

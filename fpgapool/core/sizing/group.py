@@ -1,8 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One group: its numbers of slots, what its tasks did, and its goal."""
+"""One group: its numbers of slots, what its tasks did, and its goal.
 
-from __future__ import annotations
+A group's state follows from its numbers; nobody sets it. After each change
+:meth:`Group.settle` derives an event from the numbers, and moves along
+``states.GROUP_MOVES`` until none applies::
+
+    CREATING --filled--> ACTIVE <--settled-- RESIZING
+                           | |                ^    |
+                           | +----moving------+    |
+                           v                       |
+                        DEGRADED <----short--------+   (filled: ACTIVE)
+
+    any of these --delete--> DRAINING --emptied--> DELETED
+
+* *filled*: it has its minimum of members, and at least one if it wants any.
+* *moving*: a slot is under way to it, or its size is not the wanted one.
+* *settled*: neither is so any more.
+* *short*: it has fewer members than its minimum, as after a host was lost.
+* *emptied*: a group being deleted has no member, and no slot is under way.
+
+Tasks are counted in periods. :meth:`Group.observe` adds a desk's report to the
+current period, and :meth:`Group.end_period` turns it into what a policy sees:
+the work that waits, the work that comes, and how the goal goes.
+"""
 
 import collections
 import dataclasses
@@ -31,7 +52,6 @@ class Spec:
     :param shapes: the slot shapes that its accelerator fits; empty: any.
     :param size: the slots that it gets at first. All sizes of a scaling set
         together are the slots that the set is entitled to.
-    :param elastic: whether the policy may change the size.
     :raises ValueError: unless 0 <= min_size <= size <= max_size and size >= 1.
     """
 
@@ -53,7 +73,7 @@ class Spec:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class SizingOptions:
     """How groups are measured.
 
     :param period_s: I, from one resize to the next; None: the policy's.
@@ -66,7 +86,6 @@ class Options:
         It is small: what was busy a minute ago is often busy again.
     :param programming_time_s: the longest time that programming a slot of
         the pool takes.
-    :raises ValueError: if a value is out of its range.
     """
 
     period_s: float | None = None
@@ -103,16 +122,13 @@ class Group:
     """One group.
 
     :ivar state: one of :data:`fpgapool.vocabulary.states.GROUP_MOVES`.
-    :ivar wanted: the size that it should have.
-    :ivar members: slots that serve it.
-    :ivar under_way: slots that are being programmed for it.
     :ivar owed: slots that it has to give back to the pool before others.
     :ivar gave: whether it gave slots to sessions in this period.
     :ivar goal: None: it has none, or has reached it.
     :ivar last: the last period; None: the first one has not ended.
     """
 
-    def __init__(self, spec: Spec, options: Options, now: float) -> None:
+    def __init__(self, spec: Spec, options: SizingOptions, now: float) -> None:
         self.spec = spec
         self.state = states.GROUP_CREATING
         self.wanted = spec.size
@@ -120,7 +136,7 @@ class Group:
         self.under_way = 0
         self.owed = 0
         self.gave = False
-        self.goal: goals.State | None = None
+        self.goal: goals.GoalState | None = None
         self.last: runtimes.Period | None = None
         self.waiting_s: float | None = None
         self._options = options
@@ -164,7 +180,7 @@ class Group:
         return max(self.wanted - self.size, 0)
 
     def add(self, members: int, under_way: int, now: float) -> None:
-        """Change the numbers of its slots by these."""
+        """Add to the numbers of its slots."""
         self._member_s += self.members * (now - self._counted_s)
         self._counted_s = now
         self.members += members
@@ -175,7 +191,7 @@ class Group:
         self._stay_until.append(until_s)
 
     def release(self) -> None:
-        """Let all slots leave that had to stay."""
+        """Allow all slots to leave that were pinned to the group."""
         self._stay_until.clear()
 
     def staying(self, now: float) -> int:
@@ -184,14 +200,14 @@ class Group:
         return min(len(self._stay_until), self.size)
 
     def give(self) -> None:
-        """Want one slot less, for a session and for this period."""
+        """Give up one slot to a session for this period."""
         self.wanted = min(self.size, self.wanted) - 1
         self.owed += 1
         self.gave = True
         self.settle()
 
     def want_again(self, is_sized: bool) -> None:
-        """Want slots again after it gave some to sessions.
+        """Request slots again that it gave to sessions.
 
         :param is_sized: whether the policy asks for more of its slots. Then
             one slot is enough: it needs that to learn of tasks. Otherwise it
@@ -205,7 +221,7 @@ class Group:
         self.gave = False
 
     def settle(self) -> None:
-        """Follow the table of states as far as the numbers go."""
+        """Move to the state that follows from the numbers."""
         while (event := self._event()) is not None:
             self.state = states.GROUP_MOVES[self.state][event]
 
@@ -226,7 +242,7 @@ class Group:
         return event if event in known else None
 
     def delete(self) -> None:
-        """Begin to give all slots away."""
+        """Begin to release all slots."""
         self.state = states.GROUP_MOVES[self.state][states.DELETE]
         self.wanted = 0
         self.goal = None
@@ -235,7 +251,7 @@ class Group:
     # -- tasks -------------------------------------------------------------
 
     def observe(self, stats: events.TaskStats, now: float) -> bool:
-        """Take a report.
+        """Add a desk's report.
 
         :returns: whether the group has reached its goal by it.
         """
@@ -313,8 +329,8 @@ class Group:
         self._begin_period(now)
 
     def _measured(
-        self, goal: goals.State, last: runtimes.Period, now: float
-    ) -> goals.State:
+        self, goal: goals.GoalState, last: runtimes.Period, now: float
+    ) -> goals.GoalState:
         """Return the goal with what the last period says about it."""
         rate_per_s = last.tasks / last.length_s
         self.add(0, 0, now)
@@ -343,7 +359,7 @@ class Group:
         return dataclasses.replace(measured, short_size=short)
 
     def measure_full(self) -> None:
-        """Note that all slots of the set were busy in the last period."""
+        """Record that all slots of the set were busy in the last period."""
         goal, last = self.goal, self.last
         if goal is None or not goal.started or last is None:
             return

@@ -27,8 +27,7 @@ ordinary job in the queue, or a slot that the caller keeps for groups. A move
 without a receiver gives a slot back to the pool.
 """
 
-from __future__ import annotations
-
+import collections
 import dataclasses
 import math
 import typing
@@ -40,14 +39,12 @@ from fpgapool.core.sizing import apportion
 from fpgapool.core.sizing import elasticity
 from fpgapool.core.sizing import goals
 from fpgapool.core.sizing import group as one_group
+from fpgapool.core.sizing import sets
 from fpgapool.vocabulary import states
 
-Options = one_group.Options
+SizingOptions = one_group.SizingOptions
 Spec = one_group.Spec
 
-# Tasks/s of slots that are busy for this part of a period show what the set
-# can do.
-_FULLY_BUSY = 0.95
 #: Groups whose slots can serve each other; other groups are sets of their own.
 _SetKey: typing.TypeAlias = model.Shapes | elasticity.GroupId
 
@@ -65,7 +62,7 @@ class Move:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class GoalProgress:
     """How a goal goes, for the group's owner.
 
     :param progress: p, the measured rate over the needed one.
@@ -81,53 +78,29 @@ class Progress:
     expected_finish_s: float | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """The numbers of a group.
-
-    :param state: one of :data:`fpgapool.vocabulary.states.GROUP_MOVES`.
-    :param members: slots that serve it.
-    :param under_way: slots that are being programmed for it.
-    :param wanted: the size that it should have.
-    :param waiting_s: slot-seconds of the tasks that waited at the end of the
-        last period; None: unknown.
-    """
-
-    state: str
-    members: int
-    under_way: int
-    wanted: int
-    waiting_s: float | None
-
-
 class Groups:
     """All groups of a pool.
 
-    :param policy: sizes elastic groups.
     :raises ValueError: if the policy does not accept the period.
     :ivar warning: about the period, for the operator; None: all is well.
     """
 
     def __init__(
-        self, policy: elasticity.Policy, options: Options | None = None
+        self, policy: elasticity.Policy, options: SizingOptions | None = None
     ) -> None:
         self.policy = policy
-        self.options = options or Options()
+        self.options = options or SizingOptions()
         self.period_s = self.options.period_s or policy.period_s
         self.warning = policy.check_period(
             self.period_s, self.options.programming_time_s
         )
         self._groups: dict[elasticity.GroupId, one_group.Group] = {}
-        self._slots: dict[model.Shapes, int] = {}
+        self._sets: dict[model.Shapes, sets.ScalingSet] = (
+            collections.defaultdict(sets.ScalingSet)
+        )
         self._due_s = math.inf
         # When a goal last changed, if the policy has not seen that yet.
-        self._stirred_s = math.inf
-        # Shapes whose groups gave a slot to a session in this period.
-        self._gave: set[model.Shapes] = set()
-        # By shapes, tasks/s per slot while all slots were busy.
-        self._full_per_slot: dict[model.Shapes, float] = {}
-        # By shapes, tasks/s per busy slot in the last period with tasks.
-        self._busy_per_slot: dict[model.Shapes, float] = {}
+        self._goal_changed_s = math.inf
 
     # -- groups and their slots -------------------------------------------
 
@@ -138,11 +111,10 @@ class Groups:
 
         :raises goals.Infeasible: if the policy refuses the goal; then there
             is no group.
-        :raises ValueError: if there is a group with this id.
         """
         group = self._add(spec, now)
         if goal is not None:
-            group.goal = goals.State(goal=goal, registered_s=now)
+            group.goal = goals.GoalState(goal=goal, registered_s=now)
             try:
                 self._admit(group, now)
             except goals.Infeasible:
@@ -154,13 +126,12 @@ class Groups:
         spec: Spec,
         wanted: int,
         now: float,
-        goal: goals.State | None = None,
+        goal: goals.GoalState | None = None,
     ) -> None:
         """Add a group as it was before a restart.
 
         :param wanted: its size then; it stays until tasks are measured again.
         :param goal: what is left of its goal.
-        :raises ValueError: if there is a group with this id.
         """
         group = self._add(spec, now)
         group.wanted = wanted
@@ -168,7 +139,7 @@ class Groups:
 
     def _add(self, spec: Spec, now: float) -> one_group.Group:
         if spec.id in self._groups:
-            raise ValueError(f"there is a group {spec.id} already")
+            raise ValueError(f"group {spec.id} already exists")
         if not self._groups:
             self._due_s = now + self.period_s
         group = one_group.Group(spec, self.options, now)
@@ -185,39 +156,32 @@ class Groups:
         group = self._live(spec.id)
         group.spec = spec
         group.wanted = spec.size
-        self._stir(now)
+        self._note_goal_change(now)
         group.settle()
 
     def delete(self, group_id: elasticity.GroupId, now: float) -> None:
-        """Let a group end: it gives all its slots away.
+        """Delete a group: it releases all its slots.
 
         It is gone when it has none left, and no slot is under way to it.
-
-        :raises KeyError: if there is no such group.
         """
         group = self._groups[group_id]
         if group.state == states.GROUP_DRAINING:
             return
         group.delete()
-        self._stir(now)
+        self._note_goal_change(now)
         self._settle(group)
 
     def set_slots(self, shapes: model.Shapes, slots: int | None) -> None:
-        """Say how many slots a scaling set may have.
+        """Set how many slots a scaling set may have.
 
-        :param shapes: of the set's accelerators.
         :param slots: None, the default: those that its groups have, or are
             entitled to if that is more.
         """
-        if slots is None:
-            self._slots.pop(shapes, None)
-        else:
-            self._slots[shapes] = slots
+        self._sets[shapes].slots = slots
 
     def begin(self, move: Move, now: float) -> None:
-        """Note that a slot has left its donor and is under way.
+        """Record that a slot left its donor and is under way.
 
-        :raises KeyError: if there is no such group.
         :raises ValueError: if the donor has no members.
         """
         donor = receiver = None
@@ -234,15 +198,16 @@ class Groups:
         donor.add(-1, 0, now)
         if receiver is None:
             donor.owed = max(donor.owed - 1, 0)
-        elif stay_s := self._stay_s():
-            receiver.stay(now + stay_s)
+        else:
+            stay_s = (
+                self.policy.stay_programmings * self.options.programming_time_s
+            )
+            if stay_s:
+                receiver.stay(now + stay_s)
         self._settle(donor)
 
-    def _stay_s(self) -> float:
-        return self.policy.stay_programmings * self.options.programming_time_s
-
     def joined(self, group_id: elasticity.GroupId, now: float) -> None:
-        """Note that a slot that was under way to a group serves it now.
+        """Record that a slot under way to a group now serves it.
 
         After a restart the caller reports members without :meth:`begin`.
         """
@@ -251,13 +216,13 @@ class Groups:
         self._settle(group)
 
     def failed(self, group_id: elasticity.GroupId, now: float) -> None:
-        """Note that a slot that was under way to a group never comes."""
+        """Record that a slot under way to a group failed."""
         group = self._groups[group_id]
         group.add(0, -1 if group.under_way else 0, now)
         self._settle(group)
 
     def left(self, group_id: elasticity.GroupId, now: float) -> None:
-        """Note that a group lost a member without a move."""
+        """Record that a group lost a member without a move."""
         group = self._groups[group_id]
         group.add(-1 if group.members else 0, 0, now)
         self._settle(group)
@@ -281,7 +246,7 @@ class Groups:
             for group in map(self._groups.get, sorted(candidates))
             if group is not None
             and group.state != states.GROUP_DRAINING
-            and group.spec.shapes not in self._gave
+            and not self._sets[group.spec.shapes].gave
             and group.members > group.owed
             and min(group.size, group.wanted) > group.spec.min_size
         ]
@@ -289,21 +254,12 @@ class Groups:
             return None
         chosen = min(able, key=_load)
         chosen.give()
-        self._gave.add(chosen.spec.shapes)
+        self._sets[chosen.spec.shapes].gave = True
         return chosen.spec.id
 
-    def status(self, group_id: elasticity.GroupId) -> Status | None:
-        """Return the numbers of a group; None: there is no such group."""
-        group = self._groups.get(group_id)
-        if group is None:
-            return None
-        return Status(
-            state=group.state,
-            members=group.members,
-            under_way=group.under_way,
-            wanted=group.wanted,
-            waiting_s=group.waiting_s,
-        )
+    def get(self, group_id: elasticity.GroupId) -> one_group.Group | None:
+        """Return a group, read only; None: there is no such group."""
+        return self._groups.get(group_id)
 
     def _live(self, group_id: elasticity.GroupId) -> one_group.Group:
         group = self._groups[group_id]
@@ -319,16 +275,16 @@ class Groups:
     def _remove(self, group_id: elasticity.GroupId) -> None:
         del self._groups[group_id]
         if not self._groups:
-            self._due_s = self._stirred_s = math.inf
+            self._due_s = self._goal_changed_s = math.inf
 
     # -- sizes -------------------------------------------------------------
 
     def wake_s(self) -> float:
         """Return when :meth:`resize` is due; infinite without groups."""
-        return min(self._due_s, self._stirred_s)
+        return min(self._due_s, self._goal_changed_s)
 
     def observe(self, stats: events.TaskStats, now: float) -> bool:
-        """Take a desk's report; reports of unknown groups are ignored.
+        """Process a desk's report; unknown groups are ignored.
 
         :returns: whether the group has reached its goal by it. The goal is
             then gone.
@@ -341,7 +297,7 @@ class Groups:
             self._end_goal(group, now)
             return True
         if not was_started and group.goal is not None and group.goal.started:
-            self._stir(now)
+            self._note_goal_change(now)
         return False
 
     def resize(self, now: float) -> None:
@@ -351,61 +307,39 @@ class Groups:
         """
         if now < self.wake_s():
             return
-        self._stirred_s = math.inf
+        self._goal_changed_s = math.inf
         if now >= self._due_s:
             for group in self._groups.values():
                 group.end_period(now)
-                group.want_again(self._is_sized(group))
+                is_sized = group.spec.elastic and (
+                    self.policy.sizes_all
+                    or (self.policy.serves_goals and group.goal is not None)
+                )
+                group.want_again(is_sized)
             for shapes, groups in self._elastic_sets().items():
-                self._measure_capacity(shapes, groups)
-            self._gave.clear()
+                self._sets[shapes].measure(groups)
+            for each in self._sets.values():
+                each.gave = False
             periods = math.floor((now - self._due_s) / self.period_s) + 1
             self._due_s += periods * self.period_s
         for shapes, groups in self._elastic_sets().items():
             view = self._view(shapes, groups, now)
             self._want(self.policy.resize(view, now), shapes, now)
 
-    def _is_sized(self, group: one_group.Group) -> bool:
-        """Whether the policy sizes a group."""
-        has_goal = group.goal is not None
-        return group.spec.elastic and (
-            self.policy.sizes_all or (self.policy.serves_goals and has_goal)
-        )
-
     def _elastic_sets(self) -> dict[model.Shapes, list[one_group.Group]]:
-        sets: dict[model.Shapes, list[one_group.Group]] = {}
-        for group_id in sorted(self._groups):
-            group = self._groups[group_id]
-            if group.spec.elastic and group.state != states.GROUP_DRAINING:
-                sets.setdefault(group.spec.shapes, []).append(group)
-        return sets
-
-    def _slots_of(
-        self, shapes: model.Shapes, groups: list[one_group.Group]
-    ) -> int:
-        """Return F, the slots that a set may have."""
-        slots = self._slots.get(shapes)
-        if slots is not None:
-            return slots
-        return max(
-            sum(group.size for group in groups),
-            sum(group.spec.size for group in groups),
+        return sets.members_of_sets(
+            [group for _, group in sorted(self._groups.items())]
         )
 
     def _view(
         self, shapes: model.Shapes, groups: list[one_group.Group], now: float
     ) -> elasticity.View:
-        return elasticity.View(
-            groups=tuple(group.view(now) for group in groups),
-            slots=self._slots_of(shapes, groups),
-            period_s=self.period_s,
-            capacity_per_s=self._capacity_per_s(shapes, groups),
-        )
+        return self._sets[shapes].view(groups, self.period_s, now)
 
     def _want(
         self, sizes: elasticity.Sizes, shapes: model.Shapes, now: float
     ) -> None:
-        """Take a policy's sizes, within the bounds of each group."""
+        """Apply a policy's sizes within the bounds of each group."""
         for group in self._elastic_sets().get(shapes, ()):
             size = sizes.get(group.spec.id)
             # An order to give a slot back holds for one period.
@@ -415,51 +349,6 @@ class Groups:
                 most = max(group.spec.max_size, least)
                 group.wanted = min(max(size, least), most)
             group.settle()
-
-    def _measure_capacity(
-        self, shapes: model.Shapes, groups: list[one_group.Group]
-    ) -> None:
-        """Measure the tasks/s that slots do for goals."""
-        last = [
-            group.last
-            for group in groups
-            if group.last is not None
-            and group.goal is not None
-            and group.goal.started
-        ]
-        tasks = sum(one.tasks for one in last)
-        tasks_s = sum(one.tasks_s for one in last)
-        if not tasks or not tasks_s > 0:
-            return
-        per_slot = tasks / tasks_s
-        self._busy_per_slot[shapes] = per_slot
-        longest_s = max(one.length_s for one in last)
-        slots = self._slots_for_goals(shapes, groups)
-        busy_s = sum(one.busy_s for one in last)
-        if busy_s >= _FULLY_BUSY * slots * longest_s:
-            self._full_per_slot[shapes] = per_slot
-            for group in groups:
-                group.measure_full()
-
-    def _slots_for_goals(
-        self, shapes: model.Shapes, groups: list[one_group.Group]
-    ) -> int:
-        others = sum(group.wanted for group in groups if group.goal is None)
-        return max(self._slots_of(shapes, groups) - others, 0)
-
-    def _capacity_per_s(
-        self, shapes: model.Shapes, groups: list[one_group.Group]
-    ) -> float | None:
-        """Return the tasks/s that all slots for goals could do.
-
-        What some of them did says too much if they share a link: then what
-        all of them did last counts.
-        """
-        per_slot = self._busy_per_slot.get(shapes)
-        if per_slot is None:
-            return None
-        per_slot = min(per_slot, self._full_per_slot.get(shapes, per_slot))
-        return per_slot * self._slots_for_goals(shapes, groups)
 
     def moves(self) -> tuple[Move, ...]:
         """Return the slots that should change hands and have not begun.
@@ -480,12 +369,13 @@ class Groups:
                 if receiver is not None:
                     lacking[receiver] -= 1
                 found.append(Move(group_id, receiver))
-        sets = self._elastic_sets()
+        elastic = self._elastic_sets()
         for key, lacking in deficits.items():
             left = sum(lacking.values())
-            if not isinstance(key, int) and key in sets:
-                held = sum(group.size for group in sets[key])
-                left = min(left, self._slots_of(key, sets[key]) - held)
+            if not isinstance(key, int) and key in elastic:
+                held = sum(group.size for group in elastic[key])
+                slots = self._sets[key].slots_of(elastic[key])
+                left = min(left, slots - held)
             for _ in range(left):
                 receiver = _neediest(lacking)
                 if receiver is not None:
@@ -536,18 +426,18 @@ class Groups:
             group.goal = None
             if former is not None:
                 group.wanted = group.spec.size
-                self._stir(now)
+                self._note_goal_change(now)
                 group.settle()
             return
         if former is None:
-            group.goal = goals.State(goal=goal, registered_s=now)
+            group.goal = goals.GoalState(goal=goal, registered_s=now)
         else:
             group.goal = dataclasses.replace(former, goal=goal)
         try:
             if group.goal.left == 0:
                 raise ValueError(
-                    f"{group.goal.done} actions have ended already; ask for "
-                    "more"
+                    f"{group.goal.done} actions have already ended; the goal "
+                    "must ask for more"
                 )
             self._admit(group, now)
         except (ValueError, goals.Infeasible):
@@ -564,17 +454,17 @@ class Groups:
             view = self._view(shapes, self._elastic_sets()[shapes], now)
             sizes = self.policy.admit(view, group.spec.id, now)
             self._want(sizes, shapes, now)
-        self._stir(now)
+        self._note_goal_change(now)
 
     def start(self, group_id: elasticity.GroupId, now: float) -> None:
-        """Note that the program of a goal has begun.
+        """Record that the program of a goal has started.
 
         The first report of a task does it, too.
 
         :raises KeyError: if there is no such group, or it is being deleted.
         """
         self._live(group_id).start(now)
-        self._stir(now)
+        self._note_goal_change(now)
 
     def _end_goal(self, group: one_group.Group, now: float) -> None:
         group.goal = None
@@ -583,22 +473,22 @@ class Groups:
         group.release()
         if self.policy.serves_goals and group.spec.elastic:
             group.wanted = group.spec.min_size
-            self._stir(now)
+            self._note_goal_change(now)
             group.settle()
 
-    def _stir(self, now: float) -> None:
+    def _note_goal_change(self, now: float) -> None:
         if self.policy.follows_goals and self._groups:
-            self._stirred_s = min(self._stirred_s, now)
+            self._goal_changed_s = min(self._goal_changed_s, now)
 
     def progress(
         self, group_id: elasticity.GroupId, now: float
-    ) -> Progress | None:
+    ) -> GoalProgress | None:
         """Return how a group's goal goes; None: it has none."""
         group = self._groups.get(group_id)
         if group is None or group.goal is None:
             return None
         state = group.goal
-        return Progress(
+        return GoalProgress(
             goal=state.goal,
             done=state.done,
             rate_per_s=state.rate_per_s,

@@ -18,8 +18,6 @@ The estimates, by name:
     reproduces published figures.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -40,12 +38,8 @@ ESTIMATES = (MEASURED, NNLS, SATURATED, AS_PRINTED)
 class Period:
     """What the members of a group did in a period.
 
-    :param length_s: its length.
-    :param busy_s: slot-seconds in which members were busy.
-    :param running: tasks that ran at its end.
     :param ended: by client, the tasks that ended; those with none are left
         out.
-    :param client_busy_s: by client, slot-seconds of these tasks.
     """
 
     length_s: float
@@ -72,7 +66,6 @@ class Period:
 class Runtimes:
     """Slot-seconds per task.
 
-    :param by_client: of clients with ended tasks.
     :param other: of all other clients; None: unknown.
     """
 
@@ -103,8 +96,6 @@ def estimate(kind: str, periods: Sequence[Period], size: int) -> Runtimes:
 
     :param kind: one of :data:`ESTIMATES`.
     :param periods: the oldest first.
-    :param size: the members of the group.
-    :raises ValueError: for another kind.
     """
     if kind not in ESTIMATES:
         raise ValueError(

@@ -19,10 +19,7 @@ _NUMBER = operator.attrgetter("number")
 
 
 class Target:
-    """The idle slots of one shape of a board.
-
-    :ivar slots: lowest number first.
-    """
+    """The idle slots of one shape of a board."""
 
     __slots__ = ("number", "shape", "slots")
 
@@ -38,14 +35,6 @@ class Boards:
     A target keeps its number. The vectors have spare entries, and entries of
     targets without idle slots; their count is 0.
 
-    :param loads: numbers the pipes.
-
-    :ivar targets: by number.
-    :ivar counts: the number of idle slots of each target.
-    :ivar host_ids: its host.
-    :ivar dma: its board's DMA pipe.
-    :ivar ingress: the pipe by which its host receives.
-    :ivar egress: the pipe by which its host sends.
     :ivar slot_counts: the number of its board's slots, idle or not.
     """
 
@@ -100,7 +89,7 @@ class Boards:
         self.slot_counts[number] = slot.device_slots
 
     def remove(self, slot: slots.Slot) -> None:
-        """Remove a slot that is not idle any more."""
+        """Remove a slot that is no longer idle."""
         target = self._by_board[slot.spec.device_id, slot.shape]
         target.slots.remove(slot)
         self.counts[target.number] -= 1

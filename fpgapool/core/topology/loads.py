@@ -26,7 +26,6 @@ class Flow:
 
     :ivar uses: the pipes, each with the bytes that it carries per byte of
         input.
-    :ivar bytes_per_s: the input rate.
     """
 
     __slots__ = ("bytes_per_s", "uses")
@@ -41,10 +40,8 @@ class Loads:
 
     The vectors have spare entries behind the last pipe.
 
-    :ivar capacities: bytes/s of each pipe; infinite: not known.
     :ivar loads: bytes/s that flows put on each pipe.
     :ivar counts: the number of flows on each pipe.
-    :ivar flows: by slot.
     """
 
     def __init__(self) -> None:
@@ -131,10 +128,7 @@ class Loads:
         self._add(flow, bytes_per_s)
 
     def drop(self, slot_id: model.SlotId) -> float:
-        """Remove the flow of a slot.
-
-        :returns: its last rate.
-        """
+        """Remove the flow of a slot."""
         flow = self.flows.pop(slot_id, None)
         if flow is None:
             return 0.0

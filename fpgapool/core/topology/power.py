@@ -8,58 +8,28 @@ another one's power.
 """
 
 import collections
-import dataclasses
 import math
 from collections import abc
 
 from fpgapool.core import model
-from fpgapool.core.topology import slot_table
+from fpgapool.core.topology import idle_slots
 from fpgapool.core.topology import slots as pool_slots
 
 # Sums of watts are compared with this tolerance.
 _EPSILON_W = 1e-6
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Caps:
-    """The power that held slots may take.
-
-    :param pool_w: of all slots together; None: any power.
-    :param hosts_w: of the slots of some hosts.
-    :param slots_w: of a slot in use, by shape; 0 for other shapes.
-    :raises ValueError: if a power is negative, or not a number.
-    """
-
-    pool_w: float | None = None
-    hosts_w: tuple[tuple[model.HostId, float], ...] = ()
-    slots_w: tuple[tuple[str, float], ...] = ()
-
-    def __post_init__(self) -> None:
-        values = [value for _, value in (*self.hosts_w, *self.slots_w)]
-        for value in (*values, self.pool_w or 0.0):
-            if not 0 <= value < math.inf:
-                raise ValueError(f"a power must not be {value} W")
-
-    @property
-    def is_set(self) -> bool:
-        """Whether there is any cap."""
-        return self.pool_w is not None or bool(self.hosts_w)
-
-
 class Power:
-    """Keeps strategies from slots whose use would exceed a cap.
+    """Keeps strategies from slots whose use would exceed a cap."""
 
-    :param table: the slots.
-    """
-
-    def __init__(self, table: slot_table.SlotTable) -> None:
+    def __init__(self, table: idle_slots.IdleSlots) -> None:
         self._table = table
         self._hosts_w: dict[model.HostId, float] = {}
         self._slots_w: dict[str, float] = {}
         self._pool_w = math.inf
         self.is_set = False
 
-    def set_caps(self, caps: Caps) -> None:
+    def set_caps(self, caps: model.PowerCaps) -> None:
         """Set the caps. Lower ones take no slot away."""
         self._pool_w = math.inf if caps.pool_w is None else caps.pool_w
         self._hosts_w = dict(caps.hosts_w)

@@ -63,7 +63,6 @@ class Reservations:
         has reserved.
     :ivar reservable: by device, the number of slots that can be reserved, if
         above 0.
-    :ivar bound: by device, the reserved slots and their instances.
     :ivar short: devices with a reservation that waits for a slot, or for a
         better one.
     :ivar stirred: instances that have a new reserved slot or a new job since
@@ -134,12 +133,12 @@ class Reservations:
         self.unsettled.update(self.wanted, self.reservable)
 
     def stir_all(self) -> None:
-        """Have the next pass look at the jobs of all instances."""
+        """Make the next pass consider the jobs of all instances."""
         for bound in self.bound.values():
             self.stirred.update(bound.values())
 
     def note_restored(self, hold: slots.Hold) -> None:
-        """Note that an assignment is older than its slot's reservation."""
+        """Record that an assignment is older than its slot's reservation."""
         if hold.slot_id in self.since:
             self.since[hold.slot_id] = max(
                 self.since[hold.slot_id], hold.generation + 1

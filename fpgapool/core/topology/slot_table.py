@@ -6,40 +6,27 @@ Faults and assignments are kept by id, apart from the topology: they exist also
 while their host is not known.
 """
 
-import bisect
 import collections
-import operator
-import typing
 from collections import abc
 
 from fpgapool.core import model
 from fpgapool.core import native
-from fpgapool.core import ordered
 from fpgapool.core import preferences
 from fpgapool.core.topology import boards as idle_boards
+from fpgapool.core.topology import idle_slots
 from fpgapool.core.topology import slots
-
-_NUMBER = operator.attrgetter("number")
 
 
 @native.mypyc_attr(allow_interpreted_subclasses=True)
-class SlotTable:
+class SlotTable(idle_slots.IdleSlots):
     """The topology, the assignments and the indexes over idle slots.
 
-    :param boards: kept up to date, if the strategy wants rates.
-
     :ivar hosts: the known hosts, up or not.
-    :ivar slots: their slots.
-    :ivar assignments: by slot; the slot may be unknown.
-    :ivar idle_hosts: the hosts that have idle slots.
-    :ivar idle_total: the number of idle slots.
     :ivar barred_devices: the devices that an operator disabled or drains,
         known or not.
     :ivar reserved: by reserved slot, its instance. A reserved slot counts
         neither as up nor as idle.
     :ivar kept: the slots that are kept for further reservations.
-    :ivar reserved_idle: by instance, its usable reserved slots without a
-        holder.
     """
 
     def __init__(
@@ -47,37 +34,21 @@ class SlotTable:
         strategy: preferences.Preferences,
         boards: idle_boards.Boards | None = None,
     ) -> None:
-        self._boards = boards
-        self._by_busy = strategy.idle_indexes.by_busy
-        self._by_programmed = strategy.idle_indexes.by_programmed
-        self._by_slot = strategy.idle_indexes.by_slot
+        super().__init__(strategy, boards)
         self._remote_limit = strategy.remote_limit
         self.hosts: dict[model.HostId, slots.Host] = {}
-        self.slots: dict[model.SlotId, slots.Slot] = {}
-        self.assignments: dict[model.SlotId, slots.Hold] = {}
-        self.idle_hosts: dict[model.HostId, slots.Host] = {}
-        self.idle_total = 0
         self.faulty_slots: set[model.SlotId] = set()
         self.failed_devices: set[model.DeviceId] = set()
         self.barred_devices: set[model.DeviceId] = set()
-        self.idle_by_shape: collections.Counter[str] = collections.Counter()
         self.up_by_shape: collections.Counter[str] = collections.Counter()
         self.barred_by_shape: collections.Counter[str] = collections.Counter()
         self._known_by_shape: collections.Counter[str] = collections.Counter()
         self.reserved: dict[model.SlotId, str] = {}
         self.kept: set[model.SlotId] = set()
-        self.reserved_idle: dict[str, dict[model.SlotId, slots.Slot]] = {}
         # Hosts and devices of assigned slots that are not in the topology.
         self._host_hints: dict[model.SlotId, model.HostId] = {}
         self._device_hints: dict[model.SlotId, model.DeviceId] = {}
         self._device_hosts: dict[model.DeviceId, model.HostId] = {}
-        # Updated only when read: most slots that become idle are assigned
-        # again at once.
-        self._hosts_by_bucket: dict[slots.Bucket, ordered.SortedKeys] = {}
-        self._changed_hosts: list[slots.Host] = []
-        self._slots_by_bucket: dict[
-            str | slots.ProgrammedBucket, ordered.SortedKeys
-        ] = {}
 
     # -- topology --------------------------------------------------------
 
@@ -105,12 +76,12 @@ class SlotTable:
         for device in spec.devices:
             owner = self._device_hosts.get(device.id, spec.id)
             if owner != spec.id:
-                raise ValueError(f"device {device.id} is of host {owner}")
+                raise ValueError(f"device {device.id} belongs to host {owner}")
             for slot in device.slots:
                 known = self.slots.get(slot.id)
                 if known is not None and known.host.id != spec.id:
                     raise ValueError(
-                        f"slot {slot.id} is of host {known.host.id}"
+                        f"slot {slot.id} belongs to host {known.host.id}"
                     )
 
     def _set_slots(self, host: slots.Host, spec: model.HostSpec) -> None:
@@ -156,10 +127,7 @@ class SlotTable:
             slot.programmed = old.programmed
 
     def drop_host(self, host_id: model.HostId) -> bool:
-        """Take a host down. It stays known.
-
-        :returns: whether it was up.
-        """
+        """Take a host down. It stays known."""
         host = self.hosts.get(host_id)
         if host is None or not host.up:
             return False
@@ -261,23 +229,11 @@ class SlotTable:
 
     def up_count(self, shapes: model.Shapes) -> int:
         """The number of slots of these shapes that are up."""
-        return self._count(self.up_by_shape, shapes)
+        return _count(self.up_by_shape, shapes)
 
     def barred_count(self, shapes: model.Shapes) -> int:
         """The number of slots of these shapes that only an operator bars."""
-        return self._count(self.barred_by_shape, shapes)
-
-    def idle_count(self, shapes: model.Shapes) -> int:
-        """The number of idle slots of these shapes."""
-        if not shapes:
-            return self.idle_total
-        return self._count(self.idle_by_shape, shapes)
-
-    @staticmethod
-    def _count(counter: collections.Counter[str], shapes: model.Shapes) -> int:
-        if not shapes:
-            return sum(counter.values())
-        return sum(counter[shape] for shape in shapes)
+        return _count(self.barred_by_shape, shapes)
 
     def _clear(self, host: slots.Host) -> None:
         """Remove a host from all counts and indexes."""
@@ -335,11 +291,7 @@ class SlotTable:
         host_hint: model.HostId | None = None,
         device_hint: model.DeviceId | None = None,
     ) -> None:
-        """Assign a free slot.
-
-        :param host_hint: its host, if the slot is not known.
-        :param device_hint: its device, if the slot is not known.
-        """
+        """Assign a free slot."""
         self.assignments[hold.slot_id] = hold
         slot = hold.slot
         if slot is None:
@@ -385,130 +337,12 @@ class SlotTable:
         hold.local = local
         self._changed(host)
 
-    # -- idle slots ------------------------------------------------------
-
-    def hosts_in(self, bucket: slots.Bucket) -> ordered.SortedKeys | None:
-        """Ranks of the hosts that have idle slots of this kind."""
-        while self._changed_hosts:
-            self._relist(self._changed_hosts.pop())
-        return self._hosts_by_bucket.get(bucket)
-
-    def slots_in(
-        self, bucket: str | slots.ProgrammedBucket
-    ) -> ordered.SortedKeys | None:
-        """Positions of the idle slots of a bucket."""
-        return self._slots_by_bucket.get(bucket)
-
-    def is_idle(self, slot_id: model.SlotId) -> bool:
-        """Whether a slot is known, up and free."""
-        slot = self.slots.get(slot_id)
-        return slot is not None and slot.up and slot_id not in self.assignments
-
-    def idle_slots(self) -> abc.Iterator[slots.Slot]:
-        """All idle slots in ``index`` order."""
-        for host_id in sorted(self.idle_hosts):
-            yield from self.idle_hosts[host_id].idle
-
-    def hide(self, slot: slots.Slot) -> None:
-        """Have strategies not see an idle slot, until :meth:`show`."""
-        self._unset_idle(slot)
-        self._changed(slot.host)
-
-    def show(self, slot: slots.Slot) -> None:
-        """Undo :meth:`hide`; the slot is idle still."""
-        self._set_idle(slot)
-        self._changed(slot.host)
-
-    def _unset_idle(self, slot: slots.Slot) -> None:
-        host = slot.host
-        host.idle.remove(slot)
-        if not host.idle:
-            del self.idle_hosts[host.id]
-        self._count_idle(slot, -1)
-
-    def _set_idle(self, slot: slots.Slot) -> None:
-        host = slot.host
-        idle = host.idle
-        if idle:
-            bisect.insort(idle, slot, key=_NUMBER)
-        else:
-            idle.append(slot)
-            self.idle_hosts[host.id] = host
-        self._count_idle(slot, 1)
-
-    def _note_reserved_idle(self, slot: slots.Slot) -> None:
-        if slot.reserved_for is not None:
-            own = self.reserved_idle.setdefault(slot.reserved_for, {})
-            own[slot.id] = slot
-
-    def _forget_reserved_idle(self, slot: slots.Slot) -> None:
-        instance_id = slot.reserved_for or ""
-        own = self.reserved_idle.get(instance_id, {})
-        if slot.id in own:
-            del own[slot.id]
-            if not own:
-                del self.reserved_idle[instance_id]
-
-    def _count_idle(self, slot: slots.Slot, change: int) -> None:
-        self.idle_total += change
-        self.idle_by_shape[slot.shape] += change
-        if self._by_slot:
-            self._index_slot(slot, change > 0)
-        if self._boards is not None:
-            if change > 0:
-                self._boards.add(slot)
-            else:
-                self._boards.remove(slot)
-
-    def _index_slot(self, slot: slots.Slot, idle: bool) -> None:
-        buckets: list[str | slots.ProgrammedBucket] = [slot.shape]
-        if self._by_programmed:
-            buckets.append((slot.shape, slot.program_tag()))
-        for bucket in buckets:
-            _change(self._slots_by_bucket, bucket, slot.position, idle)
-
-    def _changed(self, host: slots.Host) -> None:
-        """Mark a host whose entries in the indexes may be outdated."""
-        if host.is_listed:
-            host.is_listed = False
-            self._changed_hosts.append(host)
-
-    def _relist(self, host: slots.Host) -> None:
-        """Update a host's entries in the indexes."""
-        host.is_listed = True
-        rank, is_open = host.rank, host.is_open
-        wanted: dict[slots.Bucket, ordered.Key] = {}
-        for slot in host.idle:
-            wanted[slot.shape, is_open] = rank
-            if self._by_programmed:
-                wanted[slot.shape, slot.program_tag()] = rank
-        entries = host.entries
-        if wanted == entries:
-            return
-        for bucket, key in entries.items():
-            if wanted.get(bucket) != key:
-                _change(self._hosts_by_bucket, bucket, key, False)
-        for bucket, key in wanted.items():
-            if entries.get(bucket) != key:
-                _change(self._hosts_by_bucket, bucket, key, True)
-        host.entries = wanted
-
 
 def _usable(host: slots.Host) -> set[tuple[model.SlotId, str]]:
     return {(slot.id, slot.shape) for slot in host.slots if slot.up}
 
 
-def _change(
-    index: dict[typing.Any, ordered.SortedKeys],
-    bucket: abc.Hashable,
-    key: ordered.Key,
-    present: bool,
-) -> None:
-    keys = index.get(bucket)
-    if keys is None:
-        keys = index[bucket] = ordered.SortedKeys()
-    if present:
-        keys.add(key)
-        return
-    # An empty bucket stays: there are few, and it is used again soon.
-    keys.remove(key)
+def _count(counter: collections.Counter[str], shapes: model.Shapes) -> int:
+    if not shapes:
+        return sum(counter.values())
+    return sum(counter[shape] for shape in shapes)

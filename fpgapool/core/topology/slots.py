@@ -41,14 +41,9 @@ class Slot:
     :ivar works: whether its host is up, its device healthy, and neither the
         slot nor the device is out of use.
     :ivar is_usable: whether it works and its device is not barred.
-    :ivar up: whether it is usable and not reserved.
-    :ivar reserved_for: the instance that it is reserved for.
     :ivar kept: whether it is kept for reservations, so that only jobs that can
         move may have it.
-    :ivar programmed: the accelerator that it holds, if known.
     :ivar position: its place in ``index`` order.
-    :ivar bytes_per_s: its even share of its device's rate.
-    :ivar device_slots: the number of its device's slots.
     """
 
     __slots__ = (
@@ -110,7 +105,6 @@ class Hold:
 
     :ivar record: the job that has the slot; None: a self-test has it.
     :ivar group_id: the group that has it; None: another holder has it.
-    :ivar slot: the slot; None while it is unknown.
     :ivar charged_at_s: the time up to which its project was charged.
     :ivar paid_bytes: the unused rest of the claim, which was charged at once.
     :ivar revoked: why the core is taking it back; empty if it is not.
@@ -193,13 +187,10 @@ class Host:
     """A known host.
 
     :ivar by_busy: whether hosts are ranked by their number of busy slots.
-    :ivar idle: its idle slots, lowest number first.
     :ivar up_shapes: the number of its slots that are up, by shape.
     :ivar barred_shapes: the number that would be up if their devices were not
         barred, by shape.
-    :ivar busy_count: the number of its assigned slots.
     :ivar remote_count: the number of its slots assigned to remote jobs.
-    :ivar remote_limit: the limit of ``remote_count``; None: no limit.
     :ivar is_listed: whether its entries in the indexes are up to date.
     """
 

@@ -19,6 +19,7 @@ from fpgapool.core.queues import thresholds
 from fpgapool.sim.outcomes import schedules
 from fpgapool.vocabulary import platforms
 from fpgapool.vocabulary import rules
+from fpgapool.vocabulary import scheduling
 
 FORMAT: typing.Final = "fpgapool-scenario/1"
 
@@ -217,8 +218,43 @@ class Elasticity(_Record, frozen=True):
     own: dict[_Name, bool | int | float | str] = {}
 
 
-class StrategyOptions(_Record, frozen=True):
+# The numbers among them that have narrower bounds than others.
+_BOUNDS: dict[str, typing.Any] = {
+    "E_bytes": _Bytes,
+    "q": _Positive,
+    **dict.fromkeys(("k1", "k2", "queues"), _Queue),
+}
+_KINDS: dict[type, typing.Any] = {
+    bool: bool,
+    int: _Number,
+    float: _NotNegative,
+    str: _Name,
+    tuple: tuple[_Bytes, ...],
+}
+# What a scenario has instead of None.
+_SHARED_DEFAULTS = {"slot_choice": "index", "offer_order": "index"}
+
+
+_Shared: typing.Any = msgspec.defstruct(
+    "_Shared",
+    [
+        (
+            name,
+            _BOUNDS.get(name, _KINDS[scheduling.kind(name)]) | None,
+            _SHARED_DEFAULTS.get(name),
+        )
+        for name in scheduling.FIELDS
+    ],
+    bases=(_Record,),
+    frozen=True,
+)
+
+
+class StrategyOptions(_Shared):  # type: ignore[misc]
     """A strategy with options; an option that is None has its default.
+
+    Those that strategies share are
+    :class:`fpgapool.vocabulary.scheduling.SharedOptions`.
 
     :ivar strategy: name of the installed strategy; None: the name that the
         scenario gives it.
@@ -226,8 +262,6 @@ class StrategyOptions(_Record, frozen=True):
     :ivar own: options that only this strategy has, by name.
     :ivar elasticity: the policy that sizes the scenario's groups; None: sizes
         stay.
-    :ivar affinity: of ``ra`` and ``wra``.
-    :ivar affinity_wait_s: of these and of ``affinity``.
     :ivar affinity_misses: of ``affinity``, in place of a time; of ``gam`` and
         ``lpt``: an application takes any host after it has passed over this
         many.
@@ -243,20 +277,6 @@ class StrategyOptions(_Record, frozen=True):
 
     strategy: _Name | None = None
     seed: _Number | None = None
-    remote_limit: _Number | None = None
-    skip_limit: _Number | None = None
-    wait_s_per_byte: _NotNegative | None = None
-    fallback: bool | None = None
-    thresholds_bytes: tuple[_Bytes, ...] | None = None
-    E_bytes: _Bytes | None = None
-    q: _Positive | None = None
-    k1: _Queue | None = None
-    k2: _Queue | None = None
-    queues: _Queue | None = None
-    slot_choice: _Name = "index"
-    offer_order: _Name = "index"
-    affinity: bool | None = None
-    affinity_wait_s: _NotNegative | None = None
     affinity_misses: _Number | None = None
     largest_first: bool | None = None
     own: dict[_Name, bool | int | float | str] = {}

@@ -8,41 +8,31 @@ clearly better.
 """
 
 import dataclasses
-import math
+import typing
 
 from fpgapool.core.sizing import apportion
 from fpgapool.core.sizing import elasticity
+from fpgapool.strategies import options as opts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AheadOptions:
+class AheadOptions(opts.Numbers):
     """Options of :class:`AheadPolicy`.
 
     :param adopt: new sizes are adopted if the longest time that a group needs
         for its work is at most this part of the present one.
     :param calm_periods: sizes stay while no group needs more periods than
         this for its work.
-    :raises ValueError: if ``adopt`` is not above 0 and at most 1, or
-        ``calm_periods`` is negative or not finite.
     """
+
+    PARTS: typing.ClassVar[tuple[str, ...]] = ("adopt",)
 
     adopt: float = 0.8
     calm_periods: float = 1.0
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.calm_periods < math.inf:
-            raise ValueError(
-                "calm_periods must be finite and not negative, not "
-                f"{self.calm_periods}"
-            )
-        if not 0 < self.adopt <= 1:
-            raise ValueError(
-                f"adopt must be above 0 and at most 1, not {self.adopt}"
-            )
-
 
 class AheadPolicy(elasticity.Policy):
-    """Makes the longest time that a group needs for its work short.
+    """Minimises the longest time that a group needs for its work.
 
     A group's work is what waits and what is expected to come in a period: as
     much as came in the last one, or the smoothed arrivals if they are more.

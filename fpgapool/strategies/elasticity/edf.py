@@ -8,21 +8,18 @@ from collections.abc import Sequence
 
 from fpgapool.core.sizing import elasticity
 from fpgapool.core.sizing import goals
+from fpgapool.strategies import options as opts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class EdfOptions:
+class EdfOptions(opts.Numbers):
     """Options of :class:`EdfPolicy`.
 
     :param stay_programmings: a slot that changed its group stays there for
         this many programming times; 0: it may leave at once.
-    :raises ValueError: if that is negative or not finite.
     """
 
     stay_programmings: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_stay(self.stay_programmings)
 
 
 class EdfPolicy(elasticity.Policy):
@@ -61,20 +58,8 @@ class EdfPolicy(elasticity.Policy):
         """
         newcomer = view.group(group_id)
         if newcomer.goal is not None and not newcomer.goal.is_deadline:
-            raise goals.Infeasible("this pool serves deadlines only")
+            raise goals.Infeasible("this pool accepts only deadlines as goals")
         return minimum_of(view, newcomer)
-
-
-def check_stay(stay_programmings: float) -> None:
-    """Check an option.
-
-    :raises ValueError: if it is negative or not finite.
-    """
-    if not 0 <= stay_programmings < math.inf:
-        raise ValueError(
-            "stay_programmings must be finite and not negative, "
-            f"not {stay_programmings}"
-        )
 
 
 def by_deadline(group: elasticity.GroupView) -> tuple[float, float, int]:
@@ -115,7 +100,7 @@ def minimum_of(
     )
     if needed > view.slots:
         raise goals.Infeasible(
-            f"{needed} slots are needed for the minima of all groups, and "
-            f"there are {view.slots}"
+            f"the minimum sizes of all groups need {needed} slots; there are "
+            f"{view.slots}"
         )
     return {newcomer.id: least}

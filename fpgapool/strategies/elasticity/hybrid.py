@@ -25,33 +25,21 @@ _ROUNDING = 1e-9
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HybridOptions:
+class HybridOptions(throughput.ThroughputOptions):
     """Options of :class:`HybridPolicy`.
 
     :param admission: whether goals that do not fit are refused.
     :param usable: the part of the slots which rates leave that admission
         counts on for deadlines.
-    :param stay_programmings: as of
-        :class:`~fpgapool.strategies.elasticity.throughput.ThroughputOptions`.
-    :param decay: as there.
     :param try_fewer: whether groups that are good enough try one slot fewer
         when there are too few for all rates.
-    :raises ValueError: if a number is out of its range.
     """
+
+    PARTS: typing.ClassVar[tuple[str, ...]] = ("usable", "decay")
 
     admission: bool = True
     usable: float = 0.98
-    stay_programmings: float = 10.0
-    decay: float = 0.75
     try_fewer: bool = True
-
-    def __post_init__(self) -> None:
-        edf.check_stay(self.stay_programmings)
-        throughput.check_decay(self.decay)
-        if not 0 < self.usable <= 1:
-            raise ValueError(
-                f"usable must be above 0 and at most 1, not {self.usable}"
-            )
 
 
 class HybridPolicy(elasticity.Policy):
@@ -163,7 +151,6 @@ def check_fits(
 ) -> None:
     """Check that slots suffice for a new goal beside the others.
 
-    :param slots: for all goals.
     :param usable: the part of those left by rates that deadlines may need.
     :raises goals.Infeasible: if they do not.
     """
@@ -179,8 +166,8 @@ def check_fits(
         )
         if earliest_s is None or earliest_s > new.due_s:
             raise goals.Infeasible(
-                "the slots do not suffice for this deadline beside the goals "
-                "that they have",
+                "there are not enough slots for this deadline and the "
+                "existing goals",
                 earliest_s,
             )
         return
@@ -193,8 +180,7 @@ def check_fits(
             fits = fits and _fits(work_s, usable * less, due_s - now)
     if not fits:
         raise goals.Infeasible(
-            "the slots do not suffice for this rate beside the goals that "
-            "they have"
+            "there are not enough slots for this rate and the existing goals"
         )
 
 
@@ -211,7 +197,6 @@ def earliest_deadline_s(
 ) -> float | None:
     """Return the first time, from a wanted one on, that fits as a deadline.
 
-    :param work_s: slot-seconds of the tasks that are due by it.
     :param due: the other deadlines, the earliest first, each with the
         slot-seconds that are left.
     :param slots: for deadlines, less what is not counted on.
@@ -291,7 +276,7 @@ def _need(
     goal = group.goal
     assert goal is not None
     if not goal.is_deadline:
-        goal = typing.cast(goals.State, _at_full(group, view).goal)
+        goal = typing.cast(goals.GoalState, _at_full(group, view).goal)
         return Need(goal.request(now, group.min_size, group.max_size))
     task_s = goal.full_slots_per_rate or goal.slots_per_rate or _average(view)
     left = goal.expected_left(now, view.period_s)

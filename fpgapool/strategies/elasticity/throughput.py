@@ -7,6 +7,7 @@ Reconfigurable HPC Architectures*.
 """
 
 import dataclasses
+import typing
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -16,26 +17,20 @@ from fpgapool.strategies.elasticity import edf
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ThroughputOptions:
+class ThroughputOptions(edf.EdfOptions):
     """Options of :class:`ThroughputPolicy`.
 
-    :param stay_programmings: a slot that changed its group stays there for
-        this many programming times; 0: it may leave at once.
     :param decay: what each further slot of a group counts less, when there
         are not enough for all.
     :param try_fewer: whether a group that is good enough tries one slot
         fewer. On a shared link it may need fewer than it asks for.
-    :raises ValueError: if ``stay_programmings`` is negative or not finite, or
-        ``decay`` is not above 0 and at most 1.
     """
+
+    PARTS: typing.ClassVar[tuple[str, ...]] = ("decay",)
 
     stay_programmings: float = 10.0
     decay: float = 0.75
     try_fewer: bool = False
-
-    def __post_init__(self) -> None:
-        edf.check_stay(self.stay_programmings)
-        check_decay(self.decay)
 
 
 class ThroughputPolicy(elasticity.Policy):
@@ -88,20 +83,11 @@ class ThroughputPolicy(elasticity.Policy):
             able = [one for one in sizes if sizes[one] > asked[one]]
             if not able:
                 raise goals.Infeasible(
-                    f"{least} slots are needed, and other goals can spare "
+                    f"{least} slots are needed, but other goals can spare "
                     "no more"
                 )
             sizes[max(able, key=lambda i: (sizes[i] - asked[i], -i))] -= 1
         return {**sizes, group_id: least}
-
-
-def check_decay(decay: float) -> None:
-    """Check an option.
-
-    :raises ValueError: if it is not above 0 and at most 1.
-    """
-    if not 0 < decay <= 1:
-        raise ValueError(f"decay must be above 0 and at most 1, not {decay}")
 
 
 def requests(
@@ -110,11 +96,7 @@ def requests(
     now: float,
     try_fewer: bool,
 ) -> dict[elasticity.GroupId, int]:
-    """Return the slots that each group asks for.
-
-    :param groups: with goals.
-    :param slots: that there are for all of them.
-    """
+    """Return the slots that each group asks for."""
     asked = {}
     for group in groups:
         goal = _goal(group)
@@ -132,7 +114,7 @@ def with_slack(
     slots: int,
     now: float,
 ) -> dict[elasticity.GroupId, int]:
-    """Add the slots that are left to those that were asked for.
+    """Add the remaining slots to the requested ones.
 
     Groups with deadlines get them, those that are most behind first: one for
     each without a slot, then one by one in turn.
@@ -179,7 +161,7 @@ def broker(
     return sizes
 
 
-def _goal(group: elasticity.GroupView) -> goals.State:
+def _goal(group: elasticity.GroupView) -> goals.GoalState:
     if group.goal is None:
         raise ValueError(f"group {group.id} has no goal")
     return group.goal

@@ -25,6 +25,7 @@ from fpgapool.core.queues import queued
 from fpgapool.core.topology import boards as idle_boards
 from fpgapool.core.topology import loads as pipe_loads
 from fpgapool.core.topology import slots
+from fpgapool.strategies import options as opts
 from fpgapool.vocabulary import codes
 
 _Floats: typing.TypeAlias = npt.NDArray[np.float64]
@@ -40,7 +41,7 @@ _LEAST_GAIN = 0.02
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class EraOptions:
+class EraOptions(opts.Numbers):
     """Options of :class:`EraStrategy`.
 
     "Its peak" is the rate that a job would get if only the DMA pipe limited
@@ -67,7 +68,6 @@ class EraOptions:
         subtracted from its rate.
     :param spread: the work is multiplied by 1 + this × the part of the
         board's slots that is taken.
-    :raises ValueError: if an option is negative or not a number.
     """
 
     size_power: float = 0.7
@@ -85,15 +85,6 @@ class EraOptions:
     idle_share: float = 0.3
     loss_weight: float = 0.4
     spread: float = 0.1
-
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if not 0 <= value < math.inf:
-                raise ValueError(
-                    f"{field.name} must be finite and not negative, "
-                    f"not {value}"
-                )
 
 
 #: The first version of the rule, without later improvements.
@@ -157,8 +148,6 @@ class EraStrategy(strategy.Strategy):
 class _Pairs(typing.NamedTuple):
     """Allowed pairs of kinds of jobs and targets.
 
-    :ivar kinds: places of the kinds.
-    :ivar targets: places of the targets.
     :ivar works: least work of a job of the kind that may go to the target.
     """
 

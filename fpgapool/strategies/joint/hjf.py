@@ -96,7 +96,6 @@ class HjfOptions:
 
     :param rule: ``hjf`` or ``need``; see :func:`hjf_key` and
         :func:`need_key`.
-    :raises ValueError: if there is no such rule.
     """
 
     rule: str = "hjf"

@@ -12,17 +12,16 @@ from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
 from fpgapool.strategies.placements import ra
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import scheduling
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AffinityOptions:
     """Options of the strategy ``affinity`` alone.
 
-    :param largest_first: whether the largest jobs come first.
     :param affinity_misses: jobs take any slot after this number of slots has
         passed their application over, and no longer after a time. It is for
         simulations: in a pool, such passes come in bursts.
-    :raises ValueError: if an option is out of its range.
     """
 
     largest_first: bool = False
@@ -36,7 +35,7 @@ class AffinityOptions:
             or misses < 0
         ):
             raise ValueError(
-                "affinity_misses must be a whole number from 0 on, "
+                "affinity_misses must be a whole number, at least 0, "
                 f"not {misses!r}"
             )
 
@@ -45,7 +44,7 @@ class AffinityPlacement(ra.RaPlacement):
     """Offers each idle slot to the waiting jobs in key order.
 
     A job takes it if its fitness for the slot's device is at least its
-    threshold, see :mod:`fpgapool.strategies.placements.offers`. The hosts of jobs do not
+    threshold, see :class:`.offers.AffineOffers`. The hosts of jobs do not
     matter.
 
     :param options: those of its own host, and of leaving it, do not count.
@@ -56,7 +55,7 @@ class AffinityPlacement(ra.RaPlacement):
 
     def __init__(
         self,
-        options: ra.RaOptions,
+        options: scheduling.SharedOptions,
         misses: int | None,
         generator: numpy.random.Generator,
     ) -> None:

@@ -2,7 +2,6 @@
 
 """Any compatible idle slot, on any host."""
 
-import dataclasses
 import itertools
 import typing
 from collections import abc
@@ -18,38 +17,10 @@ from fpgapool.core.topology import slot_table
 from fpgapool.core.topology import slots
 from fpgapool.strategies import base
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import scheduling
 
 # Up to this many idle slots, a loop over them is faster than the indexes.
 _FEW = 8
-
-#: Orders of slots: by host and slot number; at random; the host with the
-#: fewest busy slots first, then by host and slot number.
-SLOT_ORDERS = ("index", "random", "least_busy")
-
-
-def check_order(option: str, order: str) -> None:
-    """Check that an option names an order of slots.
-
-    :raises ValueError: if it does not.
-    """
-    if order not in SLOT_ORDERS:
-        raise ValueError(
-            f"{option} must be one of {', '.join(SLOT_ORDERS)}, not {order!r}"
-        )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class AnyOptions:
-    """Options of :class:`AnyPlacement`.
-
-    :param slot_choice: order in which a job prefers idle slots.
-    :raises ValueError: if there is no such order of slots.
-    """
-
-    slot_choice: str = "least_busy"
-
-    def __post_init__(self) -> None:
-        check_order("slot_choice", self.slot_choice)
 
 
 class AnyPlacement(base.Placement):
@@ -69,7 +40,9 @@ class AnyPlacement(base.Placement):
     wants_hosts = False
 
     def __init__(
-        self, options: AnyOptions, generator: numpy.random.Generator
+        self,
+        options: scheduling.SharedOptions,
+        generator: numpy.random.Generator,
     ) -> None:
         self.options = options
         self._generator = generator

@@ -14,9 +14,8 @@ from fpgapool.core import strategy
 from fpgapool.core import view as pool_view
 from fpgapool.core.queues import applications
 from fpgapool.core.queues import queued
-from fpgapool.core.queues import waiting
+from fpgapool.core.queues import times
 from fpgapool.core.topology import slots
-from fpgapool.strategies.placements import offers as affinity
 
 # Up to this many hosts with idle slots, a loop over them is faster.
 _FEW = 4
@@ -222,7 +221,8 @@ class AffineOffers(Offers):
 
     Jobs of the slot's own host, in strategies that know hosts, take it in any
     case. Others take it if their fitness for its device is at least their
-    threshold, see :mod:`fpgapool.strategies.placements.offers`.
+    threshold, see :func:`fitness` and
+    :func:`threshold_by_misses`.
 
     When a job has taken a slot, idle slots of the same device that were
     declined before are offered again at the end: jobs may fit better now.
@@ -269,7 +269,7 @@ class AffineOffers(Offers):
             )
 
     def _reopen(self) -> set[model.SlotId]:
-        """Have slots offered again; return them."""
+        """Offer slots again; return them."""
         again, self._again = self._again, set()
         self._offered -= again
         self._local_ranks = None
@@ -345,46 +345,58 @@ class AffineOffers(Offers):
     def _first_willing(
         self, group: queued.JobGroup, queue: ordered.KeyQueue, fitness: float
     ) -> ordered.Key | None:
-        """Return the first job of a queue that takes the slot.
-
-        :param queue: some or all jobs of the group.
-        """
+        """Return the first job of a queue that takes the slot."""
         if fitness >= 1.0 or not queue:
             return queue.first()
         jobs, records = self._jobs, self._jobs.records
         if self._misses is not None:
             for key in queue:
                 misses = jobs.misses(records[key[-1]])
-                if fitness >= affinity.threshold_by_misses(
-                    misses, self._misses
-                ):
+                if fitness >= threshold_by_misses(misses, self._misses):
                     return key
             return None
         needed_s = (1.0 - fitness) * self._wait_s
         # Most offers are declined by all, and the one that has waited longest
         # says so.
         oldest_s = jobs.oldest_s(group)
-        if not waiting.has_waited(oldest_s, needed_s, self._view.now):
+        if not times.has_waited(oldest_s, needed_s, self._view.now):
             self._expect(oldest_s, needed_s)
             return None
         oldest_s = math.inf
         for key in queue:
             since_s = jobs.since_s(records[key[-1]])
-            if waiting.has_waited(since_s, needed_s, self._view.now):
+            if times.has_waited(since_s, needed_s, self._view.now):
                 return key
             oldest_s = min(oldest_s, since_s)
         self._expect(oldest_s, needed_s)
         return None
 
     def _expect(self, since_s: float, needed_s: float) -> None:
-        self._due_s = min(self._due_s, waiting.first_due_s(since_s, needed_s))
+        self._due_s = min(self._due_s, times.first_due_s(since_s, needed_s))
 
 
 def _fitness(slot: slots.Slot, accelerator: str, held: list[str]) -> float:
-    """Return how well an accelerator fits a slot.
-
-    :param held: the accelerators of the jobs that the slot's device runs.
-    """
+    """Return how well an accelerator fits a slot."""
     if slot.starts_at_once(accelerator):
         return math.inf
-    return affinity.fitness(held.count(accelerator), len(held))
+    return fitness(held.count(accelerator), len(held))
+
+
+def fitness(n_acc: int, n: int) -> float:
+    """Return how well an accelerator fits a device.
+
+    :returns: the share of the accelerator, from 0 to 1; infinite if the
+        device runs nothing.
+    """
+    return n_acc / n if n else math.inf
+
+
+def threshold_by_misses(misses: int, allowed: int) -> float:
+    """Return the least fitness that a job takes, by its misses.
+
+    :param misses: how often the job was passed over since the last grant.
+    :param allowed: the misses after which it takes any slot; with 0, it does
+        at once.
+    :returns: from 1 without misses to 0; linear.
+    """
+    return max(0.0, 1.0 - misses / allowed) if allowed else 0.0

@@ -2,9 +2,8 @@
 
 """Resource-aware: a job's own host first, other hosts within limits."""
 
-import dataclasses
 import functools
-import math
+import typing
 from collections import abc
 
 import numpy
@@ -15,55 +14,9 @@ from fpgapool.core import view as pool_view
 from fpgapool.core.queues import queued
 from fpgapool.core.topology import slots
 from fpgapool.strategies import base
-from fpgapool.strategies.placements import any as any_placement
 from fpgapool.strategies.placements import offers
 from fpgapool.vocabulary import codes
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RaOptions:
-    """Options of :class:`RaPlacement`.
-
-    :param remote_limit: how many slots of a host jobs of other hosts may
-        hold; None: half of its slots, at least one.
-    :param skip_limit: a job may leave its host after slots of other hosts
-        have passed it over this often; None: passes are not counted.
-    :param wait_s_per_byte: a job may leave its host after it has waited this
-        long for each claimed byte.
-    :param fallback: whether a slot that no job may have goes to the first
-        job that it fits nevertheless.
-    :param slot_choice: ``index``: an arriving job gets the lowest idle slot
-        of its host; any other value: it prefers a slot that need not be
-        programmed.
-    :param offer_order: order in which idle slots are offered.
-    :param affinity: whether jobs of other hosts decline slots of devices that
-        run other accelerators, see :mod:`fpgapool.strategies.placements.offers`.
-    :param affinity_wait_s: the time after which they take any.
-    :raises ValueError: if an option is out of its range.
-    """
-
-    remote_limit: int | None = None
-    skip_limit: int | None = None
-    wait_s_per_byte: float = 1e-8
-    fallback: bool = False
-    slot_choice: str = "least_busy"
-    offer_order: str = "least_busy"
-    affinity: bool = False
-    affinity_wait_s: float = 10.0
-
-    def __post_init__(self) -> None:
-        for name in ("remote_limit", "skip_limit"):
-            limit = getattr(self, name)
-            if limit is not None and limit < 0:
-                raise ValueError(f"{name} must not be negative, not {limit}")
-        # Infinity is allowed: jobs do not leave their hosts for waiting, or
-        # take no slot of another accelerator's device.
-        for name in ("wait_s_per_byte", "affinity_wait_s"):
-            value = getattr(self, name)
-            if math.isnan(value) or value < 0:
-                raise ValueError(f"{name} must not be negative, not {value}")
-        any_placement.check_order("slot_choice", self.slot_choice)
-        any_placement.check_order("offer_order", self.offer_order)
+from fpgapool.vocabulary import scheduling
 
 
 class RaPlacement(base.Placement):
@@ -87,13 +40,26 @@ class RaPlacement(base.Placement):
 
     def __init__(
         self,
-        options: RaOptions,
+        options: scheduling.SharedOptions,
         generator: numpy.random.Generator,
         misses: int | None = None,
     ) -> None:
         self.options = options
         self._generator = generator
-        self._offers = _offers_of(options, misses)
+        made: dict[str, typing.Any] = {
+            "fallback": bool(options.fallback),
+            "counts_skips": options.skip_limit is not None,
+            "swaps": options.offer_order != "index",
+        }
+        self._offers: abc.Callable[[pool_view.PoolView], offers.Offers]
+        self._offers = functools.partial(offers.Offers, **made)
+        if options.affinity:
+            self._offers = functools.partial(
+                offers.AffineOffers,
+                **made,
+                wait_s=options.affinity_wait_s,
+                misses=misses,
+            )
         self.wants_affinity = options.affinity
         self.skip_limit = options.skip_limit
         self.idle_indexes = strategy.IdleIndexes(
@@ -184,30 +150,6 @@ class RaPlacement(base.Placement):
         idle = list(view.slots.idle_slots())
         order = self._generator.permutation(len(idle))
         return [idle[n] for n in order.tolist()]
-
-
-def _offers_of(
-    options: RaOptions, misses: int | None
-) -> abc.Callable[[pool_view.PoolView], offers.Offers]:
-    """Return how to begin the offers of a pass."""
-    fallback = options.fallback
-    counts_skips = options.skip_limit is not None
-    swaps = options.offer_order != "index"
-    if not options.affinity:
-        return functools.partial(
-            offers.Offers,
-            fallback=fallback,
-            counts_skips=counts_skips,
-            swaps=swaps,
-        )
-    return functools.partial(
-        offers.AffineOffers,
-        fallback=fallback,
-        counts_skips=counts_skips,
-        swaps=swaps,
-        wait_s=options.affinity_wait_s,
-        misses=misses,
-    )
 
 
 def _has_open_slot(view: pool_view.PoolView, group: queued.JobGroup) -> bool:

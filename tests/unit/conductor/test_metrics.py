@@ -145,7 +145,7 @@ def test_slots_of_a_silent_host_are_not_idle(pool) -> None:
 )
 def test_thresholds_of_strategies(made, expected) -> None:
     assert strategy_loading.thresholds_bytes(made) == expected
-    over = shared.SharedStrategy(made, sharing.Options())
+    over = shared.SharedStrategy(made, sharing.ShareOptions())
     assert strategy_loading.thresholds_bytes(over) == expected
 
 

@@ -31,7 +31,7 @@ def make_world(slots: int = 1, **limits: int) -> world.World:
     wanted = {"accelerator_limit": 99, "slot_limit": 1, "device_limit": 99}
     return world.World(
         [world.FakeAgent("a", slots)],
-        health=health.Options(**wanted | limits),
+        health=health.HealthOptions(**wanted | limits),
         # Nobody loses patience while time passes.
         wait_timeout_s=1e6,
         report_timeout_s=1e6,
@@ -255,7 +255,7 @@ def test_a_test_on_a_silent_host_is_not_late(pool) -> None:
 def test_no_test_begins_on_a_silent_host() -> None:
     pool = world.World(
         [world.FakeAgent("a", 1)],
-        health=health.Options(slot_limit=1),
+        health=health.HealthOptions(slot_limit=1),
         wait_timeout_s=1e6,
         report_timeout_s=5.0,
     )
@@ -415,7 +415,7 @@ def make_two_hosts() -> world.World:
     """Both have a slot; on the first one, copy has failed twice."""
     made = world.World(
         [world.FakeAgent("a", 1), world.FakeAgent("b", 1)],
-        health=health.Options(slot_limit=99, device_limit=99),
+        health=health.HealthOptions(slot_limit=99, device_limit=99),
         wait_timeout_s=1e6,
         report_timeout_s=1e6,
     )

@@ -21,7 +21,7 @@ WORDS = "cannot import\n  module datetime"
 def make_world(slots: int = 12, **limits: int) -> world.World:
     return world.World(
         [world.FakeAgent("a", slots)],
-        health=health.Options(**limits),
+        health=health.HealthOptions(**limits),
         report_timeout_s=1e6,
     )
 

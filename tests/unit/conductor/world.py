@@ -416,7 +416,7 @@ class World:
         self.agents = {agent.uuid: agent for agent in agents}
         self.settings = admission.Limits(
             **{
-                "health": health.Options(
+                "health": health.HealthOptions(
                     accelerator_limit=fault_limit,
                     slot_limit=fault_limit,
                     device_limit=fault_limit,
@@ -465,7 +465,7 @@ class World:
         self._left_out.clear()
         strategy = shared.SharedStrategy(
             self.make_strategy(),
-            sharing.Options(self.fair),
+            sharing.ShareOptions(self.fair),
             self.max_wait_s,
             self.preempt_gain,
         )

@@ -17,11 +17,13 @@ def make_state(
     rate_per_s: float | None = None,
     actions: int | None = None,
     **measured: typing.Any,
-) -> goals.State:
+) -> goals.GoalState:
     goal = goals.Goal(
         deadline_s=deadline_s, rate_per_s=rate_per_s, actions=actions
     )
-    return goals.State(goal=goal, registered_s=0.0, started=True, **measured)
+    return goals.GoalState(
+        goal=goal, registered_s=0.0, started=True, **measured
+    )
 
 
 def test_slots_per_rate_is_smoothed() -> None:
@@ -43,7 +45,7 @@ def test_idle_period_keeps_slots_per_rate(
 
 def test_request_and_progress_of_a_rate() -> None:
     goal = goals.Goal(rate_per_s=30.0)
-    state = goals.State(
+    state = goals.GoalState(
         goal=goal, registered_s=0.0, rate_per_s=40.0, slots_per_rate=0.15
     )
     assert state.request(5.0, 0, 8) == 5
@@ -60,7 +62,7 @@ def test_request_and_progress_of_a_rate() -> None:
 def test_request_and_progress_of_a_deadline(
     done: int, deadline_s: float, slots: int, progress: float, asked: int
 ) -> None:
-    state = goals.State(
+    state = goals.GoalState(
         goal=goals.Goal(deadline_s=deadline_s, actions=3000),
         registered_s=0.0,
         started=True,
@@ -112,7 +114,7 @@ def test_nothing_is_known_yet() -> None:
 
 
 def test_tasks_since_the_last_count_are_expected() -> None:
-    state = goals.State(
+    state = goals.GoalState(
         goal=goals.Goal(deadline_s=90.0, actions=100),
         registered_s=0.0,
         done=40,
@@ -143,8 +145,8 @@ def test_request_stays_within_bounds() -> None:
         ({}, "either a deadline or a rate"),
         ({"deadline_s": 1.0, "rate_per_s": 1.0}, "either"),
         ({"deadline_s": 1.0}, "number of actions"),
-        ({"deadline_s": math.nan, "actions": 1}, "must be a time"),
-        ({"deadline_s": math.inf, "actions": 1}, "must be a time"),
+        ({"deadline_s": math.nan, "actions": 1}, "must be finite"),
+        ({"deadline_s": math.inf, "actions": 1}, "must be finite"),
         ({"rate_per_s": 0.0}, "finite and positive"),
         ({"rate_per_s": -1.0}, "finite and positive"),
         ({"rate_per_s": math.nan}, "finite and positive"),

@@ -13,7 +13,7 @@ from fpgapool.vocabulary import codes
 REASON = codes.PROGRAM_FAILED
 PLACE = health.Place(host_id=1, device_id=2, slot_id=3, accelerator="aes")
 ACCELERATOR, SLOT, DEVICE = PLACE.units()
-OPTIONS = health.Options(first_s=10.0, max_s=35.0)
+OPTIONS = health.HealthOptions(first_s=10.0, max_s=35.0)
 
 
 def place(slot_id: int = 3, accelerator: str = "aes") -> health.Place:
@@ -110,7 +110,7 @@ def test_tests_that_fail_come_ever_later() -> None:
         due_at = one.faults[SLOT].next_test_at
         assert due_at is not None
         assert not due(one, due_at - 0.1, always)
-        assert due(one, due_at, always) == [health.Test(one.faults[SLOT])]
+        assert due(one, due_at, always) == [health.TestUnit(one.faults[SLOT])]
         assert one.faults[SLOT].is_tested
         assert not due(one, due_at, always)
         assert one.tested(PLACE, SLOT, "wrong result", due_at) == []
@@ -183,7 +183,7 @@ def test_a_test_begins_before_the_next_one_is_asked_for() -> None:
     begun: list[health.Unit] = []
     # There is room for one.
     for test in one.due(10.0, lambda unit: not begun):
-        assert type(test) is health.Test
+        assert type(test) is health.TestUnit
         begun.append(test.fault.unit)
     assert begun == [SLOT]
     assert not one.faults[DEVICE].is_tested
@@ -221,7 +221,7 @@ def test_a_successor_tests_what_was_being_tested() -> None:
     one.take_out(SLOT, REASON, 0.0)
     due(one, 10.0, always)
     next_one = health.Health(OPTIONS, one.faults.values(), 12.0)
-    assert due(next_one, 12.0, always) == [health.Test(one.faults[SLOT])]
+    assert due(next_one, 12.0, always) == [health.TestUnit(one.faults[SLOT])]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_successor_tests_what_was_being_tested() -> None:
 )
 def test_options_that_make_no_sense(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must"):
-        health.Options(**wrong)
+        health.HealthOptions(**wrong)
 
 
 def failed(one: health.Health, slot_id: int, **more: bool) -> list[str]:
@@ -288,7 +288,7 @@ def test_a_slot_that_an_operator_has_mended_does_not_count() -> None:
 
 def test_an_accelerator_fails_by_shape() -> None:
     """A host's slots of another shape have another implementation."""
-    one = health.Health(health.Options())
+    one = health.Health(health.HealthOptions())
     small = health.Place(1, 2, 3, "aes", "small")
     large = health.Place(1, 4, 5, "aes", "large")
     one.failed(small, REASON, 0.0)

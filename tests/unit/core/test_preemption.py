@@ -17,13 +17,13 @@ from fpgapool.vocabulary import codes
 from tests.unit.core import pools
 
 MB = 10**6
-SMALL_SHARE = sharing.Options(True, 10 * MB)
-LIMITED = sharing.Options(False)
+SMALL_SHARE = sharing.ShareOptions(True, 10 * MB)
+LIMITED = sharing.ShareOptions(False)
 
 
 def make_pool(
     strategy: str = "fifo",
-    options: sharing.Options = SMALL_SHARE,
+    options: sharing.ShareOptions = SMALL_SHARE,
     *,
     gain: float | None = 0.25,
     stateless: bool = True,
@@ -117,7 +117,7 @@ def test_a_border_is_that_of_its_holder_only() -> None:
 
 @pytest.mark.parametrize("options", [SMALL_SHARE, LIMITED])
 def test_priorities_order_the_jobs_of_a_project(
-    options: sharing.Options,
+    options: sharing.ShareOptions,
 ) -> None:
     pool = make_pool(options=options)
     pool.submit(
@@ -135,7 +135,9 @@ def test_priorities_order_the_jobs_of_a_project(
 
 
 @pytest.mark.parametrize("options", [SMALL_SHARE, LIMITED])
-def test_priorities_do_not_order_projects(options: sharing.Options) -> None:
+def test_priorities_do_not_order_projects(
+    options: sharing.ShareOptions,
+) -> None:
     pool = make_pool(options=options)
     pool.submit(pools.make_job(1, project="x"))
     pool.submit(
@@ -264,10 +266,10 @@ def test_across_projects_priorities_count_up_to_the_limit(
 
 
 @pytest.mark.parametrize(
-    "options", [LIMITED, sharing.Options(True, 1000 * MB)]
+    "options", [LIMITED, sharing.ShareOptions(True, 1000 * MB)]
 )
 def test_a_project_within_its_share_keeps_its_slots(
-    options: sharing.Options,
+    options: sharing.ShareOptions,
 ) -> None:
     pool = make_pool(options=options, priorities=(("q", None),))
     pool.submit(pools.make_job(1, project="p"))

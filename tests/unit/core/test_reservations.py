@@ -69,7 +69,7 @@ def test_a_reserved_slot_is_for_its_instance_alone() -> None:
 def test_the_queue_does_not_count_but_the_limit_does() -> None:
     strategy = shared.SharedStrategy(
         pools.strategies.fifo({"slot_choice": "index"}, 0),
-        sharing.Options(fair=True),
+        sharing.ShareOptions(fair=True),
     )
     pool = pools.make_pool_of(strategy, pools.make_host(1, slot_count=3))
     pool.step(events.SessionLimitsChanged(default=1), reserve(a=2))
@@ -358,7 +358,7 @@ def test_a_queue_that_the_limit_holds_is_not_walked(
         """:returns: how often one more job has the limit looked at."""
         strategy = shared.SharedStrategy(
             pools.strategies.fifo({"slot_choice": "index"}, 0),
-            sharing.Options(fair=True),
+            sharing.ShareOptions(fair=True),
         )
         pool = pools.make_pool_of(strategy, pools.make_host(1, slot_count=3))
         pool.step(events.SessionLimitsChanged(default=1), reserve(a=2))

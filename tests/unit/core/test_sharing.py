@@ -31,7 +31,7 @@ def make_pool(
     **settings: bool,
 ) -> pools.Pool:
     """One host; the quantum is 100 MB, as a job's size."""
-    options = sharing.Options(fair, 100 * MB, weights or {})
+    options = sharing.ShareOptions(fair, 100 * MB, weights or {})
     inner = getattr(strategies, strategy)({}, 0)
     return pools.make_pool_of(
         shared.SharedStrategy(inner, options, max_wait_s),
@@ -81,7 +81,7 @@ def test_weights_count() -> None:
 
 def test_projects_of_a_round_compete_for_each_slot() -> None:
     """A slot goes to who is near it, whoever of them came first."""
-    options = sharing.Options(True, 1000 * MB)
+    options = sharing.ShareOptions(True, 1000 * MB)
     pool = pools.make_pool_of(
         shared.SharedStrategy(strategies.wra({}, 0), options),
         pools.make_host(1, slot_count=1),
@@ -101,7 +101,7 @@ def test_projects_of_a_round_compete_for_each_slot() -> None:
 
 def test_who_has_nothing_left_waits_for_the_others_of_its_round() -> None:
     """Though the strategy prefers its jobs."""
-    options = sharing.Options(True, 300 * MB)
+    options = sharing.ShareOptions(True, 300 * MB)
     pool = pools.make_pool_of(
         shared.SharedStrategy(strategies.sjf({}, 0), options),
         pools.make_host(1, slot_count=1),
@@ -112,7 +112,7 @@ def test_who_has_nothing_left_waits_for_the_others_of_its_round() -> None:
 
 
 def test_more_than_the_breadth_have_their_turns_in_order() -> None:
-    options = sharing.Options(True, 100 * MB)
+    options = sharing.ShareOptions(True, 100 * MB)
     made = shared.SharedStrategy(strategies.sjf({}, 0), options)
     made.breadth = 2
     pool = pools.make_pool_of(made, pools.make_host(1, slot_count=1))
@@ -312,13 +312,13 @@ def test_bad_shares_are_refused(
     quantum_bytes: float, weights: dict[str, float]
 ) -> None:
     with pytest.raises(ValueError, match="must be positive"):
-        sharing.Options(True, quantum_bytes, weights)
+        sharing.ShareOptions(True, quantum_bytes, weights)
 
 
 def test_a_bad_wait_is_refused() -> None:
     with pytest.raises(ValueError, match="max_wait_s"):
         shared.SharedStrategy(
-            strategies.fifo({}, 0), sharing.Options(), max_wait_s=0.0
+            strategies.fifo({}, 0), sharing.ShareOptions(), max_wait_s=0.0
         )
 
 
@@ -337,7 +337,7 @@ def test_projects_that_are_done_are_forgotten() -> None:
 def test_a_very_large_debt_costs_no_more_than_a_small_one() -> None:
     pool = make_pool()
     submit(pool, "a")
-    accounts = sharing.Accounts(sharing.Options(True, 1.0))
+    accounts = sharing.Accounts(sharing.ShareOptions(True, 1.0))
     (held,) = pool.state.view.slots.assignments.values()
     accounts.give("a", held, 2.0**60 + 0.5, in_round=False)
     (account,) = accounts.all()

@@ -508,14 +508,14 @@ def test_two_jobs_cannot_have_one_slot() -> None:
     other = events.AssignmentRestored(
         pools.make_job(2), 10, 42, model.Phase.READY
     )
-    with pytest.raises(ValueError, match="job 2 cannot have slot 10"):
+    with pytest.raises(ValueError, match="job 2 cannot be assigned slot 10"):
         pool.step(other)
 
 
 def test_a_slot_has_one_host() -> None:
     pool = pools.make_pool(pools.make_host(1))
     stolen = pools.make_host(1).slots()[0]
-    with pytest.raises(ValueError, match="of another host"):
+    with pytest.raises(ValueError, match="belongs to another host"):
         model.HostSpec(
             2,
             "host2",
@@ -526,7 +526,7 @@ def test_a_slot_has_one_host() -> None:
     host = model.HostSpec(
         2, "host2", 1e9, (model.DeviceSpec(2, 2, "board0", 1e9, (moved,)),)
     )
-    with pytest.raises(ValueError, match="slot 10 is of host 1"):
+    with pytest.raises(ValueError, match="slot 10 belongs to host 1"):
         pool.step(events.HostUp(host))
 
 

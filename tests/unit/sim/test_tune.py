@@ -20,7 +20,7 @@ from fpgapool.sim.inputs import distributions
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import metrics
 from fpgapool.strategies import base
-from fpgapool.strategies.orderings import wa
+from fpgapool.strategies import orderings
 from tests.unit.sim import commands
 
 SMALL = "--hosts 6 --boards 3 --slots 2 --jobs-per-host 20 --seeds 2".split()
@@ -49,13 +49,12 @@ def thresholds_of(text: str, directory: pathlib.Path) -> tuple[float, ...]:
     conf(["--config-file", str(path)], default_config_files=[])
     made = strategies.wra(strategy_loading.options(conf), 0)
     assert isinstance(made, base.ComposedStrategy)
-    assert isinstance(made.ordering, wa.WaOrdering)
-    return made.ordering.options.thresholds_bytes
+    assert isinstance(made.ordering, orderings.WaOrdering)
+    return made.ordering.thresholds_bytes
 
 
 def test_defaults_are_the_conductors(tmp_path: pathlib.Path) -> None:
     found = scenarios.SHORT_TAIL.thresholds_bytes
-    assert found == wa.EXPONENTIAL_THRESHOLDS_BYTES
     assert found == thresholds_of("", tmp_path)
 
 

@@ -48,7 +48,7 @@ def make_rate(
     return make_group(
         group_id,
         size,
-        goal=goals.State(
+        goal=goals.GoalState(
             goal=goals.Goal(rate_per_s=10.0),
             registered_s=0.0,
             started=started,
@@ -77,7 +77,7 @@ def make_due(
     return make_group(
         group_id,
         size,
-        goal=goals.State(
+        goal=goals.GoalState(
             goal=goals.Goal(deadline_s=due_s, actions=actions),
             registered_s=registered_s,
             started=started,

@@ -138,7 +138,7 @@ class TaskPool:
     def _members(self) -> dict[int, int]:
         found = {}
         for group_id in self._left:
-            status = self.groups.status(group_id)
+            status = self.groups.get(group_id)
             if status is not None:
                 found[group_id] = status.members
         return found

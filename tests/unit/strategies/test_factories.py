@@ -10,7 +10,7 @@ from fpgapool import strategies
 from fpgapool.core import strategy
 from fpgapool.core.queues import thresholds
 from fpgapool.strategies import base
-from fpgapool.strategies.orderings import wa
+from fpgapool.strategies import orderings
 from tests.unit.core import pools
 
 NAMES = ("fifo", "sjf", "edf", "random", "wa", "ra", "wra")
@@ -105,7 +105,9 @@ def test_hybrid_thresholds() -> None:
     assert found[5] == pytest.approx(20e6 * 1.41**5 + step)
     assert found[15] == pytest.approx(20e6 * 1.41**15)
     assert found[18] == pytest.approx(20e6 * 1.41**18)
-    assert found == wa.EXPONENTIAL_THRESHOLDS_BYTES
+    default = typing.cast(base.ComposedStrategy, strategies.wa({}, 0)).ordering
+    assert isinstance(default, orderings.WaOrdering)
+    assert found == default.thresholds_bytes
 
 
 def test_geometric_thresholds_and_none() -> None:

@@ -41,11 +41,8 @@ def priority(options, seed):
         of those that all strategies get.
     :param seed: of random choices.
     """
-    chosen = any_placement.AnyOptions(
-        slot_choice=options.get("slot_choice") or "least_busy"
-    )
     placement = any_placement.AnyPlacement(
-        chosen, numpy.random.default_rng(seed)
+        opts.shared(options), numpy.random.default_rng(seed)
     )
     own = opts.own(options, PriorityOptions)
     return base.ComposedStrategy(PriorityOrdering(own), placement)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fpgapool import objects
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import admission
-from fpgapool.core.topology import power
+from fpgapool.core import model
 from fpgapool.vocabulary import platforms
 
 
@@ -19,7 +19,7 @@ def caps(
     settings: admission.Limits,
     pool: registry.Registry,
     profiles: Iterable[objects.AcceleratorProfile],
-) -> power.Caps:
+) -> model.PowerCaps:
     """Return the caps, with the power of a slot of each known shape.
 
     The lower one holds of those that a host reports and has in the settings.
@@ -31,7 +31,7 @@ def caps(
     for host_uuid, cap_w in pool.power_caps_w.items():
         by_host_w[host_uuid] = min(cap_w, by_host_w.get(host_uuid, cap_w))
     if settings.power_cap_w is None and not by_host_w:
-        return power.Caps()
+        return model.PowerCaps()
     own = [profile for profile in profiles if not profile.projects]
     slots_w: dict[str, float] = {}
     for shape in {slot.shape for slot in pool.present_slots()}:
@@ -47,14 +47,14 @@ def caps(
         for host_uuid, cap_w in by_host_w.items()
         if host_uuid in pool.hosts
     ]
-    return power.Caps(
+    return model.PowerCaps(
         settings.power_cap_w,
         tuple(sorted(hosts_w)),
         tuple(sorted(slots_w.items())),
     )
 
 
-def doubts(caps: power.Caps, pool: registry.Registry) -> Iterator[str]:
+def doubts(caps: model.PowerCaps, pool: registry.Registry) -> Iterator[str]:
     """Yield what an operator should know of caps."""
     slots_w, hosts_w = dict(caps.slots_w), dict(caps.hosts_w)
     kinds = {(slot.host.id, slot.shape) for slot in pool.present_slots()}

@@ -529,7 +529,7 @@ class Probation:
                     self._turns.pop(unit, None)
                     self._write(self._row_of_end(unit, now))
                     self._refresh_all(unit)
-                case health.Test(fault):
+                case health.TestUnit(fault):
                     self._begin(fault, now)
 
     def _refresh_all(self, unit: health.Unit) -> None:

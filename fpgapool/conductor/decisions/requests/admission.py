@@ -53,7 +53,9 @@ class Limits:
     )
     instances_are_local: bool = False
     max_bitstreams_per_project: int | None = 200
-    health: health.Options = dataclasses.field(default_factory=health.Options)
+    health: health.HealthOptions = dataclasses.field(
+        default_factory=health.HealthOptions
+    )
 
     def claim_limit_bytes(self, claimed_bytes: int) -> int:
         """Return the bytes that a session may send while others wait."""

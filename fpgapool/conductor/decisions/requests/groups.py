@@ -270,13 +270,13 @@ def _goal(group: db_api.GroupRecord) -> goals.Goal | None:
     )
 
 
-def _goal_before(group: db_api.GroupRecord) -> goals.State | None:
+def _goal_before(group: db_api.GroupRecord) -> goals.GoalState | None:
     """Return what is left of a goal from before a restart."""
     goal = _goal(group)
     # The core has forgotten a goal that is reached.
     if goal is None or description.is_reached(group):
         return None
-    return goals.State(
+    return goals.GoalState(
         goal=goal,
         registered_s=group.created_at,
         started=group.actions_done > 0,

@@ -459,7 +459,9 @@ def _raise_unsupported(reason: str) -> NoReturn:
     raise exception.DryRunUnsupported(reason=reason)
 
 
-def _told(found: what_if.Answer, interval_s: float | None) -> objects.DryRun:
+def _told(
+    found: what_if.Prediction, interval_s: float | None
+) -> objects.DryRun:
     """Return the core's answer for the client.
 
     :param interval_s: between two sessions that get slots, if known.

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Lanes of waiting jobs: which of them a strategy sees."""
+
+import math
+from collections import abc
+
+from fpgapool.core import model
+from fpgapool.core import native
+from fpgapool.core.queues import queued
+from fpgapool.core.queues import sharing
+from fpgapool.core.queues import times
+
+
+@native.mypyc_attr(allow_interpreted_subclasses=True)
+class Lanes:
+    """The lanes of all projects.
+
+    :param max_wait_s: after it jobs are urgent; None: they never are.
+    :param accounts: of the projects, if they share the pool.
+    :ivar changes: grows whenever a group comes, goes, gets its first job or
+        loses its last one.
+    :ivar shown: the jobs that the strategy sees: all of them, or those that
+        may get the next slot.
+    :ivar lanes: by project; the lane of None always exists.
+    :ivar urgent: the lanes of jobs that go first, by project.
+    :ivar ranked: the number of lanes of jobs of other priorities than 0.
+    """
+
+    def __init__(
+        self, max_wait_s: float | None, accounts: sharing.Accounts | None
+    ) -> None:
+        self._accounts = accounts
+        self._max_wait_s = max_wait_s
+        self._has_one_lane = accounts is None and max_wait_s is None
+        self._common = queued.Lane(None, False)
+        self.lanes: dict[str | None, queued.Lane] = {None: self._common}
+        self.urgent: dict[str | None, queued.Lane] = {}
+        self.ranked = 0
+        self.shown: queued.Shown = self._common
+        # The lanes with jobs that arrived at this event.
+        self._with_arrivals: list[queued.Lane] = []
+        self.changes = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all jobs are in one lane, which is shown."""
+        return len(self.lanes) == 1 and not self.urgent
+
+    def show(self, shown: queued.Shown) -> None:
+        """Show the strategy only these jobs."""
+        shown.note_arrivals(self._with_arrivals)
+        self.shown = shown
+
+    def show_common(self) -> None:
+        """Show it the jobs of the common lane."""
+        self.shown = self._common
+
+    def groups(self) -> abc.Collection[queued.JobGroup]:
+        """The groups that are shown; some may have no jobs."""
+        return self.shown.groups()
+
+    def groups_for(self, shape: str) -> tuple[queued.JobGroup, ...]:
+        """The shown groups whose jobs fit slots of this shape."""
+        return self.shown.groups_for(shape)
+
+    def all_lanes(self) -> abc.Iterator[queued.Lane]:
+        """All lanes, shown or not."""
+        for lane in self.lanes.values():
+            yield lane
+            yield from lane.ranks.values()
+        yield from self.urgent.values()
+
+    def all_groups(self) -> abc.Iterator[queued.JobGroup]:
+        """All groups, shown or not."""
+        for lane in self.all_lanes():
+            yield from lane.groups()
+
+    def group_for(
+        self, record: queued.JobRecord, shapes: model.Shapes, now: float
+    ) -> tuple[queued.JobGroup, bool]:
+        """The group for a job.
+
+        :returns: the group, and whether it is new.
+        """
+        lane = self._common if self._has_one_lane else self._lane(record, now)
+        group = lane.by_needs.get((shapes, record.avoided, ""))
+        if group is not None:
+            return group, False
+        self.changes += 1
+        return lane.make_group(shapes, record.avoided), True
+
+    def _lane(self, record: queued.JobRecord, now: float) -> queued.Lane:
+        if self._max_wait_s is not None and not record.urgent:
+            self._see_urgency(record, now)
+        project: str | None = None
+        if self._accounts is not None:
+            project = self._accounts.lane_of(record.job.project)
+        lanes = self.urgent if record.urgent else self.lanes
+        lane = lanes.get(project)
+        if lane is None:
+            lane = lanes[project] = queued.Lane(project, record.urgent)
+            if self._accounts and project is not None and not record.urgent:
+                self._accounts.join(project)
+        priority = record.job.priority
+        if priority and project is not None and not record.urgent:
+            if priority not in lane.ranks:
+                lane.ranks[priority] = queued.Lane(project, False)
+                self.ranked += 1
+            return lane.ranks[priority]
+        return lane
+
+    def _see_urgency(self, record: queued.JobRecord, now: float) -> None:
+        due_s = times.first_due_s(
+            record.job.arrival_s, self._max_wait_s or 0.0
+        )
+        if due_s <= now:
+            record.urgent = True
+            # Before all other jobs, whatever the strategy's key.
+            record.key = (-math.inf, record.job.arrival_s, record.job.id)
+
+    def _drop_lane(self, lane: queued.Lane, priority: int) -> None:
+        """Forget an empty lane, and its project if nothing of it waits."""
+        project = lane.project
+        lanes = self.urgent if lane.urgent else self.lanes
+        first = lanes[project]
+        if lane is not first:
+            del first.ranks[priority]
+            self.ranked -= 1
+        if first.size or first.ranks:
+            return
+        del lanes[project]
+        if self._accounts and project is not None and not lane.urgent:
+            self._accounts.leave(project)
+
+    def note_arrival(self, record: queued.JobRecord) -> None:
+        """Note that a job has arrived at this event."""
+        group = record.group
+        if group is not None:
+            lane = group.lane
+            if not lane.arrived:
+                self._with_arrivals.append(lane)
+            lane.arrived[record.job.id] = record
+
+    def forget_arrivals(self) -> None:
+        """Forget which jobs arrived at this event."""
+        for lane in self._with_arrivals:
+            lane.arrived.clear()
+        self._with_arrivals.clear()

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""When a job has waited for long enough, exactly."""
+
+import math
+
+# A timeout is due a little before its time, so that a wake-up at exactly that
+# time is never too early by a rounding error.
+_TIMEOUT_SLACK_S = 1e-12
+
+
+def has_waited(since_s: float, patience_s: float, now: float) -> bool:
+    """Whether a job has waited for ``patience_s``.
+
+    It has from :func:`first_due_s` on.
+    """
+    return now - since_s >= patience_s - _TIMEOUT_SLACK_S
+
+
+def first_due_s(arrival_s: float, patience_s: float) -> float:
+    """The first time at which a job has waited for ``patience_s``.
+
+    It is the smallest number ``now`` for which ``now - arrival_s`` is at least
+    ``patience_s`` less the slack, all in floating point.
+    """
+    if math.isinf(patience_s):
+        return math.inf
+    enough_s = patience_s - _TIMEOUT_SLACK_S
+    time_s = arrival_s + enough_s
+    if time_s - arrival_s < enough_s:
+        time_s = math.nextafter(time_s, math.inf)
+        if time_s - arrival_s >= enough_s:
+            return time_s
+    elif math.nextafter(time_s, -math.inf) - arrival_s < enough_s:
+        return time_s
+    step_s = math.ulp(max(abs(arrival_s), abs(time_s), patience_s))
+    early_s, late_s = time_s - step_s, time_s + step_s
+    while early_s - arrival_s >= enough_s:
+        early_s -= step_s
+    while late_s - arrival_s < enough_s:
+        late_s += step_s
+    while early_s < (middle_s := (early_s + late_s) / 2) < late_s:
+        if middle_s - arrival_s >= enough_s:
+            late_s = middle_s
+        else:
+            early_s = middle_s
+    return late_s

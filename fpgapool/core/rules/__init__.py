@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What each event changes in queues and topology.
+
+``PoolState`` hands each event to one method here. These methods append
+instructions, and say whether a scheduling pass is due. They never choose the
+job that gets an idle slot: strategies do.
+
+``admission``
+    Jobs enter the queue, move in it, and leave it without a slot.
+``holders``
+    Assignments, from programming to release.
+``members``
+    The same for slots of groups, which ask for slots by ordinary jobs.
+``hardware``
+    Hosts, boards and slots come, go, fail and drain.
+``shunning``
+    Jobs avoid slots in which their accelerator fails.
+``deadlines``
+    Jobs end with their deadlines.
+``preemption``
+    Slots change hands at a chunk border.
+"""

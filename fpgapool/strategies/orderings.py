@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Orders in which jobs wait; equal jobs go by arrival, then by id."""
+
+import bisect
+import hashlib
+import math
+from collections import abc
+
+import numpy
+
+from fpgapool.core import model
+from fpgapool.core import ordered
+from fpgapool.core import preferences
+from fpgapool.core.queues import thresholds
+from fpgapool.strategies import base
+
+
+class FifoOrdering(base.Ordering):
+    """First come, first served."""
+
+    def key(self, job: model.Job) -> ordered.Key:
+        return (job.arrival_s, job.id)
+
+
+class SjfOrdering(base.Ordering):
+    """Shortest job first, by claimed bytes."""
+
+    def key(self, job: model.Job) -> ordered.Key:
+        return (job.claimed_bytes, job.arrival_s, job.id)
+
+
+class LptOrdering(base.Ordering):
+    """Longest processing time first: the largest job first."""
+
+    def key(self, job: model.Job) -> ordered.Key:
+        return (-job.claimed_bytes, job.arrival_s, job.id)
+
+
+class WaOrdering(base.Ordering):
+    """Workload-aware: priority queues by size.
+
+    A size equal to a threshold belongs to the queue of higher priority.
+
+    :param thresholds_bytes: upper bounds of all queues but the last.
+    :raises ValueError: if they are not positive, finite and increasing.
+    """
+
+    def __init__(self, thresholds_bytes: tuple[float, ...]) -> None:
+        thresholds.check_thresholds(thresholds_bytes)
+        self.thresholds_bytes = thresholds_bytes
+
+    def key(self, job: model.Job) -> ordered.Key:
+        queue = bisect.bisect_left(self.thresholds_bytes, job.claimed_bytes)
+        return (queue, job.arrival_s, job.id)
+
+
+class EdfOrdering(base.Ordering):
+    """Earliest deadline first; jobs without a deadline come last.
+
+    The most urgent job is never late, unless all are: a late job has nothing
+    to gain.
+    """
+
+    deadlines_preempt = True
+
+    def key(self, job: model.Job) -> ordered.Key:
+        deadline_s = math.inf if job.deadline_s is None else job.deadline_s
+        return (deadline_s, job.arrival_s, job.id)
+
+    def most_urgent(
+        self, contenders: abc.Sequence[preferences.Contender], now: float
+    ) -> preferences.Contender:
+        return min(
+            contenders,
+            key=lambda each: (now >= each.deadline_s, *self.key(each.job)),
+        )
+
+
+class RandomOrdering(base.Ordering):
+    """A place in the queue that depends on seed and id only.
+
+    The most urgent job is drawn anew each time, all with the same chance.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        # Its numbers are the same in all versions of numpy and, with these
+        # words, those of the standard library's generator.
+        self._generator = numpy.random.RandomState(
+            [
+                seed >> shift & 0xFFFFFFFF
+                for shift in range(0, max(seed.bit_length(), 1), 32)
+            ]
+        )
+
+    def key(self, job: model.Job) -> ordered.Key:
+        text = f"{self.seed}:{job.id}".encode()
+        drawn = hashlib.blake2b(text, digest_size=8).digest()
+        # A number, as jobs that have waited for too long get -inf instead.
+        return (int.from_bytes(drawn, "big"), job.id)
+
+    def most_urgent(
+        self, contenders: abc.Sequence[preferences.Contender], now: float
+    ) -> preferences.Contender:
+        bits = len(contenders).bit_length()
+        while True:
+            word = int.from_bytes(self._generator.bytes(4), "little")
+            number = word >> (32 - bits)
+            if number < len(contenders):
+                return contenders[number]

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The options that all strategies share, each declared once.
+
+The configuration offers them in ``[scheduler]``, scenario files in a strategy,
+and the loader and strategies read them. A strategy ignores those that it does
+not use.
+"""
+
+import dataclasses
+import types
+import typing
+
+#: Orders of slots, with their meanings.
+SLOT_ORDERS: typing.Final = {
+    "index": "by host, then by slot number; predictable",
+    "random": "seeded by ``seed``; spreads load without looking at it",
+    "least_busy": "the host with the fewest busy slots first",
+}
+
+
+def _option(
+    default: object,
+    help: str,
+    *,
+    conf: str | None = None,
+    unset: object = None,
+    **bounds: object,
+) -> typing.Any:
+    """Declare an option.
+
+    :param conf: its name in the configuration, if that is another one.
+    :param unset: what stands for None in the configuration.
+    :param bounds: ``min``, ``max`` and ``choices`` in the configuration.
+    """
+    return dataclasses.field(
+        default=default,
+        metadata={"help": help, "conf": conf, "unset": unset, **bounds},
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SharedOptions:
+    """Options of strategies; the help texts say what they mean.
+
+    :raises ValueError: if an order of slots is unknown, or a limit or a time
+        is negative.
+    """
+
+    queues: int = _option(
+        20,
+        """
+Number of priority queues of ``wa`` and ``wra``. 1 means first in, first out.
+
+Session sizes are sorted into these queues by thresholds that are computed
+from ``first_threshold_bytes``, ``threshold_ratio``, ``geometric_queues`` and
+``linear_queues_end``: they grow by the ratio up to the queue
+``geometric_queues``, evenly up to the queue ``linear_queues_end``, and by the
+ratio again after it. The defaults suit sizes that vary like an exponential
+distribution; for heavy tails (few sessions with most of the bytes) use
+``threshold_ratio = 1.8``, ``geometric_queues = 10``,
+``linear_queues_end = 11``, ``first_threshold_bytes = 26000000``.
+
+Related options:
+
+* ``thresholds_bytes`` replaces all of these.
+""",
+        # More queues than this are no different from shortest job first.
+        min=1,
+        max=1000,
+    )
+    E_bytes: float = _option(
+        20e6,
+        """
+Sessions of up to this many bytes are in the first queue of ``wa`` and
+``wra``. See ``queues``.
+""",
+        conf="first_threshold_bytes",
+        min=1,
+        max=2**63 - 1,
+    )
+    q: float = _option(
+        1.41,
+        """
+Ratio of a threshold to the one before it in the geometric parts. See
+``queues``.
+""",
+        conf="threshold_ratio",
+        # At 1 or below, the thresholds would not grow.
+        min=1.001,
+        max=1000,
+    )
+    k1: int = _option(
+        5,
+        """
+Number of the last queue of the first geometric part. See ``queues``.
+""",
+        conf="geometric_queues",
+        min=1,
+        max=1000,
+    )
+    k2: int = _option(
+        16,
+        """
+Number of the last queue of the linear part; must be larger than
+``geometric_queues``. See ``queues``.
+""",
+        conf="linear_queues_end",
+        min=2,
+        max=1000,
+    )
+    thresholds_bytes: tuple[float, ...] | None = _option(
+        None,
+        """
+Upper limits in bytes of the queues of ``wa`` and ``wra``, ascending, without
+the last queue, which has none. The default is empty: the thresholds are
+computed, see ``queues``.
+""",
+        unset=[],
+        min=1,
+        max=2**63 - 1,
+    )
+    remote_limit: int | None = _option(
+        None,
+        """
+Largest number of sessions from other hosts that ``ra`` and ``wra`` run on a
+host while the rule of data locality applies. -1, the default, means half of
+the host's slots, at least 1.
+
+The higher it is, the more sessions compete for the host's network card.
+""",
+        unset=-1,
+        min=-1,
+        max=1000000,
+    )
+    skip_limit: int | None = _option(
+        None,
+        """
+How often slots of other hosts may pass over a session whose own host has
+boards, before it may use one of them. -1, the default, means that only its
+waiting time counts, see ``wait_s_per_byte``.
+""",
+        unset=-1,
+        min=-1,
+        max=1000000000,
+    )
+    wait_s_per_byte: float = _option(
+        1e-8,
+        """
+Seconds per claimed byte that a session waits for a slot of its own host
+before ``ra`` and ``wra`` let it use one of another host. The default is
+0.01 s for a megabyte.
+
+A good value is a small multiple of the time that a byte takes on the hosts'
+network cards.
+""",
+        min=0,
+        # A day for a megabyte: beyond it the value means never.
+        max=0.1,
+    )
+    fallback: bool | None = _option(
+        None,
+        """
+Use of a slot that no session may take by the rule of data locality while
+sessions wait.
+""",
+        unset="auto",
+        choices={
+            "auto": "on for ``wra``, off for ``ra``",
+            "on": "give such a slot to the first session that fits",
+            "off": "leave such a slot idle",
+        },
+    )
+    slot_choice: str = _option(
+        "least_busy",
+        """
+Which idle slot a session gets if the strategy leaves a choice.
+""",
+        choices=SLOT_ORDERS,
+    )
+    offer_order: str = _option(
+        "least_busy",
+        """
+In which order ``ra``, ``wra`` and ``affinity`` offer idle slots to waiting
+sessions.
+""",
+        choices=SLOT_ORDERS,
+    )
+    affinity: bool = _option(
+        False,
+        """
+Whether sessions avoid slots of boards that run other accelerators, with
+``ra`` and ``wra``.
+
+A session from another host than the slot's takes the slot only if the share of
+its accelerator among the sessions that the board runs is large enough: all of
+them at first, and none after ``affinity_wait_s``. It takes a slot at once that
+holds its accelerator, that is programmed in no time, or whose board is idle.
+So slots are programmed less often where that takes long. The strategy
+``affinity`` always does so, whatever this option says, and for all sessions.
+""",
+    )
+    affinity_wait_s: float = _option(
+        10.0,
+        """
+Seconds after which a session takes a slot of any board, with ``affinity``.
+They count from its arrival, or from the last time that a session of the same
+``application`` got a slot.
+
+A good value is a few times as long as sessions and programming take. 0 means
+that boards do not matter.
+""",
+        min=0,
+        max=86400,
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("slot_choice", "offer_order"):
+            order = getattr(self, name)
+            if order not in SLOT_ORDERS:
+                raise ValueError(
+                    f"{name} must be one of {', '.join(SLOT_ORDERS)}, "
+                    f"not {order!r}"
+                )
+        # Infinite times are allowed: jobs do not leave their hosts for
+        # waiting, or take no slot of another accelerator's device.
+        for name in (
+            "remote_limit",
+            "skip_limit",
+            "wait_s_per_byte",
+            "affinity_wait_s",
+        ):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise ValueError(f"{name} must not be negative, not {value}")
+
+
+FIELDS: typing.Final = {
+    each.name: each for each in dataclasses.fields(SharedOptions)
+}
+#: The options that thresholds_bytes replaces: the parameters of
+#: :func:`fpgapool.core.queues.thresholds.hybrid_thresholds`.
+HYBRID: typing.Final = ("E_bytes", "q", "k1", "k2", "queues")
+
+
+def kind(name: str) -> type:
+    """Return the type of an option that is not None."""
+    given: typing.Any = FIELDS[name].type
+    if isinstance(given, types.UnionType):
+        given = typing.get_args(given)[0]
+    found: type = typing.get_origin(given) or given
+    return found
+
+
+def conf_name(name: str) -> str:
+    """Return the name that an option has in the configuration."""
+    return FIELDS[name].metadata["conf"] or name
