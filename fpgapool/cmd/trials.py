@@ -37,8 +37,8 @@ ABSENT = "absent"
 
 #: A driver says so if it cannot use an accelerator's bitstream at all.
 _NOT_THERE = (
-    base.BITSTREAM_UNKNOWN,
-    base.BITSTREAM_UNFIT,
+    codes.BITSTREAM_UNKNOWN,
+    codes.BITSTREAM_UNFIT,
     codes.CORE_UNAVAILABLE,
     codes.UNKNOWN_ACCELERATOR,
 )

@@ -28,14 +28,10 @@ LONG_S = (
 #: Bounds of numbers of items.
 COUNTS = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
 
-_CODES = frozenset(
-    value for value in vars(codes).values() if isinstance(value, str)
-)
-
 
 def known(code: str) -> str:
     """Return a code; ``other`` if it is unknown, to bound the memory."""
-    return code if code in _CODES else "other"
+    return code if code in codes.ERRORS else "other"
 
 
 class Histogram:

@@ -17,6 +17,7 @@ import hashlib
 import typing
 
 from fpgapool.accelerators import base as accelerators
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import formats
 
@@ -25,19 +26,6 @@ InvalidInput = accelerators.InvalidInput
 InvalidParams = accelerators.InvalidParams
 Profile = accelerators.Profile
 NAME_PATTERN = accelerators.NAME_PATTERN
-
-# Do not change the string values. Once set, they are set.
-DRIVER_UNKNOWN = "DRIVER_UNKNOWN"
-INVALID_SETTINGS = "INVALID_SETTINGS"
-NO_SUCH_SLOT = "NO_SUCH_SLOT"
-NOT_PROGRAMMED = "NOT_PROGRAMMED"
-BITSTREAM_UNKNOWN = "BITSTREAM_UNKNOWN"
-BITSTREAM_UNFIT = "BITSTREAM_UNFIT"
-PROGRAMMING_FAILED = "PROGRAMMING_FAILED"
-SCRUB_FAILED = "SCRUB_FAILED"
-DEVICE_FAILED = "DEVICE_FAILED"
-BITSTREAM_DAMAGED = "BITSTREAM_DAMAGED"
-PROCESS_SPENT = "PROCESS_SPENT"
 
 #: How long an agent waits for a board's first check.
 CHECK_TIMEOUT_S = 10.0
@@ -113,7 +101,7 @@ class BitstreamFile:
         """
         if self.size_bytes > max_bytes:
             raise DriverError(
-                BITSTREAM_UNKNOWN,
+                codes.BITSTREAM_UNKNOWN,
                 f"the bitstream has {self.size_bytes} bytes; at most "
                 f"{max_bytes} are possible",
             )
@@ -128,14 +116,14 @@ class BitstreamFile:
                         break
         except OSError as exc:
             raise DriverError(
-                BITSTREAM_DAMAGED, f"{self.path}: {exc.strerror}"
+                codes.BITSTREAM_DAMAGED, f"{self.path}: {exc.strerror}"
             ) from exc
         if (
             len(contents) != self.size_bytes
             or digest.hexdigest() != self.checksum_sha256
         ):
             raise DriverError(
-                BITSTREAM_DAMAGED, f"{self.path}: the checksum is wrong"
+                codes.BITSTREAM_DAMAGED, f"{self.path}: the checksum is wrong"
             )
         return bytes(contents)
 

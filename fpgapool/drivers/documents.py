@@ -9,6 +9,7 @@ import os
 import typing
 
 from fpgapool.drivers import base
+from fpgapool.vocabulary import codes
 
 #: In a boards file: the most that the slots of the host may take together.
 POWER_CAP_W = "power_cap_w"
@@ -69,7 +70,7 @@ class Checker:
                 document: object = yaml.load(file, Loader=loader)
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
             raise base.DriverError(
-                base.INVALID_SETTINGS, f"{self._kind} {self._path}: {exc}"
+                codes.INVALID_SETTINGS, f"{self._kind} {self._path}: {exc}"
             ) from exc
         return document
 
@@ -177,6 +178,6 @@ class Checker:
     def error(self, member: str, reason: str) -> base.DriverError:
         """Return the error of a member."""
         return base.DriverError(
-            base.INVALID_SETTINGS,
+            codes.INVALID_SETTINGS,
             f"{self._kind} {self._path}: {member}: {reason}",
         )

@@ -9,6 +9,7 @@ import importlib
 import typing
 
 from fpgapool.drivers import base
+from fpgapool.vocabulary import codes
 
 NAMESPACE = "fpgapool.drivers"
 
@@ -29,7 +30,7 @@ def driver_path(name: str) -> str:
     }
     if name not in paths:
         raise base.DriverError(
-            base.DRIVER_UNKNOWN,
+            codes.DRIVER_UNKNOWN,
             f"no driver {name!r}; known are: {', '.join(sorted(paths))}",
         )
     return paths[name]
@@ -63,13 +64,13 @@ def load_driver_class(path: str) -> type[base.Driver]:
         driver_class = getattr(module, class_name)
     except (ImportError, AttributeError, ValueError) as exc:
         raise base.DriverError(
-            base.DRIVER_UNKNOWN, f"driver {path!r} cannot be loaded: {exc}"
+            codes.DRIVER_UNKNOWN, f"driver {path!r} cannot be loaded: {exc}"
         ) from exc
     if not (
         isinstance(driver_class, type)
         and issubclass(driver_class, base.Driver)
     ):
         raise base.DriverError(
-            base.DRIVER_UNKNOWN, f"{path!r} is not a driver"
+            codes.DRIVER_UNKNOWN, f"{path!r} is not a driver"
         )
     return driver_class

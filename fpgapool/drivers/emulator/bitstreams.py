@@ -34,7 +34,7 @@ def load_builtin(bitstream: str) -> tuple[base.Profile, MakeCore]:
     name = bitstream.removeprefix(names.BUILTIN_PREFIX)
     if name == bitstream:
         raise base.DriverError(
-            base.BITSTREAM_UNKNOWN,
+            codes.BITSTREAM_UNKNOWN,
             "without a file the emulator knows only"
             f" {names.BUILTIN_PREFIX}<accelerator>, not {bitstream!r}",
         )
@@ -44,7 +44,7 @@ def load_builtin(bitstream: str) -> tuple[base.Profile, MakeCore]:
         return profile, accelerators.load_core(profile.core)
     except accelerators.AcceleratorError as exc:
         known = exc.code == codes.CORE_UNAVAILABLE
-        code = exc.code if known else base.BITSTREAM_UNKNOWN
+        code = exc.code if known else codes.BITSTREAM_UNKNOWN
         raise base.DriverError(code, exc.message) from exc
 
 
@@ -64,7 +64,7 @@ def load_file(
 
     if file.format != formats.DECLARATION:
         raise base.DriverError(
-            base.BITSTREAM_UNKNOWN,
+            codes.BITSTREAM_UNKNOWN,
             "the emulator accepts bitstreams of the format "
             f"{formats.DECLARATION}, not {file.format!r:.80}",
         )
@@ -73,12 +73,12 @@ def load_file(
         declared = declarations.parse(contents)
         core_class = accelerators.load_core(declared.core)
     except accelerators.AcceleratorError as exc:
-        raise base.DriverError(base.BITSTREAM_UNKNOWN, exc.message) from exc
+        raise base.DriverError(codes.BITSTREAM_UNKNOWN, exc.message) from exc
     except ValueError as exc:
-        raise base.DriverError(base.BITSTREAM_UNKNOWN, str(exc)) from exc
+        raise base.DriverError(codes.BITSTREAM_UNKNOWN, str(exc)) from exc
     if not declared.fits(capacity):
         raise base.DriverError(
-            base.BITSTREAM_UNFIT, _shortage(declared, capacity)
+            codes.BITSTREAM_UNFIT, _shortage(declared, capacity)
         )
     make_core = functools.partial(_make_declared, core_class, declared)
     return _profile(file.accelerator, declared), make_core

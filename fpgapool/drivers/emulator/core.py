@@ -14,6 +14,7 @@ import zlib
 from fpgapool.drivers import base
 from fpgapool.drivers.emulator import faults
 from fpgapool.drivers.emulator import pacing
+from fpgapool.vocabulary import codes
 
 # A piece that ends so soon after the last look has no new faults.
 _QUIET_NS = 200_000
@@ -149,7 +150,7 @@ class EmulatedCore(base.ChecksummedCore):
 def _break(fault: faults.Fault) -> None:
     match fault.kind:
         case faults.DEAD:
-            raise base.DriverError(base.DEVICE_FAILED, fault.message)
+            raise base.DriverError(codes.DEVICE_FAILED, fault.message)
         case faults.CORE_ERROR:
             raise FaultInjected(fault.place)
         case faults.CORE_CRASH:

@@ -19,6 +19,7 @@ import uuid
 from fpgapool.drivers import base
 from fpgapool.drivers.fpga_region import sysfs
 from fpgapool.objects import untrusted
+from fpgapool.vocabulary import codes
 
 _MAGIC = uuid.UUID("58656f6e-4650-4741-b747-425376303031").bytes
 _HEADER = struct.Struct("<16sI")
@@ -54,7 +55,7 @@ def payload(contents: bytes, compat_id: str | None) -> bytes:
     wanted = _interface(contents[_HEADER.size : end].rstrip(b"\0"))
     if compat_id is None or wanted.hex != compat_id.replace("-", "").lower():
         raise base.DriverError(
-            base.BITSTREAM_UNFIT,
+            codes.BITSTREAM_UNFIT,
             f"the bitstream is for the interface {wanted}; the region has"
             f" {compat_id}",
         )
@@ -78,7 +79,7 @@ def _interface(metadata: bytes) -> uuid.UUID:
 
 def _unknown(reason: str) -> base.DriverError:
     return base.DriverError(
-        base.BITSTREAM_UNKNOWN, f"the file is no green bitstream: {reason}"
+        codes.BITSTREAM_UNKNOWN, f"the file is no green bitstream: {reason}"
     )
 
 
@@ -98,7 +99,7 @@ def program(fme: pathlib.Path, port_id: int, bitstream: bytes) -> None:
         _ioctl(fme, _FME_PORT_PR, argument)
     except OSError as error:
         raise base.DriverError(
-            base.PROGRAMMING_FAILED, f"{fme.name}: {error.strerror}"
+            codes.PROGRAMMING_FAILED, f"{fme.name}: {error.strerror}"
         ) from error
 
 
@@ -112,7 +113,7 @@ def reset(port: pathlib.Path) -> None:
         _ioctl(port, _PORT_RESET, b"")
     except OSError as error:
         raise base.DriverError(
-            base.SCRUB_FAILED, f"{port.name}: {error.strerror}"
+            codes.SCRUB_FAILED, f"{port.name}: {error.strerror}"
         ) from error
 
 
@@ -162,7 +163,7 @@ def port_id(directory: pathlib.Path) -> int:
     number = _number(sysfs.read(directory / "id"))
     if number is None:
         raise base.DriverError(
-            base.PROGRAMMING_FAILED, f"{directory.name} has no number"
+            codes.PROGRAMMING_FAILED, f"{directory.name} has no number"
         )
     return number
 

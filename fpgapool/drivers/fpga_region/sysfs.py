@@ -11,6 +11,7 @@ import os
 import pathlib
 
 from fpgapool.drivers import base
+from fpgapool.vocabulary import codes
 
 _MAX_ATTRIBUTE_BYTES = 4096
 
@@ -112,7 +113,7 @@ class Manager:
             if (text := read(self._directory / attribute))
         ]
         return base.DriverError(
-            base.PROGRAMMING_FAILED,
+            codes.PROGRAMMING_FAILED,
             f"FPGA manager {self._directory.name}: {reason}"
             f" ({', '.join(found) or 'no state'})",
         )

@@ -13,6 +13,7 @@ from fpgapool.drivers.opencl import kernels
 from fpgapool.drivers.opencl import manifest as manifests
 from fpgapool.drivers.opencl import package as packages
 from fpgapool.drivers.opencl import profiles
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import names
 
@@ -47,7 +48,7 @@ def load_builtin(bitstream: str) -> Bitstream:
     name = bitstream.removeprefix(names.BUILTIN_PREFIX)
     if name == bitstream or name not in kernels.names():
         raise base.DriverError(
-            base.BITSTREAM_UNKNOWN,
+            codes.BITSTREAM_UNKNOWN,
             f"{bitstream!r:.80} has no OpenCL kernel; there are: "
             + ", ".join(
                 f"{names.BUILTIN_PREFIX}{known}" for known in kernels.names()
@@ -56,7 +57,7 @@ def load_builtin(bitstream: str) -> Bitstream:
     try:
         profile = accelerators.load_profile(name)
     except accelerators.AcceleratorError as exc:
-        raise base.DriverError(base.BITSTREAM_UNKNOWN, exc.message) from exc
+        raise base.DriverError(codes.BITSTREAM_UNKNOWN, exc.message) from exc
     return Bitstream(profile, formats.OPENCL_SOURCE, *_kernel(name))
 
 

@@ -277,7 +277,7 @@ def main() -> int:
         message = f"OpenCL cannot be used: {_last_line(error)}"
         if closed:
             message += f"; the compiler cannot read {', '.join(closed)}"
-        body = json.dumps([base.DEVICE_FAILED, message]).encode()
+        body = json.dumps([codes.DEVICE_FAILED, message]).encode()
         status = _REFUSED
     except base.DriverError as error:
         body = json.dumps([error.code, error.message]).encode()
@@ -393,7 +393,7 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
     ]
     if not fitting:
         raise base.DriverError(
-            base.DEVICE_FAILED,
+            codes.DEVICE_FAILED,
             f"no device fits platform {wanted.platform!r:.200}, device "
             f"{wanted.device!r:.200}",
         )

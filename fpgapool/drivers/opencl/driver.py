@@ -89,7 +89,7 @@ class OpenCLDriver(base.Driver):
         boards_file = settings.get("boards_file")
         if not isinstance(state_dir, str) or not state_dir:
             raise base.DriverError(
-                base.INVALID_SETTINGS, "opencl needs the setting 'state_dir'"
+                codes.INVALID_SETTINGS, "opencl needs the setting 'state_dir'"
             )
         self._directory = pathlib.Path(state_dir) / "opencl"
         self._binaries = pathlib.Path(
@@ -104,7 +104,7 @@ class OpenCLDriver(base.Driver):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as exc:
             raise base.DriverError(
-                base.INVALID_SETTINGS, f"opencl: {exc}"
+                codes.INVALID_SETTINGS, f"opencl: {exc}"
             ) from exc
         # Of an agent.
         self._discovered: dict[str, devices.Device] = {}
@@ -275,7 +275,7 @@ class OpenCLDriver(base.Driver):
         if there is None or there.program is None or there.profile is None:
             self._open_device(device, slot)
             raise base.DriverError(
-                base.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
+                codes.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
             )
         board = there.device.board
         there.waiter.set_limit(board.hang_min_s)
@@ -306,16 +306,16 @@ class OpenCLDriver(base.Driver):
         there.waiter.set_limit(there.device.board.hang_min_s)
         try:
             if there.waiter.fault is not None:
-                raise base.DriverError(base.PROCESS_SPENT, there.waiter.fault)
+                raise base.DriverError(codes.PROCESS_SPENT, there.waiter.fault)
             _clear(there)
             if there.wiper is not None:
                 there.wiper.wipe()
         except base.DriverError as exc:
             self._mark_failure(device)
-            if exc.code == base.SCRUB_FAILED:
+            if exc.code == codes.SCRUB_FAILED:
                 raise
             # With the process its runtime frees all memory of the device.
-            raise base.DriverError(base.PROCESS_SPENT, exc.message) from exc
+            raise base.DriverError(codes.PROCESS_SPENT, exc.message) from exc
 
     def _open_device(
         self, device: str, slot: int
@@ -362,7 +362,7 @@ class OpenCLDriver(base.Driver):
 
 def _no_such_slot(device: str, slot: int) -> base.DriverError:
     return base.DriverError(
-        base.NO_SUCH_SLOT, f"no slot {slot} of a device {device!r:.80}"
+        codes.NO_SUCH_SLOT, f"no slot {slot} of a device {device!r:.80}"
     )
 
 
@@ -382,7 +382,7 @@ def _check_fits(
     shapes = loaded.profile.shapes
     if shapes and known.shape not in shapes:
         raise base.DriverError(
-            base.BITSTREAM_UNFIT,
+            codes.BITSTREAM_UNFIT,
             f"{name!r} fits {', '.join(shapes)}, not {known.shape}",
         )
     if loaded.kind == formats.XCLBIN:
@@ -398,6 +398,6 @@ def _check_fits(
             raise base.DriverError(exc.code, exc.message) from exc
     elif loaded.kind == formats.OPENCL_SOURCE and not known.found.has_compiler:
         raise base.DriverError(
-            base.BITSTREAM_UNFIT,
+            codes.BITSTREAM_UNFIT,
             f"{known.name} has no compiler: it needs a binary, not {name!r}",
         )

@@ -176,7 +176,7 @@ def load(file: base.BitstreamFile) -> Package:
     """
     if file.format not in MAX_KIND_BYTES:
         raise base.DriverError(
-            base.BITSTREAM_UNKNOWN,
+            codes.BITSTREAM_UNKNOWN,
             "OpenCL devices accept bitstreams of the formats "
             f"{', '.join(MAX_KIND_BYTES)}, not {file.format!r:.80}",
         )
@@ -188,7 +188,7 @@ def load(file: base.BitstreamFile) -> Package:
     if package.kind != file.format:
         # The format decides whether a signature was asked for.
         raise base.DriverError(
-            base.BITSTREAM_UNKNOWN,
+            codes.BITSTREAM_UNKNOWN,
             f"the file is of the kind {package.kind}, not {file.format}",
         )
     return package

@@ -14,6 +14,7 @@ import pyopencl as cl
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import devices
 from fpgapool.drivers.opencl import programs
+from fpgapool.vocabulary import codes
 
 _XRT_PLATFORM = "Xilinx"
 _XRT_LIBRARY = "libxilinxopencl.so.2"
@@ -33,7 +34,7 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
     except (cl.Error, RuntimeError) as error:
         # Some runtimes do not keep their own errors to themselves.
         raise base.DriverError(
-            base.DEVICE_FAILED, f"no OpenCL runtime: {error}"
+            codes.DEVICE_FAILED, f"no OpenCL runtime: {error}"
         ) from error
     found = []
     for platform in platforms:
@@ -84,7 +85,7 @@ def part(device: cl.Device, known: devices.Device, slot: int) -> cl.Device:
             [kinds.BY_COUNTS, *units, kinds.BY_COUNTS_LIST_END]
         )[slot]
     except cl.Error as error:
-        raise base.DriverError(base.DEVICE_FAILED, str(error)) from error
+        raise base.DriverError(codes.DEVICE_FAILED, str(error)) from error
 
 
 def _devices(platform: cl.Platform) -> list[cl.Device]:

@@ -20,6 +20,7 @@ import time
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import building
 from fpgapool.drivers.opencl import devices
+from fpgapool.vocabulary import codes
 
 PROGRAM = "fpgapool.drivers.opencl.survey"
 TIMEOUT_S = 60.0
@@ -67,7 +68,7 @@ def ask(
         message = text[-_MAX_TEXT_CHARS:] or str(error)
     except (OSError, ValueError, KeyError, TypeError) as error:
         message = f"the runtimes cannot be asked: {error}"
-    raise base.DriverError(base.DEVICE_FAILED, message)
+    raise base.DriverError(codes.DEVICE_FAILED, message)
 
 
 class Watch:

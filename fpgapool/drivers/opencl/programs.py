@@ -78,7 +78,7 @@ class _Translated:
         traceback: types.TracebackType | None,
     ) -> None:
         if isinstance(error, cl.Error):
-            code = base.DEVICE_FAILED
+            code = codes.DEVICE_FAILED
             if isinstance(error, cl.MemoryError):
                 code = codes.DEVICE_OUT_OF_MEMORY
             raise base.DriverError(code, str(error)) from error

@@ -14,6 +14,7 @@ from fpgapool.drivers import base
 from fpgapool.drivers.opencl import binding
 from fpgapool.drivers.opencl import manifest as manifests
 from fpgapool.drivers.opencl import runner as runners
+from fpgapool.vocabulary import codes
 
 SOURCE = b"""
 kernel void wipe(global uint *found, volatile local uint *memory,
@@ -121,5 +122,5 @@ class Wiper:
         self._runner.process(self._data, memoryview(found), 0)
         if any(found):
             raise base.DriverError(
-                base.SCRUB_FAILED, "local memory was not overwritten"
+                codes.SCRUB_FAILED, "local memory was not overwritten"
             )
