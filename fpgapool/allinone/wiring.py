@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
 import pathlib
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -16,14 +14,16 @@ from concurrent import futures
 import yaml
 from oslo_config import cfg
 
+from fpgapool.accelerators import base as accelerators
 from fpgapool.agent import service as agent_service
 from fpgapool.agent import settings as agent_settings
 from fpgapool.allinone import directories as allinone_directories
-from fpgapool.cmd import manage
 from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common import memory
 from fpgapool.conf import default as default_conf
+from fpgapool.db import api as db_api
+from fpgapool.db import migration
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 
@@ -117,8 +117,8 @@ def configure(
     :raises DatabaseError: if the database cannot be prepared.
     """
     arguments = _arguments(where, config_files, verbose)
-    _sync_database(arguments)
     conf = config.init(PROGRAM, arguments)
+    _prepare_database(conf)
     _set_defaults(conf, cluster.rate_scale or 1.0)
     if strategy is not None:
         conf.set_override("strategy", strategy, group="conductor")
@@ -195,14 +195,24 @@ worker_orphan_s = {WORKER_ORPHAN_S}
 """
 
 
-def _sync_database(arguments: list[str]) -> None:
-    # The output for operators means nothing to the user of this command.
-    with contextlib.redirect_stdout(io.StringIO()):
-        status = manage.main([*arguments, "db", "sync"])
-    if status:
-        raise exception.ConfigurationError(
-            reason="the database could not be prepared"
+def _prepare_database(conf: cfg.ConfigOpts) -> None:
+    """Create or migrate the tables, and add the built-in accelerators."""
+    database = db_api.Database.from_conf(conf, read_timeout_s=None)
+    try:
+        migration.sync(database.engine, "head")
+        # A user may have adapted accelerators that are present.
+        present = {record.name for record in database.accelerators()}
+        database.upsert_accelerators(
+            [
+                db_api.AcceleratorRecord(
+                    name=name, profile=dataclasses.asdict(profile)
+                )
+                for name, profile in accelerators.load_profiles().items()
+                if name not in present
+            ]
         )
+    finally:
+        database.close()
 
 
 def make_agents(

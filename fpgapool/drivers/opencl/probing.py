@@ -18,8 +18,8 @@ import threading
 import time
 
 from fpgapool.drivers import base
-from fpgapool.drivers.opencl import building
 from fpgapool.drivers.opencl import devices
+from fpgapool.drivers.opencl.compiling import building
 from fpgapool.vocabulary import codes
 
 PROGRAM = "fpgapool.drivers.opencl.survey"

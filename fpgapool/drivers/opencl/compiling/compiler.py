@@ -2,9 +2,10 @@
 
 """Compiles OpenCL C in a process of its own.
 
-The source is a tenant's, and compilers are large: the process has few rights
-(:mod:`fpgapool.drivers.opencl.confinement`), limits, no environment but what
-runtimes of OpenCL need, and a directory that is removed afterwards.
+The source is a tenant's, and compilers are large. So the process has few
+rights (:mod:`fpgapool.drivers.opencl.compiling.confinement`), limits, no
+environment but what runtimes of OpenCL need, and a directory that is removed
+afterwards.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import typing
 
 import fpgapool
 from fpgapool.drivers import base
-from fpgapool.drivers.opencl import confinement
+from fpgapool.drivers.opencl.compiling import confinement
 from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
@@ -381,9 +382,9 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
     import pyopencl as cl
 
     from fpgapool.drivers.opencl import devices
-    from fpgapool.drivers.opencl import manifest as manifests
     from fpgapool.drivers.opencl import platforms
     from fpgapool.drivers.opencl import programs
+    from fpgapool.drivers.opencl.contents import manifest as manifests
 
     wanted = devices.Board(
         platform=request["platform"], device=request["device"]

@@ -17,10 +17,10 @@ import pathlib
 import shutil
 import typing
 
-from fpgapool.drivers.opencl import bitstreams
-from fpgapool.drivers.opencl import compiler
 from fpgapool.drivers.opencl import devices
-from fpgapool.drivers.opencl import manifest as manifests
+from fpgapool.drivers.opencl.compiling import compiler
+from fpgapool.drivers.opencl.contents import bitstreams
+from fpgapool.drivers.opencl.contents import manifest as manifests
 from fpgapool.vocabulary import formats
 
 if typing.TYPE_CHECKING:

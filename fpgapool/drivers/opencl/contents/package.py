@@ -15,9 +15,9 @@ import dataclasses
 import struct
 
 from fpgapool.drivers import base
-from fpgapool.drivers.opencl import manifest as manifests
-from fpgapool.drivers.opencl import parts
-from fpgapool.drivers.opencl import xclbin as xclbins
+from fpgapool.drivers.opencl.contents import manifest as manifests
+from fpgapool.drivers.opencl.contents import parts
+from fpgapool.drivers.opencl.contents import xclbin as xclbins
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import formats

@@ -15,9 +15,9 @@ import dataclasses
 import re
 import typing
 
-from fpgapool.drivers.opencl import expressions
-from fpgapool.drivers.opencl import params as parameters
-from fpgapool.drivers.opencl import preparers
+from fpgapool.drivers.opencl.contents import expressions
+from fpgapool.drivers.opencl.contents import params as parameters
+from fpgapool.drivers.opencl.contents import preparers
 from fpgapool.objects import untrusted
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions

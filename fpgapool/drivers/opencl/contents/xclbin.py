@@ -21,7 +21,7 @@ import typing
 import uuid
 from xml.parsers import expat
 
-from fpgapool.drivers.opencl import parts
+from fpgapool.drivers.opencl.contents import parts
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 

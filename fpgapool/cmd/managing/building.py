@@ -24,10 +24,10 @@ from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
 from fpgapool.drivers import base as drivers
-from fpgapool.drivers.opencl import compiler
 from fpgapool.drivers.opencl import kernels
-from fpgapool.drivers.opencl import manifest as manifests
-from fpgapool.drivers.opencl import package
+from fpgapool.drivers.opencl.compiling import compiler
+from fpgapool.drivers.opencl.contents import manifest as manifests
+from fpgapool.drivers.opencl.contents import package
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import formats

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import typing
 
-from fpgapool.drivers.opencl import expressions
-from fpgapool.drivers.opencl import manifest as manifests
-from fpgapool.drivers.opencl import params as parameters
+from fpgapool.drivers.opencl.contents import expressions
+from fpgapool.drivers.opencl.contents import manifest as manifests
+from fpgapool.drivers.opencl.contents import params as parameters
 
 # The profile allows no more; the core names a larger one to its session.
 _MAX_CHUNK_MULTIPLE_BYTES = 1 << 20

@@ -10,9 +10,9 @@ import functools
 from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import kernels
-from fpgapool.drivers.opencl import manifest as manifests
-from fpgapool.drivers.opencl import package as packages
-from fpgapool.drivers.opencl import profiles
+from fpgapool.drivers.opencl.contents import manifest as manifests
+from fpgapool.drivers.opencl.contents import package as packages
+from fpgapool.drivers.opencl.contents import profiles
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import names

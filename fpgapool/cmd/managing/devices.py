@@ -20,7 +20,7 @@ from fpgapool.accelerators import base as accelerators
 from fpgapool.agent import service
 from fpgapool.agent import settings
 from fpgapool.agent import workers
-from fpgapool.cmd import trials
+from fpgapool.cmd.managing import trials
 from fpgapool.common import exception
 from fpgapool.drivers import base
 from fpgapool.drivers import loader
@@ -226,7 +226,7 @@ def _tried(
 def _file(name: str, path: pathlib.Path) -> base.BitstreamFile:
     """Describe a bitstream as the library does."""
     # Late: most commands do without OpenCL.
-    from fpgapool.drivers.opencl import package
+    from fpgapool.drivers.opencl.contents import package
 
     try:
         contents = path.read_bytes()
