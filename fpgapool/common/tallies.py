@@ -88,10 +88,12 @@ class Timings:
             self._taken[kind].observe(taken_s)
             self._failures[kind] += not ok
 
-    def read(self) -> list[tuple[str, Histogram, int]]:
-        """Return durations and failures of each kind."""
+    def durations(self) -> dict[str, Histogram]:
+        """Return the durations of each kind."""
         with self._lock:
-            return [
-                (kind, taken, self._failures[kind])
-                for kind, taken in self._taken.items()
-            ]
+            return dict(self._taken)
+
+    def failures(self) -> dict[str, int]:
+        """Return the number of failures of each kind."""
+        with self._lock:
+            return dict(self._failures)
