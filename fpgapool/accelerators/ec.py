@@ -186,9 +186,6 @@ class _Code:
     They would take 80 bytes of each fragment, and the library trusts their
     contents. They depend on the length of the data only, so fresh ones are
     put before incoming fragments.
-
-    :param k: number of data fragments.
-    :param m: number of parity fragments.
     """
 
     def __init__(self, k: int, m: int) -> None:

@@ -46,9 +46,6 @@ class BlockCore(base.Core):
     :param params: ``features``, numbers of a record; ``block_records``,
         records of all blocks but the last, 256 by default; and how many rows
         the matrix has, by a name of the subclass.
-
-    :ivar features: columns of the matrix.
-    :ivar rows: rows of the matrix.
     """
 
     #: Parameter that is the number of rows of the matrix.

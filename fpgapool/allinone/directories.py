@@ -48,7 +48,6 @@ class Directories:
     """The directories of an all-in-one pool.
 
     :ivar run_dir: the sockets of the front doors.
-    :ivar state_dir: all other files.
     """
 
     run_dir: pathlib.Path
@@ -179,11 +178,7 @@ def _unusable(path: pathlib.Path, reason: str) -> exception.ConfigurationError:
 
 
 def point_to(target: pathlib.Path, link: pathlib.Path) -> None:
-    """Make or replace a symbolic link at once.
-
-    :param target: in the same directory.
-    :param link: the link's own path.
-    """
+    """Make or replace a symbolic link at once."""
     fresh = link.with_name(f"{link.name}.new")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target.name)

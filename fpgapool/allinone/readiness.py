@@ -109,7 +109,6 @@ class Lifeline:
 
     When its other end is closed, that program has ended.
 
-    :param fd: the writing end.
     :param on_lost: called once, when the other end is closed.
     """
 

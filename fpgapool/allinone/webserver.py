@@ -46,7 +46,6 @@ def make(
     """Make a server; it listens after ``prepare()``.
 
     :param address: number and port; 0 for any free port.
-    :param app: a WSGI application.
     :param threads: how many requests are answered at a time.
     :param timeout_s: the longest time that a client may send nothing.
     :param stop_s: how long ``stop()`` waits for answers.

@@ -107,8 +107,6 @@ def configure(
 ) -> cfg.ConfigOpts:
     """Prepare configuration, log and database.
 
-    :param cluster: the emulated cluster.
-    :param where: its directories.
     :param strategy: None for the configured one.
     :param config_files: read before the wiring, which overrides them.
     :param verbose: log to standard error instead of to a file.
@@ -224,8 +222,6 @@ def make_agents(
 ) -> Iterator[agent_service.Agent]:
     """Make an agent for every host; RPC must have been set up.
 
-    :param cluster: the emulated cluster.
-    :param where: its directories.
     :param conf: the result of :func:`configure`.
     :param verbose: let workers log to standard error.
     :returns: agents, not started.
@@ -372,7 +368,6 @@ class Agents:
 class Links:
     """The socket in the conventional place; a service of the process.
 
-    :param where: the directories.
     :param host_name: the host whose front door it links to.
     """
 

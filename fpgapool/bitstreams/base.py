@@ -51,11 +51,7 @@ class About:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """A file in a store.
-
-    :ivar location: in the store's terms.
-    :ivar age_s: since it was written.
-    """
+    """A file in a store."""
 
     location: str
     age_s: float

@@ -40,7 +40,6 @@ _XILINX = "Xilinx"
 class Contents:
     """What a file says, together with its owner's description.
 
-    :ivar profile: of the accelerator.
     :ivar shapes: of the slots that it fits.
     :ivar resources: that it takes of a slot.
     """
@@ -55,9 +54,7 @@ def read(
 ) -> Contents:
     """Read a file of one of the formats of :data:`MAX_SIZE_BYTES`.
 
-    :param record: its owner's description.
     :param pieces: the file; only small parts of it stay in memory.
-    :param size_bytes: of the file.
     :raises BitstreamRefused: if it is wrong, or contradicts its description.
     :raises StoreFailed: if the pieces end too early.
     """

@@ -31,7 +31,6 @@ def relative_path(checksum_sha256: str, bitstream_id: str) -> str:
     Each bitstream has a file of its own, so that deleting one never races
     with the upload of another one of the same content.
 
-    :param checksum_sha256: hexadecimal.
     :raises ValueError: if one of the two is malformed: a path never contains
         unchecked input.
     """

@@ -28,9 +28,7 @@ class Stream(Protocol):
 class Intake(base.Incoming):
     """The body of an upload.
 
-    :param stream: to read from.
     :param length_bytes: announced by the sender; None if it is not.
-    :param max_bytes: the largest size.
     :param timeout_s: how long it may take from now on.
     :param clock: monotonic, in seconds.
     :ivar size_bytes: of the data so far.

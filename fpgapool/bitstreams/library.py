@@ -181,10 +181,7 @@ def _choices(schema: Mapping[str, Any]) -> dict[str, frozenset[str]]:
 def _narrowed(
     schema: dict[str, Any], taken: Mapping[str, frozenset[str]]
 ) -> dict[str, Any]:
-    """Return a schema with fewer values of some parameters.
-
-    :param taken: these values.
-    """
+    """Return a schema with fewer values of some parameters."""
     properties, required = dict(schema.get("properties", {})), []
     for name, values in taken.items():
         one = dict(properties[name])
@@ -206,8 +203,6 @@ class Library:
         slots that can run them.
     :ivar builtins: what slots run without a file, by shape; None: unknown.
 
-    :param accelerators: those without files.
-    :param bitstreams: of any state.
     :param builtins: see there; empty: the pool's slots are unknown.
     """
 
@@ -309,7 +304,6 @@ class Library:
     ) -> objects.BitstreamRef | None:
         """Return the file for a slot; None for the driver's own.
 
-        :param accelerator_key: of the session.
         :param shape: of the slot. The newest version that fits it wins.
         """
         for record in self._by_key.get(accelerator_key, ()):
@@ -328,10 +322,7 @@ class Library:
         database: db_api.Database,
         builtins: Mapping[str, Builtins | None] | None = None,
     ) -> Library:
-        """Return the library of a database.
-
-        :param builtins: see the class.
-        """
+        """Return the library of a database."""
         return cls(database.accelerators(), database.bitstreams(), builtins)
 
     def resolve(self, name: str, project_id: str) -> str | None:

@@ -60,7 +60,6 @@ def sign(private_key_pem: bytes, checksum_sha256: str) -> str:
     """Return the signature of a checksum.
 
     :param private_key_pem: not encrypted.
-    :param checksum_sha256: of the file, hexadecimal.
     :raises ConfigurationError: if the key cannot be used.
     """
     digest = bytes.fromhex(checksum_sha256)
@@ -122,7 +121,6 @@ class TrustedKeys:
         """Make sure that a trusted key has signed a checksum.
 
         :param signature: base64.
-        :param checksum_sha256: hexadecimal.
         :returns: the name of the key, which is that of its file.
         :raises BitstreamRefused: if no trusted key has.
         """
@@ -145,7 +143,6 @@ class TrustedKeys:
 
         :param signature: base64; empty: it has none.
         :param checksum_sha256: hexadecimal; empty: it has no file yet.
-        :param file_format: of its file.
         :param required: see :func:`is_needed`.
         :returns: empty if it has none.
         :raises BitstreamRefused: if a required one is missing, or it is not

@@ -66,8 +66,6 @@ def sweep(
 class Sweeper:
     """Sweeps from time to time, when it is called.
 
-    :param store: the store.
-    :param database: has all bitstreams.
     :param orphan_age_s: see :func:`sweep`.
     """
 

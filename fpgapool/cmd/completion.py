@@ -98,9 +98,7 @@ def _configured(
 ) -> argparse.ArgumentParser:
     """Return the parser that oslo.config makes of its options.
 
-    :param program: the command.
     :param register: adds its sub-commands to a configuration.
-    :param words: a valid command line.
     """
     from oslo_config import cfg
     from oslo_log import log

@@ -94,8 +94,6 @@ class _Stream(io.FileIO):
 def guarded(program: str, command: collections.abc.Callable[[], int]) -> int:
     """Run a command whose standard streams may be closed, full or broken.
 
-    :param program: its name.
-    :param command: returns its exit code.
     :returns: the exit code; a failure if standard output could not be written.
     """
     _fill_descriptors()

@@ -78,7 +78,6 @@ def register_commands(
 ) -> "Checks":
     """Register the sub-commands.
 
-    :param conf: the configuration.
     :param wait_s: see :class:`Checks`.
     :returns: what they run.
     """

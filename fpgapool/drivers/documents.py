@@ -29,7 +29,6 @@ _Board = typing.TypeVar("_Board", bound=_Named)
 def file_version(path: str | os.PathLike[str]) -> str:
     """Return the version of a file.
 
-    :param path: of the file.
     :returns: a text that changes when the file is written or replaced.
     :raises OSError: if there is no such file.
     """
@@ -44,7 +43,6 @@ class Checker:
     """Checks a decoded file, with errors that name the place.
 
     :param kind: the kind of the file, for messages.
-    :param path: of the file.
 
     :ivar version: of the file that was read; see :func:`file_version`.
     """
@@ -79,9 +77,7 @@ class Checker:
     ) -> dict[str, typing.Any]:
         """Check that a value is a mapping without unknown members.
 
-        :param document: the value.
         :param where: its place in the file.
-        :param known: the allowed members.
         :returns: the mapping.
         """
         if not isinstance(document, dict):

@@ -93,7 +93,6 @@ class Cap:
         It is removed from any other device.
 
         :param device: name of the network device.
-        :param bytes_per_s: the cap, headers included.
         :param program: accepts the data plane's packets.
         :returns: the result.
         :raises: pyroute2.NetlinkError if the other device keeps its cap.

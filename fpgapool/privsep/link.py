@@ -44,10 +44,8 @@ def put_cap(
     """Cap the data plane's share of a network device; see :class:`cap.Cap`.
 
     :param device: name of the network device.
-    :param bytes_per_s: the cap, headers included.
     :param network: prefix of the workers' addresses.
     :param first_port: the lowest port of workers.
-    :param last_port: the highest.
     :returns: the result.
     :raises ValueError: if a parameter is invalid.
     """

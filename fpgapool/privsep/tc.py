@@ -92,7 +92,6 @@ class Link:
     """A network device.
 
     :ivar kind: of a virtual device, such as ``ifb``; empty for hardware.
-    :ivar queue_packets: its transmit queue length.
     """
 
     index: int

@@ -65,11 +65,9 @@ class Auditor:
     """Looks twice, and repairs.
 
     :param conductor: the leader; waits long enough for an answer.
-    :param database: its database.
     :param store: the store of bitstreams; None: files are not checked.
     :param orphan_age_s: younger files may belong to an upload under way.
     :param pause_s: between two looks; longer than any change is under way.
-    :param sleep: waits.
     """
 
     def __init__(

@@ -40,10 +40,7 @@ _VERSION = re.compile(r"[A-Za-z0-9!+._-]{1,64}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command.
-
-    :param parser: of the command.
-    """
+    """Add the arguments of the command."""
     kernel = parser.add_mutually_exclusive_group(required=True)
     kernel.add_argument(
         "--kernel",
@@ -138,7 +135,6 @@ _version.__name__ = "version"
 def build(args: argparse.Namespace) -> tuple[package.Package, bytes]:
     """Make the package.
 
-    :param args: of the command.
     :returns: what is in the package, and the file itself.
     :raises ConfigurationError: if a file cannot be read.
     :raises BitstreamRefused: with the code of the compiler, the manifest or
@@ -185,13 +181,7 @@ def _read(path: pathlib.Path) -> bytes:
 
 @dataclasses.dataclass(frozen=True)
 class Registry:
-    """Where bitstreams are registered.
-
-    :param conductor: changes the library.
-    :param database: has its rows.
-    :param store: has its files.
-    :param max_size_bytes: of a file.
-    """
+    """Where bitstreams are registered."""
 
     conductor: conductor_rpcapi.ConductorAPI
     database: db_api.Database
@@ -207,10 +197,6 @@ class Registry:
     ) -> str:
         """Register a package, as the API does with a user's upload.
 
-        :param made: the file.
-        :param found: what is in it.
-        :param args: of the command.
-        :param user: who registers it.
         :returns: the id of the bitstream.
         :raises ConfigurationError: if an argument is missing or wrong.
         :raises BitstreamRefused: if the library does not accept it; nothing

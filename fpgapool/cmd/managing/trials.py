@@ -54,7 +54,6 @@ class Request:
     """What to do.
 
     :ivar path: class of the driver, ``module:Class``.
-    :ivar settings: of the driver.
     :ivar accelerators: names; the order stays.
     :ivar files: bitstreams of some of them; the others are the driver's own.
     :ivar chunk_bytes: length of a piece of input, about.
@@ -77,9 +76,7 @@ class Step:
     """One step of a trial.
 
     :ivar accelerator: that was in the slot; empty: it is of the device.
-    :ivar name: of the step.
     :ivar outcome: ``passed``, ``failed`` or ``absent``.
-    :ivar detail: for people.
     :ivar values: what was measured, by a name with its unit.
     """
 
@@ -186,9 +183,7 @@ def _try(pipe: Pipe, request: Request, device: base.DeviceInfo) -> None:
 class _Trial:
     """Tries one device.
 
-    :param driver: of the device.
     :param device: as the driver describes it.
-    :param request: what to do.
     :param tell: gets accelerator and name of each step that begins.
     """
 
@@ -380,10 +375,7 @@ class _Trial:
 class _Session:
     """Sessions of one accelerator in one slot, and of its software core.
 
-    :param driver: of the slot.
-    :param device: name of the device.
     :param slot: number of the programmed slot in it.
-    :param profile: result of programming it.
     """
 
     def __init__(
@@ -405,7 +397,6 @@ class _Session:
     def prepare(self, chunk_bytes: int) -> bool:
         """Choose parameters and a piece of input.
 
-        :param chunk_bytes: about how long.
         :returns: whether the slot accepts parameters that are known.
         """
         answers = self._software.known_answers
@@ -439,7 +430,6 @@ class _Session:
     def computed(self, size_bytes: int) -> tuple[bytes, float]:
         """Return the output of the slot.
 
-        :param size_bytes: of the input, about.
         :returns: the output, and the rate of the input in bytes per second.
         """
         core = self._open(self._params)

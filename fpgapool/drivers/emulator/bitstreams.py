@@ -53,8 +53,6 @@ def load_file(
 ) -> tuple[base.Profile, MakeCore]:
     """Read a bitstream that is a declaration.
 
-    :param file: of the bitstream.
-    :param capacity: of the slot.
     :returns: the declared profile, and the factory of its core.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``, ``BITSTREAM_UNFIT`` or
         ``BITSTREAM_DAMAGED``.

@@ -95,7 +95,6 @@ class Boards:
 def read_boards(path: str | os.PathLike[str]) -> Boards:
     """Read and check a boards file.
 
-    :param path: of the YAML file.
     :returns: the boards.
     :raises base.DriverError: ``INVALID_SETTINGS`` with the file, the member
         and the error.

@@ -29,10 +29,6 @@ class EmulatedCore(base.ChecksummedCore):
 
     Checksums are those of the true output: a wrong result is injected behind
     them, as if on the way from the board.
-
-    :param core: computes.
-    :param pacer: limits the rate.
-    :param session_faults: the faults to inject.
     """
 
     def __init__(

@@ -60,15 +60,12 @@ class Fault:
 
     :ivar kind: one of :data:`KINDS`.
     :ivar place: its place in its file.
-    :ivar device: name of the board.
     :ivar slot: number of the slot; None for the whole board.
     :ivar probability: that it happens, drawn for each programming, scrub or
         session.
-    :ivar seed: of these draws.
     :ivar after_bytes: it waits until a session has sent more in the slot.
     :ivar once: it happens once, until its file is written anew.
     :ivar slowness: factor of the time of a slow core.
-    :ivar message: the board's health message.
     :ivar key: its unique name among all faults, with the version of its file;
         set when it takes effect.
     """
@@ -110,8 +107,6 @@ def board_faults(
     :param checker: of the file that contains them.
     :param document: the decoded mapping of kinds.
     :param where: its place in the file.
-    :param device: name of the board.
-    :param slots: number of its slots.
     :returns: the faults.
     :raises base.DriverError: ``INVALID_SETTINGS``.
     """
@@ -217,7 +212,6 @@ def read_faults(
 ) -> tuple[tuple[Fault, ...], str]:
     """Read and check a faults file.
 
-    :param path: of the YAML file.
     :param slots: number of slots of each board, by its name.
     :returns: the faults and the version of the file.
     :raises base.DriverError: ``INVALID_SETTINGS`` with the file, the member
@@ -261,9 +255,7 @@ class Injector:
     ) -> None:
         """Set the faults of the boards file.
 
-        :param faults: of all boards.
         :param slots: number of slots of each board, by its name.
-        :param version: of the boards file.
         """
         self._standing = _stamped(faults, f"boards.{version}")
         self._slots = slots
@@ -297,12 +289,7 @@ class Injector:
     def in_force(
         self, device: str, slot: int, kinds: collections.abc.Container[str]
     ) -> list[Fault]:
-        """List the faults of a slot, and of its board, that may happen.
-
-        :param device: name of the board.
-        :param slot: number of the slot.
-        :param kinds: the kinds to list.
-        """
+        """List the faults of a slot, and of its board, that may happen."""
         self._refresh()
         return [
             fault
@@ -320,8 +307,6 @@ class Injector:
     ) -> Fault | None:
         """Decide whether an operation on a slot breaks.
 
-        :param device: name of the board.
-        :param slot: number of the slot.
         :param kinds: the faults that can break it.
         :returns: the fault that happens, None if none does.
         """
@@ -336,8 +321,6 @@ class Injector:
     ) -> Fault | None:
         """Return the fault of a whole board.
 
-        :param device: name of the board.
-        :param kinds: the kinds that count.
         :returns: the fault, None if there is none.
         """
         for fault in self.in_force(device, 0, kinds):
@@ -353,8 +336,6 @@ class Injector:
     def drawn(self, fault: Fault, device: str, slot: int) -> bool:
         """Draw whether a fault happens.
 
-        :param fault: the fault.
-        :param device: name of the board.
         :param slot: number of the slot; each has its own sequence.
         :returns: whether it does.
         """
@@ -377,7 +358,6 @@ class Injector:
     def claim(self, fault: Fault) -> bool:
         """Decide whether a fault may happen, and note that it does.
 
-        :param fault: the fault.
         :returns: False for a fault of ``once`` that has already happened.
         """
         if not fault.once:
@@ -402,7 +382,6 @@ class Injector:
 def tell(fault: Fault, slot: int | None) -> None:
     """Log that a fault happens.
 
-    :param fault: the fault.
     :param slot: where; None for a whole board.
     """
     where = fault.device if slot is None else f"{fault.device}.{slot}"
@@ -412,12 +391,7 @@ def tell(fault: Fault, slot: int | None) -> None:
 
 
 class SessionFaults:
-    """The faults of one session's data.
-
-    :param injector: knows the faults.
-    :param device: name of the board.
-    :param slot: number of the slot.
-    """
+    """The faults of one session's data."""
 
     def __init__(self, injector: Injector, device: str, slot: int) -> None:
         self._injector = injector
@@ -430,7 +404,6 @@ class SessionFaults:
     def due(self, piece_bytes: int) -> list[Fault]:
         """List the faults of the next piece of input.
 
-        :param piece_bytes: its length.
         :returns: the faults; each is logged when it first happens.
         """
         self._processed_bytes += piece_bytes

@@ -56,8 +56,6 @@ class Pacer(_Cancellable):
     """Limits one stream to its fair rate.
 
     :param table: shared by the streams of the cluster.
-    :param stream: its number there.
-    :param peak_bytes_per_s: its own limit.
     """
 
     def __init__(
@@ -88,10 +86,7 @@ class Pacer(_Cancellable):
             )
 
     def start(self, work_bytes: int) -> None:
-        """Note that a piece of work begins now.
-
-        :param work_bytes: its length.
-        """
+        """Note that a piece of work begins now."""
         now_ns = self._clock_ns()
         self._served_until_ns = max(self._served_until_ns, now_ns - IDLE_NS)
         # The real computation may take as long as the model.
@@ -101,7 +96,6 @@ class Pacer(_Cancellable):
     def finish(self, work_bytes: int) -> None:
         """Wait until the model has finished the current piece.
 
-        :param work_bytes: its length.
         :raises Cancelled: if :meth:`cancel` was called.
         """
         left_bytes = float(work_bytes)

@@ -177,7 +177,6 @@ class ShareTable:
         """Declare the capacity of a pipe or a direction of a NIC.
 
         :param name: the same in all processes.
-        :param capacity_bytes_per_s: its rate.
         :returns: its number in this table.
         :raises TableFull: if there are too many.
         :raises TableTruncated: if the file was truncated.
@@ -229,7 +228,6 @@ class ShareTable:
     def busy_users(self, resource: int, now_ns: int) -> int:
         """Count the busy streams that use a resource.
 
-        :param resource: its number.
         :param now_ns: monotonic time.
         :returns: how many there are.
         :raises TableTruncated: if the file was truncated.
@@ -251,7 +249,6 @@ class ShareTable:
         """Declare a slot's stream; it is idle at first.
 
         :param name: of the slot, the same in all processes.
-        :param peak_bytes_per_s: its rate alone.
         :param uses: bytes that each byte of it costs, by resource; at most
             :data:`MAX_USES`.
         :returns: its number in this table.
@@ -276,7 +273,6 @@ class ShareTable:
     def set_peak(self, stream: int, peak_bytes_per_s: float) -> None:
         """Change the rate that a stream could use alone.
 
-        :param stream: the caller's own.
         :param peak_bytes_per_s: its rate alone from now on.
         :raises TableTruncated: if the file was truncated.
         """
@@ -288,7 +284,6 @@ class ShareTable:
     def announce(self, stream: int, busy_until_ns: int) -> None:
         """Record until when a stream is busy.
 
-        :param stream: the caller's own.
         :param busy_until_ns: monotonic time.
         :raises TableTruncated: if the file was truncated.
         """

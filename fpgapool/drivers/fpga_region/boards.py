@@ -38,7 +38,6 @@ class RegionEntry:
 
     :ivar region: its name in ``/sys/class/fpga_region``.
     :ivar port: its DFL port; None with an FPGA manager.
-    :ivar shape: decides which bitstreams fit.
     """
 
     region: str
@@ -62,8 +61,6 @@ class Implementation:
 class Board:
     """An FPGA.
 
-    :ivar name: of the device.
-    :ivar model: for people.
     :ivar manager: FPGA manager that programs it; None with an FME.
     :ivar fme: its DFL management engine; None with a manager.
     :ivar partial: whether a region is programmed without the others.
@@ -71,7 +68,6 @@ class Board:
     :ivar dma_bytes_per_s: input rate that its regions share.
     :ivar programming_time_s: approximate time to program a region.
     :ivar accelerators: by their key in the library.
-    :ivar regions: its slots.
     """
 
     name: str
@@ -91,7 +87,6 @@ def read_boards(
 ) -> tuple[tuple[Board, ...], float | None]:
     """Read and check a boards file.
 
-    :param path: of the YAML file.
     :returns: the boards, in the order of the file, and the host's cap on
         power in W, if it has one.
     :raises base.DriverError: ``INVALID_SETTINGS`` with the file, the member
@@ -116,10 +111,7 @@ def read_boards(
 
 
 class _Reader:
-    """Reads boards.
-
-    :param checker: of the file.
-    """
+    """Reads boards."""
 
     def __init__(self, checker: documents.Checker) -> None:
         self._checker = checker

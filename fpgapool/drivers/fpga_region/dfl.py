@@ -39,7 +39,6 @@ _SHUT_DOWN = 6
 def payload(contents: bytes, compat_id: str | None) -> bytes:
     """Return the partial bitstream of a file.
 
-    :param contents: of the file.
     :param compat_id: of the region, hexadecimal; None if it has none.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN`` if the file is no green
         bitstream, or ``BITSTREAM_UNFIT`` if it is for other boards.
@@ -106,7 +105,6 @@ def program(fme: pathlib.Path, port_id: int, bitstream: bytes) -> None:
 def reset(port: pathlib.Path) -> None:
     """Reset a port and all registers of the accelerator behind it.
 
-    :param port: its device file.
     :raises base.DriverError: ``SCRUB_FAILED``.
     """
     try:
@@ -140,10 +138,7 @@ def fme_fault(directory: pathlib.Path) -> str:
 
 
 def port_fault(directory: pathlib.Path) -> str:
-    """Return why a port cannot be used; empty if it can.
-
-    :param directory: of it in sysfs.
-    """
+    """Return why a port cannot be used; empty if it can."""
     if not directory.is_dir():
         return f"{directory.name} is gone"
     if _number(sysfs.read(directory / "power_state")) == _SHUT_DOWN:
@@ -157,7 +152,6 @@ def port_fault(directory: pathlib.Path) -> str:
 def port_id(directory: pathlib.Path) -> int:
     """Return the number of a port in its FPGA.
 
-    :param directory: of it in sysfs.
     :raises base.DriverError: ``PROGRAMMING_FAILED``.
     """
     number = _number(sysfs.read(directory / "id"))

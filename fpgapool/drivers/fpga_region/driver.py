@@ -45,9 +45,7 @@ default is for tests.
 class _Slot:
     """A slot and its places.
 
-    :ivar board: of the slot.
     :ivar entry: of the slot, in the boards file.
-    :ivar number: of the slot.
     """
 
     board: boards.Board

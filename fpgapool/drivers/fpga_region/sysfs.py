@@ -26,7 +26,6 @@ _MILLI = 1e-3
 def read(path: pathlib.Path) -> str | None:
     """Return an attribute without white space at its ends.
 
-    :param path: of the attribute.
     :returns: None if it is missing or cannot be read.
     """
     try:
@@ -38,10 +37,7 @@ def read(path: pathlib.Path) -> str | None:
 
 @contextlib.contextmanager
 def exclusive(path: pathlib.Path) -> collections.abc.Iterator[None]:
-    """Wait until no other process holds the lock.
-
-    :param path: of the lock's file.
-    """
+    """Wait until no other process holds the lock."""
     with open(path, "a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -53,7 +49,6 @@ class Manager:
     The attributes ``firmware`` and ``flags`` are those of the vendors'
     kernels, such as ``linux-xlnx``.
 
-    :param directory: of it in sysfs.
     :param firmware_dir: where the kernel looks for files.
     """
 
@@ -80,7 +75,6 @@ class Manager:
     def program(self, contents: bytes, name: str, *, partial: bool) -> None:
         """Program a region. Blocks until that has happened.
 
-        :param contents: of the file.
         :param name: of the file; unique to the region.
         :param partial: whether the rest of the FPGA stays as it is.
         :raises base.DriverError: ``PROGRAMMING_FAILED``.
@@ -124,7 +118,6 @@ def telemetry(
 ) -> base.Telemetry:
     """Read the sensors of a board.
 
-    :param directories: of devices of hwmon.
     :returns: the sum of all powers, and the highest temperature.
     """
     powers_w, temperatures_c = [], []

@@ -48,11 +48,8 @@ class Binding:
     Methods raise InvalidManifest if an expression has an impossible value
     with the session's parameters.
 
-    :param manifest: of the bitstream.
-    :param values: the session's parameters.
     :raises InvalidParams: if the manifest does not accept them.
     :raises InvalidManifest: if a size is impossible with them.
-    :ivar variant: of the manifest.
     :ivar block_bytes: every piece of the input but the last is a multiple.
     :ivar contents: of each buffer that has some, by name.
     :ivar initial_state: of a new session; empty if there is no state.
@@ -169,10 +166,7 @@ class Binding:
         return max_bytes
 
     def scratch_bytes(self, input_bytes: int) -> dict[str, int]:
-        """Return the sizes of buffers without contents, by name.
-
-        :param input_bytes: of a launch.
-        """
+        """Return the sizes of buffers without contents, by name."""
         variables = self._launch_variables(input_bytes, 0)
         return {
             name: self._size(

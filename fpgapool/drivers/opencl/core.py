@@ -41,7 +41,6 @@ MAX_PIECE_BYTES = 4 * 1024 * 1024
 def piece_bytes(profile: base.Profile, unified: bool) -> int:
     """Return how long pieces should be, as far as blocks allow it.
 
-    :param profile: of the accelerator.
     :param unified: whether nothing has to be transferred.
     """
     if unified:
@@ -57,9 +56,6 @@ class Cancelled(Exception):
 class OpenCLCore(base.Core):
     """Runs the kernels of one session.
 
-    :param runner: of the session.
-    :param profile: of the accelerator.
-    :param waiter: of the slot.
     :param hang_min_s: longest time of commands with little input …
     :param hang_factor: … to which so many times the time is added that the
         peak rate makes of the input on its way.
@@ -241,7 +237,6 @@ class _Chunk:
 
     :ivar begun: how many of its pieces are on their way.
     :ivar written_bytes: length of the output of its pieces so far.
-    :ivar fault: why there is none.
     """
 
     begun: int = 0

@@ -62,8 +62,6 @@ PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 class Found:
     """A device that a runtime has.
 
-    :ivar platform: name of its platform.
-    :ivar name: of the device.
     :ivar number: from 0 among devices of its platform with this name.
     :ivar kind: ``cpu``, ``gpu`` or ``accelerator``.
     :ivar pci: its address on the PCI bus, None if the runtime does not say.
@@ -136,9 +134,7 @@ class Board:
 class Device:
     """A device of the pool.
 
-    :ivar name: unique in the host.
     :ivar board: its entry in the board file.
-    :ivar found: the device itself.
     """
 
     name: str
@@ -163,7 +159,6 @@ class Device:
     def memory_bytes(self, slot: int) -> int | None:
         """Return a slot's share of the device's memory.
 
-        :param slot: number of the slot.
         :returns: None if the runtime does not know the memory of the device.
         """
         shares = self.board.shares
@@ -172,7 +167,6 @@ class Device:
     def units(self, most: int) -> list[int]:
         """Divide the computing units of the device among its slots.
 
-        :param most: how many there are.
         :returns: the number of each slot, 1 at least; empty if there are too
             few.
         """
@@ -185,10 +179,7 @@ class Device:
         return units
 
     def instance(self, slot: int) -> str:
-        """Return the instance of kernels that a slot has; empty for any.
-
-        :param slot: number of the slot.
-        """
+        """Return the instance of kernels that a slot has; empty for any."""
         instances = self.board.instances
         return instances[slot] if instances else ""
 
@@ -256,7 +247,6 @@ def read_boards(
 ) -> tuple[tuple[Board, ...], float | None]:
     """Read and check a board file.
 
-    :param path: of the YAML file.
     :returns: its entries, and the host's cap on power in W, if it has one.
     :raises base.DriverError: ``INVALID_SETTINGS`` with the file, the member
         and the error.
@@ -405,7 +395,6 @@ def telemetry(
     the card management controller of AMD's boards.
 
     :param pci: the address; None if it is unknown.
-    :param directory: of the PCI bus.
     :returns: None for each value that is not there.
     """
     if pci is None:
@@ -429,7 +418,6 @@ def is_on_bus(
     """Whether a board has not vanished from the PCI bus.
 
     :param pci: its address; None if it is unknown, as that of a processor.
-    :param directory: of the PCI bus.
     """
     return pci is None or (directory / pci).exists()
 
@@ -445,7 +433,6 @@ def interface_uuid(
 
     :param pci: the board's address; None if it is unknown.
     :param wanted: of the file that the board is about to get.
-    :param directory: of the PCI bus.
     :returns: the one that is wanted if the board has it, or does not say;
         then the runtime decides.
     """

@@ -63,9 +63,6 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
 def part(device: cl.Device, known: devices.Device, slot: int) -> cl.Device:
     """Return what a slot has of a device.
 
-    :param device: the whole.
-    :param known: the same device.
-    :param slot: its number.
     :returns: a part with computing units of its own; or the whole, if slots
         share the units or if the runtime cannot divide it.
     :raises base.DriverError: ``DEVICE_FAILED``.

@@ -39,7 +39,6 @@ def ask(
 ) -> Answer:
     """List the devices of the host.
 
-    :param names: of devices to try.
     :param builds: whether to build and run a kernel on these, too.
     :raises base.DriverError: ``DEVICE_FAILED`` if that is impossible.
     """
@@ -74,8 +73,6 @@ def ask(
 class Watch:
     """Looks after devices. The looks block no caller.
 
-    :param boards: of the board file.
-    :param devices_: of the pool.
     :param ask: lists the devices of the host.
     """
 
@@ -100,7 +97,6 @@ class Watch:
     def fault(self, name: str) -> str | None:
         """Return what the last look has found, and look again if it is time.
 
-        :param name: of a device.
         :returns: why it cannot be used; None if it can.
         """
         with self._lock:

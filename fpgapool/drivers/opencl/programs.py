@@ -93,10 +93,7 @@ class Program:
 
     Building blocks for as long as the device's compiler takes.
 
-    :param device: of OpenCL.
-    :param manifest: of the bitstream.
     :param code: source in OpenCL C, or a binary for this device.
-    :param is_source: which of them.
     :param memory_bytes: most that a session may have of the device's memory;
         None for all of it.
     :param instance: of all kernels, in an xclbin; empty for any.
@@ -145,7 +142,6 @@ class Program:
     def kernel(self, step: manifests.Step) -> cl.Kernel:
         """Make a kernel whose arguments are its own.
 
-        :param step: of the manifest.
         :raises InvalidManifest: if there is no such kernel.
         """
         name = step.kernel

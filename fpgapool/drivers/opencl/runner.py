@@ -41,7 +41,6 @@ def _wait(event: cl.Event) -> None:
 class Lane:
     """Memory for one piece on its way.
 
-    :ivar input: of the piece.
     :ivar output: that is made of it.
     :ivar report: a fault's number, and the bytes that the output lacks.
     :ivar is_of_caller: input and output are in the caller's memory.
@@ -69,8 +68,6 @@ class Runner:
     of several lanes overlap. Launches run in the order of the calls, because
     they hand on the state. :meth:`process` does all three for one piece.
 
-    :param program: of the bitstream.
-    :param params: the session's parameters.
     :param max_input_bytes: length of the longest piece; a block at least.
     :param state: result of :meth:`state`, to go on with a session.
     :param offset_bytes: position in the session's input to go on from.
@@ -155,8 +152,6 @@ class Runner:
     def set_argument(self, number: int, data: memoryview) -> None:
         """Set data for all pieces, before the first one.
 
-        :param number: of the argument.
-        :param data: all of it.
         :raises InvalidArgument: if the kernels do not take it.
         """
         name = self.binding.arguments.get(number)
@@ -214,8 +209,6 @@ class Runner:
         """Make a lane of the caller's memory, with a piece in it.
 
         :param report: of such a lane that is not in use any more.
-        :param chunk_in: the piece.
-        :param chunk_out: room for its output.
         :returns: None if its place does not suit the device.
         :raises InvalidInput: if the piece ends within a block.
         """
@@ -284,9 +277,7 @@ class Runner:
     ) -> cl.Event:
         """Start the kernels for a lane's piece.
 
-        :param lane: with the piece.
         :param offset_bytes: its position in the session's input.
-        :param wait_for: end of its upload.
         :returns: the end of the kernels.
         """
         bound = self.binding
@@ -346,10 +337,8 @@ class Runner:
 
         Blocks until the kernels have ended if they can report faults.
 
-        :param lane: with the output.
         :param chunk_out: room for ``lane.output_bytes`` bytes; the room that a
             lane of the caller's memory was made of.
-        :param wait_for: end of the kernels.
         :returns: the end of the copy, and the length of the output.
         :raises InvalidInput: if a kernel reports a fault.
         """
@@ -391,9 +380,6 @@ class Runner:
         """Wait until a lane's output is in the caller's memory.
 
         The lane is unused then; one of the caller's memory has let go of it.
-
-        :param lane: that was downloaded.
-        :param downloaded: the end of that.
         """
         with programs.translated:
             self._await(downloaded)

@@ -34,7 +34,6 @@ kernel void invert(global uchar *data)
 def fault(device: cl.Device, builds: bool) -> str | None:
     """Try whether a device answers. May block for ever.
 
-    :param device: of OpenCL.
     :param builds: whether to build and run a kernel, too, if it has a
         compiler.
     :returns: why not, in one line; None if it does.

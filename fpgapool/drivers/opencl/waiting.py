@@ -64,7 +64,6 @@ class Waiter:
     def wait(self, event: Event) -> None:
         """Wait until a command has ended.
 
-        :param event: of the command.
         :raises base.DriverError: ``KERNEL_HUNG`` if it takes too long, and for
             all commands after that.
         :raises Exception: the runtime's, if the command has failed.

@@ -41,9 +41,6 @@ def prepare(directory: pathlib.Path, name: str) -> None:
 
     PoCL keeps what it compiles. Workers of other projects must not share
     that, so each process has a directory of its own.
-
-    :param directory: for that directory.
-    :param name: of the slot.
     """
     if POCL_VARIABLE not in os.environ:
         path = directory / f"{name}.pocl"
@@ -52,12 +49,7 @@ def prepare(directory: pathlib.Path, name: str) -> None:
 
 
 class Builder:
-    """Makes programs for one device.
-
-    :param opened: the device of OpenCL.
-    :param found: the same device.
-    :param directory: keeps binaries.
-    """
+    """Makes programs for one device."""
 
     def __init__(
         self,

@@ -239,9 +239,7 @@ def limit(
     """Set limits that only root can raise again.
 
     :param cpu_s: seconds of processor time.
-    :param memory_bytes: of the address space.
     :param file_bytes: of each file that it writes.
-    :param files: open at a time.
     :param tasks: threads and processes of this process's user; 0: as they
         are.
     """

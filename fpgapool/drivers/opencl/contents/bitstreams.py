@@ -26,7 +26,6 @@ UNKNOWN_BYTES_PER_S = 1e8
 class Bitstream:
     """What goes into a slot.
 
-    :ivar profile: of the accelerator.
     :ivar kind: of the code, one of :data:`formats.PACKAGES`.
     :ivar manifest: says how its kernels are called.
     :ivar code: OpenCL C, a device's binary, or an xclbin.
@@ -85,7 +84,6 @@ def _kernel(name: str) -> tuple[manifests.Manifest, bytes]:
 def load_file(file: base.BitstreamFile) -> Bitstream:
     """Read a bitstream of the library.
 
-    :param file: a package.
     :returns: it, with a profile made of its manifest.
     :raises base.DriverError: see :func:`package.load`.
     """

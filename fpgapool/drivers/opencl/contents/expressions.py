@@ -42,7 +42,6 @@ class Expression:
 
     :param source: the text, or a whole number.
     :raises ValueError: if it is not an expression.
-    :ivar names: the variables in it.
     """
 
     def __init__(self, source: object) -> None:

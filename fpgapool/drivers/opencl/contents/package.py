@@ -78,7 +78,6 @@ class Package(Summary):
 def pack(kind: str, manifest: bytes, payload: bytes) -> bytes:
     """Make a package.
 
-    :param kind: of the payload.
     :param manifest: JSON, as :func:`manifest.parse` reads it.
     :param payload: OpenCL C, a device's binary, or an xclbin.
     :returns: the file.
@@ -103,7 +102,6 @@ def pack(kind: str, manifest: bytes, payload: bytes) -> bytes:
 def unpack(contents: bytes) -> Package:
     """Read a package.
 
-    :param contents: the whole file.
     :returns: its parts, all of them checked.
     :raises: as :func:`check`.
     """
@@ -168,7 +166,6 @@ def check(file: parts.Forward) -> Summary:
 def load(file: base.BitstreamFile) -> Package:
     """Read a package of the library.
 
-    :param file: of the bitstream.
     :returns: its parts, all of them checked.
     :raises DriverError: as :meth:`base.BitstreamFile.read`; or
         ``BITSTREAM_UNKNOWN`` if the file has another format than a package,

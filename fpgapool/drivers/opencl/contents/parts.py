@@ -11,7 +11,6 @@ class Forward:
     """Takes parts of a file whose bytes come once, in their order.
 
     :param pieces: the file, in pieces of any length.
-    :param size_bytes: of the file.
     """
 
     def __init__(self, pieces: Iterable[bytes], size_bytes: int) -> None:

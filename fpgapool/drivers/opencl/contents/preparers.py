@@ -37,11 +37,7 @@ class Preparer:
 
 
 class _Field:
-    """The field of 256 elements.
-
-    :param modulus: its polynomial.
-    :param generator: of its multiplicative group.
-    """
+    """The field of 256 elements."""
 
     def __init__(self, modulus: int, generator: int) -> None:
         self._powers = [1]

@@ -70,9 +70,7 @@ class Section:
     """A part of the file.
 
     :ivar kind: ``enum axlf_section_kind`` of XRT.
-    :ivar name: for people.
     :ivar offset_bytes: its position in the file.
-    :ivar size_bytes: its length.
     """
 
     kind: int
@@ -85,9 +83,7 @@ class Section:
 class KernelArgument:
     """An argument of a kernel.
 
-    :ivar name: of it.
     :ivar number: its position, from 0.
-    :ivar type: in C.
     """
 
     name: str
@@ -99,7 +95,6 @@ class KernelArgument:
 class Kernel:
     """A kernel of the file.
 
-    :ivar name: of it.
     :ivar arguments: in the order of their positions.
     :ivar instances: names of its compute units.
     """
@@ -113,7 +108,6 @@ class Kernel:
 class Bank:
     """A memory of the board.
 
-    :ivar tag: its name.
     :ivar size_bytes: its size; 0 if it has none, such as a stream.
     :ivar used: whether a kernel is connected to it.
     """
@@ -144,10 +138,7 @@ class Xclbin:
     :ivar version: of the format: major, minor and patch.
     :ivar platform: of the boards for which it was made.
     :ivar interface_uuid: of their shell; None if it names none.
-    :ivar uuid: its own.
     :ivar sections: in the order of the table.
-    :ivar kernels: from the embedded metadata.
-    :ivar banks: from the memory topology.
     """
 
     version: tuple[int, int, int]
@@ -161,7 +152,6 @@ class Xclbin:
     def check_fits(self, shell: Shell) -> None:
         """Refuse a board for which the file was not made.
 
-        :param shell: of the board.
         :raises XclbinError: ``XCLBIN_OTHER_PLATFORM``, or
             ``XCLBIN_OTHER_SHELL`` if the platform has the right name, but
             another interface.
@@ -180,10 +170,7 @@ class Xclbin:
             )
 
     def fits(self, shell: Shell) -> bool:
-        """Whether a board is one for which the file was made.
-
-        :param shell: of the board.
-        """
+        """Whether a board is one for which the file was made."""
         try:
             self.check_fits(shell)
         except XclbinError:
@@ -194,7 +181,6 @@ class Xclbin:
 def parse(data: bytes) -> Xclbin:
     """Read a file.
 
-    :param data: the whole file.
     :returns: what it says of itself.
     :raises XclbinError: as :func:`read`.
     """
@@ -330,10 +316,7 @@ def _kernels(xml: bytes) -> tuple[Kernel, ...]:
 
 
 class _Metadata:
-    """Collects the kernels of the XML metadata.
-
-    :ivar kernels: of the document.
-    """
+    """Collects the kernels of the XML metadata."""
 
     def __init__(self) -> None:
         self.kernels: list[Kernel] = []
