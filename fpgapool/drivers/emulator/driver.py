@@ -86,7 +86,7 @@ class EmulatorDriver(base.Driver):
         self._faults = faults.Injector(
             faults.faults_path(self._boards_file), faults_dir
         )
-        self._boards = boards.Boards(None, 1.0, (), "")
+        self._boards = boards.Boards(boards=(), rate_scale=None)
         self._programmed: dict[
             tuple[str, int], tuple[base.Profile, bitstreams.MakeCore]
         ] = {}

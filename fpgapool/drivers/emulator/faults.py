@@ -21,6 +21,7 @@ import typing
 
 from fpgapool.drivers import base
 from fpgapool.drivers import documents
+from fpgapool.vocabulary import shapes
 
 LOG = logging.getLogger(__name__)
 
@@ -49,8 +50,7 @@ KINDS = (
     *CORE_KINDS,
 )
 
-_BOARD_MEMBERS = ("message", "after_bytes")
-_SLOT_MEMBERS = ("slot", "probability", "seed", "once")
+_SLOT = tuple(kind for kind in KINDS if kind not in BOARD_KINDS)
 _MAX_BYTES = 2**62
 
 
@@ -95,140 +95,89 @@ def faults_path(boards_file: str | os.PathLike[str]) -> pathlib.Path:
     return pathlib.Path(boards_file).with_suffix(".faults.yaml")
 
 
-def board_faults(
-    checker: documents.Checker,
-    document: object,
-    where: str,
-    device: str,
-    slots: int,
-) -> tuple[Fault, ...]:
-    """Check the faults of a board.
+_BOARD_FAULT = shapes.Members(
+    {},
+    {"message": shapes.text(), "after_bytes": shapes.integer(0, _MAX_BYTES)},
+)
 
-    :param checker: of the file that contains them.
-    :param document: the decoded mapping of kinds.
-    :param where: its place in the file.
-    :returns: the faults.
-    :raises base.DriverError: ``INVALID_SETTINGS``.
-    """
-    reader = _Reader(checker, device, slots)
-    return tuple(
-        fault
-        for kind, value in checker.members(document, where, KINDS).items()
-        if value is not None
-        for fault in reader.faults(kind, value, f"{where}.{kind}")
+
+def of_board(device: str, slots: int) -> shapes.Shape[tuple[Fault, ...]]:
+    """Return the shape of the faults of a board: a mapping by kind."""
+    of_slots = shapes.Members(
+        {}, {kind: shapes.list_of(_slot_fault(kind, slots)) for kind in _SLOT}
     )
 
-
-class _Reader:
-    """Reads the faults of one board."""
-
-    def __init__(
-        self, checker: documents.Checker, device: str, slots: int
-    ) -> None:
-        self._checker = checker
-        self._device = device
-        self._slots = slots
-
-    def faults(
-        self, kind: str, value: object, where: str
-    ) -> collections.abc.Iterator[Fault]:
-        if kind in BOARD_KINDS:
-            yield self._board_fault(kind, value, where)
-            return
-        if not isinstance(value, list):
-            raise self._checker.error(
-                where, "must be a list of slot numbers or mappings"
-            )
-        for index, entry in enumerate(value):
-            yield self._slot_fault(kind, entry, f"{where}[{index}]")
-
-    def _board_fault(self, kind: str, value: object, where: str) -> Fault:
+    def board_fault(kind: str, value: object, where: str) -> dict[str, object]:
         if isinstance(value, str):
             value = {"message": value}
-        if not isinstance(value, dict):
-            raise self._checker.error(where, "must be a text or a mapping")
-        members = self._checker.members(value, where, _BOARD_MEMBERS)
-        message = members.get("message", kind)
-        if not isinstance(message, str):
-            raise self._checker.error(f"{where}.message", "must be a text")
-        return Fault(
-            kind=kind,
-            place=where,
-            device=self._device,
-            after_bytes=self._integer(members, where, "after_bytes"),
-            message=message,
-        )
+        elif not isinstance(value, dict):
+            raise shapes.Invalid(where, "must be a string or an object")
+        return {"message": kind, **_BOARD_FAULT(value, where)}
 
-    def _slot_fault(self, kind: str, entry: object, where: str) -> Fault:
-        if isinstance(entry, int) and not isinstance(entry, bool):
-            entry = {"slot": entry}
-        known = [*_SLOT_MEMBERS]
-        known += ["after_bytes"] if kind in CORE_KINDS else []
-        known += ["slowness"] if kind == CORE_SLOW else []
-        members = self._checker.members(entry, where, known)
-        if kind == CORE_SLOW and "slowness" not in members:
-            raise self._checker.error(f"{where}.slowness", "is missing")
-        number = self._checker.number
-        return Fault(
-            kind=kind,
-            place=where,
-            device=self._device,
-            slot=self._slot(members, where),
-            probability=number(members, f"{where}.", "probability", 1, 0, 1),
-            seed=self._integer(members, where, "seed"),
-            after_bytes=self._integer(members, where, "after_bytes"),
-            once=self._checker.flag(members, f"{where}.", "once"),
-            slowness=number(members, f"{where}.", "slowness", 1, 1, 1e9),
-        )
+    def check(value: object, where: str) -> tuple[Fault, ...]:
+        found = []
+        members = shapes.members(value, where, (), KINDS)
+        for kind, given in members.items():
+            place = f"{where}.{kind}"
+            if given is None:
+                continue
+            if kind in BOARD_KINDS:
+                entries = {place: board_fault(kind, given, place)}
+            else:
+                listed = of_slots({kind: given}, where)[kind]
+                entries = {
+                    f"{place}[{index}]": entry
+                    for index, entry in enumerate(listed)
+                }
+            found += [
+                Fault(kind=kind, place=place, device=device, **entry)
+                for place, entry in entries.items()
+            ]
+        return tuple(found)
 
-    def _slot(self, members: dict[str, typing.Any], where: str) -> int | None:
-        slot = members.get("slot")
-        if slot is None:
-            return None
-        if isinstance(slot, bool) or slot not in range(self._slots):
-            raise self._checker.error(
-                f"{where}.slot",
-                f"must be a slot's number, up to {self._slots - 1}",
-            )
-        return int(slot)
+    return check
 
-    def _integer(
-        self, members: dict[str, typing.Any], where: str, member: str
-    ) -> int:
-        value = members.get(member, 0)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int)
-            or not 0 <= value <= _MAX_BYTES
-        ):
-            raise self._checker.error(
-                f"{where}.{member}", "must be an integer of 0 or more"
-            )
-        return value
+
+def _slot_fault(kind: str, slots: int) -> shapes.Shape[dict[str, typing.Any]]:
+    amount = shapes.integer(0, _MAX_BYTES)
+    shape = shapes.Members(
+        {"slowness": documents.number(1, 1e9)} if kind == CORE_SLOW else {},
+        {
+            "slot": shapes.nullable(shapes.integer(0, slots - 1)),
+            "probability": documents.number(0, 1),
+            "seed": amount,
+            "once": shapes.flag,
+            **({"after_bytes": amount} if kind in CORE_KINDS else {}),
+        },
+    )
+    return lambda value, where: shape(
+        {"slot": value} if shapes.is_integer(value) else value, where
+    )
 
 
 def read_faults(
     path: str | os.PathLike[str], slots: collections.abc.Mapping[str, int]
 ) -> tuple[tuple[Fault, ...], str]:
-    """Read and check a faults file.
+    """Read and check a faults file; see :func:`documents.read`.
 
     :param slots: number of slots of each board, by its name.
     :returns: the faults and the version of the file.
-    :raises base.DriverError: ``INVALID_SETTINGS`` with the file, the member
-        and the error.
     """
-    checker = documents.Checker("faults file", path)
-    document = checker.read()
-    # An empty file is the easiest way to write "none".
-    document = {} if document is None else document
-    faults = tuple(
-        fault
-        for device, entry in checker.members(document, "file", slots).items()
-        for fault in board_faults(
-            checker, entry, device, device, slots[device]
-        )
+    by_board = shapes.Members(
+        {}, {name: of_board(name, count) for name, count in slots.items()}
     )
-    return faults, checker.version
+    return documents.read(
+        "faults file",
+        path,
+        lambda value, where: tuple(
+            fault
+            # An empty file is the easiest way to write "none".
+            for found in by_board(
+                {} if value is None else value, where
+            ).values()
+            for fault in found
+        ),
+    )
 
 
 class Injector:

@@ -22,6 +22,7 @@ import uuid
 
 from fpgapool.drivers import base
 from fpgapool.drivers import documents
+from fpgapool.vocabulary import shapes
 
 MAX_BOARDS = 64
 MAX_SLOTS = 64
@@ -35,26 +36,10 @@ ACCELERATOR = "accelerator"
 #: Where Linux shows devices of the PCI bus.
 PCI_DIRECTORY = pathlib.Path("/sys/bus/pci/devices")
 
-_FILE_MEMBERS = ("boards", documents.POWER_CAP_W)
-_MEMBERS = (
-    "name",
-    "platform",
-    "device",
-    "pci",
-    "model",
-    "shape",
-    "slots",
-    "shares",
-    "cu",
-    "dma_bytes_per_s",
-    "programming_time_s",
-    "hang_min_s",
-    "hang_factor",
-)
 _MAX_NAME_CHARS = 64
-_MAX_PATTERN_CHARS = 256
+#: With an address on the PCI bus behind it, a name is still one.
+_MAX_BOARD_CHARS = _MAX_NAME_CHARS - 13
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
-_INSTANCE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
@@ -242,148 +227,69 @@ def matched(
     return tuple(devices)
 
 
+_PATTERN = shapes.text(256, least=1)
+_OPTIONAL: dict[str, shapes.Shape[typing.Any]] = {
+    "platform": _PATTERN,
+    "device": _PATTERN,
+    "pci": shapes.nullable(
+        shapes.matching(PCI_ADDRESS, "an address such as '0000:3b:00.0'")
+    ),
+    "model": documents.NAME,
+    "shape": documents.NAME,
+    "dma_bytes_per_s": documents.number(1, 1e15),
+    "programming_time_s": documents.number(0, 3600),
+    "hang_min_s": documents.number(0.1, 86400),
+    "hang_factor": documents.number(1, 1e6),
+}
+#: One of these says how many slots there are.
+_SLOTS: dict[str, shapes.Shape[typing.Any]] = {
+    "slots": shapes.integer(1, MAX_SLOTS),
+    "shares": shapes.list_of(shapes.integer(1, MAX_SHARE), 1, MAX_SLOTS),
+    "cu": shapes.list_of(
+        shapes.matching(r"[A-Za-z_][A-Za-z0-9_]{0,63}", "a kernel's instance"),
+        1,
+        MAX_SLOTS,
+    ),
+}
+_BOARD = shapes.Members({"name": documents.NAME}, _OPTIONAL | _SLOTS)
+
+
+def _board(value: object, where: str) -> Board:
+    members = _BOARD(value, where)
+    if len(members["name"]) > _MAX_BOARD_CHARS:
+        raise shapes.Invalid(
+            f"{where}.name", f"must be at most {_MAX_BOARD_CHARS} characters"
+        )
+    given = [name for name in _SLOTS if name in members]
+    if len(given) > 1:
+        raise shapes.Invalid(
+            f"{where}.{given[1]}", f"is not allowed beside {given[0]}"
+        )
+    shares = members.pop("shares", None)
+    instances = tuple(members.pop("cu", ()))
+    slots = members.pop("slots", len(instances) or 1)
+    return Board(
+        shares=(1,) * slots if shares is None else tuple(shares),
+        is_divided=shares is not None,
+        instances=instances,
+        **members,
+    )
+
+
+_FILE = shapes.Members(
+    {"boards": documents.boards(_board, 1, MAX_BOARDS)}, documents.POWER_CAP
+)
+
+
 def read_boards(
     path: str | os.PathLike[str],
 ) -> tuple[tuple[Board, ...], float | None]:
-    """Read and check a board file.
+    """Read and check a board file; see :func:`documents.read`.
 
     :returns: its entries, and the host's cap on power in W, if it has one.
-    :raises base.DriverError: ``INVALID_SETTINGS`` with the file, the member
-        and the error.
     """
-    checker = documents.Checker("boards file", path)
-    members = checker.members(checker.read(), "file", _FILE_MEMBERS)
-    entries = members.get("boards")
-    if not isinstance(entries, list) or not 0 < len(entries) <= MAX_BOARDS:
-        raise checker.error("boards", f"must be a list of 1 to {MAX_BOARDS}")
-    return checker.boards(entries, _board), checker.power_cap_w(members)
-
-
-def _board(checker: documents.Checker, entry: object, where: str) -> Board:
-    members = checker.members(entry, where, _MEMBERS)
-    where += "."
-    shares, instances = _slots(checker, members, where)
-    name = checker.name(members, where, "name", None)
-    # Room for an address on the PCI bus behind it.
-    if len(name) > _MAX_NAME_CHARS - 13:
-        raise checker.error(
-            f"{where}name", f"must have up to {_MAX_NAME_CHARS - 13} letters"
-        )
-    usual = Board()
-    return Board(
-        name=name,
-        platform=_pattern(checker, members, where, "platform"),
-        device=_pattern(checker, members, where, "device"),
-        pci=_address(checker, members, where),
-        model=_optional(checker, members, where, "model"),
-        shape=_optional(checker, members, where, "shape"),
-        shares=shares,
-        is_divided="shares" in members,
-        instances=instances,
-        dma_bytes_per_s=checker.number(
-            members, where, "dma_bytes_per_s", usual.dma_bytes_per_s, 1, 1e15
-        ),
-        programming_time_s=checker.number(
-            members, where, "programming_time_s", 0, 0, 3600
-        )
-        if "programming_time_s" in members
-        else None,
-        hang_min_s=checker.number(
-            members, where, "hang_min_s", usual.hang_min_s, 0.1, 86400
-        ),
-        hang_factor=checker.number(
-            members, where, "hang_factor", usual.hang_factor, 1, 1e6
-        ),
-    )
-
-
-def _slots(
-    checker: documents.Checker, members: dict[str, typing.Any], where: str
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Read shares and instances of slots: one of three members says both."""
-    given = [name for name in ("slots", "shares", "cu") if name in members]
-    if len(given) > 1:
-        raise checker.error(
-            f"{where}{given[1]}", f"is not allowed beside {given[0]}"
-        )
-    if "cu" in members:
-        names = members["cu"]
-        if not _is_list(names) or not all(
-            isinstance(name, str) and _INSTANCE.fullmatch(name)
-            for name in names
-        ):
-            raise checker.error(
-                f"{where}cu", f"must be 1 to {MAX_SLOTS} instances of kernels"
-            )
-        return (1,) * len(names), tuple(names)
-    if "shares" in members:
-        shares = members["shares"]
-        if not _is_list(shares) or not all(
-            _is_integer(share, MAX_SHARE) for share in shares
-        ):
-            raise checker.error(
-                f"{where}shares",
-                f"must be 1 to {MAX_SLOTS} integers from 1 to {MAX_SHARE}",
-            )
-        return tuple(shares), ()
-    slots = members.get("slots", 1)
-    if not _is_integer(slots, MAX_SLOTS):
-        raise checker.error(
-            f"{where}slots", f"must be an integer from 1 to {MAX_SLOTS}"
-        )
-    return (1,) * slots, ()
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list) and 0 < len(value) <= MAX_SLOTS
-
-
-def _is_integer(value: object, highest: int) -> bool:
-    return (
-        isinstance(value, int)
-        and not isinstance(value, bool)
-        and 1 <= value <= highest
-    )
-
-
-def _pattern(
-    checker: documents.Checker,
-    members: dict[str, typing.Any],
-    where: str,
-    member: str,
-) -> str:
-    value = members.get(member, "*")
-    if not isinstance(value, str) or not 0 < len(value) <= _MAX_PATTERN_CHARS:
-        raise checker.error(
-            f"{where}{member}",
-            "must be a pattern such as 'NVIDIA*', of up to "
-            f"{_MAX_PATTERN_CHARS} letters",
-        )
-    return value
-
-
-def _address(
-    checker: documents.Checker, members: dict[str, typing.Any], where: str
-) -> str | None:
-    value = members.get("pci")
-    if value is not None and (
-        not isinstance(value, str) or not PCI_ADDRESS.fullmatch(value)
-    ):
-        raise checker.error(
-            f"{where}pci", "must be an address such as '0000:3b:00.0'"
-        )
-    return value
-
-
-def _optional(
-    checker: documents.Checker,
-    members: dict[str, typing.Any],
-    where: str,
-    member: str,
-) -> str | None:
-    if member not in members:
-        return None
-    return checker.name(members, where, member, None)
+    members, _ = documents.read("boards file", path, _FILE)
+    return members["boards"], members.get("power_cap_w")
 
 
 def telemetry(

@@ -46,7 +46,7 @@ def read(tmp_path, document):
         ("boards[0].name", {}),
         ("boards[0].name", {"name": "a/b"}),
         ("boards[0].name", {"name": "x" * 60}),
-        ("boards[0].color", {"name": "a", "color": 1}),
+        ("boards[0]", {"name": "a", "color": 1}),
         ("boards[0].platform", {"name": "a", "platform": 1}),
         ("boards[0].device", {"name": "a", "device": ""}),
         ("boards[0].pci", {"name": "a", "pci": "3b:00.0"}),
@@ -55,9 +55,9 @@ def read(tmp_path, document):
         ("boards[0].slots", {"name": "a", "slots": True}),
         ("boards[0].slots", {"name": "a", "slots": 65}),
         ("boards[0].shares", {"name": "a", "shares": []}),
-        ("boards[0].shares", {"name": "a", "shares": [1, 0]}),
+        ("boards[0].shares[1]", {"name": "a", "shares": [1, 0]}),
         ("boards[0].shares", {"name": "a", "shares": [1, 2], "slots": 2}),
-        ("boards[0].cu", {"name": "a", "cu": ["vadd_1", "x}"]}),
+        ("boards[0].cu[1]", {"name": "a", "cu": ["vadd_1", "x}"]}),
         ("boards[0].cu", {"name": "a", "cu": "vadd_1"}),
         ("boards[0].cu", {"name": "a", "cu": ["v"], "shares": [1]}),
         ("boards[0].shape", {"name": "a", "shape": "a b"}),
@@ -81,8 +81,8 @@ def test_wrong_entries(tmp_path, member, entry):
 @pytest.mark.parametrize(
     ("member", "document"),
     [
-        ("file", []),
-        ("file.shapes", {"boards": [], "shapes": {}}),
+        ("boards.yaml", []),
+        ("boards.yaml", {"boards": [], "shapes": {}}),
         ("boards", {"boards": []}),
         ("boards", {"boards": [{"name": "a"}] * 65}),
         ("boards[0]", {"boards": ["a"]}),
@@ -93,7 +93,7 @@ def test_wrong_files(tmp_path, member, document):
     with pytest.raises(base.DriverError) as caught:
         read(tmp_path, document)
     assert caught.value.code == "INVALID_SETTINGS"
-    assert f" {member}: " in caught.value.message
+    assert f"{member}: " in caught.value.message
 
 
 def test_slots(tmp_path):
