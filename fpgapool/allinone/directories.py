@@ -45,10 +45,7 @@ def default_run_dir() -> pathlib.Path:
 
 @dataclasses.dataclass(frozen=True)
 class Directories:
-    """The directories of an all-in-one pool.
-
-    :ivar run_dir: the sockets of the front doors.
-    """
+    """The directories of an all-in-one pool."""
 
     run_dir: pathlib.Path
     state_dir: pathlib.Path

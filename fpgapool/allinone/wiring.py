@@ -220,12 +220,7 @@ def make_agents(
     *,
     verbose: bool = False,
 ) -> Iterator[agent_service.Agent]:
-    """Make an agent for every host; RPC must have been set up.
-
-    :param conf: the result of :func:`configure`.
-    :param verbose: let workers log to standard error.
-    :returns: agents, not started.
-    """
+    """Make an agent for every host; RPC must have been set up."""
     for name in cluster.host_names():
         settings = agent_settings.AgentSettings.from_conf(
             conf,
@@ -327,10 +322,7 @@ def _boards(cluster: Cluster, count: int) -> dict[str, object]:
 
 
 class Agents:
-    """All agents; a service of the process.
-
-    :param agents: not started.
-    """
+    """All agents; a service of the process."""
 
     def __init__(self, agents: Iterable[agent_service.Agent]) -> None:
         self._agents = list(agents)

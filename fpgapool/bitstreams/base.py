@@ -87,8 +87,6 @@ class Store(abc.ABC):
 
         Exceptions of the incoming file's iteration are raised unchanged, and
         leave nothing behind.
-
-        :returns: its location.
         """
 
     @abc.abstractmethod

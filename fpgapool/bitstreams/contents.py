@@ -38,11 +38,7 @@ _XILINX = "Xilinx"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Contents:
-    """What a file says, together with its owner's description.
-
-    :ivar shapes: of the slots that it fits.
-    :ivar resources: that it takes of a slot.
-    """
+    """What a file says, together with its owner's description."""
 
     profile: dict[str, Any]
     shapes: tuple[str, ...]

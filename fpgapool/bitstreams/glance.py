@@ -121,7 +121,6 @@ class GlanceStore(base.Store):
 class _Body:
     """An incoming file in the form that HTTP libraries read.
 
-    :ivar size_bytes: of the data that was read.
     :ivar sum: of that data, as Glance computes it.
     """
 

@@ -31,7 +31,6 @@ class Intake(base.Incoming):
     :param length_bytes: announced by the sender; None if it is not.
     :param timeout_s: how long it may take from now on.
     :param clock: monotonic, in seconds.
-    :ivar size_bytes: of the data so far.
     """
 
     def __init__(

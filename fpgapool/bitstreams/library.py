@@ -271,7 +271,6 @@ class Library:
     ) -> dict[str, frozenset[str]] | None:
         """Return which values the slots of a shape take, by parameter.
 
-        :param choices: all values of each parameter.
         :returns: None: it does not fit these slots.
         """
         builtins = self.builtins.get(shape)

@@ -49,7 +49,6 @@ _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
 def is_needed(file_format: str, required: bool) -> bool:
     """Whether a bitstream must be signed.
 
-    :param file_format: one of :data:`formats.FORMATS`.
     :param required: whether the configuration requires it of all bitstreams.
         Native code needs it even if not.
     """
@@ -143,7 +142,6 @@ class TrustedKeys:
 
         :param signature: base64; empty: it has none.
         :param checksum_sha256: hexadecimal; empty: it has no file yet.
-        :param required: see :func:`is_needed`.
         :returns: empty if it has none.
         :raises BitstreamRefused: if a required one is missing, or it is not
             by a trusted key.

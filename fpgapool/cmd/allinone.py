@@ -210,10 +210,7 @@ class _RestAPI(service.Service, typing.Protocol):
 
 
 def _make_rest_api(*arguments: typing.Any) -> _RestAPI:
-    """Return the REST API; only this function imports its libraries.
-
-    :param arguments: of :class:`fpgapool.allinone.restapi.RestAPI`.
-    """
+    """Return the REST API; only this function imports its libraries."""
     try:
         from fpgapool.allinone import restapi
     except ImportError as error:
@@ -238,10 +235,7 @@ class _AllInOne:
         self._rest_api: _RestAPI | None = None
 
     def run(self) -> int:
-        """Run until a signal.
-
-        :returns: the exit code.
-        """
+        """Run until a signal."""
         _say(f"starting {self._describe()}")
         conf = wiring.configure(
             self._cluster,

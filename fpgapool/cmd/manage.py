@@ -72,7 +72,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     :param argv: the command line without the program; None means the
         process's own.
-    :returns: the exit code.
     """
     # A separate configuration: nothing here needs RPC.
     conf = cfg.ConfigOpts()

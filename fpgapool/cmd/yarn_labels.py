@@ -66,7 +66,6 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
 class Watcher:
     """Compares the pool with YARN's labels.
 
-    :param hosts: asks for the pool's hosts.
     :param set_labels: changes YARN's labels, of nodes by name.
     """
 

@@ -42,8 +42,6 @@ def load_driver_path(
     """Instantiate a driver without searching for it.
 
     :param path: ``module:Class``.
-    :param settings: see :class:`base.Driver`.
-    :returns: the driver.
     :raises base.DriverError: ``DRIVER_UNKNOWN`` if there is no such class or
         it is not a driver, or ``INVALID_SETTINGS``.
     """
@@ -54,7 +52,6 @@ def load_driver_class(path: str) -> type[base.Driver]:
     """Import a driver without instantiating it.
 
     :param path: ``module:Class``.
-    :returns: the class.
     :raises base.DriverError: ``DRIVER_UNKNOWN`` if there is no such class or
         it is not a driver.
     """

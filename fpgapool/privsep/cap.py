@@ -67,8 +67,6 @@ class Cap:
     """The cap of this host, in the kernel.
 
     Reading needs no privileges, changing needs CAP_NET_ADMIN.
-
-    :param control: reads and changes the kernel's objects.
     """
 
     def __init__(self, control: tc.TrafficControl) -> None:
@@ -77,10 +75,7 @@ class Cap:
         self._made = False
 
     def is_on(self, device: str) -> bool:
-        """Whether a device has the cap or a part of it.
-
-        :param device: name of the network device.
-        """
+        """Whether a device has the cap or a part of it."""
         link = self._control.link(device)
         if link is None:
             return False
@@ -92,9 +87,6 @@ class Cap:
 
         It is removed from any other device.
 
-        :param device: name of the network device.
-        :param program: accepts the data plane's packets.
-        :returns: the result.
         :raises: pyroute2.NetlinkError if the other device keeps its cap.
         """
         link = self._control.link(device)

@@ -43,10 +43,6 @@ def put_cap(
 ) -> cap.Outcome:
     """Cap the data plane's share of a network device; see :class:`cap.Cap`.
 
-    :param device: name of the network device.
-    :param network: prefix of the workers' addresses.
-    :param first_port: the lowest port of workers.
-    :returns: the result.
     :raises ValueError: if a parameter is invalid.
     """
     lowest, highest = privsep.MIN_CAP_BYTES_PER_S, privsep.MAX_CAP_BYTES_PER_S

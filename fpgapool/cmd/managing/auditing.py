@@ -94,10 +94,7 @@ class Auditor:
         return self._still_there(self._look())
 
     def repair(self, found: Iterable[findings.Finding]) -> list[Line]:
-        """Repair all findings that can be repaired without losing anything.
-
-        :returns: the result for each finding.
-        """
+        """Repair all findings that can be repaired without losing anything."""
         lines = [Line(one, self._mend(one)) for one in found]
         left = self._still_there([line.finding for line in lines])
         keys = {_key(one) for one in left}

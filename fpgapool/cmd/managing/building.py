@@ -197,7 +197,6 @@ class Registry:
     ) -> str:
         """Register a package, as the API does with a user's upload.
 
-        :returns: the id of the bitstream.
         :raises ConfigurationError: if an argument is missing or wrong.
         :raises BitstreamRefused: if the library does not accept it; nothing
             is left of it then.

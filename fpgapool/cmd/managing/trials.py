@@ -57,7 +57,6 @@ class Request:
     :ivar accelerators: names; the order stays.
     :ivar files: bitstreams of some of them; the others are the driver's own.
     :ivar chunk_bytes: length of a piece of input, about.
-    :ivar size_bytes: input of a check, about.
     :ivar measured_s: for how long each accelerator is measured; None: it is
         checked.
     """
@@ -110,7 +109,6 @@ def steps(
 ) -> Iterator[Step]:
     """Try a device.
 
-    :param device: a result of :func:`devices`.
     :param timeout_s: how long a step may take.
     :returns: the steps as they end. The last one has failed if the process
         hangs or crashes.
@@ -183,7 +181,6 @@ def _try(pipe: Pipe, request: Request, device: base.DeviceInfo) -> None:
 class _Trial:
     """Tries one device.
 
-    :param device: as the driver describes it.
     :param tell: gets accelerator and name of each step that begins.
     """
 

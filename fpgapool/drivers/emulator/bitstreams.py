@@ -27,7 +27,6 @@ MakeCore: typing.TypeAlias = collections.abc.Callable[[Params], base.Core]
 def load_builtin(bitstream: str) -> tuple[base.Profile, MakeCore]:
     """Find an accelerator of this host.
 
-    :param bitstream: its name, behind :data:`names.BUILTIN_PREFIX`.
     :returns: its profile, and the factory of its core.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``, or ``CORE_UNAVAILABLE``.
     """

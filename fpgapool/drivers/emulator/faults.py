@@ -58,8 +58,6 @@ _MAX_BYTES = 2**62
 class Fault:
     """A fault to inject.
 
-    :ivar kind: one of :data:`KINDS`.
-    :ivar place: its place in its file.
     :ivar slot: number of the slot; None for the whole board.
     :ivar probability: that it happens, drawn for each programming, scrub or
         session.
@@ -256,7 +254,6 @@ class Injector:
     ) -> Fault | None:
         """Decide whether an operation on a slot breaks.
 
-        :param kinds: the faults that can break it.
         :returns: the fault that happens, None if none does.
         """
         for fault in self.in_force(device, slot, kinds):
@@ -286,7 +283,6 @@ class Injector:
         """Draw whether a fault happens.
 
         :param slot: number of the slot; each has its own sequence.
-        :returns: whether it does.
         """
         if fault.probability >= 1:
             return True

@@ -53,7 +53,6 @@ class Ports:
         A local one uses the DMA pipe only. A remote one also uses the path
         from its host to this one and, for returned data, the path back.
 
-        :param slot: number of the slot in it.
         :param return_ratio: bytes that return for each byte of input.
         :returns: number of the stream in the table.
         :raises shares.TableFull: if the cluster is too large.
@@ -82,7 +81,6 @@ class Ports:
         """Count the busy slots of a device.
 
         :param now_ns: monotonic time.
-        :returns: how many there are.
         """
         return self.table.busy_users(
             self._number(_dma(self._host_uuid, device)), now_ns

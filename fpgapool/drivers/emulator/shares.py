@@ -147,7 +147,6 @@ class ShareTable:
     def mend(self) -> bool:
         """Restore the file if it was truncated; it has no entries then.
 
-        :returns: whether it was.
         :raises OSError: if there is no room for it.
         """
         if not self._is_truncated():
@@ -176,8 +175,6 @@ class ShareTable:
     def declare(self, name: str, capacity_bytes_per_s: float) -> int:
         """Declare the capacity of a pipe or a direction of a NIC.
 
-        :param name: the same in all processes.
-        :returns: its number in this table.
         :raises TableFull: if there are too many.
         :raises TableTruncated: if the file was truncated.
         """
@@ -191,9 +188,7 @@ class ShareTable:
     def assume(self, name: str, capacity_bytes_per_s: float) -> int:
         """Declare a resource's capacity unless its owner has declared it.
 
-        :param name: the same in all processes.
         :param capacity_bytes_per_s: its rate without a declaration.
-        :returns: its number in this table.
         :raises TableFull: if there are too many.
         :raises TableTruncated: if the file was truncated.
         """
@@ -229,7 +224,6 @@ class ShareTable:
         """Count the busy streams that use a resource.
 
         :param now_ns: monotonic time.
-        :returns: how many there are.
         :raises TableTruncated: if the file was truncated.
         """
         self._check()
@@ -251,7 +245,6 @@ class ShareTable:
         :param name: of the slot, the same in all processes.
         :param uses: bytes that each byte of it costs, by resource; at most
             :data:`MAX_USES`.
-        :returns: its number in this table.
         :raises TableFull: if there are too many.
         :raises TableTruncated: if the file was truncated.
         """
@@ -295,7 +288,6 @@ class ShareTable:
 
         :param stream: the caller's own; it counts as busy.
         :param now_ns: monotonic time.
-        :returns: its rate.
         :raises TableTruncated: if the file was truncated since it joined.
         """
         self._check()

@@ -50,9 +50,6 @@ class Board:
     :ivar fme: its DFL management engine; None with a manager.
     :ivar partial: whether a region is programmed without the others.
     :ivar sensors: name of its device of hwmon; None: those of manager or FME.
-    :ivar dma_bytes_per_s: input rate that its regions share.
-    :ivar programming_time_s: approximate time to program a region.
-    :ivar accelerators: by their key in the library.
     """
 
     name: str

@@ -18,8 +18,6 @@ from fpgapool.vocabulary import codes
 class Region:
     """A programmed region.
 
-    :ivar slot: number of the region in it.
-    :ivar directory: of the region in sysfs.
     :ivar node: device file of its port; None if it has none.
     """
 
@@ -62,7 +60,6 @@ def load(path: str) -> type[RegionCore]:
     """Import an operator's class.
 
     :param path: ``module:Class``, from a trusted file of this host.
-    :returns: the class.
     :raises AcceleratorError: ``CORE_UNAVAILABLE``.
     """
     module, _, name = path.partition(":")

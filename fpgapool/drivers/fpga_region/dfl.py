@@ -85,9 +85,7 @@ def _unknown(reason: str) -> base.DriverError:
 def program(fme: pathlib.Path, port_id: int, bitstream: bytes) -> None:
     """Program the region of a port. Blocks until that has happened.
 
-    :param fme: device file of the FME.
     :param port_id: number of the port in the FPGA.
-    :param bitstream: see :func:`payload`.
     :raises base.DriverError: ``PROGRAMMING_FAILED``.
     """
     memory = ctypes.create_string_buffer(bitstream, len(bitstream))
@@ -124,10 +122,7 @@ def _ioctl(path: pathlib.Path, request: int, argument: bytes) -> None:
 
 
 def fme_fault(directory: pathlib.Path) -> str:
-    """Return why a board cannot be used; empty if it can.
-
-    :param directory: of its FME in sysfs.
-    """
+    """Return why a board cannot be used; empty if it can."""
     if not directory.is_dir():
         return f"{directory.name} is gone"
     for name in ("fme_errors", "catfatal_errors"):

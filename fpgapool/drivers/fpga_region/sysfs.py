@@ -48,8 +48,6 @@ class Manager:
 
     The attributes ``firmware`` and ``flags`` are those of the vendors'
     kernels, such as ``linux-xlnx``.
-
-    :param firmware_dir: where the kernel looks for files.
     """
 
     def __init__(

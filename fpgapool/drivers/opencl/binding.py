@@ -28,8 +28,6 @@ MAX_WORK_ITEMS = 1 << 40
 class Launch:
     """One launch of one kernel.
 
-    :ivar step: its number within its phase.
-    :ivar global_size: work items in each dimension.
     :ivar local_size: those of a group; None if the runtime chooses.
     :ivar arguments: kind and value of each: whole numbers for ``uint``,
         ``ulong`` and ``local``, a float for ``float``, the name of a

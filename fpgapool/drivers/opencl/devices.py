@@ -52,7 +52,6 @@ class Found:
     :ivar pci: its address on the PCI bus, None if the runtime does not say.
     :ivar memory_bytes: of the device; 0 if it is unknown.
     :ivar unified: whether it computes in the host's memory.
-    :ivar has_compiler: whether its runtime compiles sources.
     """
 
     platform: str
@@ -71,15 +70,12 @@ class Board:
 
     :ivar name: of the device; others that it fits are told by their address
         on the PCI bus, or a number.
-    :ivar platform: pattern of the platform's name.
-    :ivar device: pattern of the device's name.
     :ivar pci: address on the PCI bus, None for any.
     :ivar model: None: the device's name.
     :ivar shape: None: platform and device.
     :ivar shares: of each slot, in the device's memory.
     :ivar is_divided: whether each slot has its share of the units, too.
     :ivar instances: of kernels, the one of each slot; empty: any.
-    :ivar dma_bytes_per_s: input rate that its slots share.
     :ivar programming_time_s: None: as measured.
     :ivar hang_min_s: a launch that takes less does not hang.
     :ivar hang_factor: nor does one that takes less than so many times the
@@ -117,10 +113,7 @@ class Board:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Device:
-    """A device of the pool.
-
-    :ivar board: its entry in the board file.
-    """
+    """A device of the pool."""
 
     name: str
     board: Board
@@ -202,7 +195,6 @@ def matched(
     """Find the devices of the pool.
 
     :param boards: entries of the board file; the first one that fits counts.
-    :param found: all devices of the host.
     :returns: the devices in the order of the entries; those of one entry by
         their address on the PCI bus.
     """

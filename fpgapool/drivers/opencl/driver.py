@@ -49,7 +49,6 @@ class _Slot:
 
     :ivar opened: OpenCL's device, or its part of that.
     :ivar bitstream: its name; empty if there is none.
-    :ivar core: of the present session or task.
     """
 
     device: devices.Device
@@ -320,10 +319,7 @@ class OpenCLDriver(base.Driver):
     def _open_device(
         self, device: str, slot: int
     ) -> tuple[devices.Device, typing.Any]:
-        """Find a device of this process's runtimes.
-
-        :returns: the device, and OpenCL's.
-        """
+        """Find a device of this process's runtimes."""
         if device not in self._opened:
             building.prepare(self._directory, f"{device}.{slot}")
             # The runtimes are loaded here, in workers only.

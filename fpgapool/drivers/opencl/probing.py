@@ -71,10 +71,7 @@ def ask(
 
 
 class Watch:
-    """Looks after devices. The looks block no caller.
-
-    :param ask: lists the devices of the host.
-    """
+    """Looks after devices. The looks block no caller."""
 
     def __init__(
         self,

@@ -41,7 +41,6 @@ def _wait(event: cl.Event) -> None:
 class Lane:
     """Memory for one piece on its way.
 
-    :ivar output: that is made of it.
     :ivar report: a fault's number, and the bytes that the output lacks.
     :ivar is_of_caller: input and output are in the caller's memory.
     :ivar input_bytes: length of the piece; 0 means the end of the input.
@@ -78,7 +77,6 @@ class Runner:
     :raises DriverError: ``DEVICE_OUT_OF_MEMORY`` or ``DEVICE_FAILED``, as
         all methods.
     :ivar binding: sizes of pieces and of their output.
-    :ivar max_input_bytes: length of the longest piece.
     :ivar uses_memory_of_caller: whether the device computes in the host's
         memory.
     """
@@ -246,7 +244,6 @@ class Runner:
 
         :param lane: unused since its last piece was downloaded.
         :param chunk_in: must not change before the event.
-        :returns: the end of the copy.
         :raises InvalidInput: if the piece ends within a block.
         """
         self._check_piece(len(chunk_in))
@@ -278,7 +275,6 @@ class Runner:
         """Start the kernels for a lane's piece.
 
         :param offset_bytes: its position in the session's input.
-        :returns: the end of the kernels.
         """
         bound = self.binding
         input_bytes = lane.input_bytes
@@ -437,7 +433,6 @@ class Runner:
     def restore(self, state: bytes, offset_bytes: int) -> None:
         """Go on where another runner has stopped; between two pieces.
 
-        :param state: result of its :meth:`state`.
         :param offset_bytes: position in the session's input.
         :raises ValueError: if it is not a state of these kernels.
         """

@@ -91,8 +91,6 @@ MANIFEST = manifests.parse(
 class Wiper:
     """Overwrites the local memory of one device.
 
-    :param program: of :data:`MANIFEST`.
-    :param wait: see :class:`runner.Runner`.
     :raises base.DriverError: as a runner.
     """
 

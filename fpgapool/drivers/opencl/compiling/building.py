@@ -92,7 +92,6 @@ class Builder:
     def wiper(self, wait: runners.Wait) -> wiping.Wiper | None:
         """Make what overwrites the device's local memory.
 
-        :param wait: see :class:`runner.Runner`.
         :returns: None for boards, on which only an xclbin's kernels run.
         """
         from fpgapool.drivers.opencl import programs

@@ -92,15 +92,12 @@ def compile_source(
 
     Blocks until the compiler has ended.
 
-    :param source: OpenCL C, UTF-8.
     :param options: of the compiler, besides those of all kernels.
     :param platform_pattern: of the platform's name, as in a board file.
     :param device_pattern: of the device's name. The first device that fits
         is the target.
     :param timeout_s: how long it may take, and how much processor time.
-    :param memory_bytes: address space of the process.
     :param manifest: if given, the program must have its kernels.
-    :returns: the binary of the device.
     :raises DriverError: ``KERNEL_BUILD_FAILED`` with the end of the
         compiler's log, or with the limit that it met; ``INVALID_MANIFEST``
         if the program lacks a kernel; ``DEVICE_FAILED`` if no device fits.

@@ -61,7 +61,6 @@ _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 class _Calls:
     """The numbers of system calls of an architecture.
 
-    :ivar architecture: that the kernel calls so.
     :ivar sockets: that make sockets of a family, their first argument.
     :ivar forbidden: that leave a process group, or make calls by other ways.
     :ivar end: from here on they are those of another interface.
@@ -116,8 +115,6 @@ def leave_others() -> bool:
     Goes on in another process, with which all that it starts will end. The
     first one waits, and ends with its status: 128 and the signal, if one has
     ended it.
-
-    :returns: whether the kernel allows it.
     """
     flags = _CLONE_NEWNET | _CLONE_NEWIPC | _CLONE_NEWPID
     if os.geteuid() != 0:
@@ -239,7 +236,6 @@ def limit(
     """Set limits that only root can raise again.
 
     :param cpu_s: seconds of processor time.
-    :param file_bytes: of each file that it writes.
     :param tasks: threads and processes of this process's user; 0: as they
         are.
     """

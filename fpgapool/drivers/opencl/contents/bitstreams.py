@@ -26,8 +26,6 @@ UNKNOWN_BYTES_PER_S = 1e8
 class Bitstream:
     """What goes into a slot.
 
-    :ivar kind: of the code, one of :data:`formats.PACKAGES`.
-    :ivar manifest: says how its kernels are called.
     :ivar code: OpenCL C, a device's binary, or an xclbin.
     """
 
@@ -40,7 +38,6 @@ class Bitstream:
 def load_builtin(bitstream: str) -> Bitstream:
     """Read a kernel that comes with fpgapool.
 
-    :param bitstream: its name, behind :data:`names.BUILTIN_PREFIX`.
     :returns: it, with the profile of this host.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``.
     """

@@ -40,7 +40,6 @@ _OPERATIONS: dict[str, collections.abc.Callable[[int, int], int]] = {
 class Expression:
     """A parsed expression.
 
-    :param source: the text, or a whole number.
     :raises ValueError: if it is not an expression.
     """
 
@@ -58,7 +57,6 @@ class Expression:
     def value(self, variables: collections.abc.Mapping[str, int]) -> int:
         """Compute the value.
 
-        :param variables: with all :attr:`names`.
         :raises ValueError: if a value on the way is too large, or a divisor
             is 0.
         """

@@ -54,7 +54,6 @@ class Summary:
     """What a checked package says of itself.
 
     :ivar kind: ``opencl-source``, ``opencl-binary`` or ``xclbin``.
-    :ivar manifest: says how its kernels are called.
     :ivar payload_bytes: length of the payload, at the end of the file.
     :ivar xclbin: what the payload says of itself; None if it is none.
     """
@@ -78,9 +77,7 @@ class Package(Summary):
 def pack(kind: str, manifest: bytes, payload: bytes) -> bytes:
     """Make a package.
 
-    :param manifest: JSON, as :func:`manifest.parse` reads it.
     :param payload: OpenCL C, a device's binary, or an xclbin.
-    :returns: the file.
     :raises InvalidPackage: if the kind is unknown, or the payload is empty,
         too long, or a source that is not a text.
     :raises InvalidManifest: if the manifest is wrong.

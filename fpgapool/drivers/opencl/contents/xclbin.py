@@ -96,7 +96,6 @@ class Kernel:
     """A kernel of the file.
 
     :ivar arguments: in the order of their positions.
-    :ivar instances: names of its compute units.
     """
 
     name: str
@@ -181,7 +180,6 @@ class Xclbin:
 def parse(data: bytes) -> Xclbin:
     """Read a file.
 
-    :returns: what it says of itself.
     :raises XclbinError: as :func:`read`.
     """
     return read(parts.Forward([data], len(data)), 0)
@@ -190,9 +188,6 @@ def parse(data: bytes) -> Xclbin:
 def read(file: parts.Forward, start_bytes: int) -> Xclbin:
     """Read an xclbin, of which only small parts are in memory.
 
-    :param file: has it at its end.
-    :param start_bytes: where in the file it begins.
-    :returns: what it says of itself.
     :raises XclbinError: ``XCLBIN_TRUNCATED`` if it ends too early,
         ``INVALID_XCLBIN`` if it is wrong otherwise.
     """
