@@ -202,7 +202,7 @@ class AesCbcCore(base.Core):
             return unpadder.update(self._kept) + unpadder.finalize()
         except ValueError:
             raise base.InvalidInput(
-                "the padding is wrong: the key is wrong, or the data is "
+                "wrong padding: the key is wrong, or the data is "
                 "incomplete or damaged"
             ) from None
 

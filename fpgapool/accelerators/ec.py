@@ -244,7 +244,7 @@ def _present(missing: object, k: int, m: int) -> list[int]:
         or len(set(missing)) < len(missing)
     ):
         raise base.InvalidParams(
-            "'missing' must be a list of different fragment indexes "
+            "'missing' must be a list of distinct fragment indexes "
             f"from 0 to {count - 1}"
         )
     if len(missing) > m:

@@ -122,7 +122,7 @@ def _make_private(path: pathlib.Path) -> None:
         raise _unusable(path, "it belongs to another user")
     if stat.S_IMODE(found.st_mode) & 0o077:
         raise _unusable(
-            path, "it is open to other users; change its mode to 0700"
+            path, "other users can access it; change its mode to 0700"
         )
 
 
@@ -131,8 +131,8 @@ def _check_length(path: pathlib.Path, longest_suffix: str) -> None:
     if len(os.fsencode(path)) > most_bytes:
         raise _unusable(
             path,
-            "the paths of its sockets would be too long: use a directory of "
-            f"at most {most_bytes} bytes",
+            "the paths of its sockets would be too long: use a path of at "
+            f"most {most_bytes} bytes",
         )
 
 

@@ -71,8 +71,8 @@ class Cluster:
             raise _invalid("there must be at least one board with one slot")
         if self.boards * self.slots > MAX_SLOTS:
             raise _invalid(
-                f"{self.boards} boards of {self.slots} slots are more than"
-                f" {MAX_SLOTS} slots; each is a process"
+                f"{self.boards} boards with {self.slots} slots each exceed the"
+                f" limit of {MAX_SLOTS} slots; each slot is a process"
             )
         if self.rate_scale is not None and not 1e-6 <= self.rate_scale <= 1e6:
             raise _invalid("the rate scale must be from 1e-6 to 1e6")

@@ -87,7 +87,7 @@ def _packaged(record: db_api.BitstreamRecord, file: parts.Forward) -> Contents:
     if found.kind != record.format:
         raise _refused(
             codes.INVALID_PACKAGE,
-            f"the file is of the kind {found.kind}, not {record.format}",
+            f"the file's kind is {found.kind}, not {record.format}",
         )
     said = profiles.members(found.manifest)
     _compare(record, found.manifest.name, said, codes.INVALID_MANIFEST)
@@ -104,7 +104,9 @@ def _compare(
     code: str,
 ) -> None:
     if name != record.accelerator:
-        raise _refused(code, f"it is of {name}, not of {record.accelerator}")
+        raise _refused(
+            code, f"the file is for {name}, not for {record.accelerator}"
+        )
     for member, value in record.profile.items():
         if member in said and said[member] != value:
             raise _refused(

@@ -36,7 +36,7 @@ def relative_path(checksum_sha256: str, bitstream_id: str) -> str:
     """
     location = f"{checksum_sha256}.{bitstream_id}"
     if not _LOCATION.fullmatch(location):
-        raise ValueError(f"not a file of the store: {location!r:.160}")
+        raise ValueError(f"not a location in the store: {location!r:.160}")
     return f"{checksum_sha256[:2]}/{location}"
 
 

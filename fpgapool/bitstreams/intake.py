@@ -78,7 +78,7 @@ class Intake(base.Incoming):
             if self.size_bytes > self._max_bytes:
                 raise self._too_large()
             if self._clock() > self._until_s:
-                raise _incomplete("it takes too long")
+                raise _incomplete("it took too long")
             self._sum.update(chunk)
             yield chunk
         expected = self._length_bytes
@@ -100,12 +100,12 @@ class Intake(base.Incoming):
 
     def _too_large(self) -> exception.BitstreamRefused:
         return exception.BitstreamRefused(
-            f"a file may have at most {self._max_bytes} bytes",
+            f"the file is larger than the limit of {self._max_bytes} bytes",
             code=codes.BITSTREAM_TOO_LARGE,
         )
 
 
 def _incomplete(what: str) -> exception.BitstreamRefused:
     return exception.BitstreamRefused(
-        f"the upload is not complete: {what}", code=codes.UPLOAD_INCOMPLETE
+        f"the upload is incomplete: {what}", code=codes.UPLOAD_INCOMPLETE
     )

@@ -87,7 +87,7 @@ def check_profile(profile: Mapping[str, Any]) -> None:
     """
     for name, value in profile.items():
         if name not in _PROFILE_CHECKS:
-            raise ValueError(f"profile.{name}: there is no such member")
+            raise ValueError(f"profile.{name}: unknown member")
         if not _PROFILE_CHECKS[name](value):
             raise ValueError(f"profile.{name}: not a valid value")
 

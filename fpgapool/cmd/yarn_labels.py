@@ -86,14 +86,14 @@ class Watcher:
         try:
             changes = self._labels.decide(self._hosts(), now_s)
         except client.FpgapoolError as exc:
-            _tell(f"the pool does not answer, labels stay: {exc}")
+            _tell(f"the pool does not answer, labels are unchanged: {exc}")
             return
         if not changes:
             return
         try:
             self._set_labels(changes)
         except (OSError, subprocess.SubprocessError) as exc:
-            _tell(f"labels are not set, trying again: {exc}")
+            _tell(f"labels could not be set; retrying: {exc}")
             return
         for node, label in changes.items():
             self._labels.applied(node, label)

@@ -30,7 +30,7 @@ NAME_PATTERN = accelerators.NAME_PATTERN
 #: How long an agent waits for a board's first check.
 CHECK_TIMEOUT_S = 10.0
 #: The message of a board whose first check takes longer.
-UNANSWERED = "it has not answered yet"
+UNANSWERED = "no answer yet"
 
 _READ_BYTES = 1 << 20
 
@@ -102,8 +102,8 @@ class BitstreamFile:
         if self.size_bytes > max_bytes:
             raise DriverError(
                 codes.BITSTREAM_UNKNOWN,
-                f"the bitstream has {self.size_bytes} bytes; at most "
-                f"{max_bytes} are possible",
+                f"the bitstream is {self.size_bytes} bytes, larger than the "
+                f"limit of {max_bytes}",
             )
         digest = hashlib.sha256()
         contents = bytearray()
@@ -123,7 +123,7 @@ class BitstreamFile:
             or digest.hexdigest() != self.checksum_sha256
         ):
             raise DriverError(
-                codes.BITSTREAM_DAMAGED, f"{self.path}: the checksum is wrong"
+                codes.BITSTREAM_DAMAGED, f"{self.path}: checksum mismatch"
             )
         return bytes(contents)
 

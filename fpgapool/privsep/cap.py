@@ -92,7 +92,7 @@ class Cap:
         link = self._control.link(device)
         if link is None:
             problem = Problem(
-                code=NO_DEVICE, message=f"there is no device {device}"
+                code=NO_DEVICE, message=f"no such device: {device}"
             )
             return Outcome(outgoing=problem, incoming=problem, made=False)
         self._leave_others(link)

@@ -47,7 +47,7 @@ def put_cap(
     """
     lowest, highest = privsep.MIN_CAP_BYTES_PER_S, privsep.MAX_CAP_BYTES_PER_S
     if not lowest <= bytes_per_s <= highest:
-        raise ValueError(f"not a rate for a cap: {bytes_per_s} bytes/s")
+        raise ValueError(f"invalid rate of a cap: {bytes_per_s} bytes/s")
     program = classifier.program(
         ipaddress.ip_network(network), first_port, last_port
     )

@@ -41,6 +41,17 @@ _VERSION = re.compile(r"[A-Za-z0-9!+._-]{1,64}")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
+    _add_sources(parser)
+    parser.add_argument(
+        "--out",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="write the package to this file, and do not register it",
+    )
+    _add_registration(parser.add_argument_group("registration"))
+
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
     kernel = parser.add_mutually_exclusive_group(required=True)
     kernel.add_argument(
         "--kernel",
@@ -64,14 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--platform",
         default="*",
         metavar="PATTERN",
-        help="compile for a device of a platform with such a name, as in a"
-        " board file",
+        help="compile for a device whose platform matches, as in a board file",
     )
     parser.add_argument(
         "--device",
         default="*",
         metavar="PATTERN",
-        help="compile for the first device with such a name",
+        help="compile for the first device whose name matches",
     )
     parser.add_argument(
         "--source",
@@ -79,13 +89,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="put the source into the package, which each host compiles; it is"
         " compiled here to see that it can be",
     )
-    parser.add_argument(
-        "--out",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="write the package to this file, and do not register it",
-    )
-    more = parser.add_argument_group("registration")
+
+
+def _add_registration(more: argparse._ArgumentGroup) -> None:
     more.add_argument(
         "--key",
         type=pathlib.Path,

@@ -44,9 +44,9 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
         add(
             "check",
             check,
-            "Try each board of this host with each accelerator, and print"
-            " which steps work at which rate. Drain the boards and stop the"
-            " agent first. Exits with 0 if no step fails, with 1 if one does.",
+            "Test each board of this host with each accelerator, and print"
+            " which steps pass and at which rate. Drain the boards and stop"
+            " the agent first. Exits with 0 if no step fails, else with 1.",
         )
     )
     _add_measure_arguments(
@@ -65,7 +65,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         dest="of_device",
         metavar="NAME",
-        help="only this device; the default is all of the host",
+        help="only this device; the default is all of them",
     )
     parser.add_argument(
         "--accelerator",
@@ -276,15 +276,15 @@ def _alone(state_path: pathlib.Path, device: str | None) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise exception.ConfigurationError(
-                reason="the agent of this host runs: drain its boards, and"
-                " stop its agent"
+                reason="this host's agent is running; drain its boards and"
+                " stop it first"
             ) from error
         # They outlive their agent.
         try:
             workers.end_idle(str(state_path), device)
         except workers.Busy as error:
             raise exception.ConfigurationError(
-                reason=f"{error}; drain the device, and wait until it is"
+                reason=f"{error}; drain the device and wait until it is"
                 " disabled"
             ) from error
         yield
@@ -330,7 +330,7 @@ def _finish(
     if args.format == "json":
         print(json.dumps(shown, indent=2))
     elif not found:
-        print("The driver finds no device.")
+        print("The driver found no device.")
     is_sound = found and not any(trials.failed(steps) for _, steps in found)
     return 0 if is_sound else 1
 

@@ -136,7 +136,7 @@ def _elsewhere(
     try:
         while True:
             if not ours.poll(timeout_s):
-                raise ProcessEnded(f"does not end within {timeout_s:g} s")
+                raise ProcessEnded(f"did not finish within {timeout_s:g} s")
             try:
                 yield ours.recv()
             except EOFError:
@@ -330,7 +330,7 @@ class _Trial:
             name,
             "result",
             FAILED if difference else PASSED,
-            difference or "as the software core's",
+            difference or "matches the software core",
             {"bytes_per_s": rate, "output_bytes": len(output)},
         )
         if name == _TRANSFER:

@@ -268,7 +268,7 @@ class EmulatorDriver(base.Driver):
             if board.name == device and 0 <= slot < board.slots:
                 return board
         raise base.DriverError(
-            codes.NO_SUCH_SLOT, f"no slot {slot} of a device {device!r}"
+            codes.NO_SUCH_SLOT, f"device {device!r} has no slot {slot}"
         )
 
     def _record_path(self, device: str, slot: int) -> pathlib.Path:

@@ -158,7 +158,7 @@ def read_faults(
 ) -> tuple[tuple[Fault, ...], str]:
     """Read and check a faults file; see :func:`documents.read`.
 
-    :param slots: number of slots of each board, by its name.
+    :param slots: number of slots per board, by its name.
     :returns: the faults and the version of the file.
     """
     by_board = shapes.Members(
@@ -202,7 +202,7 @@ class Injector:
     ) -> None:
         """Set the faults of the boards file.
 
-        :param slots: number of slots of each board, by its name.
+        :param slots: number of slots per board, by its name.
         """
         self._standing = _stamped(faults, f"boards.{version}")
         self._slots = slots

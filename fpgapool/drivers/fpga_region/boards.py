@@ -115,20 +115,20 @@ def _board(value: object, where: str) -> Board:
     )
     board = Board(**members)
     if (board.manager is None) == (board.fme is None):
-        raise shapes.Invalid(f"{where}.manager", "give this or 'fme'")
+        raise shapes.Invalid(
+            f"{where}.manager", "exactly one of manager and fme is required"
+        )
     if board.fme is not None and "partial" in members:
-        raise shapes.Invalid(f"{where}.partial", "is not for an 'fme'")
+        raise shapes.Invalid(f"{where}.partial", "is not allowed with fme")
     if not board.partial and len(board.regions) > 1:
         raise shapes.Invalid(
-            f"{where}.partial", "must be true with several regions"
+            f"{where}.partial", "must be true for several regions"
         )
     for index, entry in enumerate(board.regions):
         if (entry.port is None) != (board.fme is None):
             raise shapes.Invalid(
                 f"{where}.regions[{index}].port",
-                "is only for boards with an 'fme'"
-                if entry.port
-                else "is missing",
+                "is only allowed with fme" if entry.port else "is missing",
             )
     return board
 

@@ -44,13 +44,13 @@ def payload(contents: bytes, compat_id: str | None) -> bytes:
         bitstream, or ``BITSTREAM_UNFIT`` if it is for other boards.
     """
     if len(contents) < _HEADER.size:
-        raise _unknown("it is shorter than the header")
+        raise _unknown("it is shorter than its header")
     magic, metadata_bytes = _HEADER.unpack_from(contents)
     if magic != _MAGIC:
-        raise _unknown("it does not begin as one")
+        raise _unknown("wrong magic number")
     end = _HEADER.size + metadata_bytes
     if metadata_bytes > _MAX_METADATA_BYTES or end >= len(contents):
-        raise _unknown("the length of its metadata is wrong")
+        raise _unknown("wrong metadata length")
     wanted = _interface(contents[_HEADER.size : end].rstrip(b"\0"))
     if compat_id is None or wanted.hex != compat_id.replace("-", "").lower():
         raise base.DriverError(
@@ -78,7 +78,7 @@ def _interface(metadata: bytes) -> uuid.UUID:
 
 def _unknown(reason: str) -> base.DriverError:
     return base.DriverError(
-        codes.BITSTREAM_UNKNOWN, f"the file is no green bitstream: {reason}"
+        codes.BITSTREAM_UNKNOWN, f"not a green bitstream: {reason}"
     )
 
 

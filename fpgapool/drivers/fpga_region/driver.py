@@ -269,7 +269,7 @@ class FpgaRegionDriver(base.Driver):
         board = self._boards.get(device)
         if board is None or not 0 <= slot < len(board.regions):
             raise base.DriverError(
-                codes.NO_SUCH_SLOT, f"no slot {slot} of a device {device!r}"
+                codes.NO_SUCH_SLOT, f"device {device!r} has no slot {slot}"
             )
         return _Slot(board, board.regions[slot], slot)
 

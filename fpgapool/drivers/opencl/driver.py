@@ -121,7 +121,9 @@ class OpenCLDriver(base.Driver):
         matched = devices.matched(self._boards, found)
         for board in self._boards:
             if not any(device.board is board for device in matched):
-                LOG.warning("No OpenCL device fits the entry %s", board.name)
+                LOG.warning(
+                    "No OpenCL device matches the entry %s", board.name
+                )
         self._discovered = {device.name: device for device in matched}
         self._watch = probing.Watch(self._boards, matched)
         self._marks = {
@@ -163,9 +165,9 @@ class OpenCLDriver(base.Driver):
             self.discover()
         known, watch = self._discovered.get(device), self._watch
         if known is None or watch is None:
-            return base.Health(False, "there is no such device")
+            return base.Health(False, "no such device")
         if not devices.is_on_bus(known.pci):
-            return base.Health(False, "it is not on the PCI bus any more")
+            return base.Health(False, "it is no longer on the PCI bus")
         if self._marks.get(device) != (mark := self._mark(device)):
             self._marks[device] = mark
             watch.look()
@@ -358,7 +360,7 @@ class OpenCLDriver(base.Driver):
 
 def _no_such_slot(device: str, slot: int) -> base.DriverError:
     return base.DriverError(
-        codes.NO_SUCH_SLOT, f"no slot {slot} of a device {device!r:.80}"
+        codes.NO_SUCH_SLOT, f"device {device!r:.80} has no slot {slot}"
     )
 
 

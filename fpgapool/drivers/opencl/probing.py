@@ -61,12 +61,12 @@ def ask(
             for each in json.loads(done.stdout)
         ]
     except subprocess.TimeoutExpired:
-        message = f"the runtimes have not answered after {TIMEOUT_S:g} s"
+        message = f"the runtimes did not answer within {TIMEOUT_S:g} s"
     except subprocess.CalledProcessError as error:
         text = base.one_line(error.stderr.decode(errors="replace"))
         message = text[-_MAX_TEXT_CHARS:] or str(error)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        message = f"the runtimes cannot be asked: {error}"
+        message = f"the runtimes cannot be queried: {error}"
     raise base.DriverError(codes.DEVICE_FAILED, message)
 
 
@@ -99,7 +99,7 @@ class Watch:
         with self._lock:
             if time.monotonic() >= self._due_s:
                 self._start()
-            return self._faults.get(name, "there is no such device")
+            return self._faults.get(name, "no such device")
 
     def look(self) -> None:
         """Look soon, and closely: a worker has had a failure."""
@@ -144,7 +144,7 @@ class Watch:
             found = dict.fromkeys(self._faults, error.message)
         else:
             found = dict.fromkeys(
-                self._faults, "its runtime does not have the device any more"
+                self._faults, "its runtime no longer has the device"
             )
             reasons = dict(answer)
             for device in devices.matched(self._boards, reasons):

@@ -448,7 +448,7 @@ class Runner:
 
     def _check_state(self, state: bytes) -> None:
         if len(state) != len(self.binding.initial_state):
-            raise ValueError("the state is not one of this kernel")
+            raise ValueError("the state does not belong to this kernel")
 
     def clear(self) -> None:
         """Overwrite and release all memory of the device.
@@ -545,16 +545,16 @@ class Runner:
         if size_bytes > device.max_mem_alloc_size:
             raise base.DriverError(
                 codes.DEVICE_OUT_OF_MEMORY,
-                f"a buffer of {size_bytes} bytes is longer than the device's "
-                f"longest, {device.max_mem_alloc_size}",
+                f"a buffer of {size_bytes} bytes exceeds the device's limit "
+                f"of {device.max_mem_alloc_size}",
             )
         share_bytes = self._program.memory_bytes
         self._owned_bytes += size_bytes
         if share_bytes is not None and self._owned_bytes > share_bytes:
             raise base.DriverError(
                 codes.DEVICE_OUT_OF_MEMORY,
-                f"the session needs more than the {share_bytes} bytes of the "
-                "device that its slot may have",
+                "the session needs more than its slot's share of device "
+                f"memory, {share_bytes} bytes",
             )
         # Memory of the device may still have the data of others.
         flags = cl.mem_flags.READ_WRITE

@@ -49,7 +49,7 @@ def fault(device: cl.Device, builds: bool) -> str | None:
         back = numpy.zeros(_TRIED_BYTES, numpy.uint8)
         cl.enqueue_copy(queue, back, there)
         if (back != 0x5A).any():
-            return "its memory changes data"
+            return "its memory corrupts data"
         if builds and device.compiler_available:
             binary = compiler.compile_source(
                 _TRIED_SOURCE,

@@ -88,7 +88,8 @@ class Waiter:
         self._waited.put((event, ended))
         if not ended.wait(self._limit_s):
             self.fault = (
-                f"the device has not ended a command after {self._limit_s:g} s"
+                "the device did not finish a command within"
+                f" {self._limit_s:g} s"
             )
             raise base.DriverError(codes.KERNEL_HUNG, self.fault)
 

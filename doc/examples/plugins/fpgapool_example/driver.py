@@ -87,5 +87,5 @@ class CpuDriver(base.Driver):
     def _check(self, device, slot=0):
         if device != BOARD or not 0 <= slot < self._slots:
             raise base.DriverError(
-                codes.NO_SUCH_SLOT, f"no slot {slot} of a device {device!r}"
+                codes.NO_SUCH_SLOT, f"device {device!r} has no slot {slot}"
             )

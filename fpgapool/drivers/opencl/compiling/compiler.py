@@ -317,7 +317,7 @@ def _confine(
     libraries = _libraries()
     confinement.reveal(libraries)
     if not confinement.keep_files(libraries, _HERE):
-        missing.append("it reads what its user can read (no Landlock)")
+        missing.append("it can read what its user can (no Landlock)")
     confinement.limit(
         cpu_s=request["cpu_s"],
         memory_bytes=request["memory_bytes"],
@@ -329,7 +329,9 @@ def _confine(
     confinement.drop_rights()
     confinement.die_with_parent()
     if not confinement.refuse_calls() and not has_left:
-        missing.append("it sees networks (neither namespaces nor seccomp)")
+        missing.append(
+            "it can reach networks (neither namespaces nor seccomp)"
+        )
     closed = [each for each in libraries if not os.access(each, os.R_OK)]
     return missing, closed
 

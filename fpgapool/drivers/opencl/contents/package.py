@@ -121,20 +121,22 @@ def check(file: parts.Forward) -> Summary:
     """
     header = file.part(0, _HEADER.size)
     if len(header) < _HEADER.size or not header.startswith(MAGIC):
-        raise InvalidPackage("the file does not begin as a package")
+        raise InvalidPackage("not a package: wrong magic number")
     _, kind_bytes, manifest_bytes, payload_bytes = _HEADER.unpack(header)
     if kind_bytes > _MAX_NAME_BYTES:
-        raise InvalidPackage(f"its kind has more than {_MAX_NAME_BYTES} bytes")
+        raise InvalidPackage(
+            f"its kind is longer than {_MAX_NAME_BYTES} bytes"
+        )
     if manifest_bytes > manifests.MAX_SIZE_BYTES:
         raise InvalidPackage(
-            f"its manifest has {manifest_bytes} bytes; at most "
-            f"{manifests.MAX_SIZE_BYTES} are possible"
+            f"its manifest is {manifest_bytes} bytes, larger than the limit "
+            f"of {manifests.MAX_SIZE_BYTES}"
         )
     kind_end = _HEADER.size + kind_bytes
     manifest_end = kind_end + manifest_bytes
     if file.size_bytes != manifest_end + payload_bytes:
         raise InvalidPackage(
-            f"the file has {file.size_bytes} bytes; its header says "
+            f"the file is {file.size_bytes} bytes, but its header says "
             f"{manifest_end + payload_bytes}"
         )
     name = file.part(_HEADER.size, kind_bytes)
@@ -147,8 +149,8 @@ def check(file: parts.Forward) -> Summary:
         )
     if not 0 < payload_bytes <= most_bytes:
         raise InvalidPackage(
-            f"its payload has {payload_bytes} bytes; possible are 1 to "
-            f"{most_bytes}"
+            f"its payload is {payload_bytes} bytes; 1 to {most_bytes} are "
+            "allowed"
         )
     manifest = manifests.parse(file.part(kind_end, manifest_bytes))
     found = None
@@ -183,7 +185,7 @@ def load(file: base.BitstreamFile) -> Package:
         # The format decides whether a signature was asked for.
         raise base.DriverError(
             codes.BITSTREAM_UNKNOWN,
-            f"the file is of the kind {package.kind}, not {file.format}",
+            f"the file's kind is {package.kind}, not {file.format}",
         )
     return package
 
@@ -195,7 +197,7 @@ def _check_source(payload: bytes) -> None:
         raise InvalidPackage("its source is not UTF-8") from None
     # A compiler takes it for the end, and the rest would be hidden from it.
     if "\0" in text:
-        raise InvalidPackage("its source has a zero")
+        raise InvalidPackage("its source contains a NUL character")
 
 
 def _check_kernels(

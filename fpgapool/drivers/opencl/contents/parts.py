@@ -49,7 +49,7 @@ class Forward:
             piece = next(self._pieces, None)
             if piece is None:
                 if self._position < self.size_bytes:
-                    raise EOFError(f"it ends after {self._position} bytes")
+                    raise EOFError(f"truncated after {self._position} bytes")
                 return False
             self._piece = memoryview(piece)
         return True

@@ -193,7 +193,7 @@ def read(file: parts.Forward, start_bytes: int) -> Xclbin:
     """
     front = file.part(start_bytes, HEADER_BYTES)
     if not front.startswith(_MAGIC[: len(front)]):
-        raise _invalid("the file does not begin as an xclbin")
+        raise _invalid("not an xclbin: wrong magic number")
     if len(front) < HEADER_BYTES:
         raise _truncated(HEADER_BYTES, len(front))
     size_bytes = file.size_bytes - start_bytes
@@ -209,18 +209,18 @@ def read(file: parts.Forward, start_bytes: int) -> Xclbin:
     rest_bytes = size_bytes - length_bytes
     if rest_bytes not in (0, signature_bytes):
         raise _invalid(
-            f"{rest_bytes} bytes follow the end that the header names"
+            f"{rest_bytes} bytes follow the end given in the header"
         )
     if major != 2:
-        raise _invalid(f"version {major} is unknown; there is version 2")
+        raise _invalid(f"version {major} is unknown; version 2 is supported")
     sections = _sections(file, start_bytes, length_bytes, section_count)
     metadata = _only(sections, EMBEDDED_METADATA)
     topology = _only(sections, MEM_TOPOLOGY)
     _only(sections, BITSTREAM)
     if metadata and metadata.size_bytes > MAX_METADATA_BYTES:
         raise _invalid(
-            f"the metadata has {metadata.size_bytes} bytes; at most "
-            f"{MAX_METADATA_BYTES} are possible"
+            f"the metadata is {metadata.size_bytes} bytes, larger than the "
+            f"limit of {MAX_METADATA_BYTES}"
         )
     contents = {}
     for section in sorted(
@@ -246,7 +246,7 @@ def _sections(
 ) -> tuple[Section, ...]:
     if not 1 <= count <= MAX_SECTIONS:
         raise _invalid(
-            f"it has {count} sections; possible are 1 to {MAX_SECTIONS}"
+            f"it has {count} sections; 1 to {MAX_SECTIONS} are allowed"
         )
     table_end = HEADER_BYTES + count * SECTION_HEADER_BYTES
     if table_end > length_bytes:
@@ -287,7 +287,7 @@ def _banks(data: bytes) -> tuple[Bank, ...]:
     (count,) = _BANK_COUNT.unpack_from(data)
     if not 0 <= count <= MAX_BANKS:
         raise _invalid(
-            f"it has {count} memories; possible are 0 to {MAX_BANKS}"
+            f"it has {count} memories; at most {MAX_BANKS} are allowed"
         )
     if _BANK_COUNT.size + count * _BANK.size > len(data):
         raise _invalid("the memory topology is too short")
@@ -331,13 +331,15 @@ class _Metadata:
         parser.Parse(xml, True)
 
     def _refuse(self, *_: object) -> typing.NoReturn:
-        raise _invalid("the metadata has a document type")
+        raise _invalid("the metadata declares a document type")
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         self._path.append(tag)
         self._elements += 1
         if len(self._path) > MAX_XML_DEPTH:
-            raise _invalid(f"the metadata is deeper than {MAX_XML_DEPTH}")
+            raise _invalid(
+                f"the metadata is nested more than {MAX_XML_DEPTH} levels deep"
+            )
         if self._elements > MAX_XML_ELEMENTS:
             raise _invalid(
                 f"the metadata has more than {MAX_XML_ELEMENTS} elements"
@@ -428,5 +430,5 @@ def _invalid(message: str) -> XclbinError:
 def _truncated(needed_bytes: int, there_bytes: int) -> XclbinError:
     return XclbinError(
         codes.XCLBIN_TRUNCATED,
-        f"the file needs {needed_bytes} bytes and has {there_bytes}",
+        f"the file is truncated: {there_bytes} of {needed_bytes} bytes",
     )

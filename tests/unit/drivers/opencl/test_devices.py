@@ -262,7 +262,7 @@ def watch(runtime):
     ("answer", "fault"),
     [
         ([(CPU, "it burns")], "it burns"),
-        ([], "its runtime does not have the device any more"),
+        ([], "its runtime no longer has the device"),
         (
             [(dataclasses.replace(CPU, name="another"), None)],
             None,
@@ -282,7 +282,7 @@ def test_a_device_that_fails_and_comes_back(watch, runtime, answer, fault):
     watch.look()
     watch.wait()
     assert watch.fault("a") is None
-    assert watch.fault("b") == "there is no such device"
+    assert watch.fault("b") == "no such device"
 
 
 def test_kernels_are_built_until_devices_are_well(watch, runtime, monkeypatch):
@@ -339,12 +339,12 @@ def test_what_runtimes_can_do_to_the_question(monkeypatch):
         return do
 
     for outcome, text in (
-        (subprocess.TimeoutExpired("x", 1), "have not answered"),
+        (subprocess.TimeoutExpired("x", 1), "did not answer"),
         (subprocess.CalledProcessError(-11, "x", b"", b""), "SIGSEGV"),
         (subprocess.CalledProcessError(1, "x", b"", b"no runtime\n"), "no ru"),
         (OSError("no memory"), "no memory"),
-        (b"nonsense", "cannot be asked"),
-        (b'[{"device": {}}]', "cannot be asked"),
+        (b"nonsense", "cannot be queried"),
+        (b'[{"device": {}}]', "cannot be queried"),
     ):
         monkeypatch.setattr(probing.subprocess, "run", run(outcome))
         with pytest.raises(base.DriverError) as caught:
