@@ -99,7 +99,7 @@ class AesCbcCore(base.Core):
             _TEST_BLOCK,
             _TEST_PADDED,
         ),
-        # Some implementations can do no more than this.
+        # Some implementations support only this.
         base.KnownAnswer(
             {
                 "key": _TEST_KEY,

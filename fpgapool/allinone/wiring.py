@@ -131,7 +131,7 @@ def _set_defaults(conf: cfg.ConfigOpts, rate_scale: float) -> None:
         "nic_bytes_per_s": NIC_BYTES_PER_S * rate_scale,
     }.items():
         conf.set_default(name, value, group="agent")
-    # The pool has one user.
+    # The pool has a single user.
     for resource in (
         "sessions",
         "queued_bytes",
@@ -144,7 +144,7 @@ def _set_defaults(conf: cfg.ConfigOpts, rate_scale: float) -> None:
         conf.set_default(resource, -1, group="quota")
     # The API of this pool, if any, keeps its files here.
     conf.set_default("source", "file", group="bitstream_cache")
-    # Every user who can reach it may do anything to it.
+    # Every user who reaches the pool has all rights.
     conf.set_default("signature_required", False, group="bitstreams")
     # The benefit of waiting for a local slot depends on the time of a byte.
     conf.set_default(
@@ -299,7 +299,7 @@ def _opencl(
         boards_file = str(path)
     return {
         "boards_file": boards_file,
-        # A device's kernels are compiled once, and not once for each host.
+        # Compile a device's kernels once, not for each host.
         "binaries_dir": str(where.state_dir / "binaries"),
         "is_checked": host_name != cluster.host_names()[0],
     }

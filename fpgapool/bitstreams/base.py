@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     # Agents use stores without a database.
     from fpgapool.db import api as db_api
 
-#: How much of a file is in memory at a time.
+#: Bytes of a file that are in memory at a time.
 CHUNK_BYTES = 1 << 20
 
 

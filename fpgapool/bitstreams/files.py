@@ -52,7 +52,7 @@ class FileStore(base.Store):
     def write(self, about: base.About, incoming: base.Incoming) -> str:
         """See :meth:`fpgapool.bitstreams.base.Store.write`."""
         with _translated(), self._part() as part:
-            # Errors of the sender are not failures of the store.
+            # Errors of the sender are not the store's.
             for chunk in _passed(incoming):
                 part.write(chunk)
             part.flush()

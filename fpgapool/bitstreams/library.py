@@ -18,7 +18,7 @@ from fpgapool.db import api as db_api
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import platforms
 
-#: States. Slots get only approved ones.
+#: States; only approved bitstreams are programmed.
 UPLOADING = "uploading"
 UNAPPROVED = "unapproved"
 APPROVED = "approved"
@@ -93,7 +93,7 @@ def check_profile(profile: Mapping[str, Any]) -> None:
 
 
 def _is_number(value: object, least: float) -> bool:
-    # No bool, and no number that a float cannot hold.
+    # Neither a bool nor a number that does not fit into a float.
     return type(value) in (int, float) and least <= value <= _MAX_NUMBER  # type: ignore[operator]
 
 
@@ -257,7 +257,7 @@ class Library:
             and all(each[name] >= values for name, values in most.items())
         )
         if len(shapes) == len(taken):
-            # So new slots of other shapes fit it, too.
+            # New slots of other shapes then fit it, too.
             shapes = profile.shapes
         elif not shapes:
             shapes = NO_SHAPES
@@ -372,7 +372,7 @@ def _with_shapes(
     found: Sequence[db_api.BitstreamRecord],
 ) -> objects.AcceleratorProfile:
     """Return the profile with the shapes of bitstreams added."""
-    # Without shapes it already fits all of them.
+    # Without shapes it fits all of them.
     if not profile.shapes or not found:
         return profile
     return profile.changed(shapes=_union(found, profile.shapes))

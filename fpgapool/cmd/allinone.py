@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(f"{error.code}: {error}")
         return 2
     except KeyboardInterrupt:
-        # There is nothing to stop yet.
+        # Nothing is running yet.
         return 0
 
 
@@ -260,7 +260,7 @@ class _AllInOne:
 
     def _run_services(self, conf: typing.Any) -> int:
         with contextlib.closing(db_api.Database.from_conf(conf)) as database:
-            # This command has no user without its terminal.
+            # Without its terminal, this command has no user.
             runner = service.Runner(conf, on_reload=_stop_this_process)
             conductor = conductor_service.Conductor(
                 conf, database, runner.fail

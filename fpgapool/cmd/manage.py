@@ -44,7 +44,7 @@ from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 
-# Late imports: libraries that one command needs, and that take as long to
+# Imported late: libraries that one command needs, and that take as long to
 # import as all the others.
 if typing.TYPE_CHECKING:
     from fpgapool.cmd.managing import auditing
@@ -58,7 +58,7 @@ _TARGETS = (
 )
 
 _PURGE_BATCH_ROWS = 1000
-# More than since any backup: a leader usually lives for minutes at least.
+# More leaders than since any backup: a leader usually lives for minutes.
 _EPOCHS_SINCE_BACKUP = 10_000
 _SECONDS_PER_DAY = 86400
 
@@ -147,7 +147,7 @@ def _record(
 
 
 def _operator() -> str:
-    # The user who called sudo matters more than root.
+    # Prefer the user who called sudo.
     return os.environ.get("SUDO_USER") or f"uid {os.getuid()}"
 
 
@@ -168,7 +168,7 @@ def _require_database(conf: cfg.ConfigOpts) -> None:
 
 
 def _make_directory(conf: cfg.ConfigOpts) -> None:
-    """Make the directory of the default database, an SQLite file."""
+    """Create the directory of the default database, an SQLite file."""
     prefix = f"sqlite:///{conf.state_path}/"
     if not (conf.database.connection or "").startswith(prefix):
         return
@@ -468,7 +468,7 @@ def _restored(database: db_api.Database, args: argparse.Namespace) -> int:
 
 def _purge(database: db_api.Database, args: argparse.Namespace) -> int:
     age_s = args.older_than_days * _SECONDS_PER_DAY
-    # Stored times are those of the database.
+    # Stored times come from the database's clock.
     finished_before = database.now() - age_s
     total = _purge_all(database.purge_sessions, finished_before)
     print(f"{total} sessions deleted.")
@@ -654,7 +654,7 @@ _WITHOUT_DATABASE = {
     _verify,
 }
 
-#: Commands that write a line of the audit log, and its action.
+#: Commands that are recorded in the audit log, with their actions.
 _CHANGING = {
     _sync: "db sync",
     _restored: "db restored",

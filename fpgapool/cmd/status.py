@@ -127,7 +127,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return _result(_SUCCESS)
 
     def _check_characters(self) -> upgradecheck.Result:
-        """Whether texts keep all their characters, and their case."""
+        """Whether strings keep all characters, and their case."""
         engine = self._database.engine
         checks = {
             "mysql": self._check_mysql_characters,

@@ -79,7 +79,7 @@ class Watcher:
         self._labels = labels.Labels()
 
     def step(self, now_s: float) -> None:
-        """Look once.
+        """Compare once.
 
         :param now_s: time of a clock that never goes back.
         """
@@ -130,7 +130,7 @@ class Yarn:
         self._run(
             "-replaceLabelsOnNode",
             " ".join(
-                # A node alone loses its label.
+                # A node on its own loses its label.
                 f"{node}={label}" if label else node
                 for node, label in sorted(wanted.items())
             ),

@@ -42,7 +42,7 @@ def number(least: float, most: float) -> shapes.Shape[float]:
     return checked
 
 
-#: In a boards file: the most that the slots of the host may take together.
+#: Member of boards files: the most power that all slots of the host may draw.
 POWER_CAP = {"power_cap_w": number(0, 1e6)}
 
 
@@ -93,7 +93,7 @@ def read(
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         with open(path, encoding="utf-8") as file:
-            # Of the open file: the path may already lead to another one.
+            # Of the open file: by now the path may name another one.
             version = _version(os.fstat(file.fileno()))
             return shape(yaml.load(file, Loader=loader), ""), version
     except (

@@ -62,7 +62,7 @@ class Line:
 
 
 class Auditor:
-    """Looks twice, and repairs.
+    """Compares twice, and repairs.
 
     :param conductor: the leader; waits long enough for an answer.
     :param store: the store of bitstreams; None: files are not checked.
@@ -86,11 +86,11 @@ class Auditor:
         self._orphan_age_s = orphan_age_s
         self._pause_s = pause_s
         self._sleep = sleep
-        # The lease when no conductor answered.
+        # The lease at the time when no conductor answered.
         self._silent: db_api.Lease | None = None
 
     def find(self) -> list[findings.Finding]:
-        """Return the findings of both of two looks."""
+        """Return what both comparisons find."""
         return self._still_there(self._look())
 
     def repair(self, found: Iterable[findings.Finding]) -> list[Line]:
@@ -154,7 +154,7 @@ class Auditor:
             )
 
     def _of_files(self, store: stores.Store) -> Iterator[findings.Finding]:
-        # In this order no file is missing whose row is read.
+        # In this order, every file whose row is read is found.
         rows = {
             one.location: one
             for one in self._database.bitstreams()

@@ -153,7 +153,7 @@ def build(args: argparse.Namespace) -> tuple[package.Package, bytes]:
         manifest = _read(args.manifest or args.file.with_suffix(".json"))
     kind = formats.OPENCL_SOURCE
     try:
-        # A fault of the manifest is found at once.
+        # Check the manifest before compiling.
         manifests.parse(manifest)
         if payload.startswith(_XCLBIN):
             kind = formats.XCLBIN
@@ -187,7 +187,7 @@ def _read(path: pathlib.Path) -> bytes:
 
 @dataclasses.dataclass(frozen=True)
 class Registry:
-    """Where bitstreams are registered."""
+    """The library in which bitstreams are registered."""
 
     conductor: conductor_rpcapi.ConductorAPI
     database: db_api.Database

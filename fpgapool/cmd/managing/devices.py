@@ -36,7 +36,7 @@ Trials = list[tuple[base.DeviceInfo, list[trials.Step]]]
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Define the commands.
+    """Add the commands.
 
     :param add: makes one, of its name, what runs it, and a help text.
     """
@@ -157,7 +157,7 @@ _positive.__name__ = "positive number"
 
 
 def check(_: object, args: argparse.Namespace) -> int:
-    """Try each device of this host with each accelerator.
+    """Test each device of this host with each accelerator.
 
     :returns: the exit code: 1 if a step failed, or there is no device.
     """
@@ -225,7 +225,7 @@ def _tried(
 
 def _file(name: str, path: pathlib.Path) -> base.BitstreamFile:
     """Describe a bitstream as the library does."""
-    # Late: most commands do without OpenCL.
+    # Imported late: most commands do not need OpenCL.
     from fpgapool.drivers.opencl.contents import package
 
     try:
@@ -260,7 +260,7 @@ def _chosen(
 
 @contextlib.contextmanager
 def _alone(state_path: pathlib.Path, device: str | None) -> Iterator[None]:
-    """Keep agent and workers from boards, and let sessions be.
+    """Keep agent and workers away from boards, without ending sessions.
 
     :param device: the board; None: all of the host.
     """
@@ -279,7 +279,7 @@ def _alone(state_path: pathlib.Path, device: str | None) -> Iterator[None]:
                 reason="this host's agent is running; drain its boards and"
                 " stop it first"
             ) from error
-        # They outlive their agent.
+        # Workers outlive their agent.
         try:
             workers.end_idle(str(state_path), device)
         except workers.Busy as error:

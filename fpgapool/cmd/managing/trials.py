@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tries and measures the boards of this host through their driver.
+"""Tests and measures the boards of this host through their driver.
 
-It happens in a process of its own, because a driver may hang or crash with
+It runs in a separate process, because a driver may hang or crash with
 the runtime of a board's vendor.
 """
 
@@ -32,10 +32,10 @@ from fpgapool.vocabulary import names
 
 PASSED = "passed"
 FAILED = "failed"
-#: The board, or its driver, does not have it.
+#: The board or its driver does not support it.
 ABSENT = "absent"
 
-#: A driver says so if it cannot use an accelerator's bitstream at all.
+#: Codes for an accelerator that a driver cannot program at all.
 _NOT_THERE = (
     codes.BITSTREAM_UNKNOWN,
     codes.BITSTREAM_UNFIT,
@@ -107,7 +107,7 @@ def devices(request: Request, timeout_s: float) -> list[base.DeviceInfo]:
 def steps(
     request: Request, device: base.DeviceInfo, timeout_s: float
 ) -> Iterator[Step]:
-    """Try a device.
+    """Test a device.
 
     :param timeout_s: how long a step may take.
     :returns: the steps as they end. The last one has failed if the process
@@ -179,7 +179,7 @@ def _try(pipe: Pipe, request: Request, device: base.DeviceInfo) -> None:
 
 
 class _Trial:
-    """Tries one device.
+    """Tests one device.
 
     :param tell: gets accelerator and name of each step that begins.
     """
@@ -278,7 +278,7 @@ class _Trial:
         elapsed_s = time.perf_counter() - begun
         yield Step(name, "program", PASSED, values={"time_s": elapsed_s})
         if not profile.core:
-            # A file does not say what computes the same; the operator does.
+            # A file names no software core; the operator's profile does.
             profile = dataclasses.replace(
                 profile, core=accelerators.load_profile(name).core
             )
@@ -294,7 +294,7 @@ class _Trial:
         try:
             shapes = accelerators.load_profile(name).shapes
         except accelerators.AcceleratorError:
-            # The driver may know it.
+            # The driver may still know it.
             shapes = ()
         for slot in self._device.slots:
             if not shapes or slot.shape in shapes:
@@ -436,7 +436,7 @@ class _Session:
             core.cancel()
 
     def _count(self, size_bytes: int) -> int:
-        # The first one is not counted: it allocates memory.
+        # The first piece is not counted: it allocates memory.
         return max(2, size_bytes // len(self._piece))
 
     def difference(self, output: bytes, expected: bytes) -> str:

@@ -39,7 +39,7 @@ def load_builtin(bitstream: str) -> tuple[base.Profile, MakeCore]:
         )
     try:
         profile = accelerators.load_profile(name)
-        # Here, and not when a session is opened, which the search would delay.
+        # Searching here keeps the opening of sessions fast.
         return profile, accelerators.load_core(profile.core)
     except accelerators.AcceleratorError as exc:
         known = exc.code == codes.CORE_UNAVAILABLE
@@ -56,7 +56,7 @@ def load_file(
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``, ``BITSTREAM_UNFIT`` or
         ``BITSTREAM_DAMAGED``.
     """
-    # A late import: few slots need it.
+    # Imported late: few slots need it.
     from fpgapool.objects import declaration as declarations
 
     if file.format != formats.DECLARATION:

@@ -91,7 +91,7 @@ class EmulatorDriver(base.Driver):
             tuple[str, int], tuple[base.Profile, bitstreams.MakeCore]
         ] = {}
         self._traffic: dict[tuple[str, int], base.Traffic] = {}
-        # The pacer of each slot, and what it was made for.
+        # The pacer of each slot, with the arguments that it was created with.
         self._pacers: dict[
             tuple[str, int],
             tuple[
@@ -281,7 +281,7 @@ class EmulatorDriver(base.Driver):
         with contextlib.suppress(OSError, ValueError):
             record = self._record_path(board.name, slot).read_text()
             name, bitstream, shape = record.split("\n")
-            # A board whose shape was changed is empty.
+            # A board whose shape has changed counts as empty.
             if shape == board.shape:
                 return name, bitstream
         return None, ""

@@ -38,9 +38,9 @@ CORE_HANG = "core_hang"
 CORE_SLOW = "core_slow"
 WRONG_RESULT = "wrong_result"
 
-#: Of a whole board.
+#: Faults of a whole board.
 BOARD_KINDS = (UNHEALTHY, DEAD)
-#: Of a slot, while a session's data is processed.
+#: Faults of a slot while it processes a session's data.
 CORE_KINDS = (CORE_ERROR, CORE_CRASH, CORE_HANG, CORE_SLOW, WRONG_RESULT)
 KINDS = (
     *BOARD_KINDS,
@@ -245,14 +245,14 @@ class Injector:
         ]
 
     def quiet(self) -> bool:
-        """Whether there are no faults at all."""
+        """Whether no fault is in force."""
         self._refresh()
         return not (self._standing or self._passing)
 
     def strike(
         self, device: str, slot: int, kinds: collections.abc.Container[str]
     ) -> Fault | None:
-        """Decide whether an operation on a slot breaks.
+        """Decide whether a fault strikes an operation on a slot.
 
         :returns: the fault that happens, None if none does.
         """
@@ -291,8 +291,8 @@ class Injector:
         return random.Random(seed).random() < fault.probability
 
     def _count_draw(self, fault: Fault, device: str, slot: int) -> int:
-        # In a file, else a slot whose first draw kills its process would draw
-        # the same in the next one.
+        # In a file: otherwise a slot whose first draw kills its process
+        # would repeat the draw in the next process.
         path = self._directory / f"{device}.{slot}.{fault.key}.draws"
         draw = 0
         with contextlib.suppress(OSError, ValueError):
@@ -301,7 +301,7 @@ class Injector:
         return draw
 
     def claim(self, fault: Fault) -> bool:
-        """Decide whether a fault may happen, and note that it does.
+        """Decide whether a fault may strike, and record that it does.
 
         :returns: False for a fault of ``once`` that has already happened.
         """
@@ -314,7 +314,7 @@ class Injector:
         return True
 
     def mark(self, fault: Fault) -> None:
-        """Note that the time of a board's fault has come.
+        """Record that a board's fault takes effect.
 
         :param fault: one with ``after_bytes``.
         """
@@ -365,7 +365,7 @@ class SessionFaults:
         return [
             fault
             for fault in faults
-            # A board's fault without a condition does not happen here.
+            # A board's unconditional fault strikes elsewhere.
             if (fault.after_bytes or fault.kind in CORE_KINDS)
             and self._processed_bytes > fault.after_bytes
             and self._happens(fault)

@@ -48,7 +48,7 @@ class Ports:
         peak_bytes_per_s: float,
         return_ratio: float,
     ) -> int:
-        """Enter the stream of a slot's next session.
+        """Add the stream of a slot's next session.
 
         A local one uses the DMA pipe only. A remote one also uses the path
         from its host to this one and, for returned data, the path back.

@@ -40,11 +40,11 @@ _MAX_CACHED_RATES = 1024
 
 
 class TableFull(Exception):
-    """There are more pipes, NICs or slots than fit into the table."""
+    """The table has no room for more pipes, NICs or slots."""
 
 
 class TableTruncated(Exception):
-    """The file was truncated, and the streams' entries are lost."""
+    """The file was truncated; the entries of streams are lost."""
 
 
 class _Layout:
@@ -116,7 +116,7 @@ class ShareTable:
 
     @contextlib.contextmanager
     def _locked(self) -> collections.abc.Iterator[None]:
-        # The file's lock works between tables, the other one between threads.
+        # The file's lock excludes other processes, this one other threads.
         with self._thread_lock:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
             try:
@@ -152,7 +152,7 @@ class ShareTable:
         if not self._is_truncated():
             return False
         with self._locked():
-            # Another process may just have restored it.
+            # Another process may have restored it just now.
             if self._is_truncated():
                 LOG.error("%s was truncated, and is restored", self._path)
                 self._make_room()
@@ -284,7 +284,7 @@ class ShareTable:
         self._busy_until_ns[stream] = busy_until_ns
 
     def rate_bytes_per_s(self, stream: int, now_ns: int) -> float:
-        """Compute the fair rate of a stream beside the busy ones.
+        """Compute the fair rate of a stream among the busy ones.
 
         :param stream: the caller's own; it counts as busy.
         :param now_ns: monotonic time.

@@ -29,7 +29,7 @@ _MAX_DEPTH = 16
 # _IO(0xB6, …) of linux/fpga-dfl.h.
 _PORT_RESET = 0xB640
 _FME_PORT_PR = 0xB680
-# Size of the structure, flags, port, size and address of the bitstream.
+# The structure's size, flags, port, and the bitstream's size and address.
 _PORT_PR = struct.Struct("<IIIIQ")
 
 #: The port has been switched off because the board draws too much power.
@@ -37,7 +37,7 @@ _SHUT_DOWN = 6
 
 
 def payload(contents: bytes, compat_id: str | None) -> bytes:
-    """Return the partial bitstream of a file.
+    """Return the partial bitstream in a file.
 
     :param compat_id: of the region, hexadecimal; None if it has none.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN`` if the file is no green
@@ -83,7 +83,7 @@ def _unknown(reason: str) -> base.DriverError:
 
 
 def program(fme: pathlib.Path, port_id: int, bitstream: bytes) -> None:
-    """Program the region of a port. Blocks until that has happened.
+    """Program the region of a port; block until it is done.
 
     :param port_id: number of the port in the FPGA.
     :raises base.DriverError: ``PROGRAMMING_FAILED``.

@@ -307,7 +307,7 @@ class FpgaRegionDriver(base.Driver):
         with contextlib.suppress(OSError, ValueError):
             text = self._path(place).read_text()
             accelerator, bitstream, boot = text.split("\n")
-            # An FPGA forgets what it had when its power goes.
+            # An FPGA loses its configuration with its power.
             if boot == self._boot() and self._operates(place.board):
                 return accelerator, bitstream
         return None, ""

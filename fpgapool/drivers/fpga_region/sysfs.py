@@ -37,14 +37,14 @@ def read(path: pathlib.Path) -> str | None:
 
 @contextlib.contextmanager
 def exclusive(path: pathlib.Path) -> collections.abc.Iterator[None]:
-    """Wait until no other process holds the lock."""
+    """Hold a lock that excludes other processes."""
     with open(path, "a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 class Manager:
-    """What programs the regions of an FPGA from files.
+    """Programs the regions of an FPGA from files.
 
     The attributes ``firmware`` and ``flags`` are those of the vendors'
     kernels, such as ``linux-xlnx``.
@@ -71,7 +71,7 @@ class Manager:
         return read(self._directory / "state") == OPERATING
 
     def program(self, contents: bytes, name: str, *, partial: bool) -> None:
-        """Program a region. Blocks until that has happened.
+        """Program a region; block until it is done.
 
         :param name: of the file; unique to the region.
         :param partial: whether the rest of the FPGA stays as it is.
@@ -84,7 +84,7 @@ class Manager:
                 self._write("flags", _PARTIAL if partial else "0")
                 self._write("firmware", name)
             finally:
-                # A tenant's file is of no use to others.
+                # Other users do not need to read a tenant's file.
                 path.unlink(missing_ok=True)
         except OSError as error:
             raise self._failed(error.strerror or str(error)) from error
@@ -92,7 +92,7 @@ class Manager:
             raise self._failed("the FPGA does not operate")
 
     def _write(self, attribute: str, value: str) -> None:
-        # Made by the kernel only: a wrong path must not leave a file.
+        # The kernel creates these: a wrong path must not create a file.
         flags = os.O_WRONLY | os.O_TRUNC
         descriptor = os.open(self._directory / attribute, flags)
         with open(descriptor, "w") as file:

@@ -15,10 +15,10 @@ from fpgapool.drivers.opencl.contents import manifest as manifests
 from fpgapool.drivers.opencl.contents import params as parameters
 from fpgapool.drivers.opencl.contents import preparers
 
-#: As long as the longest chunk of a session.
+#: The longest chunk of a session.
 MAX_BLOCK_BYTES = 1 << 26
 MAX_BUFFER_BYTES = 1 << 32
-#: As long as a checkpoint may be.
+#: The longest checkpoint.
 MAX_STATE_BYTES = 1 << 20
 MAX_LOCAL_BYTES = 1 << 20
 MAX_WORK_ITEMS = 1 << 40

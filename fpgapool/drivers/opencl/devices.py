@@ -30,14 +30,14 @@ MAX_SHARE = 1000
 
 CPU = "cpu"
 GPU = "gpu"
-#: Boards with FPGAs, and whatever else is neither of the others.
+#: Boards with FPGAs, and all other kinds of devices.
 ACCELERATOR = "accelerator"
 
 #: Where Linux shows devices of the PCI bus.
 PCI_DIRECTORY = pathlib.Path("/sys/bus/pci/devices")
 
 _MAX_NAME_CHARS = 64
-#: With an address on the PCI bus behind it, a name is still one.
+#: Leaves room for a PCI address after the name.
 _MAX_BOARD_CHARS = _MAX_NAME_CHARS - 13
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -66,7 +66,7 @@ class Found:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Board:
-    """An entry of a board file: it stands for all devices that it fits.
+    """An entry of a board file: it stands for all devices that it matches.
 
     :ivar name: of the device; others that it fits are told by their address
         on the PCI bus, or a number.
@@ -102,11 +102,11 @@ class Board:
         return len(self.shares)
 
     def fits(self, found: Found) -> bool:
-        """Whether the entry stands for a device."""
+        """Whether the entry matches a device."""
         return (
             fnmatch.fnmatchcase(found.platform, self.platform)
             and fnmatch.fnmatchcase(found.name, self.device)
-            # A runtime may not know the address; then the file has it.
+            # If the runtime does not know the address, the file gives it.
             and (self.pci is None or found.pci in (None, self.pci))
         )
 
@@ -167,7 +167,7 @@ DEFAULT_BOARDS = (Board(),)
 
 
 def sanitised(text: str) -> str:
-    """Make a name of any text.
+    """Turn any text into a name.
 
     :param text: for example the name of a device.
     :returns: the same text if it is a name; different texts have different
@@ -313,7 +313,7 @@ def telemetry(
 def is_on_bus(
     pci: str | None, directory: pathlib.Path = PCI_DIRECTORY
 ) -> bool:
-    """Whether a board has not vanished from the PCI bus.
+    """Whether a board is still on the PCI bus.
 
     :param pci: its address; None if it is unknown, as that of a processor.
     """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Boards and other devices with OpenCL."""
+"""The driver of boards and other devices with OpenCL."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ many slots each of them has. Without it every device of every OpenCL runtime is
 one slot.
 """
 
-#: Until a worker has measured it.
+#: Used until a worker has measured it.
 _PROGRAMMING_TIME_S = 1.0
-#: Of a device that gets its first command; its runtime may compile.
+#: Limit of a device's first command, for which its runtime may compile.
 _FIRST_LIMIT_S = 60.0
 
 
 @dataclasses.dataclass(slots=True)
 class _Slot:
-    """What this process has put into a slot.
+    """What this process has programmed into a slot.
 
     :ivar opened: OpenCL's device, or its part of that.
     :ivar bitstream: its name; empty if there is none.
@@ -105,12 +105,12 @@ class OpenCLDriver(base.Driver):
             raise base.DriverError(
                 codes.INVALID_SETTINGS, f"opencl: {exc}"
             ) from exc
-        # Of an agent.
+        # Used by an agent.
         self._discovered: dict[str, devices.Device] = {}
         self._watch: probing.Watch | None = None
         self._is_checked = bool(settings.get("is_checked"))
         self._marks: dict[str, int] = {}
-        # Of a worker.
+        # Used by a worker.
         self._opened: dict[str, tuple[devices.Device, typing.Any]] = {}
         self._slots: dict[tuple[str, int], _Slot] = {}
 
@@ -182,7 +182,7 @@ class OpenCLDriver(base.Driver):
         return devices.telemetry(self._discovered[device].pci)
 
     def _mark(self, device: str) -> int:
-        """Return when a worker last had a failure of a device; 0: never."""
+        """Return when a device last failed in a worker; 0: never."""
         with contextlib.suppress(OSError):
             return self._mark_path(device).stat().st_mtime_ns
         return 0
@@ -233,7 +233,7 @@ class OpenCLDriver(base.Driver):
         try:
             code = builder.code(loaded)
             if loaded.kind == formats.XCLBIN:
-                # A board has room for one.
+                # A board holds one xclbin at a time.
                 there.bitstream, there.program = "", None
             program = builder.program(
                 loaded.manifest,
@@ -245,7 +245,7 @@ class OpenCLDriver(base.Driver):
             if there.wiper is None:
                 there.wiper = builder.wiper(there.waiter.wait)
             if there.wiper is not None:
-                # A device that does not answer shows it here.
+                # A device that does not answer fails here.
                 there.wiper.wipe()
         except exceptions.CodedError as exc:
             if exc.code in codes.DEVICE_FAULTS:
@@ -281,7 +281,7 @@ class OpenCLDriver(base.Driver):
         board = there.device.board
         there.waiter.set_limit(board.hang_min_s)
         with self._noting_failures(device):
-            # The core of a group's task before.
+            # The core of the group's previous task.
             _clear(there)
             runner = runners.Runner(
                 there.program,
@@ -315,7 +315,7 @@ class OpenCLDriver(base.Driver):
             self._mark_failure(device)
             if exc.code == codes.SCRUB_FAILED:
                 raise
-            # With the process its runtime frees all memory of the device.
+            # When the process ends, its runtime frees all device memory.
             raise base.DriverError(codes.PROCESS_SPENT, exc.message) from exc
 
     def _open_device(
@@ -346,7 +346,7 @@ class OpenCLDriver(base.Driver):
             raise
 
     def _mark_failure(self, device: str) -> None:
-        """Let the agent look after a device."""
+        """Tell the agent to check a device."""
         self._write(self._mark_path(device), "")
 
     def _write(self, path: pathlib.Path, text: str) -> None:
@@ -365,7 +365,7 @@ def _no_such_slot(device: str, slot: int) -> base.DriverError:
 
 
 def _clear(there: _Slot) -> None:
-    """Overwrite what the last session or task has left."""
+    """Overwrite what the last session or task left behind."""
     if there.core is not None:
         core = there.core
         core.cancel()
@@ -376,7 +376,7 @@ def _clear(there: _Slot) -> None:
 def _check_fits(
     known: devices.Device, loaded: bitstreams.Bitstream, name: str
 ) -> None:
-    """Refuse a bitstream that another kind of device needs."""
+    """Refuse a bitstream for another kind of device."""
     shapes = loaded.profile.shapes
     if shapes and known.shape not in shapes:
         raise base.DriverError(

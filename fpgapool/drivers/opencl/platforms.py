@@ -32,7 +32,7 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
     try:
         platforms = cl.get_platforms()
     except (cl.Error, RuntimeError) as error:
-        # Some runtimes do not keep their own errors to themselves.
+        # Some runtimes raise internal errors.
         raise base.DriverError(
             codes.DEVICE_FAILED, f"no OpenCL runtime: {error}"
         ) from error
@@ -61,7 +61,7 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
 
 
 def part(device: cl.Device, known: devices.Device, slot: int) -> cl.Device:
-    """Return what a slot has of a device.
+    """Return a slot's part of a device.
 
     :returns: a part with computing units of its own; or the whole, if slots
         share the units or if the runtime cannot divide it.
@@ -89,7 +89,7 @@ def _devices(platform: cl.Platform) -> list[cl.Device]:
     try:
         return platform.get_devices()
     except (cl.Error, RuntimeError):
-        # A runtime without a board of its vendor.
+        # The runtime finds no board of its vendor.
         return []
 
 
@@ -148,6 +148,6 @@ def _address(device: cl.Device) -> str | None:
         try:
             return read(device)
         except (cl.Error, AttributeError, OSError, TypeError, ValueError):
-            # Another vendor's way.
+            # Another vendor's extension.
             continue
     return None

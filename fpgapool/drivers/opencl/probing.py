@@ -71,7 +71,7 @@ def ask(
 
 
 class Watch:
-    """Looks after devices. The looks block no caller."""
+    """Checks devices in the background; no check blocks a caller."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Watch:
         self._looking: threading.Thread | None = None
 
     def fault(self, name: str) -> str | None:
-        """Return what the last look has found, and look again if it is time.
+        """Return the last check's result; start the next one if it is due.
 
         :returns: why it cannot be used; None if it can.
         """
@@ -102,19 +102,19 @@ class Watch:
             return self._faults.get(name, "no such device")
 
     def look(self) -> None:
-        """Look soon, and closely: a worker has had a failure."""
+        """Schedule a thorough check: a worker had a failure."""
         with self._lock:
             self._builds = True
             self._start()
 
     def look_first(self) -> None:
-        """Look closely; until that is over, no device can be used."""
+        """Start a thorough check; until it ends, no device can be used."""
         with self._lock:
             self._faults = dict.fromkeys(self._faults, base.UNANSWERED)
         self.look()
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait for the end of the look that is under way.
+        """Wait for the end of the check in progress.
 
         :param timeout_s: how long; None: until it is over.
         """

@@ -31,7 +31,7 @@ def _version(device: cl.Device) -> tuple[int, int]:
 # Before it fills a buffer or waits for several events, PyOpenCL asks for it.
 cl.Device._get_cl_version = _version
 
-#: Of the compiler, for all kernels.
+#: Compiler options for all kernels.
 BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-kernel-arg-info")
 _MAX_LOG_CHARS = 2000
 
@@ -58,7 +58,7 @@ def is_coherent(device: cl.Device) -> bool:
     try:
         return bool(device.svm_capabilities & needed)
     except cl.Error:
-        # Before version 2.0 of OpenCL.
+        # OpenCL before version 2.0.
         return False
 
 

@@ -27,9 +27,9 @@ from fpgapool.vocabulary import codes
 _REPORT_TYPE = numpy.dtype("<u4")
 _BYTE = numpy.dtype("u1")
 Events = collections.abc.Sequence[cl.Event]
-#: Runners with commands that take too long, to the end of the process.
+#: Runners whose commands never ended; kept until the process ends.
 _KEPT: list[object] = []
-#: Waits until a command has ended.
+#: Waits until a command has finished.
 Wait = collections.abc.Callable[[cl.Event], None]
 
 
@@ -105,7 +105,7 @@ class Runner:
         self._owned_bytes = 0
         # Length of the latest piece whose buffers are long enough.
         self._fitting_bytes = -1
-        # What commands of no lane use.
+        # Used by commands that belong to no lane.
         self._pending: list[object] = []
         contents = self.binding.initial_state if state is None else state
         self._check_state(contents)
@@ -114,7 +114,7 @@ class Runner:
         self._lane: Lane | None = None
         self._last_lane: Lane | None = None
         variant = self.binding.variant
-        # Those of the end, and of pieces.
+        # The kernels for the end, and for pieces.
         self._setters = tuple(
             [
                 arguments.Setter(program.kernel(step))
@@ -123,7 +123,7 @@ class Runner:
             for phase in (variant.finish, variant.process)
         )
         with programs.translated:
-            # One each, so that transfers and launches overlap.
+            # One queue each, so that transfers and launches overlap.
             self._uploads = cl.CommandQueue(self._context)
             self._launches = cl.CommandQueue(self._context)
             self._downloads = cl.CommandQueue(self._context)
@@ -344,7 +344,7 @@ class Runner:
             if output_bytes <= 0:
                 event = cl.enqueue_marker(self._downloads, wait_for=before)
             elif lane.is_of_caller and self._is_coherent:
-                # The output is there when the kernels have ended.
+                # The output is complete when the kernels have ended.
                 (event,) = before
             elif lane.is_of_caller:
                 there: typing.Any
@@ -388,7 +388,7 @@ class Runner:
         lane.pending.clear()
 
     def max_output_bytes(self, input_bytes: int) -> int:
-        """Return the room that the output of a piece needs; 0: of the end."""
+        """Return the room for a piece's output; 0: for that of the end."""
         return self.binding.max_output_bytes(input_bytes)
 
     def process(
@@ -420,7 +420,7 @@ class Runner:
         return output_bytes
 
     def state(self) -> bytes:
-        """Return what later launches need of earlier ones.
+        """Return the state that launches pass on.
 
         Blocks until the launches so far have ended.
         """
@@ -431,7 +431,7 @@ class Runner:
         return contents.tobytes()
 
     def restore(self, state: bytes, offset_bytes: int) -> None:
-        """Go on where another runner has stopped; between two pieces.
+        """Continue where another runner stopped, between two pieces.
 
         :param offset_bytes: position in the session's input.
         :raises ValueError: if it is not a state of these kernels.
@@ -514,7 +514,7 @@ class Runner:
         return None
 
     def _lacking(self, lane: Lane, wait_for: Events) -> int:
-        """Return how much shorter the output is than it may be."""
+        """Return how many bytes the output lacks of its full length."""
         if lane.report is None:
             return 0
         report = numpy.empty(2, _REPORT_TYPE)
@@ -556,7 +556,7 @@ class Runner:
                 "the session needs more than its slot's share of device "
                 f"memory, {share_bytes} bytes",
             )
-        # Memory of the device may still have the data of others.
+        # Device memory may still hold other sessions' data.
         flags = cl.mem_flags.READ_WRITE
         buffer = cl.Buffer(self._context, flags, max(1, size_bytes))
         self._owned.append(buffer)

@@ -32,7 +32,7 @@ kernel void invert(global uchar *data)
 
 
 def fault(device: cl.Device, builds: bool) -> str | None:
-    """Try whether a device answers. May block for ever.
+    """Check whether a device answers. May block for ever.
 
     :param builds: whether to build and run a kernel, too, if it has a
         compiler.
@@ -41,7 +41,7 @@ def fault(device: cl.Device, builds: bool) -> str | None:
     try:
         context = cl.Context([device])
         if platforms.kind_of(device) == devices.ACCELERATOR:
-            # A board without kernels has no memory that can be reached.
+            # The memory of a board without kernels is not accessible.
             return None
         queue = cl.CommandQueue(context)
         there = cl.Buffer(context, cl.mem_flags.READ_WRITE, _TRIED_BYTES)

@@ -29,11 +29,11 @@ _yield = ctypes.CDLL(None).sched_yield
 
 
 class Event(typing.Protocol):
-    """What is used of an event of OpenCL."""
+    """The part of OpenCL's events that is used here."""
 
     @property
     def command_execution_status(self) -> int:
-        """0 at its end, less after an error."""
+        """0 when the command has ended, negative after an error."""
 
     def wait(self) -> None:
         """Wait for the end, and raise the error."""
@@ -96,7 +96,7 @@ class Waiter:
     def _work(self) -> None:
         while True:
             event, ended = self._waited.get()
-            # The thread that needs the result asks for the error itself.
+            # The thread that needs the result reads the error.
             with contextlib.suppress(Exception):
                 event.wait()
             del event

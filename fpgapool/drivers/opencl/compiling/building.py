@@ -32,7 +32,7 @@ if typing.TYPE_CHECKING:
 
 MAX_KEPT = 256
 
-#: Where PoCL keeps what it compiles.
+#: Directory where PoCL caches compiled programs.
 POCL_VARIABLE = "POCL_CACHE_DIR"
 
 
@@ -129,7 +129,7 @@ class Builder:
     def _read_or_compile(self, path: pathlib.Path, source: bytes) -> bytes:
         with contextlib.suppress(OSError):
             return path.read_bytes()
-        # In a process of its own: the source is a tenant's.
+        # In a separate process, because the source is a tenant's.
         binary = compiler.compile_source(
             source,
             (),

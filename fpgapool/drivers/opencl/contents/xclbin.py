@@ -149,7 +149,7 @@ class Xclbin:
     banks: tuple[Bank, ...]
 
     def check_fits(self, shell: Shell) -> None:
-        """Refuse a board for which the file was not made.
+        """Refuse a board that the file was not made for.
 
         :raises XclbinError: ``XCLBIN_OTHER_PLATFORM``, or
             ``XCLBIN_OTHER_SHELL`` if the platform has the right name, but
@@ -169,7 +169,7 @@ class Xclbin:
             )
 
     def fits(self, shell: Shell) -> bool:
-        """Whether a board is one for which the file was made."""
+        """Whether the file was made for a board."""
         try:
             self.check_fits(shell)
         except XclbinError:
@@ -186,7 +186,7 @@ def parse(data: bytes) -> Xclbin:
 
 
 def read(file: parts.Forward, start_bytes: int) -> Xclbin:
-    """Read an xclbin, of which only small parts are in memory.
+    """Read an xclbin; only small parts are in memory.
 
     :raises XclbinError: ``XCLBIN_TRUNCATED`` if it ends too early,
         ``INVALID_XCLBIN`` if it is wrong otherwise.
@@ -412,7 +412,7 @@ def _number(text: str) -> int:
 
 
 def _text(field: bytes, what: str) -> str:
-    """Decode a text that ends with its first zero, or with its field."""
+    """Decode a text that ends at its first NUL or at its field's end."""
     text = field.partition(b"\0")[0]
     if not text.isascii() or not text.decode("ascii").isprintable():
         raise _invalid(f"{what} is not printable ASCII")
