@@ -344,8 +344,10 @@ class Agents:
         for faults in of_hosts:
             causes = faults.values()
             if all(causes) and drivers.UNANSWERED not in causes:
-                told = (f"{name}: {cause}" for name, cause in faults.items())
-                return f"no board can be used: {'; '.join(told)}"
+                causes_by_board = (
+                    f"{name}: {cause}" for name, cause in faults.items()
+                )
+                return f"no board can be used: {'; '.join(causes_by_board)}"
         return None if of_hosts else "the driver finds no board"
 
     def stop(self) -> None:

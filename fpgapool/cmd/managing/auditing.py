@@ -91,7 +91,7 @@ class Auditor:
 
     def find(self) -> list[findings.Finding]:
         """Return what both comparisons find."""
-        return self._still_there(self._look())
+        return self._still_there(self._compared())
 
     def repair(self, found: Iterable[findings.Finding]) -> list[Line]:
         """Repair all findings that can be repaired without losing anything."""
@@ -112,9 +112,9 @@ class Auditor:
             return []
         self._sleep(self._pause_s)
         keys = {_key(one) for one in before}
-        return [one for one in self._look() if _key(one) in keys]
+        return [one for one in self._compared() if _key(one) in keys]
 
-    def _look(self) -> list[findings.Finding]:
+    def _compared(self) -> list[findings.Finding]:
         now = self._database.now()
         holdings = self._database.holdings(now - audit.GONE_S)
         found = [*self._of_pool(holdings), *self._of_usage(now)]

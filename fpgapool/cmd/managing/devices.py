@@ -214,7 +214,10 @@ def _tried(
             )
             shown = args.format == "table"
             return [
-                (device, list(_told(request, device, args.timeout_s, shown)))
+                (
+                    device,
+                    list(_printed(request, device, args.timeout_s, shown)),
+                )
                 for device in devices
             ]
     except (base.DriverError, trials.ProcessEnded) as error:
@@ -290,7 +293,7 @@ def _alone(state_path: pathlib.Path, device: str | None) -> Iterator[None]:
         yield
 
 
-def _told(
+def _printed(
     request: trials.Request,
     device: base.DeviceInfo,
     timeout_s: float,

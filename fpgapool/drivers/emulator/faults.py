@@ -195,7 +195,7 @@ class Injector:
         self._slots: dict[str, int] = {}
         self._version: str | None = None
         self._passing: tuple[Fault, ...] = ()
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def set_boards(
         self, faults: tuple[Fault, ...], slots: dict[str, int], version: str
@@ -258,7 +258,7 @@ class Injector:
         """
         for fault in self.in_force(device, slot, kinds):
             if self.drawn(fault, device, slot) and self.claim(fault):
-                tell(fault, slot)
+                log_fault(fault, slot)
                 return fault
         return None
 
@@ -273,9 +273,9 @@ class Injector:
             if fault.kind in BOARD_KINDS and (
                 not fault.after_bytes or self._marker(fault).exists()
             ):
-                if fault.key not in self._told:
-                    self._told.add(fault.key)
-                    tell(fault, None)
+                if fault.key not in self._logged:
+                    self._logged.add(fault.key)
+                    log_fault(fault, None)
                 return fault
         return None
 
@@ -324,7 +324,7 @@ class Injector:
         return self._directory / f"{fault.device}.{fault.key}.happened"
 
 
-def tell(fault: Fault, slot: int | None) -> None:
+def log_fault(fault: Fault, slot: int | None) -> None:
     """Log that a fault happens.
 
     :param slot: where; None for a whole board.
@@ -385,7 +385,7 @@ class SessionFaults:
         if fault.kind in BOARD_KINDS:
             self._injector.mark(fault)
         self._happened.add(key)
-        tell(fault, self._slot)
+        log_fault(fault, self._slot)
         return True
 
 

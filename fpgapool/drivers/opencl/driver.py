@@ -152,7 +152,7 @@ class OpenCLDriver(base.Driver):
             if self._watch is None:
                 self.discover()
             assert self._watch is not None
-            self._watch.look_first()
+            self._watch.check_first()
             self._watch.wait(base.CHECK_TIMEOUT_S)
             self._is_checked = True
         return self.health(device)
@@ -170,7 +170,7 @@ class OpenCLDriver(base.Driver):
             return base.Health(False, "it is no longer on the PCI bus")
         if self._marks.get(device) != (mark := self._mark(device)):
             self._marks[device] = mark
-            watch.look()
+            watch.check()
         fault = watch.fault(device)
         return base.Health(fault is None, fault or "")
 
@@ -280,7 +280,7 @@ class OpenCLDriver(base.Driver):
             )
         board = there.device.board
         there.waiter.set_limit(board.hang_min_s)
-        with self._noting_failures(device):
+        with self._marking_failures(device):
             # The core of the group's previous task.
             _clear(there)
             runner = runners.Runner(
@@ -337,7 +337,7 @@ class OpenCLDriver(base.Driver):
         return self._opened[device]
 
     @contextlib.contextmanager
-    def _noting_failures(self, device: str) -> collections.abc.Iterator[None]:
+    def _marking_failures(self, device: str) -> collections.abc.Iterator[None]:
         try:
             yield
         except exceptions.CodedError as exc:

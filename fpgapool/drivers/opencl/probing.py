@@ -86,10 +86,10 @@ class Watch:
         }
         self._names = sorted({device.found.name for device in devices_})
         self._due_s = time.monotonic() + INTERVAL_S
-        # Until a look has found that each of them can run kernels.
+        # Until a check has shown that each of them can run kernels.
         self._builds = True
         self._lock = threading.Lock()
-        self._looking: threading.Thread | None = None
+        self._checking: threading.Thread | None = None
 
     def fault(self, name: str) -> str | None:
         """Return the last check's result; start the next one if it is due.
@@ -101,17 +101,17 @@ class Watch:
                 self._start()
             return self._faults.get(name, "no such device")
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Schedule a thorough check: a worker had a failure."""
         with self._lock:
             self._builds = True
             self._start()
 
-    def look_first(self) -> None:
+    def check_first(self) -> None:
         """Start a thorough check; until it ends, no device can be used."""
         with self._lock:
             self._faults = dict.fromkeys(self._faults, base.UNANSWERED)
-        self.look()
+        self.check()
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait for the end of the check in progress.
@@ -119,22 +119,22 @@ class Watch:
         :param timeout_s: how long; None: until it is over.
         """
         with self._lock:
-            looking = self._looking
-        if looking is not None:
-            looking.join(timeout_s)
+            checking = self._checking
+        if checking is not None:
+            checking.join(timeout_s)
 
     def _start(self) -> None:
-        if self._looking is not None and self._looking.is_alive():
+        if self._checking is not None and self._checking.is_alive():
             # It may have seen a device that was still well.
             self._due_s = 0.0
             return
         self._due_s = time.monotonic() + INTERVAL_S
-        self._looking = threading.Thread(
-            target=self._look, name="opencl-watch", daemon=True
+        self._checking = threading.Thread(
+            target=self._check, name="opencl-watch", daemon=True
         )
-        self._looking.start()
+        self._checking.start()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         found: dict[str, str | None]
         with self._lock:
             builds, self._builds = self._builds, False

@@ -274,12 +274,12 @@ def test_a_device_that_fails_and_comes_back(watch, runtime, answer, fault):
     assert watch.fault("a") is None
     assert runtime.asked == []
     runtime.answer = answer
-    watch.look()
+    watch.check()
     watch.wait()
     assert watch.fault("a") == fault
     assert runtime.asked == [([CPU.name], True)]
     runtime.answer = [(CPU, None)]
-    watch.look()
+    watch.check()
     watch.wait()
     assert watch.fault("a") is None
     assert watch.fault("b") == "no such device"
@@ -294,20 +294,20 @@ def test_kernels_are_built_until_devices_are_well(watch, runtime, monkeypatch):
         return runtime.asked[-1][1]
 
     runtime.answer = [(CPU, "its compiler is missing")]
-    watch.look_first()
+    watch.check_first()
     watch.wait()
     assert [built(), built()] == [True, True]
     runtime.answer = [(CPU, None)]
     # The next look may be without: a kernel has just been built.
     assert [built(), built(), built()] == [True, False, False]
-    watch.look()
+    watch.check()
     watch.wait()
     assert runtime.asked[-1][1]
 
 
 def test_an_untried_device_is_not_used(watch, runtime):
     runtime.may_answer.clear()
-    watch.look_first()
+    watch.check_first()
     watch.wait(0.01)
     assert watch.fault("a") == base.UNANSWERED
     runtime.may_answer.set()
@@ -318,8 +318,8 @@ def test_an_untried_device_is_not_used(watch, runtime):
 def test_a_runtime_that_hangs_blocks_nobody(watch, runtime):
     runtime.may_answer.clear()
     runtime.answer = [(CPU, "too late")]
-    watch.look()
-    watch.look()
+    watch.check()
+    watch.check()
     assert watch.fault("a") is None
     runtime.may_answer.set()
     watch.wait()
