@@ -46,7 +46,7 @@ class Invalid(ValueError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.where, self.reason)
+        return type(self), (self.where, self.reason), self.__dict__
 
 
 def is_integer(value: object) -> TypeGuard[int]:
