@@ -814,3 +814,7 @@ TAKEN_BACK = ROOM_IS_MADE | {PREEMPTED, YIELDED}
 #: A worker's answers when its slot has another session. The former client's
 #: session has, or waits for, another slot if it is stateless.
 SLOT_LOST = REOPENABLE | {SUPERSEDED}
+
+#: Ends of a session of whose client the leader may not have heard, though the
+#: slot has served it: agent, worker or their reports were lost.
+UNSEEN = REOPENABLE | {CLIENT_GONE, CONNECT_TIMEOUT, WAIT_TIMEOUT}
