@@ -123,10 +123,10 @@ def test_what_exceeds_a_limit_is_named(tool: types.ModuleType) -> None:
 
 def test_the_group_side_is_named_after_groups(tool: types.ModuleType) -> None:
     lines = {
-        "fpgapool/client/group.py": 1,
+        "fpgapool/client/groups/group.py": 1,
         "fpgapool/client/groups/link.py": 2,
         "fpgapool/client/apigroups.py": 4,
-        "fpgapool/client/session.py": 8,
+        "fpgapool/client/sessions/session.py": 8,
         "fpgapool/agent/groupdesk/service.py": 16,
     }
     assert tool.group_side(lines) == 7

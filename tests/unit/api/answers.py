@@ -8,8 +8,8 @@ from typing import Any
 
 import jsonschema
 
-from fpgapool.api import microversion
 from fpgapool.api import routes
+from fpgapool.api.http import microversion
 from fpgapool.api.schemas import common
 from fpgapool.vocabulary import codes
 

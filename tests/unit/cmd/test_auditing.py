@@ -14,7 +14,7 @@ import pytest
 from fpgapool.bitstreams import base as stores
 from fpgapool.cmd import manage
 from fpgapool.cmd.managing import auditing
-from fpgapool.conductor.decisions import audit
+from fpgapool.conductor.decisions.views import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 

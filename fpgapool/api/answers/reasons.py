@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Sentences that explain why a session waits."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from collections.abc import Iterable
+
+from fpgapool.api.http import times
+from fpgapool.db import api as db_api
+from fpgapool.db import inventory
+from fpgapool.vocabulary import codes
+
+#: Reasons for which the number of slots out of service matters.
+_FOR_LACK_OF_SLOTS = frozenset(
+    {
+        codes.NO_HOST_UP,
+        codes.NO_HEALTHY_SLOT,
+        codes.NO_ENABLED_SLOT,
+        codes.NO_IDLE_SLOT,
+    }
+)
+
+
+def lacks_slots(code: str) -> bool:
+    """Whether the message should also count the slots out of service."""
+    return code in _FOR_LACK_OF_SLOTS
+
+
+def out_of_service(
+    slots: Iterable[inventory.Slot], sees_hosts: Callable[[], bool]
+) -> str:
+    """Say how many slots are out of service, and since when hosts are silent.
+
+    :param slots: the slots that fit a session.
+    :param sees_hosts: whether the caller may see the names of hosts.
+    :returns: a sentence; empty if none is out of service.
+    """
+    counts = collections.Counter(slot.state for slot in slots)
+    said = [
+        f"{counts[state]} {state}"
+        for state in ("disabled", "faulty")
+        if counts[state]
+    ]
+    hosts = {
+        slot.device.host.id: slot.device.host
+        for slot in slots
+        if slot.state == "down"
+    }.values()
+    if hosts:
+        said.append(f"{counts['down']} down{_silent(hosts, sees_hosts())}")
+    return f"Out of service: {', '.join(said)}." if said else ""
+
+
+def _silent(hosts: Iterable[db_api.HostRecord], sees_hosts: bool) -> str:
+    heard = [
+        (host.last_report_at, host.name)
+        for host in hosts
+        if host.last_report_at is not None
+    ]
+    if not heard:
+        return ""
+    if not sees_hosts:
+        return f" since {times.text(min(heard)[0], 'seconds')}"
+    named = (
+        f"{name} silent since {times.text(time_s, 'seconds')}"
+        for time_s, name in sorted(heard)
+    )
+    return f" ({', '.join(named)})"
+
+
+def sentence(code: str) -> str:
+    """Return the sentence that explains a reason.
+
+    :param code: of :mod:`fpgapool.vocabulary.codes`; an unknown one, of a
+        newer conductor, is repeated.
+    """
+    if code in codes.WAITING:
+        return codes.ERRORS[code].sentence
+    return f"The scheduler says {code}."
