@@ -2,7 +2,13 @@
 
 """Sphinx settings."""
 
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
 extensions = [
+    "error_codes",
     "oslo_config.sphinxext",
     "oslo_policy.sphinxext",
     "sphinx.ext.autodoc",

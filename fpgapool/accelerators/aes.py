@@ -99,7 +99,7 @@ class AesCbcCore(base.Core):
             _TEST_BLOCK,
             _TEST_PADDED,
         ),
-        # Some implementations can do no more than this.
+        # Some implementations support only this.
         base.KnownAnswer(
             {
                 "key": _TEST_KEY,
@@ -202,7 +202,7 @@ class AesCbcCore(base.Core):
             return unpadder.update(self._kept) + unpadder.finalize()
         except ValueError:
             raise base.InvalidInput(
-                "the padding is wrong: the key is wrong, or the data is "
+                "wrong padding: the key is wrong, or the data is "
                 "incomplete or damaged"
             ) from None
 

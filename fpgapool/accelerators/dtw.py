@@ -98,7 +98,7 @@ class DtwCore(base.Core):
         for number, pair in enumerate(pairs):
             if self._cancelled:
                 return 0
-            # Copied, because the library requires native numbers.
+            # Copied because the library requires native byte order.
             first, second = pair.astype(numpy.float64)
             results[number] = dtw_cc.distance(
                 first, second, window=self._library_window

@@ -186,9 +186,6 @@ class _Code:
     They would take 80 bytes of each fragment, and the library trusts their
     contents. They depend on the length of the data only, so fresh ones are
     put before incoming fragments.
-
-    :param k: number of data fragments.
-    :param m: number of parity fragments.
     """
 
     def __init__(self, k: int, m: int) -> None:
@@ -247,7 +244,7 @@ def _present(missing: object, k: int, m: int) -> list[int]:
         or len(set(missing)) < len(missing)
     ):
         raise base.InvalidParams(
-            "'missing' must be a list of different fragment indexes "
+            "'missing' must be a list of distinct fragment indexes "
             f"from 0 to {count - 1}"
         )
     if len(missing) > m:

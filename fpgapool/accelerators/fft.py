@@ -13,7 +13,7 @@ from scipy import fft
 from fpgapool.accelerators import base
 from fpgapool.accelerators import parameters
 
-#: Real and imaginary part, single precision, little-endian.
+#: Real and imaginary parts, single precision, little-endian.
 SAMPLE_TYPE = numpy.dtype("<c8")
 #: Limits a frame to a megabyte.
 MAX_FRAME_SAMPLES = (1 << 20) // SAMPLE_TYPE.itemsize

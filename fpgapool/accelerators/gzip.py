@@ -20,7 +20,7 @@ _EXAMPLE = b"abc" * 100
 
 
 def _member(data: memoryview | bytes, level: int) -> bytes:
-    # Always the same for the same data: no name, and no time.
+    # No name and no time: equal data have equal output.
     compressor = zlib.compressobj(level, wbits=_GZIP_FORMAT)
     return compressor.compress(data) + compressor.flush()
 

@@ -26,7 +26,6 @@ def checked(
 ) -> dict[str, object]:
     """Check the names of parameters, and fill in the defaults.
 
-    :param params: the session's parameters.
     :param required: names that must be present.
     :param defaults: values of names that may be missing.
     :param optional: names that may be missing and have no default.
@@ -44,10 +43,6 @@ def checked(
 def integer(params: Params, name: str, lowest: int, highest: int) -> int:
     """Read a whole number.
 
-    :param params: the session's parameters.
-    :param name: of the parameter.
-    :param lowest: smallest value allowed.
-    :param highest: largest value allowed.
     :returns: its value.
     :raises InvalidParams: if it is not such a number.
     """
@@ -68,9 +63,6 @@ def choice(
 ) -> str:
     """Read one of several words.
 
-    :param params: the session's parameters.
-    :param name: of the parameter.
-    :param choices: the words.
     :returns: its value.
     :raises InvalidParams: if it is not one of them.
     """
@@ -85,8 +77,6 @@ def choice(
 def flag(params: Params, name: str) -> bool:
     """Read a truth value.
 
-    :param params: the session's parameters.
-    :param name: of the parameter.
     :returns: its value.
     :raises InvalidParams: if it is not one.
     """
@@ -101,9 +91,6 @@ def hex_bytes(
 ) -> bytes:
     """Read bytes in hexadecimal.
 
-    :param params: the session's parameters.
-    :param name: of the parameter.
-    :param lengths_bytes: allowed lengths.
     :returns: the bytes.
     :raises InvalidParams: if it is not such a text.
     """

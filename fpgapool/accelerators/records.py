@@ -18,7 +18,7 @@ import numpy.typing
 from fpgapool.accelerators import base
 from fpgapool.accelerators import parameters
 
-#: Of records and arguments, little-endian.
+#: Type of numbers in records and arguments, little-endian.
 NUMBER_TYPE = numpy.dtype("<f4")
 RESULT_TYPE = numpy.dtype("<f8")
 MAX_FEATURES = 1 << 16
@@ -46,9 +46,6 @@ class BlockCore(base.Core):
     :param params: ``features``, numbers of a record; ``block_records``,
         records of all blocks but the last, 256 by default; and how many rows
         the matrix has, by a name of the subclass.
-
-    :ivar features: columns of the matrix.
-    :ivar rows: rows of the matrix.
     """
 
     #: Parameter that is the number of rows of the matrix.
@@ -152,7 +149,7 @@ class BlockCore(base.Core):
         output_bytes = self.max_output_bytes(len(chunk_in))
         results = numpy.frombuffer(chunk_out[:output_bytes], RESULT_TYPE)
         starts = range(0, len(records), self._block_records)
-        # What is no number stays none.
+        # NaN stays NaN.
         with numpy.errstate(all="ignore"):
             for start, result in zip(
                 starts, results.reshape(len(starts), -1), strict=True

@@ -28,7 +28,7 @@ MAX_CELLS = 1 << 27
 # Cells that are computed at once, of some pairs: their arrays suit a
 # processor's cache.
 _BATCH_CELLS = 1 << 16
-# What a gap of one symbol costs.
+# The cost of a gap of one symbol.
 _FIRST_GAP = GAP_OPEN + GAP_EXTEND
 # Lower scores fit into 16 bits.
 _INT16 = 1 << 14

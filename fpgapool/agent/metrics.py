@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 from collections.abc import Iterable
 from collections.abc import Mapping
 
@@ -22,251 +21,130 @@ from fpgapool.common.monitoring import metrics
 from fpgapool.common.monitoring import tallies
 from fpgapool.vocabulary import states
 
-_HOST = ("host",)
-_DEVICE = ("host", "device")
-_GROUP = ("host", "group")
+# Names of a worker's figures of blocks.
+_BLOCKS = ("hits", "misses", "evicted")
 
-_gauge = functools.partial(metrics.Definition, kind=metrics.GAUGE)
-_counter = functools.partial(metrics.Definition, kind=metrics.COUNTER)
-_histogram = functools.partial(metrics.Definition, kind=metrics.HISTOGRAM)
 
-STATE_KNOWN = _gauge(
-    "fpgapool_agent_state_known",
-    help="1 if the agent has answered this scrape in time; slots and devices"
-    " are absent otherwise.",
-    labels=_HOST,
+_ALWAYS = metrics.table(
+    """
+gauge fpgapool_agent_state_known{host} = known
+    1 if the agent has answered this scrape in time; slots and devices are
+    absent otherwise.
+"""
 )
-SLOTS = _gauge(
-    "fpgapool_agent_slots",
-    help="Slots of a device by state.",
-    labels=(*_DEVICE, "state"),
+#: Of :class:`Counts`.
+_EVENTS = metrics.table(
+    """
+counter fpgapool_agent_input_bytes_total{host,device} = input_bytes
+    Bytes that sessions have sent through a device's DMA.
+counter fpgapool_agent_output_bytes_total{host,device} = output_bytes
+    Bytes that sessions have got back through a device's DMA.
+counter fpgapool_agent_block_hits_total{host,device} = blocks.hits
+    Blocks that programs referred to and the slot's worker had.
+counter fpgapool_agent_block_misses_total{host,device} = blocks.misses
+    Blocks that programs referred to and had to send.
+counter fpgapool_agent_block_evictions_total{host,device} = blocks.evicted
+    Blocks that were removed to make room for others.
+gauge fpgapool_agent_block_kept_bytes{host,device} = kept_bytes
+    Bytes of blocks that workers keep for programs.
+counter fpgapool_agent_programmings_total{host,device} = programmings
+    Slots that were made ready by putting an accelerator into them.
+counter fpgapool_agent_reuses_total{host,device} = reuses
+    Slots that were made ready and had the accelerator already.
+counter fpgapool_agent_programming_failures_total{host,device,code} = failures
+    Slots that could not be made ready, by code; PROGRAM_FAILED is the board's.
+histogram fpgapool_agent_prepare_seconds{host} = prepare_s
+    Time to make a slot ready for a session.
+counter fpgapool_agent_results_total{host,state,code} = results
+    Sessions that ended in a slot of this host, by state and code.
+histogram fpgapool_agent_rpc_seconds{host,method} = rpc.durations
+    Time to hand a message for the conductor to the broker, or to be answered.
+counter fpgapool_agent_rpc_failures_total{host,method} = rpc.failures
+    Messages for the conductor that the broker did not take, or that were not
+    answered.
+"""
 )
-DEVICE_HEALTHY = _gauge(
-    "fpgapool_agent_device_healthy",
-    help="1 if the driver says that a device is healthy.",
-    labels=_DEVICE,
+#: Of the network device.
+_NIC = metrics.table(
+    """
+gauge fpgapool_agent_nic_limit_bytes_per_second{host} = bytes_per_s
+    What the network device can move in each direction.
+counter fpgapool_agent_nic_receive_bytes_total{host} = rx_bytes
+    Bytes that the network device has received.
+counter fpgapool_agent_nic_transmit_bytes_total{host} = tx_bytes
+    Bytes that the network device has sent.
+"""
 )
-DMA_LIMIT = _gauge(
-    "fpgapool_agent_dma_limit_bytes_per_second",
-    help="What a device's DMA can move in each direction.",
-    labels=_DEVICE,
+#: Of an agent that serves.
+_AGENT = metrics.table(
+    """
+counter fpgapool_agent_casts_dropped_total{host} = dropped
+    Messages to the conductor dropped because too many waited.
+counter fpgapool_agent_workers_started_total{host,device} = workers.started
+    Worker processes that were started.
+counter fpgapool_agent_workers_ended_total{host,device,how} = workers.ended
+    Worker processes that ended: left to make room for a fresh one, killed by
+    the agent, or died.
+counter fpgapool_agent_orders_refused_total{host,reason} = table.refusals
+    Orders of conductors that were refused, by what was wrong in them.
+"""
 )
-INPUT = _counter(
-    "fpgapool_agent_input_bytes_total",
-    help="Bytes that sessions have sent through a device's DMA.",
-    labels=_DEVICE,
+#: Of the bitstream cache.
+_CACHE = metrics.table(
+    """
+counter fpgapool_agent_bitstream_hits_total{host} = hits
+    Bitstreams that were needed and on the host already.
+counter fpgapool_agent_bitstream_misses_total{host} = misses
+    Bitstreams that were needed and had to be fetched.
+counter fpgapool_agent_bitstream_failures_total{host} = failures
+    Bitstreams that were needed and could not be had.
+counter fpgapool_agent_bitstream_damaged_total{host} = damaged
+    Bitstreams that had been fetched and were not what they were then.
+counter fpgapool_agent_bitstream_evictions_total{host} = evictions
+    Bitstreams that were removed from the host to make room.
+counter fpgapool_agent_bitstream_fetched_bytes_total{host} = fetched_bytes
+    Bytes of bitstreams that have come from the library.
+gauge fpgapool_agent_bitstream_stored_bytes{host} = stored_bytes
+    Bytes of bitstreams on the host.
+"""
 )
-OUTPUT = _counter(
-    "fpgapool_agent_output_bytes_total",
-    help="Bytes that sessions have got back through a device's DMA.",
-    labels=_DEVICE,
+#: Of the report of one device.
+_DEVICES = metrics.table(
+    """
+gauge fpgapool_agent_slots{host,device,state} = states
+    Slots of a device by state.
+gauge fpgapool_agent_device_healthy{host,device} = healthy
+    1 if the driver says that a device is healthy.
+gauge fpgapool_agent_dma_limit_bytes_per_second{host,device} = dma_bytes_per_s
+    What a device's DMA can move in each direction.
+"""
 )
-BLOCK_HITS = _counter(
-    "fpgapool_agent_block_hits_total",
-    help="Blocks that programs referred to and the slot's worker had.",
-    labels=_DEVICE,
+#: Of the desk of one group.
+_GROUPS = metrics.table(
+    """
+gauge fpgapool_agent_group_members{host,group} = members
+    Slots of this host that serve a group.
+gauge fpgapool_agent_group_clients{host,group} = clients
+    Clients of a group that are connected to its desk here.
+gauge fpgapool_agent_group_waiting_tasks{host,group} = waiting
+    Tasks that wait in the queues of a group's desk.
+gauge fpgapool_agent_group_running_tasks{host,group} = running
+    Tasks of a group that run in slots of this host.
+counter fpgapool_agent_group_tasks_total{host,group} = tasks
+    Tasks of a group that have ended in slots of this host.
+counter fpgapool_agent_group_busy_seconds_total{host,group} = busy_s
+    Time for which these tasks, and locks, had slots.
+"""
 )
-BLOCK_MISSES = _counter(
-    "fpgapool_agent_block_misses_total",
-    help="Blocks that programs referred to and had to send.",
-    labels=_DEVICE,
-)
-BLOCK_EVICTIONS = _counter(
-    "fpgapool_agent_block_evictions_total",
-    help="Blocks that were removed to make room for others.",
-    labels=_DEVICE,
-)
-BLOCK_KEPT = _gauge(
-    "fpgapool_agent_block_kept_bytes",
-    help="Bytes of blocks that workers keep for programs.",
-    labels=_DEVICE,
-)
-NIC_LIMIT = _gauge(
-    "fpgapool_agent_nic_limit_bytes_per_second",
-    help="What the network device can move in each direction.",
-    labels=_HOST,
-)
-NIC_RECEIVED = _counter(
-    "fpgapool_agent_nic_receive_bytes_total",
-    help="Bytes that the network device has received.",
-    labels=_HOST,
-)
-NIC_SENT = _counter(
-    "fpgapool_agent_nic_transmit_bytes_total",
-    help="Bytes that the network device has sent.",
-    labels=_HOST,
-)
-PROGRAMMINGS = _counter(
-    "fpgapool_agent_programmings_total",
-    help="Slots that were made ready by putting an accelerator into them.",
-    labels=_DEVICE,
-)
-REUSES = _counter(
-    "fpgapool_agent_reuses_total",
-    help="Slots that were made ready and had the accelerator already.",
-    labels=_DEVICE,
-)
-FAILURES = _counter(
-    "fpgapool_agent_programming_failures_total",
-    help="Slots that could not be made ready, by code; PROGRAM_FAILED is the"
-    " board's.",
-    labels=(*_DEVICE, "code"),
-)
-PREPARE = _histogram(
-    "fpgapool_agent_prepare_seconds",
-    help="Time to make a slot ready for a session.",
-    labels=_HOST,
-)
-GROUP_MEMBERS = _gauge(
-    "fpgapool_agent_group_members",
-    help="Slots of this host that serve a group.",
-    labels=_GROUP,
-)
-GROUP_CLIENTS = _gauge(
-    "fpgapool_agent_group_clients",
-    help="Clients of a group that are connected to its desk here.",
-    labels=_GROUP,
-)
-GROUP_WAITING = _gauge(
-    "fpgapool_agent_group_waiting_tasks",
-    help="Tasks that wait in the queues of a group's desk.",
-    labels=_GROUP,
-)
-GROUP_RUNNING = _gauge(
-    "fpgapool_agent_group_running_tasks",
-    help="Tasks of a group that run in slots of this host.",
-    labels=_GROUP,
-)
-GROUP_TASKS = _counter(
-    "fpgapool_agent_group_tasks_total",
-    help="Tasks of a group that have ended in slots of this host.",
-    labels=_GROUP,
-)
-GROUP_BUSY = _counter(
-    "fpgapool_agent_group_busy_seconds_total",
-    help="Time for which these tasks, and locks, had slots.",
-    labels=_GROUP,
-)
-RESULTS = _counter(
-    "fpgapool_agent_results_total",
-    help="Sessions that ended in a slot of this host, by state and code.",
-    labels=("host", "state", "code"),
-)
-STARTED = _counter(
-    "fpgapool_agent_workers_started_total",
-    help="Worker processes that were started.",
-    labels=_DEVICE,
-)
-WORKERS_ENDED = _counter(
-    "fpgapool_agent_workers_ended_total",
-    help="Worker processes that ended: left to make room for a fresh one,"
-    " killed by the agent, or died.",
-    labels=(*_DEVICE, "how"),
-)
-REFUSALS = _counter(
-    "fpgapool_agent_orders_refused_total",
-    help="Orders of conductors that were refused, by what was wrong in them.",
-    labels=("host", "reason"),
-)
-DROPPED = _counter(
-    "fpgapool_agent_casts_dropped_total",
-    help="Messages to the conductor dropped because too many waited.",
-    labels=_HOST,
-)
-RPC = _histogram(
-    "fpgapool_agent_rpc_seconds",
-    help="Time to hand a message for the conductor to the broker, or to be"
-    " answered.",
-    labels=("host", "method"),
-)
-RPC_FAILURES = _counter(
-    "fpgapool_agent_rpc_failures_total",
-    help="Messages for the conductor that the broker did not take, or that"
-    " were not answered.",
-    labels=("host", "method"),
-)
-CACHE_HITS = _counter(
-    "fpgapool_agent_bitstream_hits_total",
-    help="Bitstreams that were needed and on the host already.",
-    labels=_HOST,
-)
-CACHE_MISSES = _counter(
-    "fpgapool_agent_bitstream_misses_total",
-    help="Bitstreams that were needed and had to be fetched.",
-    labels=_HOST,
-)
-CACHE_FAILURES = _counter(
-    "fpgapool_agent_bitstream_failures_total",
-    help="Bitstreams that were needed and could not be had.",
-    labels=_HOST,
-)
-CACHE_DAMAGED = _counter(
-    "fpgapool_agent_bitstream_damaged_total",
-    help="Bitstreams that had been fetched and were not what they were then.",
-    labels=_HOST,
-)
-CACHE_EVICTIONS = _counter(
-    "fpgapool_agent_bitstream_evictions_total",
-    help="Bitstreams that were removed from the host to make room.",
-    labels=_HOST,
-)
-CACHE_FETCHED = _counter(
-    "fpgapool_agent_bitstream_fetched_bytes_total",
-    help="Bytes of bitstreams that have come from the library.",
-    labels=_HOST,
-)
-CACHE_STORED = _gauge(
-    "fpgapool_agent_bitstream_stored_bytes",
-    help="Bytes of bitstreams on the host.",
-    labels=_HOST,
-)
-
 DEFINITIONS = (
-    STATE_KNOWN,
-    SLOTS,
-    DEVICE_HEALTHY,
-    DMA_LIMIT,
-    INPUT,
-    OUTPUT,
-    BLOCK_HITS,
-    BLOCK_MISSES,
-    BLOCK_EVICTIONS,
-    BLOCK_KEPT,
-    NIC_LIMIT,
-    NIC_RECEIVED,
-    NIC_SENT,
-    PROGRAMMINGS,
-    REUSES,
-    FAILURES,
-    PREPARE,
-    GROUP_MEMBERS,
-    GROUP_CLIENTS,
-    GROUP_WAITING,
-    GROUP_RUNNING,
-    GROUP_TASKS,
-    GROUP_BUSY,
-    RESULTS,
-    STARTED,
-    WORKERS_ENDED,
-    REFUSALS,
-    DROPPED,
-    RPC,
-    RPC_FAILURES,
-    CACHE_HITS,
-    CACHE_MISSES,
-    CACHE_FAILURES,
-    CACHE_DAMAGED,
-    CACHE_EVICTIONS,
-    CACHE_FETCHED,
-    CACHE_STORED,
+    *_ALWAYS,
+    *_DEVICES,
+    *_EVENTS,
+    *_NIC,
+    *_GROUPS,
+    *_AGENT,
+    *_CACHE,
 )
-
-# Names of a worker's figures.
-_BLOCKS = {
-    "hits": BLOCK_HITS,
-    "misses": BLOCK_MISSES,
-    "evicted": BLOCK_EVICTIONS,
-}
 
 
 @dataclasses.dataclass(slots=True)
@@ -453,78 +331,46 @@ class Writer:
     """Writes the metrics of one agent to a page.
 
     :param host: its host's name.
-    :param page: the page.
     """
 
     def __init__(self, host: str, page: metrics.Page) -> None:
         self._host = host
         self._page = page
 
-    def put(
-        self, definition: metrics.Definition, value: float, *labels: str
-    ) -> None:
-        """Put a value; see :meth:`metrics.Page.put`."""
-        self._page.put(definition.name, value, self._host, *labels)
-
-    def put_all(
-        self,
-        definition: metrics.Definition,
-        counter: collections.Counter[str]
-        | collections.Counter[tuple[str, str]],
-    ) -> None:
-        """Put all values of a counter, by their labels."""
-        for key, value in list(counter.items()):
-            labels = (key,) if isinstance(key, str) else key
-            self.put(definition, value, *labels)
-
     def put_counts(self, counts: Counts) -> None:
         """Put the counts of events."""
-        self.put_all(INPUT, counts.input_bytes)
-        self.put_all(OUTPUT, counts.output_bytes)
-        for name, definition in _BLOCKS.items():
-            self.put_all(definition, counts.blocks[name])
-        self.put_all(BLOCK_KEPT, counts.kept_bytes())
-        self.put_all(PROGRAMMINGS, counts.programmings)
-        self.put_all(REUSES, counts.reuses)
-        self.put_all(FAILURES, counts.failures)
-        self.put_all(RESULTS, counts.results)
-        self._page.put_histogram(PREPARE.name, counts.prepare_s, self._host)
-        self._page.put_timings(
-            RPC.name, RPC_FAILURES.name, counts.rpc, self._host
-        )
+        self._page.fill(_EVENTS, counts, self._host)
 
-    def put_cache(self, counts: cache.Counts) -> None:
-        """Put the state of the bitstream cache."""
-        self.put(CACHE_HITS, counts.hits)
-        self.put(CACHE_MISSES, counts.misses)
-        self.put(CACHE_FAILURES, counts.failures)
-        self.put(CACHE_DAMAGED, counts.damaged)
-        self.put(CACHE_EVICTIONS, counts.evictions)
-        self.put(CACHE_FETCHED, counts.fetched_bytes)
-        self.put(CACHE_STORED, counts.stored_bytes)
+    def put_state_known(self, known: bool) -> None:
+        """Put whether the agent answers."""
+        self._page.fill(_ALWAYS, None, self._host, known=known)
 
-    def put_nic(self, reading: monitor.NicReading) -> None:
-        """Put the state of the network device."""
-        self.put(NIC_LIMIT, reading.bytes_per_s)
-        self.put(NIC_RECEIVED, reading.rx_bytes)
-        self.put(NIC_SENT, reading.tx_bytes)
+    def put_agent(
+        self,
+        agent: object,
+        dropped: int,
+        nic: monitor.NicReading,
+        cached: cache.Counts,
+    ) -> None:
+        """Put what an agent that serves counts.
+
+        :param agent: with ``workers`` and ``table``.
+        :param dropped: messages to the conductor.
+        """
+        self._page.fill(_AGENT, agent, self._host, dropped=dropped)
+        self._page.fill(_NIC, nic, self._host)
+        self._page.fill(_CACHE, cached, self._host)
 
     def put_groups(self, figures: Iterable[desks.Figures]) -> None:
         """Put the state and the counts of desks."""
         for one in figures:
-            group = one.group_id
-            self.put(GROUP_MEMBERS, one.members, group)
-            self.put(GROUP_CLIENTS, one.clients, group)
-            self.put(GROUP_WAITING, one.waiting, group)
-            self.put(GROUP_RUNNING, one.running, group)
-            self.put(GROUP_TASKS, one.tasks, group)
-            self.put(GROUP_BUSY, one.busy_s, group)
+            self._page.fill(_GROUPS, one, self._host, one.group_id)
 
     def put_devices(self, reports: Iterable[objects.DeviceReport]) -> None:
         """Put the state of devices and slots."""
         for device in reports:
-            self.put(DEVICE_HEALTHY, device.healthy, device.name)
-            self.put(DMA_LIMIT, device.dma_bytes_per_s, device.name)
             found = collections.Counter(slot.state for slot in device.slots)
-            for state in sorted(states.SLOT_STATES):
-                self.put(SLOTS, found[state], device.name, state)
+            by_state = {one: found[one] for one in sorted(states.SLOT_STATES)}
+            self._page.fill(
+                _DEVICES, device, self._host, device.name, states=by_state
+            )

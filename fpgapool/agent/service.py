@@ -163,14 +163,11 @@ class Agent:
         writer = agent_metrics.Writer(self._settings.host_name, page)
         writer.put_counts(self._counts)
         if not self._serving:
-            writer.put(agent_metrics.STATE_KNOWN, 0)
+            writer.put_state_known(False)
             return
-        writer.put_nic(self._nic.reading)
-        writer.put(agent_metrics.DROPPED, self._casts.dropped)
-        writer.put_all(agent_metrics.STARTED, self.workers.started)
-        writer.put_all(agent_metrics.WORKERS_ENDED, self.workers.ended)
-        writer.put_all(agent_metrics.REFUSALS, self.table.refusals)
-        writer.put_cache(self._cache.counts)
+        writer.put_agent(
+            self, self._casts.dropped, self._nic.reading, self._cache.counts
+        )
         found: list[objects.DeviceReport] = []
         groups: list[desks.Figures] = []
 
@@ -181,9 +178,9 @@ class Agent:
         try:
             self.loop.run_and_wait(look, METRICS_TIMEOUT_S)
         except TimeoutError:
-            writer.put(agent_metrics.STATE_KNOWN, 0)
+            writer.put_state_known(False)
             return
-        writer.put(agent_metrics.STATE_KNOWN, 1)
+        writer.put_state_known(True)
         writer.put_devices(found)
         writer.put_groups(groups)
 

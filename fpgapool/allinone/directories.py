@@ -45,11 +45,7 @@ def default_run_dir() -> pathlib.Path:
 
 @dataclasses.dataclass(frozen=True)
 class Directories:
-    """The directories of an all-in-one pool.
-
-    :ivar run_dir: the sockets of the front doors.
-    :ivar state_dir: all other files.
-    """
+    """The directories of an all-in-one pool."""
 
     run_dir: pathlib.Path
     state_dir: pathlib.Path
@@ -126,7 +122,7 @@ def _make_private(path: pathlib.Path) -> None:
         raise _unusable(path, "it belongs to another user")
     if stat.S_IMODE(found.st_mode) & 0o077:
         raise _unusable(
-            path, "it is open to other users; change its mode to 0700"
+            path, "other users can access it; change its mode to 0700"
         )
 
 
@@ -135,8 +131,8 @@ def _check_length(path: pathlib.Path, longest_suffix: str) -> None:
     if len(os.fsencode(path)) > most_bytes:
         raise _unusable(
             path,
-            "the paths of its sockets would be too long: use a directory of "
-            f"at most {most_bytes} bytes",
+            "the paths of its sockets would be too long: use a path of at "
+            f"most {most_bytes} bytes",
         )
 
 
@@ -179,11 +175,7 @@ def _unusable(path: pathlib.Path, reason: str) -> exception.ConfigurationError:
 
 
 def point_to(target: pathlib.Path, link: pathlib.Path) -> None:
-    """Make or replace a symbolic link at once.
-
-    :param target: in the same directory.
-    :param link: the link's own path.
-    """
+    """Make or replace a symbolic link at once."""
     fresh = link.with_name(f"{link.name}.new")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target.name)

@@ -30,10 +30,8 @@ class Readiness:
 
     RPC must have been set up.
 
-    :param conductor: the conductor of this process.
     :param slots: how many slots must be idle.
     :param fault: returns why that will not come; None: it may.
-    :param on_ready: called once, when everything is there.
     :param on_failure: called with a reason if the pool does not get ready.
     """
 
@@ -90,10 +88,7 @@ class Readiness:
 
 
 def count_idle_slots(summary: Mapping[str, typing.Any]) -> int:
-    """Return the number of idle slots of hosts that are up.
-
-    :param summary: the conductor's summary of the pool.
-    """
+    """Return the number of idle slots of hosts that are up."""
     return sum(
         slot["state"] == "idle"
         for host in summary["hosts"]
@@ -109,7 +104,6 @@ class Lifeline:
 
     When its other end is closed, that program has ended.
 
-    :param fd: the writing end.
     :param on_lost: called once, when the other end is closed.
     """
 
@@ -126,10 +120,7 @@ class Lifeline:
         self._thread.start()
 
     def announce(self, document: Mapping[str, object]) -> None:
-        """Write a line of JSON.
-
-        :param document: the information for the other side.
-        """
+        """Write a line of JSON."""
         try:
             os.write(self._fd, json.dumps(document).encode() + b"\n")
         except OSError as error:

@@ -30,7 +30,6 @@ class RestAPI:
     RPC must have been set up.
 
     :param conf: the configuration; its ``[api] auth_strategy`` is changed.
-    :param database: of the conductor.
     :param port: 0 for a free port.
     :param on_failure: called with a reason if its thread fails.
     """

@@ -31,7 +31,7 @@ _HEADER = re.compile(
 )
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _CHUNK_LINE = re.compile(rb"[0-9A-Fa-f]{1,8}[ \t]*(;[^\x00-\x1f\x7f]*)?\r\n")
-# A second one could mean another request to somebody who takes the first.
+# Other software may use the first header where this one uses the second.
 _ONCE = {b"content-length", b"transfer-encoding", b"host"}
 
 
@@ -46,7 +46,6 @@ def make(
     """Make a server; it listens after ``prepare()``.
 
     :param address: number and port; 0 for any free port.
-    :param app: a WSGI application.
     :param threads: how many requests are answered at a time.
     :param timeout_s: the longest time that a client may send nothing.
     :param stop_s: how long ``stop()`` waits for answers.
@@ -82,7 +81,7 @@ class _CheckedLines:
         if line in (b"", _CRLF):
             return line
         header = _HEADER.fullmatch(line)
-        # Also the second line of one that is folded.
+        # This includes continuation lines of folded headers.
         if header is None:
             raise ValueError("Malformed header line")
         name = header[1].lower()
@@ -146,7 +145,7 @@ class _Request(server.HTTPRequest):  # type: ignore[misc]
         return True
 
     def send_headers(self) -> None:
-        # What is left of the body would be taken for the next request.
+        # The rest of the body would be taken for the next request.
         if self.chunked_read or getattr(self.rfile, "remaining", 0):
             self.close_connection = True
         super().send_headers()

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
 import pathlib
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -16,14 +14,16 @@ from concurrent import futures
 import yaml
 from oslo_config import cfg
 
+from fpgapool.accelerators import base as accelerators
 from fpgapool.agent import service as agent_service
 from fpgapool.agent import settings as agent_settings
 from fpgapool.allinone import directories as allinone_directories
-from fpgapool.cmd import manage
 from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common import memory
 from fpgapool.conf import default as default_conf
+from fpgapool.db import api as db_api
+from fpgapool.db import migration
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 
@@ -71,8 +71,8 @@ class Cluster:
             raise _invalid("there must be at least one board with one slot")
         if self.boards * self.slots > MAX_SLOTS:
             raise _invalid(
-                f"{self.boards} boards of {self.slots} slots are more than"
-                f" {MAX_SLOTS} slots; each is a process"
+                f"{self.boards} boards with {self.slots} slots each exceed the"
+                f" limit of {MAX_SLOTS} slots; each slot is a process"
             )
         if self.rate_scale is not None and not 1e-6 <= self.rate_scale <= 1e6:
             raise _invalid("the rate scale must be from 1e-6 to 1e6")
@@ -107,8 +107,6 @@ def configure(
 ) -> cfg.ConfigOpts:
     """Prepare configuration, log and database.
 
-    :param cluster: the emulated cluster.
-    :param where: its directories.
     :param strategy: None for the configured one.
     :param config_files: read before the wiring, which overrides them.
     :param verbose: log to standard error instead of to a file.
@@ -117,8 +115,8 @@ def configure(
     :raises DatabaseError: if the database cannot be prepared.
     """
     arguments = _arguments(where, config_files, verbose)
-    _sync_database(arguments)
     conf = config.init(PROGRAM, arguments)
+    _prepare_database(conf)
     _set_defaults(conf, cluster.rate_scale or 1.0)
     if strategy is not None:
         conf.set_override("strategy", strategy, group="conductor")
@@ -133,7 +131,7 @@ def _set_defaults(conf: cfg.ConfigOpts, rate_scale: float) -> None:
         "nic_bytes_per_s": NIC_BYTES_PER_S * rate_scale,
     }.items():
         conf.set_default(name, value, group="agent")
-    # The pool has one user.
+    # The pool has a single user.
     for resource in (
         "sessions",
         "queued_bytes",
@@ -146,7 +144,7 @@ def _set_defaults(conf: cfg.ConfigOpts, rate_scale: float) -> None:
         conf.set_default(resource, -1, group="quota")
     # The API of this pool, if any, keeps its files here.
     conf.set_default("source", "file", group="bitstream_cache")
-    # Every user who can reach it may do anything to it.
+    # Every user who reaches the pool has all rights.
     conf.set_default("signature_required", False, group="bitstreams")
     # The benefit of waiting for a local slot depends on the time of a byte.
     conf.set_default(
@@ -195,14 +193,24 @@ worker_orphan_s = {WORKER_ORPHAN_S}
 """
 
 
-def _sync_database(arguments: list[str]) -> None:
-    # The output for operators means nothing to the user of this command.
-    with contextlib.redirect_stdout(io.StringIO()):
-        status = manage.main([*arguments, "db", "sync"])
-    if status:
-        raise exception.ConfigurationError(
-            reason="the database could not be prepared"
+def _prepare_database(conf: cfg.ConfigOpts) -> None:
+    """Create or migrate the tables, and add the built-in accelerators."""
+    database = db_api.Database.from_conf(conf, read_timeout_s=None)
+    try:
+        migration.sync(database.engine, "head")
+        # A user may have adapted accelerators that are present.
+        present = {record.name for record in database.accelerators()}
+        database.upsert_accelerators(
+            [
+                db_api.AcceleratorRecord(
+                    name=name, profile=dataclasses.asdict(profile)
+                )
+                for name, profile in accelerators.load_profiles().items()
+                if name not in present
+            ]
         )
+    finally:
+        database.close()
 
 
 def make_agents(
@@ -212,14 +220,7 @@ def make_agents(
     *,
     verbose: bool = False,
 ) -> Iterator[agent_service.Agent]:
-    """Make an agent for every host; RPC must have been set up.
-
-    :param cluster: the emulated cluster.
-    :param where: its directories.
-    :param conf: the result of :func:`configure`.
-    :param verbose: let workers log to standard error.
-    :returns: agents, not started.
-    """
+    """Make an agent for every host; RPC must have been set up."""
     for name in cluster.host_names():
         settings = agent_settings.AgentSettings.from_conf(
             conf,
@@ -298,7 +299,7 @@ def _opencl(
         boards_file = str(path)
     return {
         "boards_file": boards_file,
-        # A device's kernels are compiled once, and not once for each host.
+        # Compile a device's kernels once, not for each host.
         "binaries_dir": str(where.state_dir / "binaries"),
         "is_checked": host_name != cluster.host_names()[0],
     }
@@ -321,10 +322,7 @@ def _boards(cluster: Cluster, count: int) -> dict[str, object]:
 
 
 class Agents:
-    """All agents; a service of the process.
-
-    :param agents: not started.
-    """
+    """All agents; a service of the process."""
 
     def __init__(self, agents: Iterable[agent_service.Agent]) -> None:
         self._agents = list(agents)
@@ -346,8 +344,10 @@ class Agents:
         for faults in of_hosts:
             causes = faults.values()
             if all(causes) and drivers.UNANSWERED not in causes:
-                told = (f"{name}: {cause}" for name, cause in faults.items())
-                return f"no board can be used: {'; '.join(told)}"
+                causes_by_board = (
+                    f"{name}: {cause}" for name, cause in faults.items()
+                )
+                return f"no board can be used: {'; '.join(causes_by_board)}"
         return None if of_hosts else "the driver finds no board"
 
     def stop(self) -> None:
@@ -362,7 +362,6 @@ class Agents:
 class Links:
     """The socket in the conventional place; a service of the process.
 
-    :param where: the directories.
     :param host_name: the host whose front door it links to.
     """
 

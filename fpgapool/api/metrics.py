@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import collections
-import functools
 import threading
 import time
 from collections.abc import Iterable
@@ -32,58 +31,27 @@ _RETRY_S = 5.0
 _OTHER = "other"
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
 
-_gauge = functools.partial(metrics.Definition, kind=metrics.GAUGE)
-_counter = functools.partial(metrics.Definition, kind=metrics.COUNTER)
-_histogram = functools.partial(metrics.Definition, kind=metrics.HISTOGRAM)
-
-REQUESTS = _counter(
-    "fpgapool_api_requests_total",
-    help="Requests that were answered, by route, method and status; the"
-    " route is other if it is unknown or does not exist.",
-    labels=("route", "method", "status"),
-)
-LATENCY = _histogram(
-    "fpgapool_api_request_seconds",
-    help="Time to answer a request, including the time that it waited for a"
-    " session to change.",
-    labels=("route", "method"),
-)
-IN_PROGRESS = _gauge(
-    "fpgapool_api_requests_in_progress",
-    help="Requests that are being answered.",
-)
-WAITERS = _gauge(
-    "fpgapool_api_waiters",
-    help="Requests that wait for a session to change.",
-)
-RPC = _histogram(
-    "fpgapool_api_rpc_seconds",
-    help="Time of a call to the conductor, or of sending it a message.",
-    labels=("method",),
-)
-RPC_FAILURES = _counter(
-    "fpgapool_api_rpc_failures_total",
-    help="Calls that the conductor did not answer in time, and messages that"
-    " the broker did not accept.",
-    labels=("method",),
-)
-
-VENDORDATA = _counter(
-    "fpgapool_api_vendordata_total",
-    help="Vendordata requests of Nova, by outcome; all but given, remembered"
-    " and not_wanted mean that an instance got no data although it perhaps"
-    " should.",
-    labels=("outcome",),
-)
-
-DEFINITIONS = (
-    REQUESTS,
-    LATENCY,
-    IN_PROGRESS,
-    WAITERS,
-    RPC,
-    RPC_FAILURES,
-    VENDORDATA,
+DEFINITIONS = metrics.table(
+    """
+counter fpgapool_api_requests_total{route,method,status} = requests
+    Requests that were answered, by route, method and status; the route is
+    other if it is unknown or does not exist.
+histogram fpgapool_api_request_seconds{route,method} = taken
+    Time to answer a request, including the time that it waited for a session
+    to change.
+gauge fpgapool_api_requests_in_progress = in_progress
+    Requests that are being answered.
+gauge fpgapool_api_waiters = waiting
+    Requests that wait for a session to change.
+histogram fpgapool_api_rpc_seconds{method} = rpc.durations
+    Time of a call to the conductor, or of sending it a message.
+counter fpgapool_api_rpc_failures_total{method} = rpc.failures
+    Calls that the conductor did not answer in time, and messages that the
+    broker did not accept.
+counter fpgapool_api_vendordata_total{outcome} = outcomes
+    Vendordata requests of Nova, by outcome; all but given, remembered and
+    not_wanted mean that an instance got no data although it perhaps should.
+"""
 )
 
 
@@ -104,7 +72,7 @@ class Metrics:
     def __init__(self) -> None:
         self.rpc = tallies.Timings()
         self._lock = threading.Lock()
-        self._in_progress = 0
+        self.in_progress = 0
         self._requests = collections.Counter[tuple[str, str, str]]()
         self._taken: dict[tuple[str, str], tallies.Histogram] = {}
         self._waiting: waiters.Waiters | None = None
@@ -121,7 +89,7 @@ class Metrics:
     def begin(self) -> None:
         """Count a request that begins."""
         with self._lock:
-            self._in_progress += 1
+            self.in_progress += 1
 
     def end(
         self, route: str, method: str, status: str, taken_s: float
@@ -134,7 +102,7 @@ class Metrics:
         """
         method = method if method in _METHODS else _OTHER
         with self._lock:
-            self._in_progress -= 1
+            self.in_progress -= 1
             self._requests[route, method, status] += 1
             taken = self._taken.get((route, method))
             if taken is None:
@@ -142,22 +110,31 @@ class Metrics:
                 self._taken[route, method] = taken
             taken.observe(taken_s)
 
+    @property
+    def requests(self) -> dict[tuple[str, str, str], int]:
+        """The answered requests, by route, method and status."""
+        with self._lock:
+            return dict(self._requests)
+
+    @property
+    def taken(self) -> dict[tuple[str, str], tallies.Histogram]:
+        """The durations of requests, by route and method."""
+        with self._lock:
+            return dict(self._taken)
+
+    @property
+    def waiting(self) -> Mapping[tuple[()], int] | int:
+        """The number of waiting requests; an empty mapping if unknown."""
+        return {} if self._waiting is None else self._waiting.count
+
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        """The outcomes of vendordata."""
+        return {} if self._desk is None else self._desk.outcomes
+
     def fill(self, page: metrics.Page) -> None:
         """Write the metrics."""
-        with self._lock:
-            requests = dict(self._requests)
-            taken = dict(self._taken)
-            page.put(IN_PROGRESS.name, self._in_progress)
-        for labels, count in requests.items():
-            page.put(REQUESTS.name, count, *labels)
-        for route, histogram in taken.items():
-            page.put_histogram(LATENCY.name, histogram, *route)
-        if self._waiting is not None:
-            page.put(WAITERS.name, self._waiting.count)
-        outcomes = self._desk.outcomes if self._desk is not None else {}
-        for outcome, count in outcomes.items():
-            page.put(VENDORDATA.name, count, outcome)
-        page.put_timings(RPC.name, RPC_FAILURES.name, self.rpc)
+        page.fill(DEFINITIONS, self)
 
 
 class Measured:

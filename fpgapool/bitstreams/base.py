@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     # Agents use stores without a database.
     from fpgapool.db import api as db_api
 
-#: How much of a file is in memory at a time.
+#: Bytes of a file that are in memory at a time.
 CHUNK_BYTES = 1 << 20
 
 
@@ -51,11 +51,7 @@ class About:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """A file in a store.
-
-    :ivar location: in the store's terms.
-    :ivar age_s: since it was written.
-    """
+    """A file in a store."""
 
     location: str
     age_s: float
@@ -91,8 +87,6 @@ class Store(abc.ABC):
 
         Exceptions of the incoming file's iteration are raised unchanged, and
         leave nothing behind.
-
-        :returns: its location.
         """
 
     @abc.abstractmethod

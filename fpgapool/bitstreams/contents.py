@@ -38,12 +38,7 @@ _XILINX = "Xilinx"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Contents:
-    """What a file says, together with its owner's description.
-
-    :ivar profile: of the accelerator.
-    :ivar shapes: of the slots that it fits.
-    :ivar resources: that it takes of a slot.
-    """
+    """What a file says, together with its owner's description."""
 
     profile: dict[str, Any]
     shapes: tuple[str, ...]
@@ -55,9 +50,7 @@ def read(
 ) -> Contents:
     """Read a file of one of the formats of :data:`MAX_SIZE_BYTES`.
 
-    :param record: its owner's description.
     :param pieces: the file; only small parts of it stay in memory.
-    :param size_bytes: of the file.
     :raises BitstreamRefused: if it is wrong, or contradicts its description.
     :raises StoreFailed: if the pieces end too early.
     """
@@ -94,7 +87,7 @@ def _packaged(record: db_api.BitstreamRecord, file: parts.Forward) -> Contents:
     if found.kind != record.format:
         raise _refused(
             codes.INVALID_PACKAGE,
-            f"the file is of the kind {found.kind}, not {record.format}",
+            f"the file's kind is {found.kind}, not {record.format}",
         )
     said = profiles.members(found.manifest)
     _compare(record, found.manifest.name, said, codes.INVALID_MANIFEST)
@@ -111,7 +104,9 @@ def _compare(
     code: str,
 ) -> None:
     if name != record.accelerator:
-        raise _refused(code, f"it is of {name}, not of {record.accelerator}")
+        raise _refused(
+            code, f"the file is for {name}, not for {record.accelerator}"
+        )
     for member, value in record.profile.items():
         if member in said and said[member] != value:
             raise _refused(

@@ -31,13 +31,12 @@ def relative_path(checksum_sha256: str, bitstream_id: str) -> str:
     Each bitstream has a file of its own, so that deleting one never races
     with the upload of another one of the same content.
 
-    :param checksum_sha256: hexadecimal.
     :raises ValueError: if one of the two is malformed: a path never contains
         unchecked input.
     """
     location = f"{checksum_sha256}.{bitstream_id}"
     if not _LOCATION.fullmatch(location):
-        raise ValueError(f"not a file of the store: {location!r:.160}")
+        raise ValueError(f"not a location in the store: {location!r:.160}")
     return f"{checksum_sha256[:2]}/{location}"
 
 
@@ -53,7 +52,7 @@ class FileStore(base.Store):
     def write(self, about: base.About, incoming: base.Incoming) -> str:
         """See :meth:`fpgapool.bitstreams.base.Store.write`."""
         with _translated(), self._part() as part:
-            # Errors of the sender are not failures of the store.
+            # Errors of the sender are not the store's.
             for chunk in _passed(incoming):
                 part.write(chunk)
             part.flush()

@@ -52,7 +52,6 @@ class GlanceStore(base.Store):
 
     A location is an image's id.
 
-    :param client: of Glance.
     :param pool_name: of this pool: other pools may use the same project.
     """
 
@@ -122,8 +121,6 @@ class GlanceStore(base.Store):
 class _Body:
     """An incoming file in the form that HTTP libraries read.
 
-    :ivar error: the error of reading.
-    :ivar size_bytes: of the data that was read.
     :ivar sum: of that data, as Glance computes it.
     """
 

@@ -28,12 +28,9 @@ class Stream(Protocol):
 class Intake(base.Incoming):
     """The body of an upload.
 
-    :param stream: to read from.
     :param length_bytes: announced by the sender; None if it is not.
-    :param max_bytes: the largest size.
     :param timeout_s: how long it may take from now on.
     :param clock: monotonic, in seconds.
-    :ivar size_bytes: of the data so far.
     """
 
     def __init__(
@@ -81,7 +78,7 @@ class Intake(base.Incoming):
             if self.size_bytes > self._max_bytes:
                 raise self._too_large()
             if self._clock() > self._until_s:
-                raise _incomplete("it takes too long")
+                raise _incomplete("it took too long")
             self._sum.update(chunk)
             yield chunk
         expected = self._length_bytes
@@ -103,12 +100,12 @@ class Intake(base.Incoming):
 
     def _too_large(self) -> exception.BitstreamRefused:
         return exception.BitstreamRefused(
-            f"a file may have at most {self._max_bytes} bytes",
+            f"the file is larger than the limit of {self._max_bytes} bytes",
             code=codes.BITSTREAM_TOO_LARGE,
         )
 
 
 def _incomplete(what: str) -> exception.BitstreamRefused:
     return exception.BitstreamRefused(
-        f"the upload is not complete: {what}", code=codes.UPLOAD_INCOMPLETE
+        f"the upload is incomplete: {what}", code=codes.UPLOAD_INCOMPLETE
     )

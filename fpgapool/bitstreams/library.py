@@ -18,7 +18,7 @@ from fpgapool.db import api as db_api
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import platforms
 
-#: States. Slots get only approved ones.
+#: States; only approved bitstreams are programmed.
 UPLOADING = "uploading"
 UNAPPROVED = "unapproved"
 APPROVED = "approved"
@@ -87,13 +87,13 @@ def check_profile(profile: Mapping[str, Any]) -> None:
     """
     for name, value in profile.items():
         if name not in _PROFILE_CHECKS:
-            raise ValueError(f"profile.{name}: there is no such member")
+            raise ValueError(f"profile.{name}: unknown member")
         if not _PROFILE_CHECKS[name](value):
             raise ValueError(f"profile.{name}: not a valid value")
 
 
 def _is_number(value: object, least: float) -> bool:
-    # No bool, and no number that a float cannot hold.
+    # Neither a bool nor a number that does not fit into a float.
     return type(value) in (int, float) and least <= value <= _MAX_NUMBER  # type: ignore[operator]
 
 
@@ -181,10 +181,7 @@ def _choices(schema: Mapping[str, Any]) -> dict[str, frozenset[str]]:
 def _narrowed(
     schema: dict[str, Any], taken: Mapping[str, frozenset[str]]
 ) -> dict[str, Any]:
-    """Return a schema with fewer values of some parameters.
-
-    :param taken: these values.
-    """
+    """Return a schema with fewer values of some parameters."""
     properties, required = dict(schema.get("properties", {})), []
     for name, values in taken.items():
         one = dict(properties[name])
@@ -206,8 +203,6 @@ class Library:
         slots that can run them.
     :ivar builtins: what slots run without a file, by shape; None: unknown.
 
-    :param accelerators: those without files.
-    :param bitstreams: of any state.
     :param builtins: see there; empty: the pool's slots are unknown.
     """
 
@@ -262,7 +257,7 @@ class Library:
             and all(each[name] >= values for name, values in most.items())
         )
         if len(shapes) == len(taken):
-            # So new slots of other shapes fit it, too.
+            # New slots of other shapes then fit it, too.
             shapes = profile.shapes
         elif not shapes:
             shapes = NO_SHAPES
@@ -276,7 +271,6 @@ class Library:
     ) -> dict[str, frozenset[str]] | None:
         """Return which values the slots of a shape take, by parameter.
 
-        :param choices: all values of each parameter.
         :returns: None: it does not fit these slots.
         """
         builtins = self.builtins.get(shape)
@@ -309,7 +303,6 @@ class Library:
     ) -> objects.BitstreamRef | None:
         """Return the file for a slot; None for the driver's own.
 
-        :param accelerator_key: of the session.
         :param shape: of the slot. The newest version that fits it wins.
         """
         for record in self._by_key.get(accelerator_key, ()):
@@ -328,10 +321,7 @@ class Library:
         database: db_api.Database,
         builtins: Mapping[str, Builtins | None] | None = None,
     ) -> Library:
-        """Return the library of a database.
-
-        :param builtins: see the class.
-        """
+        """Return the library of a database."""
         return cls(database.accelerators(), database.bitstreams(), builtins)
 
     def resolve(self, name: str, project_id: str) -> str | None:
@@ -382,7 +372,7 @@ def _with_shapes(
     found: Sequence[db_api.BitstreamRecord],
 ) -> objects.AcceleratorProfile:
     """Return the profile with the shapes of bitstreams added."""
-    # Without shapes it already fits all of them.
+    # Without shapes it fits all of them.
     if not profile.shapes or not found:
         return profile
     return profile.changed(shapes=_union(found, profile.shapes))

@@ -49,7 +49,6 @@ _PSS = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
 def is_needed(file_format: str, required: bool) -> bool:
     """Whether a bitstream must be signed.
 
-    :param file_format: one of :data:`formats.FORMATS`.
     :param required: whether the configuration requires it of all bitstreams.
         Native code needs it even if not.
     """
@@ -60,7 +59,6 @@ def sign(private_key_pem: bytes, checksum_sha256: str) -> str:
     """Return the signature of a checksum.
 
     :param private_key_pem: not encrypted.
-    :param checksum_sha256: of the file, hexadecimal.
     :raises ConfigurationError: if the key cannot be used.
     """
     digest = bytes.fromhex(checksum_sha256)
@@ -122,7 +120,6 @@ class TrustedKeys:
         """Make sure that a trusted key has signed a checksum.
 
         :param signature: base64.
-        :param checksum_sha256: hexadecimal.
         :returns: the name of the key, which is that of its file.
         :raises BitstreamRefused: if no trusted key has.
         """
@@ -145,8 +142,6 @@ class TrustedKeys:
 
         :param signature: base64; empty: it has none.
         :param checksum_sha256: hexadecimal; empty: it has no file yet.
-        :param file_format: of its file.
-        :param required: see :func:`is_needed`.
         :returns: empty if it has none.
         :raises BitstreamRefused: if a required one is missing, or it is not
             by a trusted key.

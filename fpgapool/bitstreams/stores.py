@@ -50,7 +50,6 @@ def sweep(
     :param bitstreams: returns all; called after listing the store, so that
         none is missing whose file is listed.
     :param orphan_age_s: younger files may belong to an upload under way.
-    :returns: the number of removed files.
     """
     old = [one for one in store.files() if one.age_s > orphan_age_s]
     known = {one.location for one in bitstreams()} if old else set()
@@ -64,12 +63,7 @@ def sweep(
 
 
 class Sweeper:
-    """Sweeps from time to time, when it is called.
-
-    :param store: the store.
-    :param database: has all bitstreams.
-    :param orphan_age_s: see :func:`sweep`.
-    """
+    """Sweeps from time to time, when it is called."""
 
     def __init__(
         self,

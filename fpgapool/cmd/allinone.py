@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(f"{error.code}: {error}")
         return 2
     except KeyboardInterrupt:
-        # There is nothing to stop yet.
+        # Nothing is running yet.
         return 0
 
 
@@ -86,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
     for name, default, text in (
         ("hosts", wiring.Cluster.hosts, "hosts, named node1 and so on"),
         ("boards", wiring.Cluster.boards, "boards, on the first hosts"),
-        ("slots", wiring.Cluster.slots, "slots of each board"),
+        ("slots", wiring.Cluster.slots, "slots per board"),
     ):
         cluster.add_argument(
             f"--{name}",
@@ -101,12 +101,12 @@ def parser() -> argparse.ArgumentParser:
         type=float,
         default=wiring.Cluster.rate_scale,
         metavar="X",
-        help="factor of all modelled rates; default 1",
+        help="scale factor of all modelled rates; default 1",
     )
     rates.add_argument(
         "--unlimited",
         action="store_true",
-        help="no modelled rates, as fast as this machine computes",
+        help="do not limit rates: run as fast as this machine can",
     )
     cluster.add_argument(
         "--strategy", metavar="NAME", help="scheduling strategy"
@@ -128,8 +128,7 @@ def _add_process_options(group: argparse._ArgumentGroup) -> None:
         "--state-dir",
         type=pathlib.Path,
         metavar="DIR",
-        help="directory for database and logs; default is a directory that is"
-        " removed at the end",
+        help="directory for database and logs; default is a temporary one",
     )
     group.add_argument(
         "--run-dir",
@@ -210,10 +209,7 @@ class _RestAPI(service.Service, typing.Protocol):
 
 
 def _make_rest_api(*arguments: typing.Any) -> _RestAPI:
-    """Return the REST API; only this function imports its libraries.
-
-    :param arguments: of :class:`fpgapool.allinone.restapi.RestAPI`.
-    """
+    """Return the REST API; only this function imports its libraries."""
     try:
         from fpgapool.allinone import restapi
     except ImportError as error:
@@ -238,10 +234,7 @@ class _AllInOne:
         self._rest_api: _RestAPI | None = None
 
     def run(self) -> int:
-        """Run until a signal.
-
-        :returns: the exit code.
-        """
+        """Run until a signal."""
         _say(f"starting {self._describe()}")
         conf = wiring.configure(
             self._cluster,
@@ -267,7 +260,7 @@ class _AllInOne:
 
     def _run_services(self, conf: typing.Any) -> int:
         with contextlib.closing(db_api.Database.from_conf(conf)) as database:
-            # This command has no user without its terminal.
+            # Without its terminal, this command has no user.
             runner = service.Runner(conf, on_reload=_stop_this_process)
             conductor = conductor_service.Conductor(
                 conf, database, runner.fail
@@ -322,8 +315,8 @@ class _AllInOne:
                 f" {self._where.front_door(name)}"
             )
         if self._rest_api is not None:
-            _say(f"REST API, for all users of this machine: {self._api_url}")
-            _say(f"live page, for them too: {self._api_url}/ui/")
+            _say(f"REST API, open to all users of this host: {self._api_url}")
+            _say(f"live page: {self._api_url}/ui/")
         _say("to encrypt a file, in another shell:")
         for line in self._usage():
             print(f"    {line}", flush=True)

@@ -59,7 +59,6 @@ class _Print(argparse.Action):
 def script(shell: str, running: argparse.ArgumentParser) -> str:
     """Return the completion of all installed commands.
 
-    :param shell: one of :data:`SHELLS`.
     :param running: the parser of ``fpgapool-run``.
     :raises ModuleNotFoundError: if ``shtab`` is not installed.
     """
@@ -96,12 +95,7 @@ def _configured(
     register: collections.abc.Callable[[typing.Any], object] = lambda _: None,
     words: collections.abc.Sequence[str] = (),
 ) -> argparse.ArgumentParser:
-    """Return the parser that oslo.config makes of its options.
-
-    :param program: the command.
-    :param register: adds its sub-commands to a configuration.
-    :param words: a valid command line.
-    """
+    """Return the parser that oslo.config makes of its options."""
     from oslo_config import cfg
     from oslo_log import log
 

@@ -83,7 +83,7 @@ class _Stream(io.FileIO):
         if self.failure is None:
             try:
                 while (written_bytes := super().write(data)) is None:
-                    # It does not block, and its reader is slow.
+                    # A non-blocking descriptor with a slow reader.
                     select.select([], [self], [])
                 return written_bytes
             except OSError as exc:
@@ -94,8 +94,6 @@ class _Stream(io.FileIO):
 def guarded(program: str, command: collections.abc.Callable[[], int]) -> int:
     """Run a command whose standard streams may be closed, full or broken.
 
-    :param program: its name.
-    :param command: returns its exit code.
     :returns: the exit code; a failure if standard output could not be written.
     """
     _fill_descriptors()
@@ -105,7 +103,7 @@ def guarded(program: str, command: collections.abc.Callable[[], int]) -> int:
     try:
         status = command()
     except KeyboardInterrupt:
-        # Also of imports, which take long enough for Ctrl-C.
+        # Imports also take long enough for Ctrl-C.
         print(f"{program}: CANCELLED: interrupted", file=sys.stderr)
         status = INTERRUPTED
     except SystemExit as exc:
@@ -133,7 +131,7 @@ def _fill_descriptors() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            # The lowest one that is free is this one. Children have it, too.
+            # open() returns the lowest free descriptor: this one.
             os.open(os.devnull, os.O_RDONLY if descriptor == 1 else os.O_RDWR)
             os.set_inheritable(descriptor, True)
 

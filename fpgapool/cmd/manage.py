@@ -44,7 +44,7 @@ from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 
-# Late imports: libraries that one command needs, and that take as long to
+# Imported late: libraries that one command needs, and that take as long to
 # import as all the others.
 if typing.TYPE_CHECKING:
     from fpgapool.cmd.managing import auditing
@@ -58,7 +58,7 @@ _TARGETS = (
 )
 
 _PURGE_BATCH_ROWS = 1000
-# More than since any backup: a leader usually lives for minutes at least.
+# More leaders than since any backup: a leader usually lives for minutes.
 _EPOCHS_SINCE_BACKUP = 10_000
 _SECONDS_PER_DAY = 86400
 
@@ -72,7 +72,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     :param argv: the command line without the program; None means the
         process's own.
-    :returns: the exit code.
     """
     # A separate configuration: nothing here needs RPC.
     conf = cfg.ConfigOpts()
@@ -148,7 +147,7 @@ def _record(
 
 
 def _operator() -> str:
-    # The user who called sudo matters more than root.
+    # Prefer the user who called sudo.
     return os.environ.get("SUDO_USER") or f"uid {os.getuid()}"
 
 
@@ -169,7 +168,7 @@ def _require_database(conf: cfg.ConfigOpts) -> None:
 
 
 def _make_directory(conf: cfg.ConfigOpts) -> None:
-    """Make the directory of the default database, an SQLite file."""
+    """Create the directory of the default database, an SQLite file."""
     prefix = f"sqlite:///{conf.state_path}/"
     if not (conf.database.connection or "").startswith(prefix):
         return
@@ -185,7 +184,9 @@ def _make_directory(conf: cfg.ConfigOpts) -> None:
 
 def _add_commands(subparsers: argparse._SubParsersAction) -> None:
     subparsers.required = True
-    database = _add_category(subparsers, "db", "the tables")
+    database = _add_category(
+        subparsers, "db", "Create, migrate and clean up the database."
+    )
     _add_sync(database)
     _add_command(database, "version", _version, "Show the last migration.")
     _add_command(
@@ -195,18 +196,22 @@ def _add_commands(subparsers: argparse._SubParsersAction) -> None:
         database,
         "restored",
         _restored,
-        "Declare that the tables come from a backup, so that agents accept the"
-        " next conductor. Run it before you start conductors again.",
+        "Declare that the database was restored from a backup, so that agents"
+        " accept the next conductor. Run it before restarting conductors.",
     )
     _add_purge(database)
-    library = _add_category(subparsers, "accelerator", "the library")
+    library = _add_category(
+        subparsers, "accelerator", "Add accelerators to the library."
+    )
     _add_load(library)
     _add_bitstream(subparsers)
     _add_placement(subparsers)
     hosts.add_commands(
         functools.partial(
             _add_command,
-            _add_category(subparsers, "host", "a host's messages"),
+            _add_category(
+                subparsers, "host", "Create a host's keys and permissions."
+            ),
         )
     )
     _add_device(subparsers)
@@ -214,12 +219,16 @@ def _add_commands(subparsers: argparse._SubParsersAction) -> None:
 
 
 def _add_device(subparsers: argparse._SubParsersAction) -> None:
-    commands = _add_category(subparsers, "device", "the boards of this host")
+    commands = _add_category(
+        subparsers, "device", "Check and measure the boards of this host."
+    )
     devices.add_commands(functools.partial(_add_command, commands))
 
 
 def _add_placement(subparsers: argparse._SubParsersAction) -> None:
-    commands = _add_category(subparsers, "placement", "resource providers")
+    commands = _add_category(
+        subparsers, "placement", "Clean up resource providers."
+    )
     parser = _add_command(
         commands,
         "clean",
@@ -242,7 +251,7 @@ def _add_audit(subparsers: argparse._SubParsersAction) -> None:
         "audit",
         _audit,
         "Compare database, conductor, agents and the files of bitstreams. The"
-        " command looks twice, so that changes under way are no findings."
+        " command compares twice, to ignore changes in progress."
         " Exits with 0 if all agree, with 3 if they do not.",
     )
     parser.add_argument(
@@ -263,19 +272,19 @@ def _add_audit(subparsers: argparse._SubParsersAction) -> None:
         type=_seconds,
         default=None,
         metavar="SECONDS",
-        help="time between the two looks; the default is [conductor] lease_s",
+        help="time between the comparisons (default: [conductor] lease_s)",
     )
     parser.add_argument(
         "--no-files",
         action="store_true",
-        help="do not check files, if the store cannot be reached",
+        help="do not check files, for example if the store is down",
     )
 
 
 def _add_category(
     subparsers: argparse._SubParsersAction, name: str, about: str
 ) -> argparse._SubParsersAction:
-    parser = subparsers.add_parser(name, help=f"Commands about {about}.")
+    parser = subparsers.add_parser(name, help=about)
     commands = parser.add_subparsers(
         dest="action", metavar="command", required=True
     )
@@ -344,7 +353,9 @@ def _add_load(commands: argparse._SubParsersAction) -> None:
 
 
 def _add_bitstream(subparsers: argparse._SubParsersAction) -> None:
-    commands = _add_category(subparsers, "bitstream", "files of the library")
+    commands = _add_category(
+        subparsers, "bitstream", "Build, sign and verify bitstreams."
+    )
     sign = _add_command(
         commands,
         "sign",
@@ -457,7 +468,7 @@ def _restored(database: db_api.Database, args: argparse.Namespace) -> int:
 
 def _purge(database: db_api.Database, args: argparse.Namespace) -> int:
     age_s = args.older_than_days * _SECONDS_PER_DAY
-    # Stored times are those of the database.
+    # Stored times come from the database's clock.
     finished_before = database.now() - age_s
     total = _purge_all(database.purge_sessions, finished_before)
     print(f"{total} sessions deleted.")
@@ -643,7 +654,7 @@ _WITHOUT_DATABASE = {
     _verify,
 }
 
-#: Commands that write a line of the audit log, and its action.
+#: Commands that are recorded in the audit log, with their actions.
 _CHANGING = {
     _sync: "db sync",
     _restored: "db restored",

@@ -54,8 +54,6 @@ def main(
 
     :param argv: the command line without the program; None means the
         process's own.
-    :param wait_s: see :class:`Checks`.
-    :returns: the exit code.
     """
     # A separate configuration: nothing here needs RPC.
     conf = cfg.ConfigOpts()
@@ -76,12 +74,7 @@ def main(
 def register_commands(
     conf: cfg.ConfigOpts, wait_s: Callable[[float], None] = time.sleep
 ) -> "Checks":
-    """Register the sub-commands.
-
-    :param conf: the configuration.
-    :param wait_s: see :class:`Checks`.
-    :returns: what they run.
-    """
+    """Register the sub-commands."""
     checks = Checks(conf, wait_s)
     upgradecheck.register_cli_options(conf, checks)
     return checks
@@ -134,7 +127,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return _result(_SUCCESS)
 
     def _check_characters(self) -> upgradecheck.Result:
-        """Whether texts keep all their characters, and their case."""
+        """Whether strings keep all characters, and their case."""
         engine = self._database.engine
         checks = {
             "mysql": self._check_mysql_characters,
@@ -318,10 +311,7 @@ class Checks(upgradecheck.UpgradeCommands):
     )
 
     def check(self) -> upgradecheck.Code:
-        """Run the checks, including that of the policy file.
-
-        :returns: the worst result.
-        """
+        """Run the checks, including that of the policy file."""
         policy = (
             "Policy file format",
             (common_checks.check_policy_json, {"conf": self._conf}),

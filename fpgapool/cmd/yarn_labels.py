@@ -66,7 +66,6 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
 class Watcher:
     """Compares the pool with YARN's labels.
 
-    :param hosts: asks for the pool's hosts.
     :param set_labels: changes YARN's labels, of nodes by name.
     """
 
@@ -80,21 +79,21 @@ class Watcher:
         self._labels = labels.Labels()
 
     def step(self, now_s: float) -> None:
-        """Look once.
+        """Compare once.
 
         :param now_s: time of a clock that never goes back.
         """
         try:
             changes = self._labels.decide(self._hosts(), now_s)
         except client.FpgapoolError as exc:
-            _tell(f"the pool does not answer, labels stay: {exc}")
+            _tell(f"the pool does not answer, labels are unchanged: {exc}")
             return
         if not changes:
             return
         try:
             self._set_labels(changes)
         except (OSError, subprocess.SubprocessError) as exc:
-            _tell(f"labels are not set, trying again: {exc}")
+            _tell(f"labels could not be set; retrying: {exc}")
             return
         for node, label in changes.items():
             self._labels.applied(node, label)
@@ -131,7 +130,7 @@ class Yarn:
         self._run(
             "-replaceLabelsOnNode",
             " ".join(
-                # A node alone loses its label.
+                # A node on its own loses its label.
                 f"{node}={label}" if label else node
                 for node, label in sorted(wanted.items())
             ),

@@ -17,6 +17,7 @@ import hashlib
 import typing
 
 from fpgapool.accelerators import base as accelerators
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import formats
 
@@ -26,23 +27,10 @@ InvalidParams = accelerators.InvalidParams
 Profile = accelerators.Profile
 NAME_PATTERN = accelerators.NAME_PATTERN
 
-# Do not change the string values. Once set, they are set.
-DRIVER_UNKNOWN = "DRIVER_UNKNOWN"
-INVALID_SETTINGS = "INVALID_SETTINGS"
-NO_SUCH_SLOT = "NO_SUCH_SLOT"
-NOT_PROGRAMMED = "NOT_PROGRAMMED"
-BITSTREAM_UNKNOWN = "BITSTREAM_UNKNOWN"
-BITSTREAM_UNFIT = "BITSTREAM_UNFIT"
-PROGRAMMING_FAILED = "PROGRAMMING_FAILED"
-SCRUB_FAILED = "SCRUB_FAILED"
-DEVICE_FAILED = "DEVICE_FAILED"
-BITSTREAM_DAMAGED = "BITSTREAM_DAMAGED"
-PROCESS_SPENT = "PROCESS_SPENT"
-
 #: How long an agent waits for a board's first check.
 CHECK_TIMEOUT_S = 10.0
 #: The message of a board whose first check takes longer.
-UNANSWERED = "it has not answered yet"
+UNANSWERED = "no answer yet"
 
 _READ_BYTES = 1 << 20
 
@@ -113,9 +101,9 @@ class BitstreamFile:
         """
         if self.size_bytes > max_bytes:
             raise DriverError(
-                BITSTREAM_UNKNOWN,
-                f"the bitstream has {self.size_bytes} bytes; at most "
-                f"{max_bytes} are possible",
+                codes.BITSTREAM_UNKNOWN,
+                f"the bitstream is {self.size_bytes} bytes, larger than the "
+                f"limit of {max_bytes}",
             )
         digest = hashlib.sha256()
         contents = bytearray()
@@ -128,14 +116,14 @@ class BitstreamFile:
                         break
         except OSError as exc:
             raise DriverError(
-                BITSTREAM_DAMAGED, f"{self.path}: {exc.strerror}"
+                codes.BITSTREAM_DAMAGED, f"{self.path}: {exc.strerror}"
             ) from exc
         if (
             len(contents) != self.size_bytes
             or digest.hexdigest() != self.checksum_sha256
         ):
             raise DriverError(
-                BITSTREAM_DAMAGED, f"{self.path}: the checksum is wrong"
+                codes.BITSTREAM_DAMAGED, f"{self.path}: checksum mismatch"
             )
         return bytes(contents)
 

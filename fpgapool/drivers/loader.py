@@ -9,6 +9,7 @@ import importlib
 import typing
 
 from fpgapool.drivers import base
+from fpgapool.vocabulary import codes
 
 NAMESPACE = "fpgapool.drivers"
 
@@ -29,7 +30,7 @@ def driver_path(name: str) -> str:
     }
     if name not in paths:
         raise base.DriverError(
-            base.DRIVER_UNKNOWN,
+            codes.DRIVER_UNKNOWN,
             f"no driver {name!r}; known are: {', '.join(sorted(paths))}",
         )
     return paths[name]
@@ -41,8 +42,6 @@ def load_driver_path(
     """Instantiate a driver without searching for it.
 
     :param path: ``module:Class``.
-    :param settings: see :class:`base.Driver`.
-    :returns: the driver.
     :raises base.DriverError: ``DRIVER_UNKNOWN`` if there is no such class or
         it is not a driver, or ``INVALID_SETTINGS``.
     """
@@ -53,7 +52,6 @@ def load_driver_class(path: str) -> type[base.Driver]:
     """Import a driver without instantiating it.
 
     :param path: ``module:Class``.
-    :returns: the class.
     :raises base.DriverError: ``DRIVER_UNKNOWN`` if there is no such class or
         it is not a driver.
     """
@@ -63,13 +61,13 @@ def load_driver_class(path: str) -> type[base.Driver]:
         driver_class = getattr(module, class_name)
     except (ImportError, AttributeError, ValueError) as exc:
         raise base.DriverError(
-            base.DRIVER_UNKNOWN, f"driver {path!r} cannot be loaded: {exc}"
+            codes.DRIVER_UNKNOWN, f"driver {path!r} cannot be loaded: {exc}"
         ) from exc
     if not (
         isinstance(driver_class, type)
         and issubclass(driver_class, base.Driver)
     ):
         raise base.DriverError(
-            base.DRIVER_UNKNOWN, f"{path!r} is not a driver"
+            codes.DRIVER_UNKNOWN, f"{path!r} is not a driver"
         )
     return driver_class

@@ -8,6 +8,7 @@ import collections.abc
 import typing
 
 from fpgapool.drivers import base
+from fpgapool.vocabulary import codes
 
 
 class NoopDriver(base.Driver):
@@ -50,5 +51,5 @@ class NoopDriver(base.Driver):
 
 def _no_such_slot(device: str) -> base.DriverError:
     return base.DriverError(
-        base.NO_SUCH_SLOT, f"no device {device!r}: this host has no boards"
+        codes.NO_SUCH_SLOT, f"no device {device!r}: this host has no boards"
     )

@@ -24,9 +24,6 @@ def run(
     The accelerator's software core has the answers. Blocks for as long as the
     slot computes. The slot has to be scrubbed afterwards.
 
-    :param driver: of the slot.
-    :param device: name of the device.
-    :param slot: number of the slot in it.
     :param profile: the result of programming it. Without known answers the
         slot passes because it could be programmed.
     :raises base.DriverError: ``SELF_TEST_FAILED``.

@@ -67,8 +67,6 @@ class Cap:
     """The cap of this host, in the kernel.
 
     Reading needs no privileges, changing needs CAP_NET_ADMIN.
-
-    :param control: reads and changes the kernel's objects.
     """
 
     def __init__(self, control: tc.TrafficControl) -> None:
@@ -77,10 +75,7 @@ class Cap:
         self._made = False
 
     def is_on(self, device: str) -> bool:
-        """Whether a device has the cap or a part of it.
-
-        :param device: name of the network device.
-        """
+        """Whether a device has the cap or a part of it."""
         link = self._control.link(device)
         if link is None:
             return False
@@ -92,16 +87,12 @@ class Cap:
 
         It is removed from any other device.
 
-        :param device: name of the network device.
-        :param bytes_per_s: the cap, headers included.
-        :param program: accepts the data plane's packets.
-        :returns: the result.
         :raises: pyroute2.NetlinkError if the other device keeps its cap.
         """
         link = self._control.link(device)
         if link is None:
             problem = Problem(
-                code=NO_DEVICE, message=f"there is no device {device}"
+                code=NO_DEVICE, message=f"no such device: {device}"
             )
             return Outcome(outgoing=problem, incoming=problem, made=False)
         self._leave_others(link)
@@ -140,7 +131,7 @@ class Cap:
             return
         self._control.delete_filter(index, tc.INGRESS_HANDLE, PREFERENCE)
         ingress = self._qdisc(index, tc.INGRESS)
-        # Others may have come to use what was created here.
+        # Others may use by now what was created here.
         if ingress is not None and not self._ingress_filters(index):
             self._control.delete_qdisc(ingress)
 
@@ -157,7 +148,7 @@ class Cap:
     ) -> None:
         self._check_ingress(link)
         ifb = self._put_ifb()
-        # Only packets of the data plane come here.
+        # Only packets of the data plane arrive here.
         self._put_class(ifb, bytes_per_s, default_class=CLASS - HANDLE)
         if self._qdisc(link.index, tc.INGRESS) is None:
             self._control.add_ingress(link.index)
@@ -205,7 +196,7 @@ class Cap:
         ingress = self._qdisc(link.index, tc.INGRESS)
         if ingress is None or self._has_redirect(link.index):
             return
-        # Created just before its filter, which then never came to be.
+        # It is created before its filter, which may be missing.
         abandoned = (
             ingress.kind == "ingress"
             and self._control.link(IFB_NAME) is not None
@@ -225,7 +216,7 @@ class Cap:
         )
 
     def _ingress_filters(self, index: int) -> list[tc.Filter]:
-        # Asking where there is none is an error.
+        # Querying a missing one is an error.
         if self._qdisc(index, tc.INGRESS) is None:
             return []
         return self._control.filters(index, tc.INGRESS_HANDLE)

@@ -73,10 +73,6 @@ def program(network: Network, first_port: int, last_port: int) -> bytes:
     at that address, a port in a range. Fragments but the first have no port
     and are not accepted; TCP makes none.
 
-    :param network: of the workers' addresses.
-    :param first_port: the lowest port of workers.
-    :param last_port: the highest.
-    :returns: instructions in the kernel's format.
     :raises ValueError: if the range of ports is invalid.
     """
     if not 0 < first_port <= last_port <= _MAX_PORT:

@@ -43,17 +43,11 @@ def put_cap(
 ) -> cap.Outcome:
     """Cap the data plane's share of a network device; see :class:`cap.Cap`.
 
-    :param device: name of the network device.
-    :param bytes_per_s: the cap, headers included.
-    :param network: prefix of the workers' addresses.
-    :param first_port: the lowest port of workers.
-    :param last_port: the highest.
-    :returns: the result.
     :raises ValueError: if a parameter is invalid.
     """
     lowest, highest = privsep.MIN_CAP_BYTES_PER_S, privsep.MAX_CAP_BYTES_PER_S
     if not lowest <= bytes_per_s <= highest:
-        raise ValueError(f"not a rate for a cap: {bytes_per_s} bytes/s")
+        raise ValueError(f"invalid rate of a cap: {bytes_per_s} bytes/s")
     program = classifier.program(
         ipaddress.ip_network(network), first_port, last_port
     )

@@ -24,7 +24,7 @@ ROOT = 0xFFFFFFFF
 INGRESS = 0xFFFFFFF1
 INGRESS_HANDLE = 0xFFFF0000
 
-#: Handle of the kernel's default of a device.
+#: Handle of a device's default queueing discipline.
 KERNELS_HANDLE = 0
 
 _CREATE = netlink.NLM_F_CREATE | netlink.NLM_F_EXCL
@@ -92,7 +92,6 @@ class Link:
     """A network device.
 
     :ivar kind: of a virtual device, such as ``ifb``; empty for hardware.
-    :ivar queue_packets: its transmit queue length.
     """
 
     index: int
@@ -355,7 +354,7 @@ class TrafficControl:
             msg_type=message_type,
             msg_flags=netlink.NLM_F_REQUEST | netlink.NLM_F_ACK | flags,
         )
-        # Nothing is sent, and no error raised, before the answer is read.
+        # Read the answer before sending more or raising an error.
         tuple(answers)
 
 

@@ -15,6 +15,7 @@ import struct
 import typing
 import zlib
 
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview
@@ -49,10 +50,9 @@ TASK_END = 0x0004
 TASK_MORE = 0x0008
 BLOCK = 0x0010
 
-# Codes of protocol violations. Do not change the string values. Once set,
-# they are set.
-PROTOCOL_ERROR = "PROTOCOL_ERROR"
-FRAME_TOO_LARGE = "FRAME_TOO_LARGE"
+# Codes of protocol violations.
+PROTOCOL_ERROR = codes.PROTOCOL_ERROR
+FRAME_TOO_LARGE = codes.FRAME_TOO_LARGE
 
 _HEADER = struct.Struct(">HBBHHIIQII")
 _CHECKSUMS = struct.Struct(">QQII")

@@ -1,193 +1,815 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The stable vocabulary of reasons and errors.
+"""The stable codes of all errors, ends and reasons, and what is known of each.
 
-Programs compare these strings; people read the messages that come with
-them. Do not change a value once released, do not reuse one, and keep one
-symbol per value. Add new codes to the group where a reader would look.
+Programs compare these strings; people read the messages that come with them.
+A code is one row: its name, a sentence, the HTTP status with which the REST
+API returns it, and how the pool treats it. Sets of codes and the tables of
+the documentation are made from the rows. Do not change a name once released,
+and do not reuse one.
 """
 
+import typing
+
+
+class Error(typing.NamedTuple):
+    """What is known of a code.
+
+    :ivar sentence: says what the code means; may have literals in RST.
+    :ivar status: of the REST API's answer; None for a code that it never
+        returns, and reports as INTERNAL_ERROR if it comes nevertheless.
+    :ivar reopens: whether a stateless session that ended so may be reopened:
+        its client has not caused the end.
+    :ivar slot_fault: whether a session's end counts as a failure of its slot.
+    :ivar device_fault: whether a driver's error with it ends a session; a
+        driver's errors with other codes are for operators only.
+    :ivar bitstream_fault: whether a preparation that fails so is the fault of
+        the bitstream, and not of the slot or its board.
+    :ivar waits: whether it says why a session has no slot yet.
+    """
+
+    sentence: str
+    status: int | None = None
+    reopens: bool = False
+    slot_fault: bool = False
+    device_fault: bool = False
+    bitstream_fault: bool = False
+    waits: bool = False
+
+
+#: All codes, in the order of this module.
+ERRORS: dict[str, Error] = {}
+
+
+def _code(
+    name: str, sentence: str, status: int | None = None, **treated: bool
+) -> str:
+    ERRORS[name] = Error(sentence, status, **treated)
+    return name
+
+
 # Success.
-OK = "OK"
+OK = _code("OK", "The client closed the session.")
 
 # The request itself is wrong: repeating it unchanged cannot help.
-UNKNOWN_ACCELERATOR = "UNKNOWN_ACCELERATOR"
-UNKNOWN_HOST = "UNKNOWN_HOST"
-INVALID_SIZE = "INVALID_SIZE"
-SIZE_TOO_LARGE = "SIZE_TOO_LARGE"
-INVALID_REQUEST = "INVALID_REQUEST"
-INVALID_REQUEST_ID = "INVALID_REQUEST_ID"
-REQUEST_ID_REUSED = "REQUEST_ID_REUSED"
-INVALID_PARAMS = "INVALID_PARAMS"
-INVALID_TIMEOUT = "INVALID_TIMEOUT"
-UNKNOWN_OPERATION = "UNKNOWN_OPERATION"
-# No slot of the pool could compute it in so short a time.
-DEADLINE_IMPOSSIBLE = "DEADLINE_IMPOSSIBLE"
-INVALID_GROUP_SIZE = "INVALID_GROUP_SIZE"
-INVALID_GOAL = "INVALID_GOAL"
+UNKNOWN_ACCELERATOR = _code(
+    "UNKNOWN_ACCELERATOR",
+    "The project has no such accelerator, or the slot's host does not know "
+    "it.",
+    400,
+)
+UNKNOWN_HOST = _code(
+    "UNKNOWN_HOST", "The request's host has not reported yet.", 400
+)
+INVALID_SIZE = _code(
+    "INVALID_SIZE", "The size is not a whole number of at least 1.", 400
+)
+SIZE_TOO_LARGE = _code(
+    "SIZE_TOO_LARGE", "The claim is above the pool's limit.", 413
+)
+INVALID_REQUEST = _code(
+    "INVALID_REQUEST", "A member of the request is wrong or missing.", 400
+)
+INVALID_REQUEST_ID = _code(
+    "INVALID_REQUEST_ID",
+    "The request_id has invalid characters or is too long.",
+    400,
+)
+REQUEST_ID_REUSED = _code(
+    "REQUEST_ID_REUSED", "Another request had the same request_id before.", 409
+)
+INVALID_PARAMS = _code(
+    "INVALID_PARAMS", "The accelerator does not take these parameters."
+)
+INVALID_TIMEOUT = _code(
+    "INVALID_TIMEOUT", "A time limit is out of range.", 400
+)
+UNKNOWN_OPERATION = _code(
+    "UNKNOWN_OPERATION",
+    "The front door or the worker does not know the operation.",
+)
+DEADLINE_IMPOSSIBLE = _code(
+    "DEADLINE_IMPOSSIBLE",
+    "No slot of the pool could process the input before the deadline.",
+)
+INVALID_GROUP_SIZE = _code(
+    "INVALID_GROUP_SIZE",
+    "The sizes of a group contradict each other or are out of range.",
+    400,
+)
+INVALID_GOAL = _code(
+    "INVALID_GOAL",
+    "The goal of a group is neither a deadline with a number of tasks nor "
+    "a rate, or is out of range.",
+    400,
+)
 
 # Bitstreams, and data on their way.
-BITSTREAM_NOT_FOUND = "BITSTREAM_NOT_FOUND"
-BITSTREAM_REFUSED = "BITSTREAM_REFUSED"
-BITSTREAM_IN_USE = "BITSTREAM_IN_USE"
-BITSTREAM_HAS_FILE = "BITSTREAM_HAS_FILE"
-BITSTREAM_HAS_NO_FILE = "BITSTREAM_HAS_NO_FILE"
-BITSTREAM_TOO_LARGE = "BITSTREAM_TOO_LARGE"
-CHECKSUM_MISMATCH = "CHECKSUM_MISMATCH"
-SIGNATURE_REQUIRED = "SIGNATURE_REQUIRED"
-INVALID_SIGNATURE = "INVALID_SIGNATURE"
-INVALID_DECLARATION = "INVALID_DECLARATION"
-LENGTH_REQUIRED = "LENGTH_REQUIRED"
-UPLOAD_INCOMPLETE = "UPLOAD_INCOMPLETE"
-TOO_MANY_UPLOADS = "TOO_MANY_UPLOADS"
-STORE_UNAVAILABLE = "STORE_UNAVAILABLE"
-STORE_FAILED = "STORE_FAILED"
+BITSTREAM_NOT_FOUND = _code(
+    "BITSTREAM_NOT_FOUND",
+    "The bitstream does not exist or belongs to another project.",
+    404,
+)
+BITSTREAM_REFUSED = _code(
+    "BITSTREAM_REFUSED", "This change of the bitstream is not possible.", 400
+)
+BITSTREAM_IN_USE = _code(
+    "BITSTREAM_IN_USE",
+    "A slot runs the bitstream, so it cannot be deleted.",
+    409,
+)
+BITSTREAM_HAS_FILE = _code(
+    "BITSTREAM_HAS_FILE", "The bitstream already has its file.", 409
+)
+BITSTREAM_HAS_NO_FILE = _code(
+    "BITSTREAM_HAS_NO_FILE", "The bitstream's file has not been uploaded.", 409
+)
+BITSTREAM_TOO_LARGE = _code(
+    "BITSTREAM_TOO_LARGE",
+    "The bitstream's file is larger than the limit.",
+    413,
+)
+CHECKSUM_MISMATCH = _code(
+    "CHECKSUM_MISMATCH",
+    "An upload differs from its announced checksum, or the board saw other "
+    "data than the client.",
+    400,
+)
+SIGNATURE_REQUIRED = _code(
+    "SIGNATURE_REQUIRED", "The pool requires signed bitstreams.", 400
+)
+INVALID_SIGNATURE = _code(
+    "INVALID_SIGNATURE", "The signature is not by a trusted key.", 400
+)
+INVALID_DECLARATION = _code(
+    "INVALID_DECLARATION", "The declaration for emulated boards is wrong.", 400
+)
+LENGTH_REQUIRED = _code("LENGTH_REQUIRED", "An upload has no length.", 411)
+UPLOAD_INCOMPLETE = _code(
+    "UPLOAD_INCOMPLETE", "An upload broke off or took too long.", 400
+)
+TOO_MANY_UPLOADS = _code(
+    "TOO_MANY_UPLOADS", "Too many uploads are under way.", 503
+)
+STORE_UNAVAILABLE = _code(
+    "STORE_UNAVAILABLE", "The bitstream store does not answer.", 503
+)
+STORE_FAILED = _code(
+    "STORE_FAILED",
+    "The bitstream store refused a request or lost a file.",
+    502,
+)
 
 # The caller may not do this.
-UNAUTHORIZED = "UNAUTHORIZED"
-FORBIDDEN = "FORBIDDEN"
-# Without Keystone, the API answers only to names of this machine.
-HOST_NOT_LOOPBACK = "HOST_NOT_LOOPBACK"
-RATE_LIMITED = "RATE_LIMITED"
-# The sender of a message between services is not proved.
-MESSAGE_REFUSED = "MESSAGE_REFUSED"
+UNAUTHORIZED = _code(
+    "UNAUTHORIZED",
+    "The token, credential or session secret is missing, wrong, used or "
+    "expired.",
+    401,
+)
+FORBIDDEN = _code("FORBIDDEN", "A policy denies the request.", 403)
+HOST_NOT_LOOPBACK = _code(
+    "HOST_NOT_LOOPBACK",
+    "The API runs without Keystone, and the request's ``Host`` header does "
+    "not name this machine.",
+    403,
+)
+RATE_LIMITED = _code(
+    "RATE_LIMITED",
+    "The caller sends requests faster than allowed, or the service is "
+    "overloaded.",
+    429,
+)
+MESSAGE_REFUSED = _code(
+    "MESSAGE_REFUSED",
+    "A message between services has no valid signature, or its sender may "
+    "not send it.",
+    503,
+)
 
 # A limit was met: the same request may pass later.
-QUOTA_EXCEEDED = "QUOTA_EXCEEDED"
-# Keystone keeps the limits.
-QUOTAS_IN_KEYSTONE = "QUOTAS_IN_KEYSTONE"
-QUEUE_FULL = "QUEUE_FULL"
-# Failures have put it out of use in all slots that could run it.
-ACCELERATOR_OUT_OF_USE = "ACCELERATOR_OUT_OF_USE"
-TOO_MANY_CONNECTIONS = "TOO_MANY_CONNECTIONS"
-INSTANCE_SESSION_LIMIT = "INSTANCE_SESSION_LIMIT"
-# The slots do not suffice for the goal of a group.
-GOAL_INFEASIBLE = "GOAL_INFEASIBLE"
+QUOTA_EXCEEDED = _code(
+    "QUOTA_EXCEEDED",
+    "The project has reached a quota or its limit of connections to a group.",
+    429,
+)
+QUOTAS_IN_KEYSTONE = _code(
+    "QUOTAS_IN_KEYSTONE", "Keystone keeps the limits of this pool.", 409
+)
+QUEUE_FULL = _code("QUEUE_FULL", "The pool's queue is full.", 503)
+ACCELERATOR_OUT_OF_USE = _code(
+    "ACCELERATOR_OUT_OF_USE",
+    "Failures have put the accelerator out of use on every host that could "
+    "run it.",
+    503,
+)
+TOO_MANY_CONNECTIONS = _code(
+    "TOO_MANY_CONNECTIONS",
+    "Too many programs are connected to the host's front door.",
+)
+INSTANCE_SESSION_LIMIT = _code(
+    "INSTANCE_SESSION_LIMIT",
+    "The instance has as many sessions as its flavor allows.",
+    429,
+)
+GOAL_INFEASIBLE = _code(
+    "GOAL_INFEASIBLE",
+    "The pool has too few slots for the group's goal beside the goals of "
+    "others.",
+    409,
+)
 
 # The pool is too large for dry runs, or its strategy cannot be copied.
-DRY_RUN_UNSUPPORTED = "DRY_RUN_UNSUPPORTED"
+DRY_RUN_UNSUPPORTED = _code(
+    "DRY_RUN_UNSUPPORTED",
+    "The conductor cannot copy the scheduler's state for a dry run.",
+    501,
+)
 
-# Why a job still waits (Status reasons).
-NO_HOST_UP = "NO_HOST_UP"
-NO_COMPATIBLE_SLOT = "NO_COMPATIBLE_SLOT"
-NO_HEALTHY_SLOT = "NO_HEALTHY_SLOT"
-NO_ENABLED_SLOT = "NO_ENABLED_SLOT"
-NO_IDLE_SLOT = "NO_IDLE_SLOT"
-SLOTS_RESERVED = "SLOTS_RESERVED"
-REMOTE_LIMIT = "REMOTE_LIMIT"
-WAITING_FOR_LOCAL = "WAITING_FOR_LOCAL"
-WAITING_FOR_PASS = "WAITING_FOR_PASS"
-WAITING_FOR_AFFINITY = "WAITING_FOR_AFFINITY"
-POWER_CAP = "POWER_CAP"
-PROJECT_SESSION_LIMIT = "PROJECT_SESSION_LIMIT"
-UNKNOWN_JOB = "UNKNOWN_JOB"
+# Why a session still waits; the API shows these sentences.
+NO_HOST_UP = _code(
+    "NO_HOST_UP", "No host with a slot that fits is up.", waits=True
+)
+NO_COMPATIBLE_SLOT = _code(
+    "NO_COMPATIBLE_SLOT",
+    "The pool has no slot that fits the session.",
+    409,
+    waits=True,
+)
+NO_HEALTHY_SLOT = _code(
+    "NO_HEALTHY_SLOT", "All slots that fit are faulty.", waits=True
+)
+NO_ENABLED_SLOT = _code(
+    "NO_ENABLED_SLOT",
+    "An operator has disabled all working slots that fit.",
+    waits=True,
+)
+NO_IDLE_SLOT = _code(
+    "NO_IDLE_SLOT", "All slots that fit are in use.", waits=True
+)
+SLOTS_RESERVED = _code(
+    "SLOTS_RESERVED",
+    "Slots that fit are idle, but reserved for instances or kept for their "
+    "reservations.",
+    waits=True,
+)
+REMOTE_LIMIT = _code(
+    "REMOTE_LIMIT",
+    "The hosts with idle slots serve as many remote sessions as allowed.",
+    waits=True,
+)
+WAITING_FOR_LOCAL = _code(
+    "WAITING_FOR_LOCAL",
+    "The session waits for a slot on its own host.",
+    waits=True,
+)
+WAITING_FOR_PASS = _code(
+    "WAITING_FOR_PASS",
+    "The session has just arrived or is next to be served.",
+    waits=True,
+)
+WAITING_FOR_AFFINITY = _code(
+    "WAITING_FOR_AFFINITY",
+    "The session waits for a board that runs its accelerator, or none.",
+    waits=True,
+)
+POWER_CAP = _code(
+    "POWER_CAP",
+    "Slots that fit are idle, but would exceed the operator's cap on power.",
+    waits=True,
+)
+PROJECT_SESSION_LIMIT = _code(
+    "PROJECT_SESSION_LIMIT",
+    "The project has as many slots as it may have at a time.",
+    waits=True,
+)
+UNKNOWN_JOB = _code(
+    "UNKNOWN_JOB", "The scheduler does not know the session yet.", waits=True
+)
 
 # A time limit ran out.
-WAIT_TIMEOUT = "WAIT_TIMEOUT"
-PREPARE_TIMEOUT = "PREPARE_TIMEOUT"
-CONNECT_TIMEOUT = "CONNECT_TIMEOUT"
-RESUME_TIMEOUT = "RESUME_TIMEOUT"
-IDLE_TIMEOUT = "IDLE_TIMEOUT"
-HOLD_TIMEOUT = "HOLD_TIMEOUT"
-TOO_SLOW = "TOO_SLOW"
-# The session was to end with its deadline.
-DEADLINE_PASSED = "DEADLINE_PASSED"
+WAIT_TIMEOUT = _code("WAIT_TIMEOUT", "No slot became free in time.")
+PREPARE_TIMEOUT = _code(
+    "PREPARE_TIMEOUT", "A slot was not ready in time.", reopens=True
+)
+CONNECT_TIMEOUT = _code(
+    "CONNECT_TIMEOUT",
+    "The slot was ready, but the client did not connect in time.",
+)
+RESUME_TIMEOUT = _code(
+    "RESUME_TIMEOUT",
+    "The connection broke, and the client did not reconnect in time.",
+    reopens=True,
+)
+IDLE_TIMEOUT = _code(
+    "IDLE_TIMEOUT",
+    "The connected client neither sent input nor received output for too "
+    "long.",
+)
+HOLD_TIMEOUT = _code(
+    "HOLD_TIMEOUT", "The session held its slot for as long as a session may."
+)
+TOO_SLOW = _code(
+    "TOO_SLOW", "The client sent input more slowly than required."
+)
+DEADLINE_PASSED = _code(
+    "DEADLINE_PASSED",
+    "The session could not meet its deadline and was to end in this case.",
+)
 
 # The client ended it.
-CANCELLED_BY_CLIENT = "CANCELLED_BY_CLIENT"
-CLIENT_GONE = "CLIENT_GONE"
+CANCELLED_BY_CLIENT = _code(
+    "CANCELLED_BY_CLIENT",
+    "The client cancelled its request, or closed the session before it was "
+    "served.",
+)
+CLIENT_GONE = _code(
+    "CLIENT_GONE",
+    "The client left the front door, or disconnected without closing the "
+    "session.",
+)
 
 # Errors of the client library itself.
-CANCELLED = "CANCELLED"
-CERTIFICATE_MISMATCH = "CERTIFICATE_MISMATCH"
-FILE_ERROR = "FILE_ERROR"
-FRONT_DOOR_UNAVAILABLE = "FRONT_DOOR_UNAVAILABLE"
-INCOMPATIBLE_SLOT = "INCOMPATIBLE_SLOT"
-INVALID_USAGE = "INVALID_USAGE"
-SESSION_BUSY = "SESSION_BUSY"
-SESSION_FORKED = "SESSION_FORKED"
-SESSION_LOST = "SESSION_LOST"
-SIZE_MISMATCH = "SIZE_MISMATCH"
-TIMEOUT = "TIMEOUT"
-TLS_REQUIRED = "TLS_REQUIRED"
-TOO_MANY_OPEN_FILES = "TOO_MANY_OPEN_FILES"
+CANCELLED = _code("CANCELLED", "The program cancelled the call.")
+CERTIFICATE_MISMATCH = _code(
+    "CERTIFICATE_MISMATCH",
+    "Another process than the worker answers at the worker's address.",
+)
+FILE_ERROR = _code(
+    "FILE_ERROR",
+    "A command cannot read or write the file that the message names.",
+)
+FRONT_DOOR_UNAVAILABLE = _code(
+    "FRONT_DOOR_UNAVAILABLE", "The client library found no way to the pool."
+)
+INCOMPATIBLE_SLOT = _code(
+    "INCOMPATIBLE_SLOT", "The session moved to a worker with smaller buffers."
+)
+INVALID_USAGE = _code(
+    "INVALID_USAGE", "The command line of ``fpgapool-run`` is wrong."
+)
+SESSION_BUSY = _code(
+    "SESSION_BUSY", "Two calls use one session at the same time."
+)
+SESSION_FORKED = _code(
+    "SESSION_FORKED",
+    "The program was forked after it had opened the session, and the child "
+    "uses it.",
+)
+SESSION_LOST = _code(
+    "SESSION_LOST", "The connection broke and could not be resumed."
+)
+SIZE_MISMATCH = _code(
+    "SIZE_MISMATCH", "The input or output has another size than announced."
+)
+TIMEOUT = _code("TIMEOUT", "The program's own time limit has passed.")
+TLS_REQUIRED = _code(
+    "TLS_REQUIRED",
+    "The program requires TLS, and the slot's host or the API does not "
+    "offer it.",
+)
+TOO_MANY_OPEN_FILES = _code(
+    "TOO_MANY_OPEN_FILES",
+    "The program or its machine has no free file descriptor.",
+)
 
 # The claim in acc_open was not kept.
-CLAIM_EXCEEDED = "CLAIM_EXCEEDED"
+CLAIM_EXCEEDED = _code(
+    "CLAIM_EXCEEDED",
+    "The session of a stateful accelerator sent more than it had claimed "
+    "while others waited.",
+)
 
 # Boards and their workers.
-PREPARE_FAILED = "PREPARE_FAILED"
-PROGRAM_FAILED = "PROGRAM_FAILED"
-CORE_FAILED = "CORE_FAILED"
-CORE_UNAVAILABLE = "CORE_UNAVAILABLE"
-WORKER_DIED = "WORKER_DIED"
-WORKER_LOST = "WORKER_LOST"
-SLOT_FAULTY = "SLOT_FAULTY"
-SELF_TEST_FAILED = "SELF_TEST_FAILED"
-DEVICE_FAILED = "DEVICE_FAILED"
-HOST_LOST = "HOST_LOST"
-SUPERSEDED = "SUPERSEDED"
-# A worker has no memory, or no descriptors, for the buffers of its client.
-HOST_OUT_OF_MEMORY = "HOST_OUT_OF_MEMORY"
+PREPARE_FAILED = _code("PREPARE_FAILED", "A slot could not be prepared.")
+PROGRAM_FAILED = _code("PROGRAM_FAILED", "The board could not be programmed.")
+CORE_FAILED = _code(
+    "CORE_FAILED",
+    "The accelerator failed or did not return a result in time.",
+    slot_fault=True,
+)
+CORE_UNAVAILABLE = _code(
+    "CORE_UNAVAILABLE",
+    "The accelerator's software core is not installed on this machine.",
+)
+WORKER_DIED = _code(
+    "WORKER_DIED",
+    "The slot's process ended, or did not answer and was killed.",
+    reopens=True,
+    slot_fault=True,
+)
+WORKER_LOST = _code(
+    "WORKER_LOST",
+    "The agent no longer finds the session's worker.",
+    reopens=True,
+)
+SLOT_FAULTY = _code(
+    "SLOT_FAULTY", "The slot is faulty or cannot be scrubbed.", reopens=True
+)
+SELF_TEST_FAILED = _code(
+    "SELF_TEST_FAILED", "A self-test computed a wrong result in the slot."
+)
+DEVICE_FAILED = _code(
+    "DEVICE_FAILED",
+    "The driver reports that the board does not work.",
+    reopens=True,
+    slot_fault=True,
+    device_fault=True,
+)
+HOST_LOST = _code(
+    "HOST_LOST", "The host has not reported for too long.", reopens=True
+)
+SUPERSEDED = _code(
+    "SUPERSEDED",
+    "Another order replaced this one, or the pool had already given the "
+    "session up.",
+)
+HOST_OUT_OF_MEMORY = _code(
+    "HOST_OUT_OF_MEMORY",
+    "The slot's worker has no memory, or no file descriptors, for its "
+    "client's buffers.",
+    reopens=True,
+)
 # Errors of programming a bitstream into a slot.
-BITSTREAM_UNAVAILABLE = "BITSTREAM_UNAVAILABLE"
-BITSTREAM_DAMAGED = "BITSTREAM_DAMAGED"
-BITSTREAM_UNKNOWN = "BITSTREAM_UNKNOWN"
-BITSTREAM_UNFIT = "BITSTREAM_UNFIT"
-BITSTREAM_UNTRUSTED = "BITSTREAM_UNTRUSTED"
+BITSTREAM_UNAVAILABLE = _code(
+    "BITSTREAM_UNAVAILABLE",
+    "An agent could not fetch the bitstream's file.",
+    bitstream_fault=True,
+)
+BITSTREAM_DAMAGED = _code(
+    "BITSTREAM_DAMAGED",
+    "The file in the agent's cache or in the store differs from the upload.",
+    bitstream_fault=True,
+)
+BITSTREAM_UNKNOWN = _code(
+    "BITSTREAM_UNKNOWN",
+    "The driver cannot use the bitstream.",
+    bitstream_fault=True,
+)
+BITSTREAM_UNFIT = _code(
+    "BITSTREAM_UNFIT",
+    "The slot has another shape or is too small for the bitstream.",
+    bitstream_fault=True,
+)
+BITSTREAM_UNTRUSTED = _code(
+    "BITSTREAM_UNTRUSTED",
+    "No key that the slot's host trusts has signed the bitstream.",
+    bitstream_fault=True,
+)
 # OpenCL: a bitstream's package, manifest, source or xclbin.
-INVALID_PACKAGE = "INVALID_PACKAGE"
-INVALID_MANIFEST = "INVALID_MANIFEST"
-KERNEL_BUILD_FAILED = "KERNEL_BUILD_FAILED"
-DEVICE_OUT_OF_MEMORY = "DEVICE_OUT_OF_MEMORY"
-# A client's checkpoint is damaged, or not one of this core.
-INVALID_CHECKPOINT = "INVALID_CHECKPOINT"
-# A kernel takes far longer than it should.
-KERNEL_HUNG = "KERNEL_HUNG"
-INVALID_XCLBIN = "INVALID_XCLBIN"
-XCLBIN_TRUNCATED = "XCLBIN_TRUNCATED"
-XCLBIN_OTHER_PLATFORM = "XCLBIN_OTHER_PLATFORM"
-XCLBIN_OTHER_SHELL = "XCLBIN_OTHER_SHELL"
+INVALID_PACKAGE = _code(
+    "INVALID_PACKAGE",
+    "The file is not a package of manifest and payload, or is damaged.",
+    400,
+    bitstream_fault=True,
+)
+INVALID_MANIFEST = _code(
+    "INVALID_MANIFEST",
+    "The manifest of an OpenCL bitstream is wrong or does not match its "
+    "kernels.",
+    400,
+    bitstream_fault=True,
+)
+KERNEL_BUILD_FAILED = _code(
+    "KERNEL_BUILD_FAILED",
+    "The device's compiler rejects the source, or the device rejects the "
+    "binary.",
+    bitstream_fault=True,
+)
+DEVICE_OUT_OF_MEMORY = _code(
+    "DEVICE_OUT_OF_MEMORY",
+    "An OpenCL device has no memory for the session's buffers.",
+    device_fault=True,
+)
+INVALID_CHECKPOINT = _code(
+    "INVALID_CHECKPOINT",
+    "The client restored a state that is damaged or belongs to another "
+    "accelerator.",
+)
+KERNEL_HUNG = _code(
+    "KERNEL_HUNG",
+    "An OpenCL kernel took far longer than the accelerator's rate suggests.",
+    slot_fault=True,
+    device_fault=True,
+)
+INVALID_XCLBIN = _code(
+    "INVALID_XCLBIN",
+    "The file is not an xclbin, or is damaged.",
+    400,
+    bitstream_fault=True,
+)
+XCLBIN_TRUNCATED = _code(
+    "XCLBIN_TRUNCATED",
+    "The xclbin ends before its last section.",
+    400,
+    bitstream_fault=True,
+)
+XCLBIN_OTHER_PLATFORM = _code(
+    "XCLBIN_OTHER_PLATFORM",
+    "The xclbin is for another platform than the board's.",
+    400,
+    bitstream_fault=True,
+)
+XCLBIN_OTHER_SHELL = _code(
+    "XCLBIN_OTHER_SHELL",
+    "The xclbin is for another version of the board's shell.",
+    bitstream_fault=True,
+)
+# What drivers report to workers, besides the codes above.
+DRIVER_UNKNOWN = _code(
+    "DRIVER_UNKNOWN", "No driver with the configured name is installed."
+)
+INVALID_SETTINGS = _code(
+    "INVALID_SETTINGS",
+    "The settings of a driver or worker, or the boards file, are invalid.",
+)
+NO_SUCH_SLOT = _code("NO_SUCH_SLOT", "The driver has no such device or slot.")
+NOT_PROGRAMMED = _code("NOT_PROGRAMMED", "The slot runs no accelerator.")
+PROGRAMMING_FAILED = _code(
+    "PROGRAMMING_FAILED", "The driver could not program the slot."
+)
+SCRUB_FAILED = _code(
+    "SCRUB_FAILED",
+    "The driver could not remove a session's data from the slot.",
+)
+PROCESS_SPENT = _code(
+    "PROCESS_SPENT", "Only a new worker process can use the slot again."
+)
 # A worker's answer to an agent that gives it the next session too early.
-RECYCLE = "RECYCLE"
-SLOT_BUSY = "SLOT_BUSY"
+RECYCLE = _code(
+    "RECYCLE",
+    "A worker exits to make room for a new one, because another project is "
+    "next.",
+)
+SLOT_BUSY = _code(
+    "SLOT_BUSY", "A worker received an order while it had a session."
+)
 # The pool took the slot back for others; the session can continue in another.
-YIELDED = "YIELDED"
-PREEMPTED = "PREEMPTED"
-DRAINED = "DRAINED"
-RESERVED = "RESERVED"
-MOVED = "MOVED"
+YIELDED = _code(
+    "YIELDED",
+    "The session sent more than it claimed while others waited.",
+    reopens=True,
+)
+PREEMPTED = _code(
+    "PREEMPTED",
+    "A session of higher priority or with a more urgent deadline took the "
+    "slot.",
+    reopens=True,
+)
+DRAINED = _code(
+    "DRAINED",
+    "An operator drained the device, and the deadline has passed.",
+    reopens=True,
+)
+RESERVED = _code(
+    "RESERVED",
+    "The slot was taken back for the instance that has reserved it.",
+    reopens=True,
+)
+MOVED = _code(
+    "MOVED",
+    "The slot was taken back because its session continues in another one.",
+)
 # A group has more slots than it should have.
-RESIZED = "RESIZED"
+RESIZED = _code(
+    "RESIZED",
+    "The group has more slots than it should have, and gave this one back.",
+)
 
 # The connection broke before the client could know how to resume.
-CONNECTION_LOST = "CONNECTION_LOST"
+CONNECTION_LOST = _code(
+    "CONNECTION_LOST",
+    "The connection broke before the session had begun.",
+    reopens=True,
+)
+
+# Services behind the front door.
+CONDUCTOR_UNAVAILABLE = _code(
+    "CONDUCTOR_UNAVAILABLE", "No conductor answers.", 503
+)
+DATABASE_UNAVAILABLE = _code(
+    "DATABASE_UNAVAILABLE",
+    "The database cannot be reached, or is full, read-only or too busy.",
+    503,
+)
+DATABASE_ERROR = _code("DATABASE_ERROR", "The database refuses a statement.")
+DATABASE_SCHEMA_MISMATCH = _code(
+    "DATABASE_SCHEMA_MISMATCH",
+    "The database tables are older or newer than the service.",
+    503,
+)
+KEYSTONE_UNAVAILABLE = _code(
+    "KEYSTONE_UNAVAILABLE",
+    "Keystone does not answer, or the API cannot authenticate to it.",
+    503,
+)
+NOT_LEADER = _code("NOT_LEADER", "Another conductor has taken over.", 503)
+STALE_GENERATION = _code(
+    "STALE_GENERATION", "The client refers to an assignment that is over.", 409
+)
+INTERNAL_ERROR = _code("INTERNAL_ERROR", "The service itself failed.")
+
+# The operator's configuration and files.
+INVALID_CONFIGURATION = _code(
+    "INVALID_CONFIGURATION",
+    "An option of the configuration or of a command is invalid.",
+)
+INVALID_PROFILE = _code(
+    "INVALID_PROFILE", "The profile of an accelerator is invalid."
+)
+
+# Instances with tokens of their own, and services that know them.
+INSTANCE_NOT_FOUND = _code(
+    "INSTANCE_NOT_FOUND", "The instance does not exist or has no token.", 404
+)
+INSTANCE_DELETED = _code(
+    "INSTANCE_DELETED",
+    "The instance was deleted, and its sessions with it.",
+    409,
+)
+NOVA_UNAVAILABLE = _code(
+    "NOVA_UNAVAILABLE", "Nova does not answer, or its answer is invalid."
+)
+PLACEMENT_UNAVAILABLE = _code(
+    "PLACEMENT_UNAVAILABLE",
+    "Placement does not answer, or its answer is invalid.",
+)
+PLACEMENT_REFUSED = _code("PLACEMENT_REFUSED", "Placement refuses a change.")
+
+# Sessions at the front door and the API.
+SESSION_NOT_FOUND = _code(
+    "SESSION_NOT_FOUND",
+    "The session does not exist, belongs to another project, or ended long "
+    "ago.",
+    404,
+)
+SESSION_CLOSED = _code("SESSION_CLOSED", "The session has ended.", 409)
+SESSION_NOT_READY = _code(
+    "SESSION_NOT_READY", "The session has no slot to connect to.", 409
+)
+
+# Groups and their clients.
+GROUP_NOT_FOUND = _code(
+    "GROUP_NOT_FOUND",
+    "The group does not exist, is being deleted, or belongs to another "
+    "project.",
+    404,
+)
+GROUP_CLIENT_NOT_FOUND = _code(
+    "GROUP_CLIENT_NOT_FOUND",
+    "The group never had this client, or its access was revoked.",
+    404,
+)
+GROUP_NAME_TAKEN = _code(
+    "GROUP_NAME_TAKEN", "The project has another group of this name.", 409
+)
+GROUP_NOT_ELASTIC = _code(
+    "GROUP_NOT_ELASTIC", "Only an elastic group can have a goal.", 409
+)
+GROUP_NOT_SHARED = _code(
+    "GROUP_NOT_SHARED", "Only a shared group can have projects.", 409
+)
+ACCELERATOR_NOT_STATELESS = _code(
+    "ACCELERATOR_NOT_STATELESS",
+    "The accelerator keeps state, so its groups cannot be shared, nor a "
+    "file be divided into tasks.",
+    409,
+)
+WRONG_ACCELERATOR = _code(
+    "WRONG_ACCELERATOR",
+    "The group has another accelerator than the program expects.",
+)
+
+# Requests to the REST API.
+PATH_NOT_FOUND = _code("PATH_NOT_FOUND", "The API has no such path.", 404)
+METHOD_NOT_ALLOWED = _code(
+    "METHOD_NOT_ALLOWED", "The path has no such method.", 405
+)
+VERSION_NOT_ACCEPTABLE = _code(
+    "VERSION_NOT_ACCEPTABLE", "The service does not support this version.", 406
+)
+NOT_ACCEPTABLE = _code(
+    "NOT_ACCEPTABLE",
+    "The ``Accept`` header excludes the answer's format.",
+    406,
+)
+BODY_TOO_LARGE = _code(
+    "BODY_TOO_LARGE", "The body of the request is too large.", 413
+)
+UNSUPPORTED_MEDIA_TYPE = _code(
+    "UNSUPPORTED_MEDIA_TYPE",
+    "The body is not JSON, or its declared type is another.",
+    415,
+)
+PROJECT_NOT_FOUND = _code(
+    "PROJECT_NOT_FOUND",
+    "The quota belongs to another project; only administrators see it.",
+    404,
+)
+ACCELERATOR_NOT_FOUND = _code(
+    "ACCELERATOR_NOT_FOUND",
+    "The accelerator does not exist or belongs to another project.",
+    404,
+)
+HOST_NOT_FOUND = _code("HOST_NOT_FOUND", "There is no such host.", 404)
+DEVICE_NOT_FOUND = _code("DEVICE_NOT_FOUND", "There is no such device.", 404)
+SLOT_NOT_FOUND = _code("SLOT_NOT_FOUND", "There is no such slot.", 404)
+FEWER_THAN_RESERVED = _code(
+    "FEWER_THAN_RESERVED",
+    "A device cannot have fewer reservable slots than instances have "
+    "reserved on it.",
+    409,
+)
+# Why a slot cannot be tested now.
+SLOT_IN_USE = _code(
+    "SLOT_IN_USE",
+    "The slot cannot be tested now: it has a session, is reserved, or is "
+    "being tested.",
+    409,
+)
+SLOT_NOT_TESTABLE = _code(
+    "SLOT_NOT_TESTABLE",
+    "The slot cannot be tested: it is being drained, or its driver or "
+    "agent reports that it is unusable.",
+    409,
+)
+HOST_DOWN = _code(
+    "HOST_DOWN", "The slot cannot be tested: its host does not report.", 409
+)
+
+# Tasks of groups.
+ACCESS_REVOKED = _code(
+    "ACCESS_REVOKED",
+    "An operator or the group's owner has revoked the client's access to "
+    "the group.",
+)
+LOCK_LIMIT = _code("LOCK_LIMIT", "The group has as many locks as it can have.")
+LOCK_LOST = _code(
+    "LOCK_LOST", "A lock ended before its task; the state of the core is gone."
+)
+TASK_LOST = _code(
+    "TASK_LOST",
+    "A member of the group died with the task's input, which must be sent "
+    "again.",
+)
+TASK_TOO_LARGE = _code(
+    "TASK_TOO_LARGE",
+    "The parameters and input of a task, or its output, exceed the desk's "
+    "limit.",
+)
+
+# The data plane.
+PROTOCOL_ERROR = _code(
+    "PROTOCOL_ERROR", "The other side violates the protocol."
+)
+BAD_OFFSET = _code(
+    "BAD_OFFSET", "Data or resumption begins at a wrong offset."
+)
+STREAM_LIMIT = _code("STREAM_LIMIT", "A connection has one stream.")
+FRAME_TOO_LARGE = _code("FRAME_TOO_LARGE", "A frame is longer than agreed.")
+HELLO_TIMEOUT = _code(
+    "HELLO_TIMEOUT",
+    "A peer connected to the data port and did not send HELLO in time.",
+)
+CREDIT_EXCEEDED = _code(
+    "CREDIT_EXCEEDED", "The client sent more than its credit."
+)
+INVALID_INPUT = _code(
+    "INVALID_INPUT", "The accelerator does not accept the data."
+)
+INVALID_ARGUMENT = _code(
+    "INVALID_ARGUMENT",
+    "Data for all pieces of the input, such as a model, is missing or "
+    "unsuitable.",
+)
+CHECKSUM_UNAVAILABLE = _code(
+    "CHECKSUM_UNAVAILABLE",
+    "The slot's board does not support end-to-end checksums.",
+)
+BLOCK_DAMAGED = _code(
+    "BLOCK_DAMAGED", "A block differs from the data that its reference names."
+)
+
+
+def _those(treated: str) -> frozenset[str]:
+    return frozenset(c for c, row in ERRORS.items() if getattr(row, treated))
+
+
+#: The REST API's HTTP status of each code that it returns.
+STATUSES = {c: row.status for c, row in ERRORS.items() if row.status}
+
+#: See the attributes of :class:`Error`.
+REOPENABLE = _those("reopens")
+SLOT_FAULTS = _those("slot_fault")
+DEVICE_FAULTS = _those("device_fault")
+BITSTREAM_FAULTS = _those("bitstream_fault")
+WAITING = _those("waits")
 
 #: Why a holder has to leave its slot, and may have another one.
 ROOM_IS_MADE = frozenset({DRAINED, RESERVED, RESIZED})
 
 #: Why the pool takes a slot from a session that may go on in another one.
 TAKEN_BACK = ROOM_IS_MADE | {PREEMPTED, YIELDED}
-
-#: Ends of an assignment after which a stateless session can be reopened: the
-#: client has caused none of them.
-REOPENABLE = frozenset(
-    {
-        CONNECTION_LOST,
-        DEVICE_FAILED,
-        DRAINED,
-        HOST_LOST,
-        HOST_OUT_OF_MEMORY,
-        PREEMPTED,
-        PREPARE_TIMEOUT,
-        RESERVED,
-        RESUME_TIMEOUT,
-        SLOT_FAULTY,
-        WORKER_DIED,
-        WORKER_LOST,
-        YIELDED,
-    }
-)
 
 #: A worker's answers when its slot has another session. The former client's
 #: session has, or waits for, another slot if it is stateless.
@@ -196,106 +818,3 @@ SLOT_LOST = REOPENABLE | {SUPERSEDED}
 #: Ends of a session of whose client the leader may not have heard, though the
 #: slot has served it: agent, worker or their reports were lost.
 UNSEEN = REOPENABLE | {CLIENT_GONE, CONNECT_TIMEOUT, WAIT_TIMEOUT}
-
-#: Failed preparations that are the fault of the bitstream, and not of the slot
-#: or its board.
-BITSTREAM_FAULTS = frozenset(
-    {
-        BITSTREAM_DAMAGED,
-        BITSTREAM_UNAVAILABLE,
-        BITSTREAM_UNFIT,
-        BITSTREAM_UNKNOWN,
-        BITSTREAM_UNTRUSTED,
-        INVALID_MANIFEST,
-        INVALID_PACKAGE,
-        INVALID_XCLBIN,
-        KERNEL_BUILD_FAILED,
-        XCLBIN_OTHER_PLATFORM,
-        XCLBIN_OTHER_SHELL,
-        XCLBIN_TRUNCATED,
-    }
-)
-
-#: Why a device ends a session; a driver's errors with other codes are for
-#: operators only.
-DEVICE_FAULTS = frozenset({DEVICE_FAILED, DEVICE_OUT_OF_MEMORY, KERNEL_HUNG})
-
-# Services behind the front door.
-CONDUCTOR_UNAVAILABLE = "CONDUCTOR_UNAVAILABLE"
-DATABASE_UNAVAILABLE = "DATABASE_UNAVAILABLE"
-DATABASE_ERROR = "DATABASE_ERROR"
-DATABASE_SCHEMA_MISMATCH = "DATABASE_SCHEMA_MISMATCH"
-AGENT_UNAVAILABLE = "AGENT_UNAVAILABLE"
-KEYSTONE_UNAVAILABLE = "KEYSTONE_UNAVAILABLE"
-NOT_LEADER = "NOT_LEADER"
-STALE_EPOCH = "STALE_EPOCH"
-STALE_GENERATION = "STALE_GENERATION"
-INTERNAL_ERROR = "INTERNAL_ERROR"
-
-# The operator's configuration and files.
-INVALID_CONFIGURATION = "INVALID_CONFIGURATION"
-INVALID_PROFILE = "INVALID_PROFILE"
-
-# Instances with tokens of their own, and services that know them.
-INSTANCE_NOT_FOUND = "INSTANCE_NOT_FOUND"
-INSTANCE_DELETED = "INSTANCE_DELETED"
-NOVA_UNAVAILABLE = "NOVA_UNAVAILABLE"
-PLACEMENT_UNAVAILABLE = "PLACEMENT_UNAVAILABLE"
-PLACEMENT_REFUSED = "PLACEMENT_REFUSED"
-
-# Sessions at the front door and the API.
-SESSION_NOT_FOUND = "SESSION_NOT_FOUND"
-SESSION_CLOSED = "SESSION_CLOSED"
-SESSION_NOT_READY = "SESSION_NOT_READY"
-
-# Groups and their clients.
-GROUP_NOT_FOUND = "GROUP_NOT_FOUND"
-GROUP_CLIENT_NOT_FOUND = "GROUP_CLIENT_NOT_FOUND"
-GROUP_NAME_TAKEN = "GROUP_NAME_TAKEN"
-# Only an elastic group can have a goal, only a shared one other projects, and
-# only an accelerator without state can be shared.
-GROUP_NOT_ELASTIC = "GROUP_NOT_ELASTIC"
-GROUP_NOT_SHARED = "GROUP_NOT_SHARED"
-ACCELERATOR_NOT_STATELESS = "ACCELERATOR_NOT_STATELESS"
-# A program expects another one.
-WRONG_ACCELERATOR = "WRONG_ACCELERATOR"
-
-# Requests to the REST API.
-PATH_NOT_FOUND = "PATH_NOT_FOUND"
-METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
-VERSION_NOT_ACCEPTABLE = "VERSION_NOT_ACCEPTABLE"
-NOT_ACCEPTABLE = "NOT_ACCEPTABLE"
-BODY_TOO_LARGE = "BODY_TOO_LARGE"
-UNSUPPORTED_MEDIA_TYPE = "UNSUPPORTED_MEDIA_TYPE"
-PROJECT_NOT_FOUND = "PROJECT_NOT_FOUND"
-ACCELERATOR_NOT_FOUND = "ACCELERATOR_NOT_FOUND"
-HOST_NOT_FOUND = "HOST_NOT_FOUND"
-DEVICE_NOT_FOUND = "DEVICE_NOT_FOUND"
-SLOT_NOT_FOUND = "SLOT_NOT_FOUND"
-FEWER_THAN_RESERVED = "FEWER_THAN_RESERVED"
-# Why a slot cannot be tested now.
-SLOT_IN_USE = "SLOT_IN_USE"
-SLOT_NOT_TESTABLE = "SLOT_NOT_TESTABLE"
-HOST_DOWN = "HOST_DOWN"
-
-# Tasks of groups.
-ACCESS_REVOKED = "ACCESS_REVOKED"
-LOCK_LIMIT = "LOCK_LIMIT"
-LOCK_LOST = "LOCK_LOST"
-# The desk has lost the task's input with a member: it must be sent again.
-TASK_LOST = "TASK_LOST"
-TASK_TOO_LARGE = "TASK_TOO_LARGE"
-
-# The data plane.
-PROTOCOL_ERROR = "PROTOCOL_ERROR"
-BAD_OFFSET = "BAD_OFFSET"
-STREAM_LIMIT = "STREAM_LIMIT"
-FRAME_TOO_LARGE = "FRAME_TOO_LARGE"
-HELLO_TIMEOUT = "HELLO_TIMEOUT"
-CREDIT_EXCEEDED = "CREDIT_EXCEEDED"
-INVALID_INPUT = "INVALID_INPUT"
-# Data for all pieces of the input is missing, or does not suit.
-INVALID_ARGUMENT = "INVALID_ARGUMENT"
-CHECKSUM_UNAVAILABLE = "CHECKSUM_UNAVAILABLE"
-# Data differs from the reference that announced it.
-BLOCK_DAMAGED = "BLOCK_DAMAGED"

@@ -37,7 +37,7 @@ db: common core.health objects version vocabulary # rows, and the pool as
 drivers: core.fairness accelerators objects.declaration objects.untrusted
     vocabulary # boards
 bitstreams: objects db conf common clients drivers.opencl.devices
-    drivers.opencl.package drivers.opencl.parts drivers.opencl.profiles
+    drivers.opencl.contents
     version vocabulary # the library, which reads what its files say
 conductor.decisions: bitstreams.library clients.nova common conductor.counts
     core db objects vocabulary # pure: time comes in, effects go out
@@ -65,7 +65,8 @@ yarn: vocabulary # labels of nodes; decides only
 sim: client common.descriptors core strategies version vocabulary # the
     # pool's own decisions, and a pool as a user sees it to compare with
 demo: client common vocabulary sim # what a newcomer runs
-allinone: agent api cmd.manage common conductor conf db drivers rpcapi # joins
+allinone: accelerators agent api common conductor conf db drivers rpcapi
+    # joins
 cmd: any # starts all of them
 """
 

@@ -69,6 +69,8 @@ def tree(tmp_path: pathlib.Path) -> pathlib.Path:
         "fpgapool/core/b.py": "from fpgapool.core import a\n\nunclaimed_bytes",
         "fpgapool_nova_filters/a.py": "# claimed_bytes\n",
         "tests/b.py": "claimed_bytes\n",
+        "tests/data/b.json": "[1,\n2]\n",
+        "reproduction/figures/c.py": "def draw():\n" + "    a()\n" * 70,
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(source)
@@ -81,6 +83,14 @@ def test_rows_of_a_tree(tool: types.ModuleType, tree: pathlib.Path) -> None:
         "files": 4,
         "lines": 37,
         "lines of code": 19,
+        "lines of reproduction/": 71,
+        "lines of demo/": 0,
+        "lines of tests, data included": 3,
+        "lines of the client's group side": 0,
+        "folders of > 20 files": 0,
+        "functions of > 70 lines": 1,
+        "    reproduction/figures/c.py:1 draw": 71,
+        "classes of > 30 methods": 0,
         "circles of imports": 1,
         "files that name claimed_bytes": 2,
         "files that name resume_grace_s": 0,
@@ -93,6 +103,33 @@ def test_rows_of_a_tree(tool: types.ModuleType, tree: pathlib.Path) -> None:
     assert (f"    {PATH}", 33) in rows
     assert (f"    {PATH}:Session", 2) in rows
     assert (f"    {PATH}:Hold", 1) in rows
+
+
+def test_what_exceeds_a_limit_is_named(tool: types.ModuleType) -> None:
+    files = {f"fpgapool/a/{number}.py": "" for number in range(3)}
+    files["fpgapool/b.py"] = "class B:\n" + "    def c(self): ...\n" * 2
+    assert list(tool.over(tool.folders(files), 2, "folders")) == [
+        ("folders", 1),
+        ("    fpgapool/a", 3),
+    ]
+    assert list(tool.over(tool.methods(files), 1, "classes")) == [
+        ("classes", 1),
+        ("    fpgapool/b.py:B", 2),
+    ]
+    assert list(tool.over(tool.methods(files), 2, "classes")) == [
+        ("classes", 0)
+    ]
+
+
+def test_the_group_side_is_named_after_groups(tool: types.ModuleType) -> None:
+    lines = {
+        "fpgapool/client/groups/group.py": 1,
+        "fpgapool/client/groups/link.py": 2,
+        "fpgapool/client/apigroups.py": 4,
+        "fpgapool/client/sessions/session.py": 8,
+        "fpgapool/agent/groupdesk/service.py": 16,
+    }
+    assert tool.group_side(lines) == 7
 
 
 def test_only_the_largest_are_named(tool: types.ModuleType) -> None:

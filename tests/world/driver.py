@@ -15,6 +15,7 @@ from fpgapool.accelerators import base as accelerators
 from fpgapool.accelerators import copy as copying
 from fpgapool.accelerators import sha
 from fpgapool.drivers import base
+from fpgapool.vocabulary import codes
 
 BOARD = "board0"
 SHAPE = "medium"
@@ -216,7 +217,7 @@ class WorldDriver(base.Driver):
         with self._board.changed(slot):
             time.sleep(self._board.programming_s)
         if slot in self._board.broken:
-            raise base.DriverError(base.PROGRAMMING_FAILED, "broken")
+            raise base.DriverError(codes.PROGRAMMING_FAILED, "broken")
         self._programmed = PROFILES[bitstream.rpartition(":")[2]]
         return self._programmed
 
@@ -227,7 +228,7 @@ class WorldDriver(base.Driver):
         params: collections.abc.Mapping[str, typing.Any],
     ) -> base.Core:
         if self._programmed is None:
-            raise base.DriverError(base.NOT_PROGRAMMED, "nothing is there")
+            raise base.DriverError(codes.NOT_PROGRAMMED, "nothing is there")
         core = _CORES[self._programmed.name](params)
         return _Core(core, self._board, slot)
 

@@ -506,7 +506,7 @@ def _slots(page: metrics.Page) -> collections.Counter[str]:
     told = collections.Counter[str]()
     for family in page.families():
         for sample in family.samples:
-            if sample.name == agent_metrics.SLOTS.name:
+            if sample.name == "fpgapool_agent_slots":
                 told[sample.labels["state"]] += int(sample.value)
     return told
 

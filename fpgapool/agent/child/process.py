@@ -23,6 +23,7 @@ from collections.abc import Callable
 
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.common.monitoring import lost_lines
+from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ def main(
     try:
         settings = parse(_read(arguments[0]))
     except (OSError, worker_settings.InvalidSettings) as exc:
-        sys.stderr.write(f"{worker_settings.INVALID_SETTINGS}: {exc}\n")
+        sys.stderr.write(f"{codes.INVALID_SETTINGS}: {exc}\n")
         return EXIT_USAGE
     # Away from the agent's terminal and process group, whose signals are not
     # meant for this process.

@@ -391,7 +391,7 @@ class Worker:
         try:
             self._driver.scrub(self._settings.device, self._settings.slot)
         except Exception as exc:
-            if getattr(exc, "code", None) == drivers.PROCESS_SPENT:
+            if getattr(exc, "code", None) == codes.PROCESS_SPENT:
                 spent = str(exc)
                 self.is_spent = True
             else:

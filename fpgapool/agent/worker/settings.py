@@ -14,8 +14,7 @@ from collections.abc import Mapping
 
 from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
-
-INVALID_SETTINGS = "INVALID_SETTINGS"
+from fpgapool.vocabulary import codes
 
 _MIN_CHUNK_BYTES = 4096
 
@@ -26,7 +25,7 @@ class InvalidSettings(ValueError):
     :ivar code: stable machine-readable code.
     """
 
-    code = INVALID_SETTINGS
+    code = codes.INVALID_SETTINGS
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

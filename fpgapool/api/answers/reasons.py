@@ -7,45 +7,11 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Mapping
 
 from fpgapool.api.http import times
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory
 from fpgapool.vocabulary import codes
-
-_SENTENCES: Mapping[str, str] = {
-    codes.NO_HOST_UP: "No host with a slot that fits is up.",
-    codes.NO_COMPATIBLE_SLOT: "The pool has no slot that fits the session.",
-    codes.NO_HEALTHY_SLOT: "All slots that fit are faulty.",
-    codes.NO_ENABLED_SLOT: (
-        "An operator has disabled all working slots that fit."
-    ),
-    codes.NO_IDLE_SLOT: "All slots that fit are in use.",
-    codes.SLOTS_RESERVED: (
-        "Slots that fit are idle, but reserved for instances or kept for their"
-        " reservations."
-    ),
-    codes.REMOTE_LIMIT: (
-        "The hosts with idle slots serve as many remote sessions as allowed."
-    ),
-    codes.WAITING_FOR_LOCAL: "The session waits for a slot on its own host.",
-    codes.WAITING_FOR_AFFINITY: (
-        "The session waits for a board that runs its accelerator, or none."
-    ),
-    codes.WAITING_FOR_PASS: (
-        "The session has just arrived or is next to be served."
-    ),
-    codes.POWER_CAP: (
-        "Slots that fit are idle, but would exceed the operator's cap on"
-        " power."
-    ),
-    codes.UNKNOWN_JOB: "The scheduler does not know the session yet.",
-    codes.PROJECT_SESSION_LIMIT: (
-        "The project has as many slots as it may have at a time."
-    ),
-}
-
 
 #: Reasons for which the number of slots out of service matters.
 _FOR_LACK_OF_SLOTS = frozenset(
@@ -111,9 +77,6 @@ def sentence(code: str) -> str:
     :param code: of :mod:`fpgapool.vocabulary.codes`; an unknown one, of a
         newer conductor, is repeated.
     """
-    return _SENTENCES.get(code, f"The scheduler says {code}.")
-
-
-def known() -> frozenset[str]:
-    """Return the reasons that have a sentence of their own."""
-    return frozenset(_SENTENCES)
+    if code in codes.WAITING:
+        return codes.ERRORS[code].sentence
+    return f"The scheduler says {code}."

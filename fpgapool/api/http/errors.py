@@ -14,86 +14,6 @@ from fpgapool.common import exception
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
-#: Of every code that an answer can have. Other codes are faults of the
-#: service; the client sees only INTERNAL_ERROR.
-STATUSES: Mapping[str, int] = {
-    codes.UNKNOWN_ACCELERATOR: 400,
-    codes.UNKNOWN_HOST: 400,
-    codes.INVALID_SIZE: 400,
-    codes.INVALID_REQUEST: 400,
-    codes.INVALID_REQUEST_ID: 400,
-    codes.INVALID_TIMEOUT: 400,
-    codes.INVALID_GROUP_SIZE: 400,
-    codes.INVALID_GOAL: 400,
-    codes.BITSTREAM_REFUSED: 400,
-    codes.UPLOAD_INCOMPLETE: 400,
-    codes.CHECKSUM_MISMATCH: 400,
-    codes.INVALID_SIGNATURE: 400,
-    codes.SIGNATURE_REQUIRED: 400,
-    codes.INVALID_DECLARATION: 400,
-    codes.INVALID_PACKAGE: 400,
-    codes.INVALID_MANIFEST: 400,
-    codes.INVALID_XCLBIN: 400,
-    codes.XCLBIN_TRUNCATED: 400,
-    codes.XCLBIN_OTHER_PLATFORM: 400,
-    codes.UNAUTHORIZED: 401,
-    codes.FORBIDDEN: 403,
-    codes.HOST_NOT_LOOPBACK: 403,
-    codes.PATH_NOT_FOUND: 404,
-    codes.ACCELERATOR_NOT_FOUND: 404,
-    codes.PROJECT_NOT_FOUND: 404,
-    codes.HOST_NOT_FOUND: 404,
-    codes.DEVICE_NOT_FOUND: 404,
-    codes.SLOT_NOT_FOUND: 404,
-    codes.SESSION_NOT_FOUND: 404,
-    codes.INSTANCE_NOT_FOUND: 404,
-    codes.BITSTREAM_NOT_FOUND: 404,
-    codes.GROUP_NOT_FOUND: 404,
-    codes.GROUP_CLIENT_NOT_FOUND: 404,
-    codes.METHOD_NOT_ALLOWED: 405,
-    codes.NOT_ACCEPTABLE: 406,
-    codes.VERSION_NOT_ACCEPTABLE: 406,
-    codes.REQUEST_ID_REUSED: 409,
-    codes.QUOTAS_IN_KEYSTONE: 409,
-    codes.NO_COMPATIBLE_SLOT: 409,
-    codes.SESSION_NOT_READY: 409,
-    codes.SESSION_CLOSED: 409,
-    codes.STALE_GENERATION: 409,
-    codes.INSTANCE_DELETED: 409,
-    codes.GOAL_INFEASIBLE: 409,
-    codes.BITSTREAM_IN_USE: 409,
-    codes.FEWER_THAN_RESERVED: 409,
-    codes.SLOT_IN_USE: 409,
-    codes.SLOT_NOT_TESTABLE: 409,
-    codes.HOST_DOWN: 409,
-    codes.BITSTREAM_HAS_FILE: 409,
-    codes.BITSTREAM_HAS_NO_FILE: 409,
-    codes.GROUP_NAME_TAKEN: 409,
-    codes.GROUP_NOT_ELASTIC: 409,
-    codes.GROUP_NOT_SHARED: 409,
-    codes.ACCELERATOR_NOT_STATELESS: 409,
-    codes.LENGTH_REQUIRED: 411,
-    codes.BITSTREAM_TOO_LARGE: 413,
-    codes.SIZE_TOO_LARGE: 413,
-    codes.BODY_TOO_LARGE: 413,
-    codes.UNSUPPORTED_MEDIA_TYPE: 415,
-    codes.QUOTA_EXCEEDED: 429,
-    codes.INSTANCE_SESSION_LIMIT: 429,
-    codes.RATE_LIMITED: 429,
-    codes.DRY_RUN_UNSUPPORTED: 501,
-    codes.STORE_FAILED: 502,
-    codes.STORE_UNAVAILABLE: 503,
-    codes.QUEUE_FULL: 503,
-    codes.ACCELERATOR_OUT_OF_USE: 503,
-    codes.TOO_MANY_UPLOADS: 503,
-    codes.CONDUCTOR_UNAVAILABLE: 503,
-    codes.DATABASE_UNAVAILABLE: 503,
-    codes.KEYSTONE_UNAVAILABLE: 503,
-    codes.DATABASE_SCHEMA_MISMATCH: 503,
-    codes.NOT_LEADER: 503,
-    codes.MESSAGE_REFUSED: 503,
-}
-
 _TITLES = {
     400: "Bad Request",
     401: "Unauthorized",
@@ -139,7 +59,7 @@ class ApiError(exceptions.PicklableError):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
-        self.status = STATUSES.get(code, 500)
+        self.status = codes.STATUSES.get(code, 500)
         self.code = code
         self.detail = detail
         self.headers = dict(headers or {})
@@ -183,14 +103,14 @@ def translate(error: Exception) -> ApiError:
     match error:
         case ApiError():
             return error
-        case exception.DatabaseError() if error.code in STATUSES:
+        case exception.DatabaseError() if error.code in codes.STATUSES:
             # The database's own words are for the log.
             return ApiError(
                 error.code,
                 "the database is not available; see the service's log for"
                 " this request_id",
             )
-        case exception.FpgapoolException() if error.code in STATUSES:
+        case exception.FpgapoolException() if error.code in codes.STATUSES:
             return ApiError(error.code, text_of(error))
         case messaging.RemoteError():
             return _internal()

@@ -62,14 +62,12 @@ class Line:
 
 
 class Auditor:
-    """Looks twice, and repairs.
+    """Compares twice, and repairs.
 
     :param conductor: the leader; waits long enough for an answer.
-    :param database: its database.
     :param store: the store of bitstreams; None: files are not checked.
     :param orphan_age_s: younger files may belong to an upload under way.
     :param pause_s: between two looks; longer than any change is under way.
-    :param sleep: waits.
     """
 
     def __init__(
@@ -88,18 +86,15 @@ class Auditor:
         self._orphan_age_s = orphan_age_s
         self._pause_s = pause_s
         self._sleep = sleep
-        # The lease when no conductor answered.
+        # The lease at the time when no conductor answered.
         self._silent: db_api.Lease | None = None
 
     def find(self) -> list[findings.Finding]:
-        """Return the findings of both of two looks."""
-        return self._still_there(self._look())
+        """Return what both comparisons find."""
+        return self._still_there(self._compared())
 
     def repair(self, found: Iterable[findings.Finding]) -> list[Line]:
-        """Repair all findings that can be repaired without losing anything.
-
-        :returns: the result for each finding.
-        """
+        """Repair all findings that can be repaired without losing anything."""
         lines = [Line(one, self._mend(one)) for one in found]
         left = self._still_there([line.finding for line in lines])
         keys = {_key(one) for one in left}
@@ -117,9 +112,9 @@ class Auditor:
             return []
         self._sleep(self._pause_s)
         keys = {_key(one) for one in before}
-        return [one for one in self._look() if _key(one) in keys]
+        return [one for one in self._compared() if _key(one) in keys]
 
-    def _look(self) -> list[findings.Finding]:
+    def _compared(self) -> list[findings.Finding]:
         now = self._database.now()
         holdings = self._database.holdings(now - audit.GONE_S)
         found = [*self._of_pool(holdings), *self._of_usage(now)]
@@ -159,7 +154,7 @@ class Auditor:
             )
 
     def _of_files(self, store: stores.Store) -> Iterator[findings.Finding]:
-        # In this order no file is missing whose row is read.
+        # In this order, every file whose row is read is found.
         rows = {
             one.location: one
             for one in self._database.bitstreams()

@@ -40,10 +40,18 @@ _VERSION = re.compile(r"[A-Za-z0-9!+._-]{1,64}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command.
+    """Add the arguments of the command."""
+    _add_sources(parser)
+    parser.add_argument(
+        "--out",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="write the package to this file, and do not register it",
+    )
+    _add_registration(parser.add_argument_group("registration"))
 
-    :param parser: of the command.
-    """
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
     kernel = parser.add_mutually_exclusive_group(required=True)
     kernel.add_argument(
         "--kernel",
@@ -67,14 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--platform",
         default="*",
         metavar="PATTERN",
-        help="compile for a device of a platform with such a name, as in a"
-        " board file",
+        help="compile for a device whose platform matches, as in a board file",
     )
     parser.add_argument(
         "--device",
         default="*",
         metavar="PATTERN",
-        help="compile for the first device with such a name",
+        help="compile for the first device whose name matches",
     )
     parser.add_argument(
         "--source",
@@ -82,13 +89,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="put the source into the package, which each host compiles; it is"
         " compiled here to see that it can be",
     )
-    parser.add_argument(
-        "--out",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="write the package to this file, and do not register it",
-    )
-    more = parser.add_argument_group("registration")
+
+
+def _add_registration(more: argparse._ArgumentGroup) -> None:
     more.add_argument(
         "--key",
         type=pathlib.Path,
@@ -138,7 +141,6 @@ _version.__name__ = "version"
 def build(args: argparse.Namespace) -> tuple[package.Package, bytes]:
     """Make the package.
 
-    :param args: of the command.
     :returns: what is in the package, and the file itself.
     :raises ConfigurationError: if a file cannot be read.
     :raises BitstreamRefused: with the code of the compiler, the manifest or
@@ -151,7 +153,7 @@ def build(args: argparse.Namespace) -> tuple[package.Package, bytes]:
         manifest = _read(args.manifest or args.file.with_suffix(".json"))
     kind = formats.OPENCL_SOURCE
     try:
-        # A fault of the manifest is found at once.
+        # Check the manifest before compiling.
         manifests.parse(manifest)
         if payload.startswith(_XCLBIN):
             kind = formats.XCLBIN
@@ -185,13 +187,7 @@ def _read(path: pathlib.Path) -> bytes:
 
 @dataclasses.dataclass(frozen=True)
 class Registry:
-    """Where bitstreams are registered.
-
-    :param conductor: changes the library.
-    :param database: has its rows.
-    :param store: has its files.
-    :param max_size_bytes: of a file.
-    """
+    """The library in which bitstreams are registered."""
 
     conductor: conductor_rpcapi.ConductorAPI
     database: db_api.Database
@@ -207,11 +203,6 @@ class Registry:
     ) -> str:
         """Register a package, as the API does with a user's upload.
 
-        :param made: the file.
-        :param found: what is in it.
-        :param args: of the command.
-        :param user: who registers it.
-        :returns: the id of the bitstream.
         :raises ConfigurationError: if an argument is missing or wrong.
         :raises BitstreamRefused: if the library does not accept it; nothing
             is left of it then.

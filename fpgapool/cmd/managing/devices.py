@@ -36,7 +36,7 @@ Trials = list[tuple[base.DeviceInfo, list[trials.Step]]]
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Define the commands.
+    """Add the commands.
 
     :param add: makes one, of its name, what runs it, and a help text.
     """
@@ -44,9 +44,9 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
         add(
             "check",
             check,
-            "Try each board of this host with each accelerator, and print"
-            " which steps work at which rate. Drain the boards and stop the"
-            " agent first. Exits with 0 if no step fails, with 1 if one does.",
+            "Test each board of this host with each accelerator, and print"
+            " which steps pass and at which rate. Drain the boards and stop"
+            " the agent first. Exits with 0 if no step fails, else with 1.",
         )
     )
     _add_measure_arguments(
@@ -65,7 +65,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         dest="of_device",
         metavar="NAME",
-        help="only this device; the default is all of the host",
+        help="only this device; the default is all of them",
     )
     parser.add_argument(
         "--accelerator",
@@ -157,7 +157,7 @@ _positive.__name__ = "positive number"
 
 
 def check(_: object, args: argparse.Namespace) -> int:
-    """Try each device of this host with each accelerator.
+    """Test each device of this host with each accelerator.
 
     :returns: the exit code: 1 if a step failed, or there is no device.
     """
@@ -214,7 +214,10 @@ def _tried(
             )
             shown = args.format == "table"
             return [
-                (device, list(_told(request, device, args.timeout_s, shown)))
+                (
+                    device,
+                    list(_printed(request, device, args.timeout_s, shown)),
+                )
                 for device in devices
             ]
     except (base.DriverError, trials.ProcessEnded) as error:
@@ -225,7 +228,7 @@ def _tried(
 
 def _file(name: str, path: pathlib.Path) -> base.BitstreamFile:
     """Describe a bitstream as the library does."""
-    # Late: most commands do without OpenCL.
+    # Imported late: most commands do not need OpenCL.
     from fpgapool.drivers.opencl.contents import package
 
     try:
@@ -260,7 +263,7 @@ def _chosen(
 
 @contextlib.contextmanager
 def _alone(state_path: pathlib.Path, device: str | None) -> Iterator[None]:
-    """Keep agent and workers from boards, and let sessions be.
+    """Keep agent and workers away from boards, without ending sessions.
 
     :param device: the board; None: all of the host.
     """
@@ -276,21 +279,21 @@ def _alone(state_path: pathlib.Path, device: str | None) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise exception.ConfigurationError(
-                reason="the agent of this host runs: drain its boards, and"
-                " stop its agent"
+                reason="this host's agent is running; drain its boards and"
+                " stop it first"
             ) from error
-        # They outlive their agent.
+        # Workers outlive their agent.
         try:
             workers.end_idle(str(state_path), device)
         except workers.Busy as error:
             raise exception.ConfigurationError(
-                reason=f"{error}; drain the device, and wait until it is"
+                reason=f"{error}; drain the device and wait until it is"
                 " disabled"
             ) from error
         yield
 
 
-def _told(
+def _printed(
     request: trials.Request,
     device: base.DeviceInfo,
     timeout_s: float,
@@ -330,7 +333,7 @@ def _finish(
     if args.format == "json":
         print(json.dumps(shown, indent=2))
     elif not found:
-        print("The driver finds no device.")
+        print("The driver found no device.")
     is_sound = found and not any(trials.failed(steps) for _, steps in found)
     return 0 if is_sound else 1
 

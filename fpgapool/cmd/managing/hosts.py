@@ -37,7 +37,7 @@ def add_commands(
     )
     for parser in (derived, granted):
         parser.add_argument(
-            # Another name than the option, which it would hide.
+            # The option's own name would hide the option.
             "of_host",
             nargs="?",
             type=_uuid,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tries and measures the boards of this host through their driver.
+"""Tests and measures the boards of this host through their driver.
 
-It happens in a process of its own, because a driver may hang or crash with
+It runs in a separate process, because a driver may hang or crash with
 the runtime of a board's vendor.
 """
 
@@ -32,13 +32,13 @@ from fpgapool.vocabulary import names
 
 PASSED = "passed"
 FAILED = "failed"
-#: The board, or its driver, does not have it.
+#: The board or its driver does not support it.
 ABSENT = "absent"
 
-#: A driver says so if it cannot use an accelerator's bitstream at all.
+#: Codes for an accelerator that a driver cannot program at all.
 _NOT_THERE = (
-    base.BITSTREAM_UNKNOWN,
-    base.BITSTREAM_UNFIT,
+    codes.BITSTREAM_UNKNOWN,
+    codes.BITSTREAM_UNFIT,
     codes.CORE_UNAVAILABLE,
     codes.UNKNOWN_ACCELERATOR,
 )
@@ -54,11 +54,9 @@ class Request:
     """What to do.
 
     :ivar path: class of the driver, ``module:Class``.
-    :ivar settings: of the driver.
     :ivar accelerators: names; the order stays.
     :ivar files: bitstreams of some of them; the others are the driver's own.
     :ivar chunk_bytes: length of a piece of input, about.
-    :ivar size_bytes: input of a check, about.
     :ivar measured_s: for how long each accelerator is measured; None: it is
         checked.
     """
@@ -77,9 +75,7 @@ class Step:
     """One step of a trial.
 
     :ivar accelerator: that was in the slot; empty: it is of the device.
-    :ivar name: of the step.
     :ivar outcome: ``passed``, ``failed`` or ``absent``.
-    :ivar detail: for people.
     :ivar values: what was measured, by a name with its unit.
     """
 
@@ -111,9 +107,8 @@ def devices(request: Request, timeout_s: float) -> list[base.DeviceInfo]:
 def steps(
     request: Request, device: base.DeviceInfo, timeout_s: float
 ) -> Iterator[Step]:
-    """Try a device.
+    """Test a device.
 
-    :param device: a result of :func:`devices`.
     :param timeout_s: how long a step may take.
     :returns: the steps as they end. The last one has failed if the process
         hangs or crashes.
@@ -141,7 +136,7 @@ def _elsewhere(
     try:
         while True:
             if not ours.poll(timeout_s):
-                raise ProcessEnded(f"does not end within {timeout_s:g} s")
+                raise ProcessEnded(f"did not finish within {timeout_s:g} s")
             try:
                 yield ours.recv()
             except EOFError:
@@ -184,11 +179,8 @@ def _try(pipe: Pipe, request: Request, device: base.DeviceInfo) -> None:
 
 
 class _Trial:
-    """Tries one device.
+    """Tests one device.
 
-    :param driver: of the device.
-    :param device: as the driver describes it.
-    :param request: what to do.
     :param tell: gets accelerator and name of each step that begins.
     """
 
@@ -286,7 +278,7 @@ class _Trial:
         elapsed_s = time.perf_counter() - begun
         yield Step(name, "program", PASSED, values={"time_s": elapsed_s})
         if not profile.core:
-            # A file does not say what computes the same; the operator does.
+            # A file names no software core; the operator's profile does.
             profile = dataclasses.replace(
                 profile, core=accelerators.load_profile(name).core
             )
@@ -302,7 +294,7 @@ class _Trial:
         try:
             shapes = accelerators.load_profile(name).shapes
         except accelerators.AcceleratorError:
-            # The driver may know it.
+            # The driver may still know it.
             shapes = ()
         for slot in self._device.slots:
             if not shapes or slot.shape in shapes:
@@ -338,7 +330,7 @@ class _Trial:
             name,
             "result",
             FAILED if difference else PASSED,
-            difference or "as the software core's",
+            difference or "matches the software core",
             {"bytes_per_s": rate, "output_bytes": len(output)},
         )
         if name == _TRANSFER:
@@ -380,10 +372,7 @@ class _Trial:
 class _Session:
     """Sessions of one accelerator in one slot, and of its software core.
 
-    :param driver: of the slot.
-    :param device: name of the device.
     :param slot: number of the programmed slot in it.
-    :param profile: result of programming it.
     """
 
     def __init__(
@@ -405,7 +394,6 @@ class _Session:
     def prepare(self, chunk_bytes: int) -> bool:
         """Choose parameters and a piece of input.
 
-        :param chunk_bytes: about how long.
         :returns: whether the slot accepts parameters that are known.
         """
         answers = self._software.known_answers
@@ -439,7 +427,6 @@ class _Session:
     def computed(self, size_bytes: int) -> tuple[bytes, float]:
         """Return the output of the slot.
 
-        :param size_bytes: of the input, about.
         :returns: the output, and the rate of the input in bytes per second.
         """
         core = self._open(self._params)
@@ -449,7 +436,7 @@ class _Session:
             core.cancel()
 
     def _count(self, size_bytes: int) -> int:
-        # The first one is not counted: it allocates memory.
+        # The first piece is not counted: it allocates memory.
         return max(2, size_bytes // len(self._piece))
 
     def difference(self, output: bytes, expected: bytes) -> str:

@@ -3,16 +3,21 @@
 """Metrics pages for Prometheus.
 
 Each service makes a page of its own at each scrape; several services may run
-in one process.
+in one process. A service has tables of metrics, one for each object that it
+reads; a new metric is one more row.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import threading
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 import prometheus_client
 from oslo_config import cfg
@@ -41,22 +46,54 @@ _FAMILIES: dict[str, Callable[..., metrics_core.Metric]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Definition:
-    """One metric.
+    """One metric; :func:`table` makes it of a row.
 
     :ivar kind: COUNTER, GAUGE or HISTOGRAM.
     :ivar help: a sentence.
+    :ivar read: where its value is in what :meth:`Page.fill` gets: names of
+        attributes, methods or keys, with dots. The value is a number, a
+        histogram, or a mapping of these by the values of the labels.
     """
 
     name: str
     kind: str
     help: str
     labels: tuple[str, ...] = ()
+    read: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in _FAMILIES:
             raise ValueError(f"{self.name}: unknown kind {self.kind!r}")
         if (self.kind == COUNTER) != self.name.endswith("_total"):
             raise ValueError(f"{self.name}: counters end in _total")
+
+
+_ROW = re.compile(
+    r"(?P<kind>\w+) (?P<name>\w+)(\{(?P<labels>[\w,]+)\})?"
+    r" = (?P<read>[\w.]+)\n"
+    r"(?P<help>(    \S.*\n)+)"
+)
+
+
+def table(text: str) -> tuple[Definition, ...]:
+    """Return the metrics of a table.
+
+    :param text: rows such as ``gauge NAME{LABEL,LABEL} = PATH`` with a help
+        text in indented lines below; see :class:`Definition`.
+    """
+    rows = list(_ROW.finditer(text))
+    if "".join(row[0] for row in rows) != text.lstrip("\n"):
+        raise ValueError(f"not a table of metrics: {text}")
+    return tuple(
+        Definition(
+            row["name"],
+            row["kind"],
+            " ".join(row["help"].split()),
+            tuple(row["labels"].split(",")) if row["labels"] else (),
+            row["read"],
+        )
+        for row in rows
+    )
 
 
 #: The first metric of every page.
@@ -83,42 +120,52 @@ class Page:
             for one in definitions
         }
 
-    def put(self, name: str, value: float, *labels: str) -> None:
-        """Add a value.
-
-        :param name: of a counter or gauge.
-        :param value: its value.
-        :param labels: the values of its labels.
-        """
-        self._families[name].add_metric(labels, value)  # type: ignore[attr-defined]
-
-    def put_histogram(
-        self, name: str, histogram: tallies.Histogram, *labels: str
-    ) -> None:
-        """Add a histogram; see :meth:`put`."""
-        buckets, total = histogram.read()
-        self._families[name].add_metric(labels, buckets, total)  # type: ignore[attr-defined]
-
-    def put_timings(
+    def fill(
         self,
-        name: str,
-        failures_name: str,
-        timings: tallies.Timings,
+        rows: Iterable[Definition],
+        source: object,
         *labels: str,
+        **more: object,
     ) -> None:
-        """Add durations and failures, with their kind as the last label.
+        """Add the values of all rows of a table.
 
-        :param name: of the histogram.
-        :param failures_name: of the counter.
-        :param labels: the values of the other labels.
+        :param source: what the rows read.
+        :param labels: the values of the first labels of all rows.
+        :param more: what they read although the source does not have it.
         """
-        for kind, taken, failures in timings.read():
-            self.put_histogram(name, taken, *labels, kind)
-            self.put(failures_name, failures, *labels, kind)
+        for row in rows:
+            self.put(row, _read(row.read, source, more), *labels)
+
+    def put(self, row: Definition, value: Any, *labels: str) -> None:
+        """Add the value of a row; see :class:`Definition`."""
+        if not isinstance(value, Mapping):
+            value = {(): value}
+        # Another thread may change it.
+        for key, one in list(value.items()):
+            self._add(row.name, one, (*labels, *_tuple(key)))
+
+    def _add(self, name: str, value: Any, labels: tuple[str, ...]) -> None:
+        values: tuple[Any, ...] = (value,)
+        if isinstance(value, tallies.Histogram):
+            values = value.read()
+        self._families[name].add_metric(labels, *values)  # type: ignore[attr-defined]
 
     def families(self) -> list[metrics_core.Metric]:
         """Return all metrics."""
         return list(self._families.values())
+
+
+def _read(path: str, source: Any, more: Mapping[str, object]) -> Any:
+    first, *rest = path.split(".")
+    found = more[first] if first in more else getattr(source, first)
+    for name in rest:
+        is_mapping = isinstance(found, Mapping)
+        found = found[name] if is_mapping else getattr(found, name)
+    return found() if callable(found) else found
+
+
+def _tuple(key: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (key,) if isinstance(key, str) else key
 
 
 Fill = Callable[[Page], None]
@@ -141,7 +188,7 @@ class Collector(registry.Collector):
     def collect(self) -> Iterator[metrics_core.Metric]:
         """Yield a page."""
         page = Page(self._definitions)
-        page.put(BUILD.name, 1, version.version_string())
+        page.put(BUILD, 1, version.version_string())
         for fill in self._fills:
             try:
                 fill(page)

@@ -28,14 +28,10 @@ LONG_S = (
 #: Bounds of numbers of items.
 COUNTS = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
 
-_CODES = frozenset(
-    value for value in vars(codes).values() if isinstance(value, str)
-)
-
 
 def known(code: str) -> str:
     """Return a code; ``other`` if it is unknown, to bound the memory."""
-    return code if code in _CODES else "other"
+    return code if code in codes.ERRORS else "other"
 
 
 class Histogram:
@@ -92,10 +88,12 @@ class Timings:
             self._taken[kind].observe(taken_s)
             self._failures[kind] += not ok
 
-    def read(self) -> list[tuple[str, Histogram, int]]:
-        """Return durations and failures of each kind."""
+    def durations(self) -> dict[str, Histogram]:
+        """Return the durations of each kind."""
         with self._lock:
-            return [
-                (kind, taken, self._failures[kind])
-                for kind, taken in self._taken.items()
-            ]
+            return dict(self._taken)
+
+    def failures(self) -> dict[str, int]:
+        """Return the number of failures of each kind."""
+        with self._lock:
+            return dict(self._failures)

@@ -27,24 +27,23 @@ MakeCore: typing.TypeAlias = collections.abc.Callable[[Params], base.Core]
 def load_builtin(bitstream: str) -> tuple[base.Profile, MakeCore]:
     """Find an accelerator of this host.
 
-    :param bitstream: its name, behind :data:`names.BUILTIN_PREFIX`.
     :returns: its profile, and the factory of its core.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``, or ``CORE_UNAVAILABLE``.
     """
     name = bitstream.removeprefix(names.BUILTIN_PREFIX)
     if name == bitstream:
         raise base.DriverError(
-            base.BITSTREAM_UNKNOWN,
+            codes.BITSTREAM_UNKNOWN,
             "without a file the emulator knows only"
             f" {names.BUILTIN_PREFIX}<accelerator>, not {bitstream!r}",
         )
     try:
         profile = accelerators.load_profile(name)
-        # Here, and not when a session is opened, which the search would delay.
+        # Searching here keeps the opening of sessions fast.
         return profile, accelerators.load_core(profile.core)
     except accelerators.AcceleratorError as exc:
         known = exc.code == codes.CORE_UNAVAILABLE
-        code = exc.code if known else base.BITSTREAM_UNKNOWN
+        code = exc.code if known else codes.BITSTREAM_UNKNOWN
         raise base.DriverError(code, exc.message) from exc
 
 
@@ -53,18 +52,16 @@ def load_file(
 ) -> tuple[base.Profile, MakeCore]:
     """Read a bitstream that is a declaration.
 
-    :param file: of the bitstream.
-    :param capacity: of the slot.
     :returns: the declared profile, and the factory of its core.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``, ``BITSTREAM_UNFIT`` or
         ``BITSTREAM_DAMAGED``.
     """
-    # A late import: few slots need it.
+    # Imported late: few slots need it.
     from fpgapool.objects import declaration as declarations
 
     if file.format != formats.DECLARATION:
         raise base.DriverError(
-            base.BITSTREAM_UNKNOWN,
+            codes.BITSTREAM_UNKNOWN,
             "the emulator accepts bitstreams of the format "
             f"{formats.DECLARATION}, not {file.format!r:.80}",
         )
@@ -73,12 +70,12 @@ def load_file(
         declared = declarations.parse(contents)
         core_class = accelerators.load_core(declared.core)
     except accelerators.AcceleratorError as exc:
-        raise base.DriverError(base.BITSTREAM_UNKNOWN, exc.message) from exc
+        raise base.DriverError(codes.BITSTREAM_UNKNOWN, exc.message) from exc
     except ValueError as exc:
-        raise base.DriverError(base.BITSTREAM_UNKNOWN, str(exc)) from exc
+        raise base.DriverError(codes.BITSTREAM_UNKNOWN, str(exc)) from exc
     if not declared.fits(capacity):
         raise base.DriverError(
-            base.BITSTREAM_UNFIT, _shortage(declared, capacity)
+            codes.BITSTREAM_UNFIT, _shortage(declared, capacity)
         )
     make_core = functools.partial(_make_declared, core_class, declared)
     return _profile(file.accelerator, declared), make_core

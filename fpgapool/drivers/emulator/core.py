@@ -14,6 +14,7 @@ import zlib
 from fpgapool.drivers import base
 from fpgapool.drivers.emulator import faults
 from fpgapool.drivers.emulator import pacing
+from fpgapool.vocabulary import codes
 
 # A piece that ends so soon after the last look has no new faults.
 _QUIET_NS = 200_000
@@ -28,10 +29,6 @@ class EmulatedCore(base.ChecksummedCore):
 
     Checksums are those of the true output: a wrong result is injected behind
     them, as if on the way from the board.
-
-    :param core: computes.
-    :param pacer: limits the rate.
-    :param session_faults: the faults to inject.
     """
 
     def __init__(
@@ -44,7 +41,7 @@ class EmulatedCore(base.ChecksummedCore):
         self._pacer = pacer
         self._faults = session_faults
         self._spoil = False
-        # When no fault was due last.
+        # When it last checked without finding a fault.
         self._quiet_ns = 0
         self._checksums: base.Checksums | None = None
 
@@ -84,9 +81,9 @@ class EmulatedCore(base.ChecksummedCore):
         else:
             self._quiet_ns = time.monotonic_ns()
             self._pacer.slow_down(1.0)
-        # The computation is a part of the modelled time.
+        # The modelled time includes the computation.
         self._pacer.start(len(chunk_in))
-        # Before the output replaces it.
+        # Read it before the output replaces it.
         self._sum_up_input(chunk_in)
         output_bytes = self._core.process(chunk_in, chunk_out, offset_bytes)
         self._sum_up_output(chunk_out, output_bytes)
@@ -98,7 +95,7 @@ class EmulatedCore(base.ChecksummedCore):
         return self._spoiled(chunk_out, output_bytes)
 
     def finish(self, chunk_out: memoryview) -> int:
-        # A short task looks for faults once.
+        # A short task checks for faults once.
         if time.monotonic_ns() - self._quiet_ns > _QUIET_NS:
             for fault in self._faults.due(0):
                 _break(fault)
@@ -132,7 +129,7 @@ class EmulatedCore(base.ChecksummedCore):
             )
 
     def _spoiled(self, chunk_out: memoryview, output_bytes: int) -> int:
-        # An accelerator may have no output before the end of its input.
+        # An accelerator may return no output before its input ends.
         if self._spoil and output_bytes:
             self._spoil = False
             chunk_out[output_bytes // 2] ^= 0xFF
@@ -149,16 +146,16 @@ class EmulatedCore(base.ChecksummedCore):
 def _break(fault: faults.Fault) -> None:
     match fault.kind:
         case faults.DEAD:
-            raise base.DriverError(base.DEVICE_FAILED, fault.message)
+            raise base.DriverError(codes.DEVICE_FAILED, fault.message)
         case faults.CORE_ERROR:
             raise FaultInjected(fault.place)
         case faults.CORE_CRASH:
-            # Nothing can be cleaned up, as after a real crash.
+            # No cleanup, as after a real crash.
             os.kill(os.getpid(), signal.SIGKILL)
         case faults.CORE_HANG:
             hang()
 
 
 def hang() -> None:
-    """Never return, and ignore everything: only killing the process helps."""
+    """Never return; only killing the process ends it."""
     threading.Event().wait()

@@ -19,6 +19,7 @@ from fpgapool.drivers.emulator import faults
 from fpgapool.drivers.emulator import pacing
 from fpgapool.drivers.emulator import ports
 from fpgapool.drivers.emulator import shares
+from fpgapool.vocabulary import codes
 
 _ON_PURPOSE = "an injected fault"
 
@@ -77,7 +78,7 @@ class EmulatorDriver(base.Driver):
             table = shares.ShareTable(cluster_dir or self._directory)
         except OSError as exc:
             raise base.DriverError(
-                base.INVALID_SETTINGS, f"emulator: {exc}"
+                codes.INVALID_SETTINGS, f"emulator: {exc}"
             ) from exc
         self._ports = ports.Ports(
             table, settings.get("host_uuid") or "", cluster_dir is not None
@@ -85,12 +86,12 @@ class EmulatorDriver(base.Driver):
         self._faults = faults.Injector(
             faults.faults_path(self._boards_file), faults_dir
         )
-        self._boards = boards.Boards(None, 1.0, (), "")
+        self._boards = boards.Boards(boards=(), rate_scale=None)
         self._programmed: dict[
             tuple[str, int], tuple[base.Profile, bitstreams.MakeCore]
         ] = {}
         self._traffic: dict[tuple[str, int], base.Traffic] = {}
-        # The pacer of each slot, and what it was made for.
+        # The pacer of each slot, with the arguments that it was created with.
         self._pacers: dict[
             tuple[str, int],
             tuple[
@@ -135,14 +136,14 @@ class EmulatorDriver(base.Driver):
             profile, make_core = bitstreams.load_file(file, capacity)
         if profile.shapes and board.shape not in profile.shapes:
             raise base.DriverError(
-                base.BITSTREAM_UNFIT,
+                codes.BITSTREAM_UNFIT,
                 f"{bitstream!r} fits {', '.join(profile.shapes)}, not"
                 f" {board.shape}",
             )
         dead = self._faults.board_fault(device, (faults.DEAD,))
         if dead is not None:
             raise base.DriverError(
-                base.PROGRAMMING_FAILED, f"{device}: {dead.message}"
+                codes.PROGRAMMING_FAILED, f"{device}: {dead.message}"
             )
         fault = self._faults.strike(
             device, slot, (faults.PROGRAMMING, faults.PROGRAMMING_HANG)
@@ -169,7 +170,7 @@ class EmulatorDriver(base.Driver):
         programmed = self._programmed.get((device, slot))
         if programmed is None:
             raise base.DriverError(
-                base.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
+                codes.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
             )
         profile, make_core = programmed
         return core.EmulatedCore(
@@ -202,7 +203,7 @@ class EmulatorDriver(base.Driver):
         try:
             stream = self._ports.join(device, slot, *model)
         except shares.TableFull as exc:
-            raise base.DriverError(base.INVALID_SETTINGS, str(exc)) from exc
+            raise base.DriverError(codes.INVALID_SETTINGS, str(exc)) from exc
         return pacing.Pacer(self._ports.table, stream, model[1])
 
     def scrub(self, device: str, slot: int) -> None:
@@ -211,7 +212,7 @@ class EmulatorDriver(base.Driver):
         # board went with its power.
         self._board(device, slot)
         if self._faults.strike(device, slot, (faults.SCRUB,)):
-            raise base.DriverError(base.SCRUB_FAILED, _ON_PURPOSE)
+            raise base.DriverError(codes.SCRUB_FAILED, _ON_PURPOSE)
 
     def health(self, device: str) -> base.Health:
         try:
@@ -235,7 +236,7 @@ class EmulatorDriver(base.Driver):
             version = documents.file_version(self._boards_file)
         except OSError as exc:
             raise base.DriverError(
-                base.INVALID_SETTINGS, f"boards file: {exc}"
+                codes.INVALID_SETTINGS, f"boards file: {exc}"
             ) from exc
         try:
             if self._ports.table.mend():
@@ -243,7 +244,7 @@ class EmulatorDriver(base.Driver):
                 self._ports.declare(self._boards)
         except OSError as exc:
             raise base.DriverError(
-                base.INVALID_SETTINGS, f"emulator: {exc}"
+                codes.INVALID_SETTINGS, f"emulator: {exc}"
             ) from exc
         if version != self._boards.version:
             self._take(boards.read_boards(self._boards_file))
@@ -253,7 +254,7 @@ class EmulatorDriver(base.Driver):
         try:
             self._ports.declare(found)
         except shares.TableFull as exc:
-            raise base.DriverError(base.INVALID_SETTINGS, str(exc)) from exc
+            raise base.DriverError(codes.INVALID_SETTINGS, str(exc)) from exc
         self._boards = found
         self._pacers.clear()
         self._faults.set_boards(
@@ -267,7 +268,7 @@ class EmulatorDriver(base.Driver):
             if board.name == device and 0 <= slot < board.slots:
                 return board
         raise base.DriverError(
-            base.NO_SUCH_SLOT, f"no slot {slot} of a device {device!r}"
+            codes.NO_SUCH_SLOT, f"device {device!r} has no slot {slot}"
         )
 
     def _record_path(self, device: str, slot: int) -> pathlib.Path:
@@ -280,7 +281,7 @@ class EmulatorDriver(base.Driver):
         with contextlib.suppress(OSError, ValueError):
             record = self._record_path(board.name, slot).read_text()
             name, bitstream, shape = record.split("\n")
-            # A board whose shape was changed is empty.
+            # A board whose shape has changed counts as empty.
             if shape == board.shape:
                 return name, bitstream
         return None, ""
@@ -294,7 +295,7 @@ class EmulatorDriver(base.Driver):
             fresh.replace(path)
         except OSError as exc:
             raise base.DriverError(
-                base.PROGRAMMING_FAILED, f"{path}: {exc}"
+                codes.PROGRAMMING_FAILED, f"{path}: {exc}"
             ) from exc
 
 
@@ -307,7 +308,7 @@ def _check_settings(
     for name in needed:
         if not isinstance(settings.get(name), str) or not settings[name]:
             raise base.DriverError(
-                base.INVALID_SETTINGS,
+                codes.INVALID_SETTINGS,
                 f"the emulator needs the setting {name!r}",
             )
 
@@ -317,4 +318,4 @@ def _fail_programming(fault: faults.Fault | None) -> None:
         return
     if fault.kind == faults.PROGRAMMING_HANG:
         core.hang()
-    raise base.DriverError(base.PROGRAMMING_FAILED, _ON_PURPOSE)
+    raise base.DriverError(codes.PROGRAMMING_FAILED, _ON_PURPOSE)

@@ -21,6 +21,7 @@ import typing
 
 from fpgapool.drivers import base
 from fpgapool.drivers import documents
+from fpgapool.vocabulary import shapes
 
 LOG = logging.getLogger(__name__)
 
@@ -37,9 +38,9 @@ CORE_HANG = "core_hang"
 CORE_SLOW = "core_slow"
 WRONG_RESULT = "wrong_result"
 
-#: Of a whole board.
+#: Faults of a whole board.
 BOARD_KINDS = (UNHEALTHY, DEAD)
-#: Of a slot, while a session's data is processed.
+#: Faults of a slot while it processes a session's data.
 CORE_KINDS = (CORE_ERROR, CORE_CRASH, CORE_HANG, CORE_SLOW, WRONG_RESULT)
 KINDS = (
     *BOARD_KINDS,
@@ -49,8 +50,7 @@ KINDS = (
     *CORE_KINDS,
 )
 
-_BOARD_MEMBERS = ("message", "after_bytes")
-_SLOT_MEMBERS = ("slot", "probability", "seed", "once")
+_SLOT = tuple(kind for kind in KINDS if kind not in BOARD_KINDS)
 _MAX_BYTES = 2**62
 
 
@@ -58,17 +58,12 @@ _MAX_BYTES = 2**62
 class Fault:
     """A fault to inject.
 
-    :ivar kind: one of :data:`KINDS`.
-    :ivar place: its place in its file.
-    :ivar device: name of the board.
     :ivar slot: number of the slot; None for the whole board.
     :ivar probability: that it happens, drawn for each programming, scrub or
         session.
-    :ivar seed: of these draws.
     :ivar after_bytes: it waits until a session has sent more in the slot.
     :ivar once: it happens once, until its file is written anew.
     :ivar slowness: factor of the time of a slow core.
-    :ivar message: the board's health message.
     :ivar key: its unique name among all faults, with the version of its file;
         set when it takes effect.
     """
@@ -98,143 +93,89 @@ def faults_path(boards_file: str | os.PathLike[str]) -> pathlib.Path:
     return pathlib.Path(boards_file).with_suffix(".faults.yaml")
 
 
-def board_faults(
-    checker: documents.Checker,
-    document: object,
-    where: str,
-    device: str,
-    slots: int,
-) -> tuple[Fault, ...]:
-    """Check the faults of a board.
+_BOARD_FAULT = shapes.Members(
+    {},
+    {"message": shapes.text(), "after_bytes": shapes.integer(0, _MAX_BYTES)},
+)
 
-    :param checker: of the file that contains them.
-    :param document: the decoded mapping of kinds.
-    :param where: its place in the file.
-    :param device: name of the board.
-    :param slots: number of its slots.
-    :returns: the faults.
-    :raises base.DriverError: ``INVALID_SETTINGS``.
-    """
-    reader = _Reader(checker, device, slots)
-    return tuple(
-        fault
-        for kind, value in checker.members(document, where, KINDS).items()
-        if value is not None
-        for fault in reader.faults(kind, value, f"{where}.{kind}")
+
+def of_board(device: str, slots: int) -> shapes.Shape[tuple[Fault, ...]]:
+    """Return the shape of the faults of a board: a mapping by kind."""
+    of_slots = shapes.Members(
+        {}, {kind: shapes.list_of(_slot_fault(kind, slots)) for kind in _SLOT}
     )
 
-
-class _Reader:
-    """Reads the faults of one board."""
-
-    def __init__(
-        self, checker: documents.Checker, device: str, slots: int
-    ) -> None:
-        self._checker = checker
-        self._device = device
-        self._slots = slots
-
-    def faults(
-        self, kind: str, value: object, where: str
-    ) -> collections.abc.Iterator[Fault]:
-        if kind in BOARD_KINDS:
-            yield self._board_fault(kind, value, where)
-            return
-        if not isinstance(value, list):
-            raise self._checker.error(
-                where, "must be a list of slot numbers or mappings"
-            )
-        for index, entry in enumerate(value):
-            yield self._slot_fault(kind, entry, f"{where}[{index}]")
-
-    def _board_fault(self, kind: str, value: object, where: str) -> Fault:
+    def board_fault(kind: str, value: object, where: str) -> dict[str, object]:
         if isinstance(value, str):
             value = {"message": value}
-        if not isinstance(value, dict):
-            raise self._checker.error(where, "must be a text or a mapping")
-        members = self._checker.members(value, where, _BOARD_MEMBERS)
-        message = members.get("message", kind)
-        if not isinstance(message, str):
-            raise self._checker.error(f"{where}.message", "must be a text")
-        return Fault(
-            kind=kind,
-            place=where,
-            device=self._device,
-            after_bytes=self._integer(members, where, "after_bytes"),
-            message=message,
-        )
+        elif not isinstance(value, dict):
+            raise shapes.Invalid(where, "must be a string or an object")
+        return {"message": kind, **_BOARD_FAULT(value, where)}
 
-    def _slot_fault(self, kind: str, entry: object, where: str) -> Fault:
-        if isinstance(entry, int) and not isinstance(entry, bool):
-            entry = {"slot": entry}
-        known = [*_SLOT_MEMBERS]
-        known += ["after_bytes"] if kind in CORE_KINDS else []
-        known += ["slowness"] if kind == CORE_SLOW else []
-        members = self._checker.members(entry, where, known)
-        if kind == CORE_SLOW and "slowness" not in members:
-            raise self._checker.error(f"{where}.slowness", "is missing")
-        number = self._checker.number
-        return Fault(
-            kind=kind,
-            place=where,
-            device=self._device,
-            slot=self._slot(members, where),
-            probability=number(members, f"{where}.", "probability", 1, 0, 1),
-            seed=self._integer(members, where, "seed"),
-            after_bytes=self._integer(members, where, "after_bytes"),
-            once=self._checker.flag(members, f"{where}.", "once"),
-            slowness=number(members, f"{where}.", "slowness", 1, 1, 1e9),
-        )
+    def check(value: object, where: str) -> tuple[Fault, ...]:
+        found = []
+        members = shapes.members(value, where, (), KINDS)
+        for kind, given in members.items():
+            place = f"{where}.{kind}"
+            if given is None:
+                continue
+            if kind in BOARD_KINDS:
+                entries = {place: board_fault(kind, given, place)}
+            else:
+                listed = of_slots({kind: given}, where)[kind]
+                entries = {
+                    f"{place}[{index}]": entry
+                    for index, entry in enumerate(listed)
+                }
+            found += [
+                Fault(kind=kind, place=place, device=device, **entry)
+                for place, entry in entries.items()
+            ]
+        return tuple(found)
 
-    def _slot(self, members: dict[str, typing.Any], where: str) -> int | None:
-        slot = members.get("slot")
-        if slot is None:
-            return None
-        if isinstance(slot, bool) or slot not in range(self._slots):
-            raise self._checker.error(
-                f"{where}.slot",
-                f"must be a slot's number, up to {self._slots - 1}",
-            )
-        return int(slot)
+    return check
 
-    def _integer(
-        self, members: dict[str, typing.Any], where: str, member: str
-    ) -> int:
-        value = members.get(member, 0)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int)
-            or not 0 <= value <= _MAX_BYTES
-        ):
-            raise self._checker.error(
-                f"{where}.{member}", "must be an integer of 0 or more"
-            )
-        return value
+
+def _slot_fault(kind: str, slots: int) -> shapes.Shape[dict[str, typing.Any]]:
+    amount = shapes.integer(0, _MAX_BYTES)
+    shape = shapes.Members(
+        {"slowness": documents.number(1, 1e9)} if kind == CORE_SLOW else {},
+        {
+            "slot": shapes.nullable(shapes.integer(0, slots - 1)),
+            "probability": documents.number(0, 1),
+            "seed": amount,
+            "once": shapes.flag,
+            **({"after_bytes": amount} if kind in CORE_KINDS else {}),
+        },
+    )
+    return lambda value, where: shape(
+        {"slot": value} if shapes.is_integer(value) else value, where
+    )
 
 
 def read_faults(
     path: str | os.PathLike[str], slots: collections.abc.Mapping[str, int]
 ) -> tuple[tuple[Fault, ...], str]:
-    """Read and check a faults file.
+    """Read and check a faults file; see :func:`documents.read`.
 
-    :param path: of the YAML file.
-    :param slots: number of slots of each board, by its name.
+    :param slots: number of slots per board, by its name.
     :returns: the faults and the version of the file.
-    :raises base.DriverError: ``INVALID_SETTINGS`` with the file, the member
-        and the error.
     """
-    checker = documents.Checker("faults file", path)
-    document = checker.read()
-    # An empty file is the easiest way to write "none".
-    document = {} if document is None else document
-    faults = tuple(
-        fault
-        for device, entry in checker.members(document, "file", slots).items()
-        for fault in board_faults(
-            checker, entry, device, device, slots[device]
-        )
+    by_board = shapes.Members(
+        {}, {name: of_board(name, count) for name, count in slots.items()}
     )
-    return faults, checker.version
+    return documents.read(
+        "faults file",
+        path,
+        lambda value, where: tuple(
+            fault
+            # An empty file is the easiest way to write "none".
+            for found in by_board(
+                {} if value is None else value, where
+            ).values()
+            for fault in found
+        ),
+    )
 
 
 class Injector:
@@ -254,16 +195,14 @@ class Injector:
         self._slots: dict[str, int] = {}
         self._version: str | None = None
         self._passing: tuple[Fault, ...] = ()
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def set_boards(
         self, faults: tuple[Fault, ...], slots: dict[str, int], version: str
     ) -> None:
         """Set the faults of the boards file.
 
-        :param faults: of all boards.
-        :param slots: number of slots of each board, by its name.
-        :param version: of the boards file.
+        :param slots: number of slots per board, by its name.
         """
         self._standing = _stamped(faults, f"boards.{version}")
         self._slots = slots
@@ -297,12 +236,7 @@ class Injector:
     def in_force(
         self, device: str, slot: int, kinds: collections.abc.Container[str]
     ) -> list[Fault]:
-        """List the faults of a slot, and of its board, that may happen.
-
-        :param device: name of the board.
-        :param slot: number of the slot.
-        :param kinds: the kinds to list.
-        """
+        """List the faults of a slot, and of its board, that may happen."""
         self._refresh()
         return [
             fault
@@ -311,23 +245,20 @@ class Injector:
         ]
 
     def quiet(self) -> bool:
-        """Whether there are no faults at all."""
+        """Whether no fault is in force."""
         self._refresh()
         return not (self._standing or self._passing)
 
     def strike(
         self, device: str, slot: int, kinds: collections.abc.Container[str]
     ) -> Fault | None:
-        """Decide whether an operation on a slot breaks.
+        """Decide whether a fault strikes an operation on a slot.
 
-        :param device: name of the board.
-        :param slot: number of the slot.
-        :param kinds: the faults that can break it.
         :returns: the fault that happens, None if none does.
         """
         for fault in self.in_force(device, slot, kinds):
             if self.drawn(fault, device, slot) and self.claim(fault):
-                tell(fault, slot)
+                log_fault(fault, slot)
                 return fault
         return None
 
@@ -336,27 +267,22 @@ class Injector:
     ) -> Fault | None:
         """Return the fault of a whole board.
 
-        :param device: name of the board.
-        :param kinds: the kinds that count.
         :returns: the fault, None if there is none.
         """
         for fault in self.in_force(device, 0, kinds):
             if fault.kind in BOARD_KINDS and (
                 not fault.after_bytes or self._marker(fault).exists()
             ):
-                if fault.key not in self._told:
-                    self._told.add(fault.key)
-                    tell(fault, None)
+                if fault.key not in self._logged:
+                    self._logged.add(fault.key)
+                    log_fault(fault, None)
                 return fault
         return None
 
     def drawn(self, fault: Fault, device: str, slot: int) -> bool:
         """Draw whether a fault happens.
 
-        :param fault: the fault.
-        :param device: name of the board.
         :param slot: number of the slot; each has its own sequence.
-        :returns: whether it does.
         """
         if fault.probability >= 1:
             return True
@@ -365,8 +291,8 @@ class Injector:
         return random.Random(seed).random() < fault.probability
 
     def _count_draw(self, fault: Fault, device: str, slot: int) -> int:
-        # In a file, else a slot whose first draw kills its process would draw
-        # the same in the next one.
+        # In a file: otherwise a slot whose first draw kills its process
+        # would repeat the draw in the next process.
         path = self._directory / f"{device}.{slot}.{fault.key}.draws"
         draw = 0
         with contextlib.suppress(OSError, ValueError):
@@ -375,9 +301,8 @@ class Injector:
         return draw
 
     def claim(self, fault: Fault) -> bool:
-        """Decide whether a fault may happen, and note that it does.
+        """Decide whether a fault may strike, and record that it does.
 
-        :param fault: the fault.
         :returns: False for a fault of ``once`` that has already happened.
         """
         if not fault.once:
@@ -389,7 +314,7 @@ class Injector:
         return True
 
     def mark(self, fault: Fault) -> None:
-        """Note that the time of a board's fault has come.
+        """Record that a board's fault takes effect.
 
         :param fault: one with ``after_bytes``.
         """
@@ -399,10 +324,9 @@ class Injector:
         return self._directory / f"{fault.device}.{fault.key}.happened"
 
 
-def tell(fault: Fault, slot: int | None) -> None:
+def log_fault(fault: Fault, slot: int | None) -> None:
     """Log that a fault happens.
 
-    :param fault: the fault.
     :param slot: where; None for a whole board.
     """
     where = fault.device if slot is None else f"{fault.device}.{slot}"
@@ -412,12 +336,7 @@ def tell(fault: Fault, slot: int | None) -> None:
 
 
 class SessionFaults:
-    """The faults of one session's data.
-
-    :param injector: knows the faults.
-    :param device: name of the board.
-    :param slot: number of the slot.
-    """
+    """The faults of one session's data."""
 
     def __init__(self, injector: Injector, device: str, slot: int) -> None:
         self._injector = injector
@@ -430,7 +349,6 @@ class SessionFaults:
     def due(self, piece_bytes: int) -> list[Fault]:
         """List the faults of the next piece of input.
 
-        :param piece_bytes: its length.
         :returns: the faults; each is logged when it first happens.
         """
         self._processed_bytes += piece_bytes
@@ -447,7 +365,7 @@ class SessionFaults:
         return [
             fault
             for fault in faults
-            # A board's fault without a condition does not happen here.
+            # A board's unconditional fault strikes elsewhere.
             if (fault.after_bytes or fault.kind in CORE_KINDS)
             and self._processed_bytes > fault.after_bytes
             and self._happens(fault)
@@ -467,7 +385,7 @@ class SessionFaults:
         if fault.kind in BOARD_KINDS:
             self._injector.mark(fault)
         self._happened.add(key)
-        tell(fault, self._slot)
+        log_fault(fault, self._slot)
         return True
 
 

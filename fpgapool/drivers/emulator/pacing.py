@@ -22,7 +22,7 @@ Wait: typing.TypeAlias = collections.abc.Callable[[float], bool]
 
 
 class Cancelled(Exception):
-    """The wait was given up."""
+    """The wait was cancelled."""
 
 
 class _Cancellable:
@@ -56,8 +56,6 @@ class Pacer(_Cancellable):
     """Limits one stream to its fair rate.
 
     :param table: shared by the streams of the cluster.
-    :param stream: its number there.
-    :param peak_bytes_per_s: its own limit.
     """
 
     def __init__(
@@ -73,7 +71,7 @@ class Pacer(_Cancellable):
         self._table = table
         self._stream = stream
         self._peak_bytes_per_s = peak_bytes_per_s
-        # The modelled time up to which the work is done.
+        # Modelled time until which all work is done.
         self._served_until_ns = 0
 
     def slow_down(self, slowness: float) -> None:
@@ -88,20 +86,16 @@ class Pacer(_Cancellable):
             )
 
     def start(self, work_bytes: int) -> None:
-        """Note that a piece of work begins now.
-
-        :param work_bytes: its length.
-        """
+        """Record that a piece of work begins now."""
         now_ns = self._clock_ns()
         self._served_until_ns = max(self._served_until_ns, now_ns - IDLE_NS)
-        # The real computation may take as long as the model.
+        # The real computation may take longer than the model.
         rate_bytes_per_s = self._rate_bytes_per_s(now_ns)
         self._announce(now_ns + int(work_bytes / rate_bytes_per_s * 1e9))
 
     def finish(self, work_bytes: int) -> None:
         """Wait until the model has finished the current piece.
 
-        :param work_bytes: its length.
         :raises Cancelled: if :meth:`cancel` was called.
         """
         left_bytes = float(work_bytes)
@@ -130,7 +124,7 @@ class Pacer(_Cancellable):
 
 
 class FreePacer(_Cancellable):
-    """Limits nothing, unless it is slowed down.
+    """Does not limit the rate unless it is slowed down.
 
     Has the methods of :class:`Pacer`.
     """
@@ -142,11 +136,11 @@ class FreePacer(_Cancellable):
         self._slowness = slowness
 
     def start(self, work_bytes: int) -> None:
-        """Note that a piece of work begins now."""
+        """Record that a piece of work begins now."""
         self._started_ns = self._clock_ns()
 
     def finish(self, work_bytes: int) -> None:
-        """Wait if it was slowed down.
+        """Wait if the computation is slowed down.
 
         :raises Cancelled: if :meth:`cancel` was called.
         """

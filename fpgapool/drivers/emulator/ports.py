@@ -14,8 +14,6 @@ from fpgapool.drivers.emulator import shares
 class Ports:
     """One host's pipes and NIC in the table that a cluster shares.
 
-    :param table: of the cluster.
-    :param host_uuid: of this host.
     :param several_hosts: whether other hosts use the table, too; else the
         other end of remote streams is not modelled.
     """
@@ -31,7 +29,6 @@ class Ports:
     def declare(self, found: boards.Boards) -> None:
         """Declare the capacities of this host's pipes and NIC.
 
-        :param found: from the boards file.
         :raises shares.TableFull: if the cluster is too large.
         """
         self._nic_bytes_per_s = found.scaled(found.nic_bytes_per_s)
@@ -51,15 +48,11 @@ class Ports:
         peak_bytes_per_s: float,
         return_ratio: float,
     ) -> int:
-        """Enter the stream of a slot's next session.
+        """Add the stream of a slot's next session.
 
         A local one uses the DMA pipe only. A remote one also uses the path
         from its host to this one and, for returned data, the path back.
 
-        :param device: name of the device.
-        :param slot: number of the slot in it.
-        :param traffic: of the session.
-        :param peak_bytes_per_s: of its accelerator.
         :param return_ratio: bytes that return for each byte of input.
         :returns: number of the stream in the table.
         :raises shares.TableFull: if the cluster is too large.
@@ -87,9 +80,7 @@ class Ports:
     def busy_slots(self, device: str, now_ns: int) -> int:
         """Count the busy slots of a device.
 
-        :param device: its name.
         :param now_ns: monotonic time.
-        :returns: how many there are.
         """
         return self.table.busy_users(
             self._number(_dma(self._host_uuid, device)), now_ns

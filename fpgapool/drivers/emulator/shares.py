@@ -40,11 +40,11 @@ _MAX_CACHED_RATES = 1024
 
 
 class TableFull(Exception):
-    """There are more pipes, NICs or slots than fit into the table."""
+    """The table has no room for more pipes, NICs or slots."""
 
 
 class TableTruncated(Exception):
-    """The file was truncated, and the streams' entries are lost."""
+    """The file was truncated; the entries of streams are lost."""
 
 
 class _Layout:
@@ -116,7 +116,7 @@ class ShareTable:
 
     @contextlib.contextmanager
     def _locked(self) -> collections.abc.Iterator[None]:
-        # The file's lock works between tables, the other one between threads.
+        # The file's lock excludes other processes, this one other threads.
         with self._thread_lock:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
             try:
@@ -147,13 +147,12 @@ class ShareTable:
     def mend(self) -> bool:
         """Restore the file if it was truncated; it has no entries then.
 
-        :returns: whether it was.
         :raises OSError: if there is no room for it.
         """
         if not self._is_truncated():
             return False
         with self._locked():
-            # Another process may just have restored it.
+            # Another process may have restored it just now.
             if self._is_truncated():
                 LOG.error("%s was truncated, and is restored", self._path)
                 self._make_room()
@@ -176,9 +175,6 @@ class ShareTable:
     def declare(self, name: str, capacity_bytes_per_s: float) -> int:
         """Declare the capacity of a pipe or a direction of a NIC.
 
-        :param name: the same in all processes.
-        :param capacity_bytes_per_s: its rate.
-        :returns: its number in this table.
         :raises TableFull: if there are too many.
         :raises TableTruncated: if the file was truncated.
         """
@@ -192,9 +188,7 @@ class ShareTable:
     def assume(self, name: str, capacity_bytes_per_s: float) -> int:
         """Declare a resource's capacity unless its owner has declared it.
 
-        :param name: the same in all processes.
         :param capacity_bytes_per_s: its rate without a declaration.
-        :returns: its number in this table.
         :raises TableFull: if there are too many.
         :raises TableTruncated: if the file was truncated.
         """
@@ -229,9 +223,7 @@ class ShareTable:
     def busy_users(self, resource: int, now_ns: int) -> int:
         """Count the busy streams that use a resource.
 
-        :param resource: its number.
         :param now_ns: monotonic time.
-        :returns: how many there are.
         :raises TableTruncated: if the file was truncated.
         """
         self._check()
@@ -251,10 +243,8 @@ class ShareTable:
         """Declare a slot's stream; it is idle at first.
 
         :param name: of the slot, the same in all processes.
-        :param peak_bytes_per_s: its rate alone.
         :param uses: bytes that each byte of it costs, by resource; at most
             :data:`MAX_USES`.
-        :returns: its number in this table.
         :raises TableFull: if there are too many.
         :raises TableTruncated: if the file was truncated.
         """
@@ -276,7 +266,6 @@ class ShareTable:
     def set_peak(self, stream: int, peak_bytes_per_s: float) -> None:
         """Change the rate that a stream could use alone.
 
-        :param stream: the caller's own.
         :param peak_bytes_per_s: its rate alone from now on.
         :raises TableTruncated: if the file was truncated.
         """
@@ -288,7 +277,6 @@ class ShareTable:
     def announce(self, stream: int, busy_until_ns: int) -> None:
         """Record until when a stream is busy.
 
-        :param stream: the caller's own.
         :param busy_until_ns: monotonic time.
         :raises TableTruncated: if the file was truncated.
         """
@@ -296,11 +284,10 @@ class ShareTable:
         self._busy_until_ns[stream] = busy_until_ns
 
     def rate_bytes_per_s(self, stream: int, now_ns: int) -> float:
-        """Compute the fair rate of a stream beside the busy ones.
+        """Compute the fair rate of a stream among the busy ones.
 
         :param stream: the caller's own; it counts as busy.
         :param now_ns: monotonic time.
-        :returns: its rate.
         :raises TableTruncated: if the file was truncated since it joined.
         """
         self._check()

@@ -18,10 +18,6 @@ from fpgapool.vocabulary import codes
 class Region:
     """A programmed region.
 
-    :ivar device: name of the board.
-    :ivar slot: number of the region in it.
-    :ivar accelerator: that it has.
-    :ivar directory: of the region in sysfs.
     :ivar node: device file of its port; None if it has none.
     """
 
@@ -39,8 +35,6 @@ class RegionCore(accelerators.Core):
     of the operator's moves the data, by a character device, UIO, VFIO, DMA
     buffers or OpenCL.
 
-    :param params: the session's parameters.
-    :param region: of the session.
     :raises InvalidParams: if the accelerator does not accept them.
     """
 
@@ -59,8 +53,6 @@ class RegionCore(accelerators.Core):
 
         Called after every session, also in another process than the one that
         had the core. May raise any exception; the slot is not used then.
-
-        :param region: with the session's accelerator.
         """
 
 
@@ -68,7 +60,6 @@ def load(path: str) -> type[RegionCore]:
     """Import an operator's class.
 
     :param path: ``module:Class``, from a trusted file of this host.
-    :returns: the class.
     :raises AcceleratorError: ``CORE_UNAVAILABLE``.
     """
     module, _, name = path.partition(":")

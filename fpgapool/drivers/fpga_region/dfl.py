@@ -19,6 +19,7 @@ import uuid
 from fpgapool.drivers import base
 from fpgapool.drivers.fpga_region import sysfs
 from fpgapool.objects import untrusted
+from fpgapool.vocabulary import codes
 
 _MAGIC = uuid.UUID("58656f6e-4650-4741-b747-425376303031").bytes
 _HEADER = struct.Struct("<16sI")
@@ -28,7 +29,7 @@ _MAX_DEPTH = 16
 # _IO(0xB6, …) of linux/fpga-dfl.h.
 _PORT_RESET = 0xB640
 _FME_PORT_PR = 0xB680
-# Size of the structure, flags, port, size and address of the bitstream.
+# The structure's size, flags, port, and the bitstream's size and address.
 _PORT_PR = struct.Struct("<IIIIQ")
 
 #: The port has been switched off because the board draws too much power.
@@ -36,25 +37,24 @@ _SHUT_DOWN = 6
 
 
 def payload(contents: bytes, compat_id: str | None) -> bytes:
-    """Return the partial bitstream of a file.
+    """Return the partial bitstream in a file.
 
-    :param contents: of the file.
     :param compat_id: of the region, hexadecimal; None if it has none.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN`` if the file is no green
         bitstream, or ``BITSTREAM_UNFIT`` if it is for other boards.
     """
     if len(contents) < _HEADER.size:
-        raise _unknown("it is shorter than the header")
+        raise _unknown("it is shorter than its header")
     magic, metadata_bytes = _HEADER.unpack_from(contents)
     if magic != _MAGIC:
-        raise _unknown("it does not begin as one")
+        raise _unknown("wrong magic number")
     end = _HEADER.size + metadata_bytes
     if metadata_bytes > _MAX_METADATA_BYTES or end >= len(contents):
-        raise _unknown("the length of its metadata is wrong")
+        raise _unknown("wrong metadata length")
     wanted = _interface(contents[_HEADER.size : end].rstrip(b"\0"))
     if compat_id is None or wanted.hex != compat_id.replace("-", "").lower():
         raise base.DriverError(
-            base.BITSTREAM_UNFIT,
+            codes.BITSTREAM_UNFIT,
             f"the bitstream is for the interface {wanted}; the region has"
             f" {compat_id}",
         )
@@ -78,16 +78,14 @@ def _interface(metadata: bytes) -> uuid.UUID:
 
 def _unknown(reason: str) -> base.DriverError:
     return base.DriverError(
-        base.BITSTREAM_UNKNOWN, f"the file is no green bitstream: {reason}"
+        codes.BITSTREAM_UNKNOWN, f"not a green bitstream: {reason}"
     )
 
 
 def program(fme: pathlib.Path, port_id: int, bitstream: bytes) -> None:
-    """Program the region of a port. Blocks until that has happened.
+    """Program the region of a port; block until it is done.
 
-    :param fme: device file of the FME.
     :param port_id: number of the port in the FPGA.
-    :param bitstream: see :func:`payload`.
     :raises base.DriverError: ``PROGRAMMING_FAILED``.
     """
     memory = ctypes.create_string_buffer(bitstream, len(bitstream))
@@ -98,21 +96,20 @@ def program(fme: pathlib.Path, port_id: int, bitstream: bytes) -> None:
         _ioctl(fme, _FME_PORT_PR, argument)
     except OSError as error:
         raise base.DriverError(
-            base.PROGRAMMING_FAILED, f"{fme.name}: {error.strerror}"
+            codes.PROGRAMMING_FAILED, f"{fme.name}: {error.strerror}"
         ) from error
 
 
 def reset(port: pathlib.Path) -> None:
     """Reset a port and all registers of the accelerator behind it.
 
-    :param port: its device file.
     :raises base.DriverError: ``SCRUB_FAILED``.
     """
     try:
         _ioctl(port, _PORT_RESET, b"")
     except OSError as error:
         raise base.DriverError(
-            base.SCRUB_FAILED, f"{port.name}: {error.strerror}"
+            codes.SCRUB_FAILED, f"{port.name}: {error.strerror}"
         ) from error
 
 
@@ -125,10 +122,7 @@ def _ioctl(path: pathlib.Path, request: int, argument: bytes) -> None:
 
 
 def fme_fault(directory: pathlib.Path) -> str:
-    """Return why a board cannot be used; empty if it can.
-
-    :param directory: of its FME in sysfs.
-    """
+    """Return why a board cannot be used; empty if it can."""
     if not directory.is_dir():
         return f"{directory.name} is gone"
     for name in ("fme_errors", "catfatal_errors"):
@@ -139,10 +133,7 @@ def fme_fault(directory: pathlib.Path) -> str:
 
 
 def port_fault(directory: pathlib.Path) -> str:
-    """Return why a port cannot be used; empty if it can.
-
-    :param directory: of it in sysfs.
-    """
+    """Return why a port cannot be used; empty if it can."""
     if not directory.is_dir():
         return f"{directory.name} is gone"
     if _number(sysfs.read(directory / "power_state")) == _SHUT_DOWN:
@@ -156,13 +147,12 @@ def port_fault(directory: pathlib.Path) -> str:
 def port_id(directory: pathlib.Path) -> int:
     """Return the number of a port in its FPGA.
 
-    :param directory: of it in sysfs.
     :raises base.DriverError: ``PROGRAMMING_FAILED``.
     """
     number = _number(sysfs.read(directory / "id"))
     if number is None:
         raise base.DriverError(
-            base.PROGRAMMING_FAILED, f"{directory.name} has no number"
+            codes.PROGRAMMING_FAILED, f"{directory.name} has no number"
         )
     return number
 

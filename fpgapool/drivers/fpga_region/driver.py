@@ -17,6 +17,7 @@ from fpgapool.drivers.fpga_region import boards
 from fpgapool.drivers.fpga_region import core
 from fpgapool.drivers.fpga_region import dfl
 from fpgapool.drivers.fpga_region import sysfs
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import names
 
@@ -44,9 +45,7 @@ default is for tests.
 class _Slot:
     """A slot and its places.
 
-    :ivar board: of the slot.
     :ivar entry: of the slot, in the boards file.
-    :ivar number: of the slot.
     """
 
     board: boards.Board
@@ -91,7 +90,7 @@ class FpgaRegionDriver(base.Driver):
         for name in ("state_dir", "boards_file", "firmware_dir", "root_dir"):
             if not isinstance(settings.get(name), str) or not settings[name]:
                 raise base.DriverError(
-                    base.INVALID_SETTINGS,
+                    codes.INVALID_SETTINGS,
                     f"fpga_region needs the setting {name!r}",
                 )
         self._firmware_dir = pathlib.Path(settings["firmware_dir"])
@@ -105,7 +104,7 @@ class FpgaRegionDriver(base.Driver):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise base.DriverError(
-                base.INVALID_SETTINGS, f"fpga_region: {error}"
+                codes.INVALID_SETTINGS, f"fpga_region: {error}"
             ) from error
         found, self._power_cap_w = boards.read_boards(settings["boards_file"])
         self._boards = {board.name: board for board in found}
@@ -145,14 +144,14 @@ class FpgaRegionDriver(base.Driver):
         known = place.board.accelerators.get(accelerator)
         if known is None:
             raise base.DriverError(
-                base.BITSTREAM_UNKNOWN,
+                codes.BITSTREAM_UNKNOWN,
                 f"the boards file has no accelerator {accelerator!r:.80} for"
                 f" {device}",
             )
         profile = _profile(accelerator)
         if profile.shapes and place.entry.shape not in profile.shapes:
             raise base.DriverError(
-                base.BITSTREAM_UNFIT,
+                codes.BITSTREAM_UNFIT,
                 f"{accelerator!r} fits {', '.join(profile.shapes)}, not"
                 f" {place.entry.shape}",
             )
@@ -198,7 +197,7 @@ class FpgaRegionDriver(base.Driver):
                 self._record(place, *wanted, self._boot())
         except OSError as error:
             raise base.DriverError(
-                base.PROGRAMMING_FAILED, f"{place.file_name}: {error}"
+                codes.PROGRAMMING_FAILED, f"{place.file_name}: {error}"
             ) from error
 
     def open(
@@ -211,7 +210,7 @@ class FpgaRegionDriver(base.Driver):
         found = self._used(place)
         if found is None:
             raise base.DriverError(
-                base.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
+                codes.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
             )
         core_class, region = found
         return core_class(params, region)
@@ -225,7 +224,7 @@ class FpgaRegionDriver(base.Driver):
                 core_class.clear(region)
             except Exception as error:
                 raise base.DriverError(
-                    base.SCRUB_FAILED,
+                    codes.SCRUB_FAILED,
                     f"{place.file_name}: {type(error).__name__}: {error}",
                 ) from error
         if place.entry.port is not None:
@@ -270,7 +269,7 @@ class FpgaRegionDriver(base.Driver):
         board = self._boards.get(device)
         if board is None or not 0 <= slot < len(board.regions):
             raise base.DriverError(
-                base.NO_SUCH_SLOT, f"no slot {slot} of a device {device!r}"
+                codes.NO_SUCH_SLOT, f"device {device!r} has no slot {slot}"
             )
         return _Slot(board, board.regions[slot], slot)
 
@@ -308,7 +307,7 @@ class FpgaRegionDriver(base.Driver):
         with contextlib.suppress(OSError, ValueError):
             text = self._path(place).read_text()
             accelerator, bitstream, boot = text.split("\n")
-            # An FPGA forgets what it had when its power goes.
+            # An FPGA loses its configuration with its power.
             if boot == self._boot() and self._operates(place.board):
                 return accelerator, bitstream
         return None, ""
@@ -335,7 +334,7 @@ def _profile(accelerator: str) -> base.Profile:
         found = accelerators.load_profile(plain)
     except accelerators.AcceleratorError as error:
         raise base.DriverError(
-            base.BITSTREAM_UNKNOWN, error.message
+            codes.BITSTREAM_UNKNOWN, error.message
         ) from error
     return dataclasses.replace(found, name=accelerator)
 
@@ -353,19 +352,19 @@ def _contents(
     if file is not None:
         if file.format != formats.BINARY:
             raise base.DriverError(
-                base.BITSTREAM_UNKNOWN,
+                codes.BITSTREAM_UNKNOWN,
                 "fpga_region accepts bitstreams of the format "
                 f"{formats.BINARY}, not {file.format!r:.80}",
             )
         return file.read(MAX_FILE_BYTES)
     if known.file is None:
         raise base.DriverError(
-            base.BITSTREAM_UNKNOWN,
+            codes.BITSTREAM_UNKNOWN,
             "the boards file names no file for this accelerator",
         )
     try:
         return pathlib.Path(known.file).read_bytes()
     except OSError as error:
         raise base.DriverError(
-            base.BITSTREAM_DAMAGED, f"{known.file}: {error.strerror}"
+            codes.BITSTREAM_DAMAGED, f"{known.file}: {error.strerror}"
         ) from error

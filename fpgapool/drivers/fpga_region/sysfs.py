@@ -11,6 +11,7 @@ import os
 import pathlib
 
 from fpgapool.drivers import base
+from fpgapool.vocabulary import codes
 
 _MAX_ATTRIBUTE_BYTES = 4096
 
@@ -25,7 +26,6 @@ _MILLI = 1e-3
 def read(path: pathlib.Path) -> str | None:
     """Return an attribute without white space at its ends.
 
-    :param path: of the attribute.
     :returns: None if it is missing or cannot be read.
     """
     try:
@@ -37,23 +37,17 @@ def read(path: pathlib.Path) -> str | None:
 
 @contextlib.contextmanager
 def exclusive(path: pathlib.Path) -> collections.abc.Iterator[None]:
-    """Wait until no other process holds the lock.
-
-    :param path: of the lock's file.
-    """
+    """Hold a lock that excludes other processes."""
     with open(path, "a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 class Manager:
-    """What programs the regions of an FPGA from files.
+    """Programs the regions of an FPGA from files.
 
     The attributes ``firmware`` and ``flags`` are those of the vendors'
     kernels, such as ``linux-xlnx``.
-
-    :param directory: of it in sysfs.
-    :param firmware_dir: where the kernel looks for files.
     """
 
     def __init__(
@@ -77,9 +71,8 @@ class Manager:
         return read(self._directory / "state") == OPERATING
 
     def program(self, contents: bytes, name: str, *, partial: bool) -> None:
-        """Program a region. Blocks until that has happened.
+        """Program a region; block until it is done.
 
-        :param contents: of the file.
         :param name: of the file; unique to the region.
         :param partial: whether the rest of the FPGA stays as it is.
         :raises base.DriverError: ``PROGRAMMING_FAILED``.
@@ -91,7 +84,7 @@ class Manager:
                 self._write("flags", _PARTIAL if partial else "0")
                 self._write("firmware", name)
             finally:
-                # A tenant's file is of no use to others.
+                # Other users do not need to read a tenant's file.
                 path.unlink(missing_ok=True)
         except OSError as error:
             raise self._failed(error.strerror or str(error)) from error
@@ -99,7 +92,7 @@ class Manager:
             raise self._failed("the FPGA does not operate")
 
     def _write(self, attribute: str, value: str) -> None:
-        # Made by the kernel only: a wrong path must not leave a file.
+        # The kernel creates these: a wrong path must not create a file.
         flags = os.O_WRONLY | os.O_TRUNC
         descriptor = os.open(self._directory / attribute, flags)
         with open(descriptor, "w") as file:
@@ -112,7 +105,7 @@ class Manager:
             if (text := read(self._directory / attribute))
         ]
         return base.DriverError(
-            base.PROGRAMMING_FAILED,
+            codes.PROGRAMMING_FAILED,
             f"FPGA manager {self._directory.name}: {reason}"
             f" ({', '.join(found) or 'no state'})",
         )
@@ -123,7 +116,6 @@ def telemetry(
 ) -> base.Telemetry:
     """Read the sensors of a board.
 
-    :param directories: of devices of hwmon.
     :returns: the sum of all powers, and the highest temperature.
     """
     powers_w, temperatures_c = [], []

@@ -36,8 +36,6 @@ def check(kernel: cl.Kernel, index: int, kind: str) -> None:
 
     PoCL uses a number as an address.
 
-    :param kernel: of the program.
-    :param index: of the argument.
     :param kind: of the argument, in the manifest.
     :raises InvalidManifest: if the kernel has another kind there.
     """
@@ -68,7 +66,6 @@ class Setter:
     PyOpenCL takes 10 µs for each, as much as for a launch.
 
     :param kernel: nothing else sets its numbers.
-    :ivar kernel: the same.
     """
 
     def __init__(self, kernel: cl.Kernel) -> None:
@@ -76,12 +73,7 @@ class Setter:
         self._values: dict[int, typing.Any] = {}
 
     def set_number(self, index: int, kind: str, value: typing.Any) -> None:
-        """Set a number, or the size of local memory.
-
-        :param index: of the argument.
-        :param kind: as in a manifest.
-        :param value: of the argument.
-        """
+        """Set a number, or the size of local memory."""
         if self._values.get(index) == value:
             return
         # Until it is set, it is unknown.

@@ -15,10 +15,10 @@ from fpgapool.drivers.opencl.contents import manifest as manifests
 from fpgapool.drivers.opencl.contents import params as parameters
 from fpgapool.drivers.opencl.contents import preparers
 
-#: As long as the longest chunk of a session.
+#: The longest chunk of a session.
 MAX_BLOCK_BYTES = 1 << 26
 MAX_BUFFER_BYTES = 1 << 32
-#: As long as a checkpoint may be.
+#: The longest checkpoint.
 MAX_STATE_BYTES = 1 << 20
 MAX_LOCAL_BYTES = 1 << 20
 MAX_WORK_ITEMS = 1 << 40
@@ -28,8 +28,6 @@ MAX_WORK_ITEMS = 1 << 40
 class Launch:
     """One launch of one kernel.
 
-    :ivar step: its number within its phase.
-    :ivar global_size: work items in each dimension.
     :ivar local_size: those of a group; None if the runtime chooses.
     :ivar arguments: kind and value of each: whole numbers for ``uint``,
         ``ulong`` and ``local``, a float for ``float``, the name of a
@@ -48,11 +46,8 @@ class Binding:
     Methods raise InvalidManifest if an expression has an impossible value
     with the session's parameters.
 
-    :param manifest: of the bitstream.
-    :param values: the session's parameters.
     :raises InvalidParams: if the manifest does not accept them.
     :raises InvalidManifest: if a size is impossible with them.
-    :ivar variant: of the manifest.
     :ivar block_bytes: every piece of the input but the last is a multiple.
     :ivar contents: of each buffer that has some, by name.
     :ivar initial_state: of a new session; empty if there is no state.
@@ -169,10 +164,7 @@ class Binding:
         return max_bytes
 
     def scratch_bytes(self, input_bytes: int) -> dict[str, int]:
-        """Return the sizes of buffers without contents, by name.
-
-        :param input_bytes: of a launch.
-        """
+        """Return the sizes of buffers without contents, by name."""
         variables = self._launch_variables(input_bytes, 0)
         return {
             name: self._size(

@@ -23,13 +23,13 @@ from fpgapool.drivers.opencl import waiting
 if typing.TYPE_CHECKING:
     from fpgapool.drivers.opencl import runner as runners
 
-#: Pieces on their way at the same time: one to the device, one in it, and one
+#: Pieces in flight: one on its way to the device, one being computed, and one
 #: back.
 LANES = 3
 #: While the device computes one, the worker sends the output of the one before
 #: and starts the next one.
 _MAX_STARTED = 2
-#: Of pieces whose outputs are known.
+#: Number of pieces whose outputs are kept.
 _MAX_LENGTHS = 64
 #: A piece is as much as the accelerator's peak rate computes in this time:
 #: far more than a launch costs, far less than a chunk takes.
@@ -41,7 +41,6 @@ MAX_PIECE_BYTES = 4 * 1024 * 1024
 def piece_bytes(profile: base.Profile, unified: bool) -> int:
     """Return how long pieces should be, as far as blocks allow it.
 
-    :param profile: of the accelerator.
     :param unified: whether nothing has to be transferred.
     """
     if unified:
@@ -51,15 +50,12 @@ def piece_bytes(profile: base.Profile, unified: bool) -> int:
 
 
 class Cancelled(Exception):
-    """The session is over."""
+    """The session has ended."""
 
 
 class OpenCLCore(base.Core):
     """Runs the kernels of one session.
 
-    :param runner: of the session.
-    :param profile: of the accelerator.
-    :param waiter: of the slot.
     :param hang_min_s: longest time of commands with little input …
     :param hang_factor: … to which so many times the time is added that the
         peak rate makes of the input on its way.
@@ -86,7 +82,7 @@ class OpenCLCore(base.Core):
             + hang_factor * LANES * most_bytes / profile.peak_bytes_per_s
         )
         self._lanes: list[runners.Lane] = []
-        # Of lanes of the caller's memory, which exist for one piece only.
+        # Lanes in the caller's memory exist for one piece only.
         self._reports: list[typing.Any] = []
         # The oldest first.
         self._begun: collections.deque[_Begun] = collections.deque()
@@ -173,7 +169,7 @@ class OpenCLCore(base.Core):
         room: memoryview,
         offset_bytes: int,
     ) -> None:
-        """Start all that is to be done with a piece."""
+        """Start all commands for a piece."""
         runner = self.runner
         lane = None
         uploaded = []
@@ -231,7 +227,7 @@ class OpenCLCore(base.Core):
             ) from None
 
     def cancel(self) -> None:
-        # What was started uses the caller's memory and has to end first.
+        # Running commands use the caller's memory and must end first.
         self._cancelled = True
 
 
@@ -241,7 +237,6 @@ class _Chunk:
 
     :ivar begun: how many of its pieces are on their way.
     :ivar written_bytes: length of the output of its pieces so far.
-    :ivar fault: why there is none.
     """
 
     begun: int = 0
@@ -250,7 +245,7 @@ class _Chunk:
 
 
 class _Begun(typing.NamedTuple):
-    """A piece on its way."""
+    """A piece in flight."""
 
     chunk: _Chunk
     lane: runners.Lane

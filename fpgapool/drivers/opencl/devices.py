@@ -22,6 +22,7 @@ import uuid
 
 from fpgapool.drivers import base
 from fpgapool.drivers import documents
+from fpgapool.vocabulary import shapes
 
 MAX_BOARDS = 64
 MAX_SLOTS = 64
@@ -29,32 +30,16 @@ MAX_SHARE = 1000
 
 CPU = "cpu"
 GPU = "gpu"
-#: Boards with FPGAs, and whatever else is neither of the others.
+#: Boards with FPGAs, and all other kinds of devices.
 ACCELERATOR = "accelerator"
 
 #: Where Linux shows devices of the PCI bus.
 PCI_DIRECTORY = pathlib.Path("/sys/bus/pci/devices")
 
-_FILE_MEMBERS = ("boards", documents.POWER_CAP_W)
-_MEMBERS = (
-    "name",
-    "platform",
-    "device",
-    "pci",
-    "model",
-    "shape",
-    "slots",
-    "shares",
-    "cu",
-    "dma_bytes_per_s",
-    "programming_time_s",
-    "hang_min_s",
-    "hang_factor",
-)
 _MAX_NAME_CHARS = 64
-_MAX_PATTERN_CHARS = 256
+#: Leaves room for a PCI address after the name.
+_MAX_BOARD_CHARS = _MAX_NAME_CHARS - 13
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
-_INSTANCE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
@@ -62,14 +47,11 @@ PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 class Found:
     """A device that a runtime has.
 
-    :ivar platform: name of its platform.
-    :ivar name: of the device.
     :ivar number: from 0 among devices of its platform with this name.
     :ivar kind: ``cpu``, ``gpu`` or ``accelerator``.
     :ivar pci: its address on the PCI bus, None if the runtime does not say.
     :ivar memory_bytes: of the device; 0 if it is unknown.
     :ivar unified: whether it computes in the host's memory.
-    :ivar has_compiler: whether its runtime compiles sources.
     """
 
     platform: str
@@ -84,19 +66,16 @@ class Found:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Board:
-    """An entry of a board file: it stands for all devices that it fits.
+    """An entry of a board file: it stands for all devices that it matches.
 
     :ivar name: of the device; others that it fits are told by their address
         on the PCI bus, or a number.
-    :ivar platform: pattern of the platform's name.
-    :ivar device: pattern of the device's name.
     :ivar pci: address on the PCI bus, None for any.
     :ivar model: None: the device's name.
     :ivar shape: None: platform and device.
     :ivar shares: of each slot, in the device's memory.
     :ivar is_divided: whether each slot has its share of the units, too.
     :ivar instances: of kernels, the one of each slot; empty: any.
-    :ivar dma_bytes_per_s: input rate that its slots share.
     :ivar programming_time_s: None: as measured.
     :ivar hang_min_s: a launch that takes less does not hang.
     :ivar hang_factor: nor does one that takes less than so many times the
@@ -123,23 +102,18 @@ class Board:
         return len(self.shares)
 
     def fits(self, found: Found) -> bool:
-        """Whether the entry stands for a device."""
+        """Whether the entry matches a device."""
         return (
             fnmatch.fnmatchcase(found.platform, self.platform)
             and fnmatch.fnmatchcase(found.name, self.device)
-            # A runtime may not know the address; then the file has it.
+            # If the runtime does not know the address, the file gives it.
             and (self.pci is None or found.pci in (None, self.pci))
         )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Device:
-    """A device of the pool.
-
-    :ivar name: unique in the host.
-    :ivar board: its entry in the board file.
-    :ivar found: the device itself.
-    """
+    """A device of the pool."""
 
     name: str
     board: Board
@@ -163,7 +137,6 @@ class Device:
     def memory_bytes(self, slot: int) -> int | None:
         """Return a slot's share of the device's memory.
 
-        :param slot: number of the slot.
         :returns: None if the runtime does not know the memory of the device.
         """
         shares = self.board.shares
@@ -172,7 +145,6 @@ class Device:
     def units(self, most: int) -> list[int]:
         """Divide the computing units of the device among its slots.
 
-        :param most: how many there are.
         :returns: the number of each slot, 1 at least; empty if there are too
             few.
         """
@@ -185,10 +157,7 @@ class Device:
         return units
 
     def instance(self, slot: int) -> str:
-        """Return the instance of kernels that a slot has; empty for any.
-
-        :param slot: number of the slot.
-        """
+        """Return the instance of kernels that a slot has; empty for any."""
         instances = self.board.instances
         return instances[slot] if instances else ""
 
@@ -198,7 +167,7 @@ DEFAULT_BOARDS = (Board(),)
 
 
 def sanitised(text: str) -> str:
-    """Make a name of any text.
+    """Turn any text into a name.
 
     :param text: for example the name of a device.
     :returns: the same text if it is a name; different texts have different
@@ -226,7 +195,6 @@ def matched(
     """Find the devices of the pool.
 
     :param boards: entries of the board file; the first one that fits counts.
-    :param found: all devices of the host.
     :returns: the devices in the order of the entries; those of one entry by
         their address on the PCI bus.
     """
@@ -251,149 +219,69 @@ def matched(
     return tuple(devices)
 
 
+_PATTERN = shapes.text(256, least=1)
+_OPTIONAL: dict[str, shapes.Shape[typing.Any]] = {
+    "platform": _PATTERN,
+    "device": _PATTERN,
+    "pci": shapes.nullable(
+        shapes.matching(PCI_ADDRESS, "an address such as '0000:3b:00.0'")
+    ),
+    "model": documents.NAME,
+    "shape": documents.NAME,
+    "dma_bytes_per_s": documents.number(1, 1e15),
+    "programming_time_s": documents.number(0, 3600),
+    "hang_min_s": documents.number(0.1, 86400),
+    "hang_factor": documents.number(1, 1e6),
+}
+#: One of these says how many slots there are.
+_SLOTS: dict[str, shapes.Shape[typing.Any]] = {
+    "slots": shapes.integer(1, MAX_SLOTS),
+    "shares": shapes.list_of(shapes.integer(1, MAX_SHARE), 1, MAX_SLOTS),
+    "cu": shapes.list_of(
+        shapes.matching(r"[A-Za-z_][A-Za-z0-9_]{0,63}", "a kernel's instance"),
+        1,
+        MAX_SLOTS,
+    ),
+}
+_BOARD = shapes.Members({"name": documents.NAME}, _OPTIONAL | _SLOTS)
+
+
+def _board(value: object, where: str) -> Board:
+    members = _BOARD(value, where)
+    if len(members["name"]) > _MAX_BOARD_CHARS:
+        raise shapes.Invalid(
+            f"{where}.name", f"must be at most {_MAX_BOARD_CHARS} characters"
+        )
+    given = [name for name in _SLOTS if name in members]
+    if len(given) > 1:
+        raise shapes.Invalid(
+            f"{where}.{given[1]}", f"is not allowed beside {given[0]}"
+        )
+    shares = members.pop("shares", None)
+    instances = tuple(members.pop("cu", ()))
+    slots = members.pop("slots", len(instances) or 1)
+    return Board(
+        shares=(1,) * slots if shares is None else tuple(shares),
+        is_divided=shares is not None,
+        instances=instances,
+        **members,
+    )
+
+
+_FILE = shapes.Members(
+    {"boards": documents.boards(_board, 1, MAX_BOARDS)}, documents.POWER_CAP
+)
+
+
 def read_boards(
     path: str | os.PathLike[str],
 ) -> tuple[tuple[Board, ...], float | None]:
-    """Read and check a board file.
+    """Read and check a board file; see :func:`documents.read`.
 
-    :param path: of the YAML file.
     :returns: its entries, and the host's cap on power in W, if it has one.
-    :raises base.DriverError: ``INVALID_SETTINGS`` with the file, the member
-        and the error.
     """
-    checker = documents.Checker("boards file", path)
-    members = checker.members(checker.read(), "file", _FILE_MEMBERS)
-    entries = members.get("boards")
-    if not isinstance(entries, list) or not 0 < len(entries) <= MAX_BOARDS:
-        raise checker.error("boards", f"must be a list of 1 to {MAX_BOARDS}")
-    return checker.boards(entries, _board), checker.power_cap_w(members)
-
-
-def _board(checker: documents.Checker, entry: object, where: str) -> Board:
-    members = checker.members(entry, where, _MEMBERS)
-    where += "."
-    shares, instances = _slots(checker, members, where)
-    name = checker.name(members, where, "name", None)
-    # Room for an address on the PCI bus behind it.
-    if len(name) > _MAX_NAME_CHARS - 13:
-        raise checker.error(
-            f"{where}name", f"must have up to {_MAX_NAME_CHARS - 13} letters"
-        )
-    usual = Board()
-    return Board(
-        name=name,
-        platform=_pattern(checker, members, where, "platform"),
-        device=_pattern(checker, members, where, "device"),
-        pci=_address(checker, members, where),
-        model=_optional(checker, members, where, "model"),
-        shape=_optional(checker, members, where, "shape"),
-        shares=shares,
-        is_divided="shares" in members,
-        instances=instances,
-        dma_bytes_per_s=checker.number(
-            members, where, "dma_bytes_per_s", usual.dma_bytes_per_s, 1, 1e15
-        ),
-        programming_time_s=checker.number(
-            members, where, "programming_time_s", 0, 0, 3600
-        )
-        if "programming_time_s" in members
-        else None,
-        hang_min_s=checker.number(
-            members, where, "hang_min_s", usual.hang_min_s, 0.1, 86400
-        ),
-        hang_factor=checker.number(
-            members, where, "hang_factor", usual.hang_factor, 1, 1e6
-        ),
-    )
-
-
-def _slots(
-    checker: documents.Checker, members: dict[str, typing.Any], where: str
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Read shares and instances of slots: one of three members says both."""
-    given = [name for name in ("slots", "shares", "cu") if name in members]
-    if len(given) > 1:
-        raise checker.error(
-            f"{where}{given[1]}", f"is not allowed beside {given[0]}"
-        )
-    if "cu" in members:
-        names = members["cu"]
-        if not _is_list(names) or not all(
-            isinstance(name, str) and _INSTANCE.fullmatch(name)
-            for name in names
-        ):
-            raise checker.error(
-                f"{where}cu", f"must be 1 to {MAX_SLOTS} instances of kernels"
-            )
-        return (1,) * len(names), tuple(names)
-    if "shares" in members:
-        shares = members["shares"]
-        if not _is_list(shares) or not all(
-            _is_integer(share, MAX_SHARE) for share in shares
-        ):
-            raise checker.error(
-                f"{where}shares",
-                f"must be 1 to {MAX_SLOTS} integers from 1 to {MAX_SHARE}",
-            )
-        return tuple(shares), ()
-    slots = members.get("slots", 1)
-    if not _is_integer(slots, MAX_SLOTS):
-        raise checker.error(
-            f"{where}slots", f"must be an integer from 1 to {MAX_SLOTS}"
-        )
-    return (1,) * slots, ()
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list) and 0 < len(value) <= MAX_SLOTS
-
-
-def _is_integer(value: object, highest: int) -> bool:
-    return (
-        isinstance(value, int)
-        and not isinstance(value, bool)
-        and 1 <= value <= highest
-    )
-
-
-def _pattern(
-    checker: documents.Checker,
-    members: dict[str, typing.Any],
-    where: str,
-    member: str,
-) -> str:
-    value = members.get(member, "*")
-    if not isinstance(value, str) or not 0 < len(value) <= _MAX_PATTERN_CHARS:
-        raise checker.error(
-            f"{where}{member}",
-            "must be a pattern such as 'NVIDIA*', of up to "
-            f"{_MAX_PATTERN_CHARS} letters",
-        )
-    return value
-
-
-def _address(
-    checker: documents.Checker, members: dict[str, typing.Any], where: str
-) -> str | None:
-    value = members.get("pci")
-    if value is not None and (
-        not isinstance(value, str) or not PCI_ADDRESS.fullmatch(value)
-    ):
-        raise checker.error(
-            f"{where}pci", "must be an address such as '0000:3b:00.0'"
-        )
-    return value
-
-
-def _optional(
-    checker: documents.Checker,
-    members: dict[str, typing.Any],
-    where: str,
-    member: str,
-) -> str | None:
-    if member not in members:
-        return None
-    return checker.name(members, where, member, None)
+    members, _ = documents.read("boards file", path, _FILE)
+    return members["boards"], members.get("power_cap_w")
 
 
 def telemetry(
@@ -405,7 +293,6 @@ def telemetry(
     the card management controller of AMD's boards.
 
     :param pci: the address; None if it is unknown.
-    :param directory: of the PCI bus.
     :returns: None for each value that is not there.
     """
     if pci is None:
@@ -426,10 +313,9 @@ def telemetry(
 def is_on_bus(
     pci: str | None, directory: pathlib.Path = PCI_DIRECTORY
 ) -> bool:
-    """Whether a board has not vanished from the PCI bus.
+    """Whether a board is still on the PCI bus.
 
     :param pci: its address; None if it is unknown, as that of a processor.
-    :param directory: of the PCI bus.
     """
     return pci is None or (directory / pci).exists()
 
@@ -445,7 +331,6 @@ def interface_uuid(
 
     :param pci: the board's address; None if it is unknown.
     :param wanted: of the file that the board is about to get.
-    :param directory: of the PCI bus.
     :returns: the one that is wanted if the board has it, or does not say;
         then the runtime decides.
     """

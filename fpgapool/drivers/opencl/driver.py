@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Boards and other devices with OpenCL."""
+"""The driver of boards and other devices with OpenCL."""
 
 from __future__ import annotations
 
@@ -37,19 +37,18 @@ many slots each of them has. Without it every device of every OpenCL runtime is
 one slot.
 """
 
-#: Until a worker has measured it.
+#: Used until a worker has measured it.
 _PROGRAMMING_TIME_S = 1.0
-#: Of a device that gets its first command; its runtime may compile.
+#: Limit of a device's first command, for which its runtime may compile.
 _FIRST_LIMIT_S = 60.0
 
 
 @dataclasses.dataclass(slots=True)
 class _Slot:
-    """What this process has put into a slot.
+    """What this process has programmed into a slot.
 
     :ivar opened: OpenCL's device, or its part of that.
     :ivar bitstream: its name; empty if there is none.
-    :ivar core: of the present session or task.
     """
 
     device: devices.Device
@@ -89,7 +88,7 @@ class OpenCLDriver(base.Driver):
         boards_file = settings.get("boards_file")
         if not isinstance(state_dir, str) or not state_dir:
             raise base.DriverError(
-                base.INVALID_SETTINGS, "opencl needs the setting 'state_dir'"
+                codes.INVALID_SETTINGS, "opencl needs the setting 'state_dir'"
             )
         self._directory = pathlib.Path(state_dir) / "opencl"
         self._binaries = pathlib.Path(
@@ -104,14 +103,14 @@ class OpenCLDriver(base.Driver):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as exc:
             raise base.DriverError(
-                base.INVALID_SETTINGS, f"opencl: {exc}"
+                codes.INVALID_SETTINGS, f"opencl: {exc}"
             ) from exc
-        # Of an agent.
+        # Used by an agent.
         self._discovered: dict[str, devices.Device] = {}
         self._watch: probing.Watch | None = None
         self._is_checked = bool(settings.get("is_checked"))
         self._marks: dict[str, int] = {}
-        # Of a worker.
+        # Used by a worker.
         self._opened: dict[str, tuple[devices.Device, typing.Any]] = {}
         self._slots: dict[tuple[str, int], _Slot] = {}
 
@@ -122,7 +121,9 @@ class OpenCLDriver(base.Driver):
         matched = devices.matched(self._boards, found)
         for board in self._boards:
             if not any(device.board is board for device in matched):
-                LOG.warning("No OpenCL device fits the entry %s", board.name)
+                LOG.warning(
+                    "No OpenCL device matches the entry %s", board.name
+                )
         self._discovered = {device.name: device for device in matched}
         self._watch = probing.Watch(self._boards, matched)
         self._marks = {
@@ -151,7 +152,7 @@ class OpenCLDriver(base.Driver):
             if self._watch is None:
                 self.discover()
             assert self._watch is not None
-            self._watch.look_first()
+            self._watch.check_first()
             self._watch.wait(base.CHECK_TIMEOUT_S)
             self._is_checked = True
         return self.health(device)
@@ -164,12 +165,12 @@ class OpenCLDriver(base.Driver):
             self.discover()
         known, watch = self._discovered.get(device), self._watch
         if known is None or watch is None:
-            return base.Health(False, "there is no such device")
+            return base.Health(False, "no such device")
         if not devices.is_on_bus(known.pci):
-            return base.Health(False, "it is not on the PCI bus any more")
+            return base.Health(False, "it is no longer on the PCI bus")
         if self._marks.get(device) != (mark := self._mark(device)):
             self._marks[device] = mark
-            watch.look()
+            watch.check()
         fault = watch.fault(device)
         return base.Health(fault is None, fault or "")
 
@@ -181,7 +182,7 @@ class OpenCLDriver(base.Driver):
         return devices.telemetry(self._discovered[device].pci)
 
     def _mark(self, device: str) -> int:
-        """Return when a worker last had a failure of a device; 0: never."""
+        """Return when a device last failed in a worker; 0: never."""
         with contextlib.suppress(OSError):
             return self._mark_path(device).stat().st_mtime_ns
         return 0
@@ -232,7 +233,7 @@ class OpenCLDriver(base.Driver):
         try:
             code = builder.code(loaded)
             if loaded.kind == formats.XCLBIN:
-                # A board has room for one.
+                # A board holds one xclbin at a time.
                 there.bitstream, there.program = "", None
             program = builder.program(
                 loaded.manifest,
@@ -244,7 +245,7 @@ class OpenCLDriver(base.Driver):
             if there.wiper is None:
                 there.wiper = builder.wiper(there.waiter.wait)
             if there.wiper is not None:
-                # A device that does not answer shows it here.
+                # A device that does not answer fails here.
                 there.wiper.wipe()
         except exceptions.CodedError as exc:
             if exc.code in codes.DEVICE_FAULTS:
@@ -275,12 +276,12 @@ class OpenCLDriver(base.Driver):
         if there is None or there.program is None or there.profile is None:
             self._open_device(device, slot)
             raise base.DriverError(
-                base.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
+                codes.NOT_PROGRAMMED, f"slot {slot} of {device} is empty"
             )
         board = there.device.board
         there.waiter.set_limit(board.hang_min_s)
-        with self._noting_failures(device):
-            # The core of a group's task before.
+        with self._marking_failures(device):
+            # The core of the group's previous task.
             _clear(there)
             runner = runners.Runner(
                 there.program,
@@ -306,24 +307,21 @@ class OpenCLDriver(base.Driver):
         there.waiter.set_limit(there.device.board.hang_min_s)
         try:
             if there.waiter.fault is not None:
-                raise base.DriverError(base.PROCESS_SPENT, there.waiter.fault)
+                raise base.DriverError(codes.PROCESS_SPENT, there.waiter.fault)
             _clear(there)
             if there.wiper is not None:
                 there.wiper.wipe()
         except base.DriverError as exc:
             self._mark_failure(device)
-            if exc.code == base.SCRUB_FAILED:
+            if exc.code == codes.SCRUB_FAILED:
                 raise
-            # With the process its runtime frees all memory of the device.
-            raise base.DriverError(base.PROCESS_SPENT, exc.message) from exc
+            # When the process ends, its runtime frees all device memory.
+            raise base.DriverError(codes.PROCESS_SPENT, exc.message) from exc
 
     def _open_device(
         self, device: str, slot: int
     ) -> tuple[devices.Device, typing.Any]:
-        """Find a device of this process's runtimes.
-
-        :returns: the device, and OpenCL's.
-        """
+        """Find a device of this process's runtimes."""
         if device not in self._opened:
             building.prepare(self._directory, f"{device}.{slot}")
             # The runtimes are loaded here, in workers only.
@@ -339,7 +337,7 @@ class OpenCLDriver(base.Driver):
         return self._opened[device]
 
     @contextlib.contextmanager
-    def _noting_failures(self, device: str) -> collections.abc.Iterator[None]:
+    def _marking_failures(self, device: str) -> collections.abc.Iterator[None]:
         try:
             yield
         except exceptions.CodedError as exc:
@@ -348,7 +346,7 @@ class OpenCLDriver(base.Driver):
             raise
 
     def _mark_failure(self, device: str) -> None:
-        """Let the agent look after a device."""
+        """Tell the agent to check a device."""
         self._write(self._mark_path(device), "")
 
     def _write(self, path: pathlib.Path, text: str) -> None:
@@ -362,12 +360,12 @@ class OpenCLDriver(base.Driver):
 
 def _no_such_slot(device: str, slot: int) -> base.DriverError:
     return base.DriverError(
-        base.NO_SUCH_SLOT, f"no slot {slot} of a device {device!r:.80}"
+        codes.NO_SUCH_SLOT, f"device {device!r:.80} has no slot {slot}"
     )
 
 
 def _clear(there: _Slot) -> None:
-    """Overwrite what the last session or task has left."""
+    """Overwrite what the last session or task left behind."""
     if there.core is not None:
         core = there.core
         core.cancel()
@@ -378,11 +376,11 @@ def _clear(there: _Slot) -> None:
 def _check_fits(
     known: devices.Device, loaded: bitstreams.Bitstream, name: str
 ) -> None:
-    """Refuse a bitstream that another kind of device needs."""
+    """Refuse a bitstream for another kind of device."""
     shapes = loaded.profile.shapes
     if shapes and known.shape not in shapes:
         raise base.DriverError(
-            base.BITSTREAM_UNFIT,
+            codes.BITSTREAM_UNFIT,
             f"{name!r} fits {', '.join(shapes)}, not {known.shape}",
         )
     if loaded.kind == formats.XCLBIN:
@@ -398,6 +396,6 @@ def _check_fits(
             raise base.DriverError(exc.code, exc.message) from exc
     elif loaded.kind == formats.OPENCL_SOURCE and not known.found.has_compiler:
         raise base.DriverError(
-            base.BITSTREAM_UNFIT,
+            codes.BITSTREAM_UNFIT,
             f"{known.name} has no compiler: it needs a binary, not {name!r}",
         )

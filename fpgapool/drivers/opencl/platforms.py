@@ -14,6 +14,7 @@ import pyopencl as cl
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import devices
 from fpgapool.drivers.opencl import programs
+from fpgapool.vocabulary import codes
 
 _XRT_PLATFORM = "Xilinx"
 _XRT_LIBRARY = "libxilinxopencl.so.2"
@@ -31,9 +32,9 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
     try:
         platforms = cl.get_platforms()
     except (cl.Error, RuntimeError) as error:
-        # Some runtimes do not keep their own errors to themselves.
+        # Some runtimes raise internal errors.
         raise base.DriverError(
-            base.DEVICE_FAILED, f"no OpenCL runtime: {error}"
+            codes.DEVICE_FAILED, f"no OpenCL runtime: {error}"
         ) from error
     found = []
     for platform in platforms:
@@ -60,11 +61,8 @@ def listed() -> list[tuple[devices.Found, cl.Device]]:
 
 
 def part(device: cl.Device, known: devices.Device, slot: int) -> cl.Device:
-    """Return what a slot has of a device.
+    """Return a slot's part of a device.
 
-    :param device: the whole.
-    :param known: the same device.
-    :param slot: its number.
     :returns: a part with computing units of its own; or the whole, if slots
         share the units or if the runtime cannot divide it.
     :raises base.DriverError: ``DEVICE_FAILED``.
@@ -84,14 +82,14 @@ def part(device: cl.Device, known: devices.Device, slot: int) -> cl.Device:
             [kinds.BY_COUNTS, *units, kinds.BY_COUNTS_LIST_END]
         )[slot]
     except cl.Error as error:
-        raise base.DriverError(base.DEVICE_FAILED, str(error)) from error
+        raise base.DriverError(codes.DEVICE_FAILED, str(error)) from error
 
 
 def _devices(platform: cl.Platform) -> list[cl.Device]:
     try:
         return platform.get_devices()
     except (cl.Error, RuntimeError):
-        # A runtime without a board of its vendor.
+        # The runtime finds no board of its vendor.
         return []
 
 
@@ -150,6 +148,6 @@ def _address(device: cl.Device) -> str | None:
         try:
             return read(device)
         except (cl.Error, AttributeError, OSError, TypeError, ValueError):
-            # Another vendor's way.
+            # Another vendor's extension.
             continue
     return None

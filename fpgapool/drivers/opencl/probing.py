@@ -20,6 +20,7 @@ import time
 from fpgapool.drivers import base
 from fpgapool.drivers.opencl import devices
 from fpgapool.drivers.opencl.compiling import building
+from fpgapool.vocabulary import codes
 
 PROGRAM = "fpgapool.drivers.opencl.survey"
 TIMEOUT_S = 60.0
@@ -38,7 +39,6 @@ def ask(
 ) -> Answer:
     """List the devices of the host.
 
-    :param names: of devices to try.
     :param builds: whether to build and run a kernel on these, too.
     :raises base.DriverError: ``DEVICE_FAILED`` if that is impossible.
     """
@@ -61,22 +61,17 @@ def ask(
             for each in json.loads(done.stdout)
         ]
     except subprocess.TimeoutExpired:
-        message = f"the runtimes have not answered after {TIMEOUT_S:g} s"
+        message = f"the runtimes did not answer within {TIMEOUT_S:g} s"
     except subprocess.CalledProcessError as error:
         text = base.one_line(error.stderr.decode(errors="replace"))
         message = text[-_MAX_TEXT_CHARS:] or str(error)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        message = f"the runtimes cannot be asked: {error}"
-    raise base.DriverError(base.DEVICE_FAILED, message)
+        message = f"the runtimes cannot be queried: {error}"
+    raise base.DriverError(codes.DEVICE_FAILED, message)
 
 
 class Watch:
-    """Looks after devices. The looks block no caller.
-
-    :param boards: of the board file.
-    :param devices_: of the pool.
-    :param ask: lists the devices of the host.
-    """
+    """Checks devices in the background; no check blocks a caller."""
 
     def __init__(
         self,
@@ -91,56 +86,55 @@ class Watch:
         }
         self._names = sorted({device.found.name for device in devices_})
         self._due_s = time.monotonic() + INTERVAL_S
-        # Until a look has found that each of them can run kernels.
+        # Until a check has shown that each of them can run kernels.
         self._builds = True
         self._lock = threading.Lock()
-        self._looking: threading.Thread | None = None
+        self._checking: threading.Thread | None = None
 
     def fault(self, name: str) -> str | None:
-        """Return what the last look has found, and look again if it is time.
+        """Return the last check's result; start the next one if it is due.
 
-        :param name: of a device.
         :returns: why it cannot be used; None if it can.
         """
         with self._lock:
             if time.monotonic() >= self._due_s:
                 self._start()
-            return self._faults.get(name, "there is no such device")
+            return self._faults.get(name, "no such device")
 
-    def look(self) -> None:
-        """Look soon, and closely: a worker has had a failure."""
+    def check(self) -> None:
+        """Schedule a thorough check: a worker had a failure."""
         with self._lock:
             self._builds = True
             self._start()
 
-    def look_first(self) -> None:
-        """Look closely; until that is over, no device can be used."""
+    def check_first(self) -> None:
+        """Start a thorough check; until it ends, no device can be used."""
         with self._lock:
             self._faults = dict.fromkeys(self._faults, base.UNANSWERED)
-        self.look()
+        self.check()
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait for the end of the look that is under way.
+        """Wait for the end of the check in progress.
 
         :param timeout_s: how long; None: until it is over.
         """
         with self._lock:
-            looking = self._looking
-        if looking is not None:
-            looking.join(timeout_s)
+            checking = self._checking
+        if checking is not None:
+            checking.join(timeout_s)
 
     def _start(self) -> None:
-        if self._looking is not None and self._looking.is_alive():
+        if self._checking is not None and self._checking.is_alive():
             # It may have seen a device that was still well.
             self._due_s = 0.0
             return
         self._due_s = time.monotonic() + INTERVAL_S
-        self._looking = threading.Thread(
-            target=self._look, name="opencl-watch", daemon=True
+        self._checking = threading.Thread(
+            target=self._check, name="opencl-watch", daemon=True
         )
-        self._looking.start()
+        self._checking.start()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         found: dict[str, str | None]
         with self._lock:
             builds, self._builds = self._builds, False
@@ -150,7 +144,7 @@ class Watch:
             found = dict.fromkeys(self._faults, error.message)
         else:
             found = dict.fromkeys(
-                self._faults, "its runtime does not have the device any more"
+                self._faults, "its runtime no longer has the device"
             )
             reasons = dict(answer)
             for device in devices.matched(self._boards, reasons):

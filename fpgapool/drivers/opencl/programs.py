@@ -31,7 +31,7 @@ def _version(device: cl.Device) -> tuple[int, int]:
 # Before it fills a buffer or waits for several events, PyOpenCL asks for it.
 cl.Device._get_cl_version = _version
 
-#: Of the compiler, for all kernels.
+#: Compiler options for all kernels.
 BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-kernel-arg-info")
 _MAX_LOG_CHARS = 2000
 
@@ -58,7 +58,7 @@ def is_coherent(device: cl.Device) -> bool:
     try:
         return bool(device.svm_capabilities & needed)
     except cl.Error:
-        # Before version 2.0 of OpenCL.
+        # OpenCL before version 2.0.
         return False
 
 
@@ -78,7 +78,7 @@ class _Translated:
         traceback: types.TracebackType | None,
     ) -> None:
         if isinstance(error, cl.Error):
-            code = base.DEVICE_FAILED
+            code = codes.DEVICE_FAILED
             if isinstance(error, cl.MemoryError):
                 code = codes.DEVICE_OUT_OF_MEMORY
             raise base.DriverError(code, str(error)) from error
@@ -93,10 +93,7 @@ class Program:
 
     Building blocks for as long as the device's compiler takes.
 
-    :param device: of OpenCL.
-    :param manifest: of the bitstream.
     :param code: source in OpenCL C, or a binary for this device.
-    :param is_source: which of them.
     :param memory_bytes: most that a session may have of the device's memory;
         None for all of it.
     :param instance: of all kernels, in an xclbin; empty for any.
@@ -145,7 +142,6 @@ class Program:
     def kernel(self, step: manifests.Step) -> cl.Kernel:
         """Make a kernel whose arguments are its own.
 
-        :param step: of the manifest.
         :raises InvalidManifest: if there is no such kernel.
         """
         name = step.kernel

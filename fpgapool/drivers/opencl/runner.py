@@ -27,9 +27,9 @@ from fpgapool.vocabulary import codes
 _REPORT_TYPE = numpy.dtype("<u4")
 _BYTE = numpy.dtype("u1")
 Events = collections.abc.Sequence[cl.Event]
-#: Runners with commands that take too long, to the end of the process.
+#: Runners whose commands never ended; kept until the process ends.
 _KEPT: list[object] = []
-#: Waits until a command has ended.
+#: Waits until a command has finished.
 Wait = collections.abc.Callable[[cl.Event], None]
 
 
@@ -41,8 +41,6 @@ def _wait(event: cl.Event) -> None:
 class Lane:
     """Memory for one piece on its way.
 
-    :ivar input: of the piece.
-    :ivar output: that is made of it.
     :ivar report: a fault's number, and the bytes that the output lacks.
     :ivar is_of_caller: input and output are in the caller's memory.
     :ivar input_bytes: length of the piece; 0 means the end of the input.
@@ -69,8 +67,6 @@ class Runner:
     of several lanes overlap. Launches run in the order of the calls, because
     they hand on the state. :meth:`process` does all three for one piece.
 
-    :param program: of the bitstream.
-    :param params: the session's parameters.
     :param max_input_bytes: length of the longest piece; a block at least.
     :param state: result of :meth:`state`, to go on with a session.
     :param offset_bytes: position in the session's input to go on from.
@@ -81,7 +77,6 @@ class Runner:
     :raises DriverError: ``DEVICE_OUT_OF_MEMORY`` or ``DEVICE_FAILED``, as
         all methods.
     :ivar binding: sizes of pieces and of their output.
-    :ivar max_input_bytes: length of the longest piece.
     :ivar uses_memory_of_caller: whether the device computes in the host's
         memory.
     """
@@ -110,7 +105,7 @@ class Runner:
         self._owned_bytes = 0
         # Length of the latest piece whose buffers are long enough.
         self._fitting_bytes = -1
-        # What commands of no lane use.
+        # Used by commands that belong to no lane.
         self._pending: list[object] = []
         contents = self.binding.initial_state if state is None else state
         self._check_state(contents)
@@ -119,7 +114,7 @@ class Runner:
         self._lane: Lane | None = None
         self._last_lane: Lane | None = None
         variant = self.binding.variant
-        # Those of the end, and of pieces.
+        # The kernels for the end, and for pieces.
         self._setters = tuple(
             [
                 arguments.Setter(program.kernel(step))
@@ -128,7 +123,7 @@ class Runner:
             for phase in (variant.finish, variant.process)
         )
         with programs.translated:
-            # One each, so that transfers and launches overlap.
+            # One queue each, so that transfers and launches overlap.
             self._uploads = cl.CommandQueue(self._context)
             self._launches = cl.CommandQueue(self._context)
             self._downloads = cl.CommandQueue(self._context)
@@ -155,8 +150,6 @@ class Runner:
     def set_argument(self, number: int, data: memoryview) -> None:
         """Set data for all pieces, before the first one.
 
-        :param number: of the argument.
-        :param data: all of it.
         :raises InvalidArgument: if the kernels do not take it.
         """
         name = self.binding.arguments.get(number)
@@ -214,8 +207,6 @@ class Runner:
         """Make a lane of the caller's memory, with a piece in it.
 
         :param report: of such a lane that is not in use any more.
-        :param chunk_in: the piece.
-        :param chunk_out: room for its output.
         :returns: None if its place does not suit the device.
         :raises InvalidInput: if the piece ends within a block.
         """
@@ -253,7 +244,6 @@ class Runner:
 
         :param lane: unused since its last piece was downloaded.
         :param chunk_in: must not change before the event.
-        :returns: the end of the copy.
         :raises InvalidInput: if the piece ends within a block.
         """
         self._check_piece(len(chunk_in))
@@ -284,10 +274,7 @@ class Runner:
     ) -> cl.Event:
         """Start the kernels for a lane's piece.
 
-        :param lane: with the piece.
         :param offset_bytes: its position in the session's input.
-        :param wait_for: end of its upload.
-        :returns: the end of the kernels.
         """
         bound = self.binding
         input_bytes = lane.input_bytes
@@ -346,10 +333,8 @@ class Runner:
 
         Blocks until the kernels have ended if they can report faults.
 
-        :param lane: with the output.
         :param chunk_out: room for ``lane.output_bytes`` bytes; the room that a
             lane of the caller's memory was made of.
-        :param wait_for: end of the kernels.
         :returns: the end of the copy, and the length of the output.
         :raises InvalidInput: if a kernel reports a fault.
         """
@@ -359,7 +344,7 @@ class Runner:
             if output_bytes <= 0:
                 event = cl.enqueue_marker(self._downloads, wait_for=before)
             elif lane.is_of_caller and self._is_coherent:
-                # The output is there when the kernels have ended.
+                # The output is complete when the kernels have ended.
                 (event,) = before
             elif lane.is_of_caller:
                 there: typing.Any
@@ -391,9 +376,6 @@ class Runner:
         """Wait until a lane's output is in the caller's memory.
 
         The lane is unused then; one of the caller's memory has let go of it.
-
-        :param lane: that was downloaded.
-        :param downloaded: the end of that.
         """
         with programs.translated:
             self._await(downloaded)
@@ -406,7 +388,7 @@ class Runner:
         lane.pending.clear()
 
     def max_output_bytes(self, input_bytes: int) -> int:
-        """Return the room that the output of a piece needs; 0: of the end."""
+        """Return the room for a piece's output; 0: for that of the end."""
         return self.binding.max_output_bytes(input_bytes)
 
     def process(
@@ -438,7 +420,7 @@ class Runner:
         return output_bytes
 
     def state(self) -> bytes:
-        """Return what later launches need of earlier ones.
+        """Return the state that launches pass on.
 
         Blocks until the launches so far have ended.
         """
@@ -449,9 +431,8 @@ class Runner:
         return contents.tobytes()
 
     def restore(self, state: bytes, offset_bytes: int) -> None:
-        """Go on where another runner has stopped; between two pieces.
+        """Continue where another runner stopped, between two pieces.
 
-        :param state: result of its :meth:`state`.
         :param offset_bytes: position in the session's input.
         :raises ValueError: if it is not a state of these kernels.
         """
@@ -467,7 +448,7 @@ class Runner:
 
     def _check_state(self, state: bytes) -> None:
         if len(state) != len(self.binding.initial_state):
-            raise ValueError("the state is not one of this kernel")
+            raise ValueError("the state does not belong to this kernel")
 
     def clear(self) -> None:
         """Overwrite and release all memory of the device.
@@ -533,7 +514,7 @@ class Runner:
         return None
 
     def _lacking(self, lane: Lane, wait_for: Events) -> int:
-        """Return how much shorter the output is than it may be."""
+        """Return how many bytes the output lacks of its full length."""
         if lane.report is None:
             return 0
         report = numpy.empty(2, _REPORT_TYPE)
@@ -564,18 +545,18 @@ class Runner:
         if size_bytes > device.max_mem_alloc_size:
             raise base.DriverError(
                 codes.DEVICE_OUT_OF_MEMORY,
-                f"a buffer of {size_bytes} bytes is longer than the device's "
-                f"longest, {device.max_mem_alloc_size}",
+                f"a buffer of {size_bytes} bytes exceeds the device's limit "
+                f"of {device.max_mem_alloc_size}",
             )
         share_bytes = self._program.memory_bytes
         self._owned_bytes += size_bytes
         if share_bytes is not None and self._owned_bytes > share_bytes:
             raise base.DriverError(
                 codes.DEVICE_OUT_OF_MEMORY,
-                f"the session needs more than the {share_bytes} bytes of the "
-                "device that its slot may have",
+                "the session needs more than its slot's share of device "
+                f"memory, {share_bytes} bytes",
             )
-        # Memory of the device may still have the data of others.
+        # Device memory may still hold other sessions' data.
         flags = cl.mem_flags.READ_WRITE
         buffer = cl.Buffer(self._context, flags, max(1, size_bytes))
         self._owned.append(buffer)

@@ -32,9 +32,8 @@ kernel void invert(global uchar *data)
 
 
 def fault(device: cl.Device, builds: bool) -> str | None:
-    """Try whether a device answers. May block for ever.
+    """Check whether a device answers. May block for ever.
 
-    :param device: of OpenCL.
     :param builds: whether to build and run a kernel, too, if it has a
         compiler.
     :returns: why not, in one line; None if it does.
@@ -42,7 +41,7 @@ def fault(device: cl.Device, builds: bool) -> str | None:
     try:
         context = cl.Context([device])
         if platforms.kind_of(device) == devices.ACCELERATOR:
-            # A board without kernels has no memory that can be reached.
+            # The memory of a board without kernels is not accessible.
             return None
         queue = cl.CommandQueue(context)
         there = cl.Buffer(context, cl.mem_flags.READ_WRITE, _TRIED_BYTES)
@@ -50,7 +49,7 @@ def fault(device: cl.Device, builds: bool) -> str | None:
         back = numpy.zeros(_TRIED_BYTES, numpy.uint8)
         cl.enqueue_copy(queue, back, there)
         if (back != 0x5A).any():
-            return "its memory changes data"
+            return "its memory corrupts data"
         if builds and device.compiler_available:
             binary = compiler.compile_source(
                 _TRIED_SOURCE,

@@ -29,11 +29,11 @@ _yield = ctypes.CDLL(None).sched_yield
 
 
 class Event(typing.Protocol):
-    """What is used of an event of OpenCL."""
+    """The part of OpenCL's events that is used here."""
 
     @property
     def command_execution_status(self) -> int:
-        """0 at its end, less after an error."""
+        """0 when the command has ended, negative after an error."""
 
     def wait(self) -> None:
         """Wait for the end, and raise the error."""
@@ -64,7 +64,6 @@ class Waiter:
     def wait(self, event: Event) -> None:
         """Wait until a command has ended.
 
-        :param event: of the command.
         :raises base.DriverError: ``KERNEL_HUNG`` if it takes too long, and for
             all commands after that.
         :raises Exception: the runtime's, if the command has failed.
@@ -89,14 +88,15 @@ class Waiter:
         self._waited.put((event, ended))
         if not ended.wait(self._limit_s):
             self.fault = (
-                f"the device has not ended a command after {self._limit_s:g} s"
+                "the device did not finish a command within"
+                f" {self._limit_s:g} s"
             )
             raise base.DriverError(codes.KERNEL_HUNG, self.fault)
 
     def _work(self) -> None:
         while True:
             event, ended = self._waited.get()
-            # The thread that needs the result asks for the error itself.
+            # The thread that needs the result reads the error.
             with contextlib.suppress(Exception):
                 event.wait()
             del event

@@ -14,6 +14,7 @@ from fpgapool.drivers import base
 from fpgapool.drivers.opencl import binding
 from fpgapool.drivers.opencl import runner as runners
 from fpgapool.drivers.opencl.contents import manifest as manifests
+from fpgapool.vocabulary import codes
 
 SOURCE = b"""
 kernel void wipe(global uint *found, volatile local uint *memory,
@@ -90,8 +91,6 @@ MANIFEST = manifests.parse(
 class Wiper:
     """Overwrites the local memory of one device.
 
-    :param program: of :data:`MANIFEST`.
-    :param wait: see :class:`runner.Runner`.
     :raises base.DriverError: as a runner.
     """
 
@@ -121,5 +120,5 @@ class Wiper:
         self._runner.process(self._data, memoryview(found), 0)
         if any(found):
             raise base.DriverError(
-                base.SCRUB_FAILED, "local memory was not overwritten"
+                codes.SCRUB_FAILED, "local memory was not overwritten"
             )

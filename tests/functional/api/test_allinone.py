@@ -56,10 +56,10 @@ def test_a_session_by_the_api_alone() -> None:
         finally:
             pool.close()
     assert pool.process.returncode == 0
-    assert f"REST API, for all users of this machine: {url.geturl()}" in (
+    assert f"REST API, open to all users of this host: {url.geturl()}" in (
         pool.output
     )
-    assert f"live page, for them too: {url.geturl()}/ui/" in pool.output
+    assert f"live page: {url.geturl()}/ui/" in pool.output
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((url.hostname, url.port or 0))
 

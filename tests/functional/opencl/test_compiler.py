@@ -124,7 +124,7 @@ def test_an_interpreter_that_only_its_user_can_reach(
     prefix.parent.chmod(0o700)
     directory.chmod(0o711)
     script = (
-        "import sys; from fpgapool.drivers.opencl import compiler;"
+        "import sys; from fpgapool.drivers.opencl.compiling import compiler;"
         "print(sys.base_prefix);"
         f"compiler.compile_source({KERNEL!r}.encode(), (), {PLATFORM!r}, '*')"
     )
@@ -353,7 +353,7 @@ def test_what_it_starts_ends_with_it(
     (library / "pyopencl.py").write_text(FLEEING.format(sleep_s=sleep_s))
     if not has_namespaces:
         (library / "sitecustomize.py").write_text(
-            "from fpgapool.drivers.opencl import confinement\n"
+            "from fpgapool.drivers.opencl.compiling import confinement\n"
             "confinement._libc.unshare = lambda flags: -1\n"
         )
     # Their command lines have this name.
@@ -379,7 +379,7 @@ def _running(python: pathlib.Path) -> list[str]:
 def test_it_ends_with_its_worker(temporary: pathlib.Path) -> None:
     """Whoever kills the worker; the next one removes what is left."""
     script = (
-        "import sys; from fpgapool.drivers.opencl import compiler;"
+        "import sys; from fpgapool.drivers.opencl.compiling import compiler;"
         "print(flush=True);"
         f"compiler.compile_source({TENFOLD!r}.encode(), (), {PLATFORM!r}, '*')"
     )

@@ -25,7 +25,8 @@ SIZE = 1 << 20
 #: the program has a second argument: ``kept`` if its memory is.
 WORKER = """
 import json, sys
-from fpgapool.drivers.opencl import manifest, runner
+from fpgapool.drivers.opencl import runner
+from fpgapool.drivers.opencl.contents import manifest
 from tests.harness import pocl
 
 SIZE = 1 << 20

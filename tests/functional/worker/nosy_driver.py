@@ -15,6 +15,7 @@ import numpy
 
 from fpgapool.drivers import base
 from fpgapool.drivers import emulator
+from fpgapool.vocabulary import codes
 
 #: A secret is this and sixteen digits; the pattern itself does not match.
 SECRET = re.compile(rb"SECRET-[0-9]{16}")
@@ -165,4 +166,4 @@ class NosyDriver(emulator.EmulatorDriver):
     def clear_task(self, device, slot):
         super().clear_task(device, slot)
         if os.path.exists(self._soiled):
-            raise base.DriverError(base.SCRUB_FAILED, "soiled")
+            raise base.DriverError(codes.SCRUB_FAILED, "soiled")

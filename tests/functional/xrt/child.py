@@ -49,7 +49,7 @@ class _Steps:
         self._driver.health(DEVICE)
         watch = self._driver._watch
         assert watch is not None
-        watch.look()
+        watch.check()
         watch.wait()
         health = self._driver.health(DEVICE)
         return [health.healthy, health.message]

@@ -14,6 +14,7 @@ from fpgapool.agent import settings
 from fpgapool.common import exception
 from fpgapool.drivers import base
 from fpgapool.drivers import noop
+from fpgapool.vocabulary import codes
 
 PATH = f"{__name__}:TunableDriver"
 
@@ -65,7 +66,7 @@ def test_a_driver_without_options_gets_none(tmp_path):
 def test_what_is_no_driver_is_refused(tmp_path, path):
     with pytest.raises(base.DriverError) as caught:
         settings.options_of_driver(conf_with(tmp_path, ""), "none", path)
-    assert caught.value.code == base.DRIVER_UNKNOWN
+    assert caught.value.code == codes.DRIVER_UNKNOWN
 
 
 def test_a_name_that_no_host_can_have_is_refused(tmp_path):

@@ -9,7 +9,6 @@ from typing import Any
 import jsonschema
 
 from fpgapool.api import routes
-from fpgapool.api.http import errors
 from fpgapool.api.http import microversion
 from fpgapool.api.schemas import common
 from fpgapool.vocabulary import codes
@@ -71,7 +70,7 @@ def _check_error(
     _validate(document, common.ERROR)
     (error,) = document["errors"]
     assert error["status"] == status
-    assert errors.STATUSES.get(error["code"], 500) == status
+    assert codes.STATUSES.get(error["code"], 500) == status
     assert error["request_id"] == headers["x-openstack-request-id"]
     if status in (429, 503):
         assert int(headers["retry-after"]) > 0

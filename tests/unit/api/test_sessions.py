@@ -10,7 +10,6 @@ import oslo_messaging as messaging
 import pytest
 
 from fpgapool import objects
-from fpgapool.api.http import errors
 from fpgapool.api.http import microversion
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
@@ -809,8 +808,9 @@ def test_every_refusal_of_a_request_has_a_status():
         codes.INVALID_INPUT,
         codes.INVALID_PARAMS,
         codes.INVALID_PROFILE,
+        codes.INVALID_SETTINGS,
         codes.INVALID_USAGE,
         codes.UNKNOWN_JOB,
         codes.UNKNOWN_OPERATION,
     }
-    assert {errors.STATUSES[code] for code in wrong} == {400}
+    assert {codes.STATUSES[code] for code in wrong} == {400}

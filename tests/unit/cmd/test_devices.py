@@ -180,7 +180,7 @@ def test_a_wrong_result(run):
 @pytest.mark.parametrize(
     ("driver", "step", "detail"),
     [
-        ("Hanging", "open", "does not end within 3 s"),
+        ("Hanging", "open", "did not finish within 3 s"),
         ("Crashing", "program", "the process ended with SIGSEGV"),
     ],
 )
@@ -195,7 +195,7 @@ def test_a_driver_that_hangs_or_crashes(run, driver, step, detail):
 
 def test_a_host_without_boards(run):
     code, output, _ = run("check", driver="Empty")
-    assert (code, output) == (1, "The driver finds no device.\n")
+    assert (code, output) == (1, "The driver found no device.\n")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_an_agent_keeps_its_boards(run, tmp_path):
         fcntl.flock(lock, fcntl.LOCK_EX)
         code, output, error = run("check")
     assert (code, output) == (2, "")
-    assert "the agent of this host runs" in error
+    assert "agent is running" in error
     # Nothing was programmed.
     assert not (state / "emulator").exists()
 

@@ -112,7 +112,7 @@ def test_failures_are_told_and_tried_again(
     yarn.exit_with(1)
     watch.step(30.0)
     (added,) = yarn.calls()
-    assert "trying again" in capsys.readouterr().err
+    assert "retrying" in capsys.readouterr().err
     yarn.exit_with(0)
     pool.error = client.FrontDoorUnavailable("the API is away")
     watch.step(32.0)

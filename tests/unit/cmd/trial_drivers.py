@@ -9,6 +9,7 @@ import threading
 from fpgapool.accelerators import base as accelerators
 from fpgapool.accelerators import copy
 from fpgapool.drivers import base
+from fpgapool.vocabulary import codes
 
 
 class Sound(base.Driver):
@@ -24,7 +25,7 @@ class Sound(base.Driver):
     def program(self, device, slot, bitstream, file=None):
         name = bitstream.removeprefix("builtin:")
         if name == "sobel":
-            raise base.DriverError(base.BITSTREAM_UNKNOWN, "not here")
+            raise base.DriverError(codes.BITSTREAM_UNKNOWN, "not here")
         profile = accelerators.load_profile(name)
         self._programmed = accelerators.load_core(profile.core)
         return profile
@@ -53,7 +54,7 @@ class Refusing(Sound):
     """Cannot list boards."""
 
     def discover(self):
-        raise base.DriverError(base.DEVICE_FAILED, "no runtime")
+        raise base.DriverError(codes.DEVICE_FAILED, "no runtime")
 
 
 class Sick(Sound):
@@ -66,7 +67,7 @@ class Sick(Sound):
         raise OSError("no sensor")
 
     def scrub(self, device, slot):
-        raise base.DriverError(base.SCRUB_FAILED, "it does not answer")
+        raise base.DriverError(codes.SCRUB_FAILED, "it does not answer")
 
 
 class _WrongCore(copy.CopyCore):

@@ -8,6 +8,7 @@ import math
 import socket
 import ssl
 import threading
+import types
 import urllib.request
 
 import prometheus_client
@@ -27,12 +28,20 @@ from tests.harness import threads
 from tests.harness import waiting
 from tests.services import certificates
 
-DEFINITIONS = (
-    metrics.Definition("t_done_total", metrics.COUNTER, "Done.", ("kind",)),
-    metrics.Definition("t_here", metrics.GAUGE, "Here."),
-    metrics.Definition("t_seconds", metrics.HISTOGRAM, "Time.", ("kind",)),
-    metrics.Definition("t_lost_total", metrics.COUNTER, "Lost.", ("kind",)),
+DEFINITIONS = metrics.table(
+    """
+counter t_done_total{kind} = done
+    Done.
+gauge t_here = here
+    Here, and
+    nowhere else.
+histogram t_seconds{kind} = timings.durations
+    Time.
+counter t_lost_total{kind} = timings.failures
+    Lost.
+"""
 )
+DONE, HERE, *_ = DEFINITIONS
 
 
 def _told(*fills: metrics.Fill) -> dict[tuple[str, str], float]:
@@ -75,9 +84,8 @@ def test_timings_of_many_threads() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    ((kind, taken, failures),) = timings.read()
-    assert (kind, failures) == ("a", 400)
-    assert taken.read()[0][-1] == ("+Inf", 2000.0)
+    assert timings.failures() == {"a": 400}
+    assert timings.durations()["a"].read()[0][-1] == ("+Inf", 2000.0)
 
 
 def test_codes_that_nobody_knows_are_one() -> None:
@@ -98,16 +106,25 @@ def test_definitions_are_checked(name, kind) -> None:
         metrics.Definition(name, kind, "Help.")
 
 
-def test_a_page_is_what_was_put_on_it() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gauge a = b\nHelp.\n",
+        "gauge a\n    Help.\n",
+        "gauge a{} = b\n    Help.\n",
+        "gauge a = b\n    Help.\nmore",
+    ],
+)
+def test_tables_are_checked(text) -> None:
+    with pytest.raises(ValueError, match="table"):
+        metrics.table(text)
+
+
+def test_a_page_is_what_its_rows_read() -> None:
     timings = tallies.Timings((1.0,))
     timings.note("x", 2.0, False)
-
-    def fill(page: metrics.Page) -> None:
-        page.put("t_done_total", 3, "a")
-        page.put("t_here", True)
-        page.put_timings("t_seconds", "t_lost_total", timings)
-
-    told = _told(fill)
+    source = types.SimpleNamespace(done={"a": 3}, timings=timings)
+    told = _told(lambda page: page.fill(DEFINITIONS, source, here=True))
     assert told["t_done_total", "a"] == 3
     assert told["t_here", ""] == 1
     assert told["t_seconds_bucket", "x 1.0"] == 0
@@ -115,21 +132,21 @@ def test_a_page_is_what_was_put_on_it() -> None:
     assert told["t_seconds_sum", "x"] == 2
     assert told["t_lost_total", "x"] == 1
     assert next(name for name, _ in told) == "fpgapool_build_info"
+    assert HERE.help == "Here, and nowhere else."
 
 
 def test_one_page_of_several_services() -> None:
     told = _told(
-        lambda page: page.put("t_done_total", 1, "a"),
-        lambda page: page.put("t_done_total", 2, "b"),
+        lambda page: page.put(DONE, 1, "a"),
+        lambda page: page.fill([DONE], {}, "b", done=2),
     )
     assert (told["t_done_total", "a"], told["t_done_total", "b"]) == (1, 2)
 
 
 def test_what_fails_does_not_hide_the_rest(caplog) -> None:
-    def fail(page: metrics.Page) -> None:
-        page.put("t_no_such", 1)
-
-    told = _told(fail, lambda page: page.put("t_here", 1))
+    told = _told(
+        lambda page: page.fill([DONE], None), lambda page: page.put(HERE, 1)
+    )
     assert told["t_here", ""] == 1
     assert "Metrics are incomplete" in caplog.text
 
@@ -151,7 +168,7 @@ def _endpoint(conf, port: int | None, **options) -> metrics.Endpoint:
         conf,
         "conductor_port",
         DEFINITIONS,
-        lambda page: page.put("t_here", 1),
+        lambda page: page.put(HERE, 1),
         **options,
     )
 

@@ -94,8 +94,8 @@ class TestBoards:
     @pytest.mark.parametrize(
         ("member", "document"),
         [
-            ("file", []),
-            ("file.color", {"color": 1, "boards": []}),
+            ("", []),
+            ("", {"color": 1, "boards": []}),
             ("boards", {}),
             ("boards", {"boards": [BOARD] * 65}),
             ("boards[1].name", {"boards": [BOARD, BOARD]}),
@@ -118,7 +118,7 @@ class TestBoards:
                 {"boards": [{**BOARD, "faults": {"programming": [2]}}]},
             ),
             (
-                "boards[0].faults.fire",
+                "boards[0].faults",
                 {"boards": [{**BOARD, "faults": {"fire": 1}}]},
             ),
             ("rate_scale", {"rate_scale": 0, "boards": []}),
@@ -141,7 +141,7 @@ class TestBoards:
         with pytest.raises(base.DriverError) as caught:
             boards.read_boards(path)
         assert caught.value.code == "INVALID_SETTINGS"
-        start = f"boards file {path}: {member}: "
+        start = f"boards file {path}: {member}: ".removesuffix(": : ")
         assert caught.value.message.startswith(start)
 
     @pytest.mark.parametrize("text", ["{", "a: b: c", "\x00"])

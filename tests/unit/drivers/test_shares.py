@@ -116,9 +116,9 @@ DMA = 16.0
 
 
 def make_ports(table, uuid="a", several_hosts=True):
-    board = boards.Board("board0", "m", DMA, 0.0, "any", 4, 0, 0, ())
+    board = boards.Board(name="board0", slots=4, dma_bytes_per_s=DMA)
     found = ports.Ports(table, uuid, several_hosts)
-    found.declare(boards.Boards(1.0, NIC, (board,), ""))
+    found.declare(boards.Boards(boards=(board,), nic_bytes_per_s=NIC))
     return found
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from fpgapool.accelerators import base as accelerators
 from fpgapool.drivers import base
+from fpgapool.vocabulary import codes
 
 BOARD = "cpu0"
 SHAPE = "process"
@@ -50,7 +51,7 @@ class CpuDriver(base.Driver):
         self._check(device, slot)
         if file is not None or not bitstream.startswith(BUILTIN):
             raise base.DriverError(
-                base.BITSTREAM_UNKNOWN, f"a processor cannot use {bitstream}"
+                codes.BITSTREAM_UNKNOWN, f"a processor cannot use {bitstream}"
             )
         try:
             profile = accelerators.load_profile(
@@ -59,7 +60,7 @@ class CpuDriver(base.Driver):
             core = accelerators.load_core(profile.core)
         except accelerators.AcceleratorError as error:
             raise base.DriverError(
-                base.BITSTREAM_UNKNOWN, str(error)
+                codes.BITSTREAM_UNKNOWN, str(error)
             ) from error
         self._programmed[slot] = core
         return profile
@@ -68,7 +69,7 @@ class CpuDriver(base.Driver):
         self._check(device, slot)
         if slot not in self._programmed:
             raise base.DriverError(
-                base.NOT_PROGRAMMED, f"slot {slot} is empty"
+                codes.NOT_PROGRAMMED, f"slot {slot} is empty"
             )
         return self._programmed[slot](params)
 
@@ -86,5 +87,5 @@ class CpuDriver(base.Driver):
     def _check(self, device, slot=0):
         if device != BOARD or not 0 <= slot < self._slots:
             raise base.DriverError(
-                base.NO_SUCH_SLOT, f"no slot {slot} of a device {device!r}"
+                codes.NO_SUCH_SLOT, f"device {device!r} has no slot {slot}"
             )

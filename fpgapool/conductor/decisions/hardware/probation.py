@@ -56,16 +56,6 @@ _KEPT = (
     "next_test_at",
 )
 
-#: Codes of sessions' ends that count as failures of the slot.
-SLOT_FAILURES = frozenset(
-    {
-        codes.CORE_FAILED,
-        codes.DEVICE_FAILED,
-        codes.KERNEL_HUNG,
-        codes.WORKER_DIED,
-    }
-)
-
 
 class Probation:
     """The units out of use, and the tests of them.
@@ -206,7 +196,9 @@ class Probation:
             # The order to leave, or the bitstream, may have caused it.
             if not hold.revoked and result.code not in codes.BITSTREAM_FAULTS:
                 self.failed(hold, result.code, now, is_preparation=True)
-        elif result.state == states.FAILED and result.code in SLOT_FAILURES:
+        elif result.code in codes.SLOT_FAULTS and (
+            result.state == states.FAILED
+        ):
             self.failed(hold, result.code, now)
         elif result.state == states.CLOSED or not hold.is_unprepared:
             place = self_tests.place_of(hold.slot, hold.accelerator)

@@ -32,7 +32,7 @@ if typing.TYPE_CHECKING:
 
 MAX_KEPT = 256
 
-#: Where PoCL keeps what it compiles.
+#: Directory where PoCL caches compiled programs.
 POCL_VARIABLE = "POCL_CACHE_DIR"
 
 
@@ -41,9 +41,6 @@ def prepare(directory: pathlib.Path, name: str) -> None:
 
     PoCL keeps what it compiles. Workers of other projects must not share
     that, so each process has a directory of its own.
-
-    :param directory: for that directory.
-    :param name: of the slot.
     """
     if POCL_VARIABLE not in os.environ:
         path = directory / f"{name}.pocl"
@@ -52,12 +49,7 @@ def prepare(directory: pathlib.Path, name: str) -> None:
 
 
 class Builder:
-    """Makes programs for one device.
-
-    :param opened: the device of OpenCL.
-    :param found: the same device.
-    :param directory: keeps binaries.
-    """
+    """Makes programs for one device."""
 
     def __init__(
         self,
@@ -100,7 +92,6 @@ class Builder:
     def wiper(self, wait: runners.Wait) -> wiping.Wiper | None:
         """Make what overwrites the device's local memory.
 
-        :param wait: see :class:`runner.Runner`.
         :returns: None for boards, on which only an xclbin's kernels run.
         """
         from fpgapool.drivers.opencl import programs
@@ -138,7 +129,7 @@ class Builder:
     def _read_or_compile(self, path: pathlib.Path, source: bytes) -> bytes:
         with contextlib.suppress(OSError):
             return path.read_bytes()
-        # In a process of its own: the source is a tenant's.
+        # In a separate process, because the source is a tenant's.
         binary = compiler.compile_source(
             source,
             (),

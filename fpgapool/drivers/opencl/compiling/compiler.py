@@ -2,9 +2,10 @@
 
 """Compiles OpenCL C in a process of its own.
 
-The source is a tenant's, and compilers are large: the process has few rights
-(:mod:`fpgapool.drivers.opencl.compiling.confinement`), limits, no environment but what
-runtimes of OpenCL need, and a directory that is removed afterwards.
+The source is a tenant's, and compilers are large. So the process has few
+rights (:mod:`fpgapool.drivers.opencl.compiling.confinement`), limits, no
+environment but what runtimes of OpenCL need, and a directory that is removed
+afterwards.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ LOG = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_S = 60.0
 DEFAULT_MEMORY_BYTES = 4 << 30
-#: Of a binary.
+#: Largest binary.
 MAX_FILE_BYTES = 64 << 20
 
 _PREFIX = "fpgapool-compiler-"
@@ -49,11 +50,11 @@ _MAX_LOG = 1000
 _KEPT = re.compile(
     r"(POCL|OCL|OPENCL|CUDA|ROCR|HIP)_\w+|LD_LIBRARY_PATH|XILINX_XRT"
 )
-#: Of these some name directories with libraries, which it reads.
+#: Those that name directories with libraries to read.
 _NAMING = ("LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
-#: Whoever has these in a directory has more than libraries in it.
+#: A directory with one of these holds more than libraries.
 _OTHERS = ("/etc", "/home", "/root", "/tmp", "/var/lib", "/var/log")
-#: Of these the process writes into its own directory.
+#: Those that name directories where the process writes: its own one.
 _DIRECTORIES = ("HOME", "POCL_CACHE_DIR", "TMPDIR", "XDG_CACHE_HOME")
 #: That directory, whose parents may be closed to the user nobody.
 _HERE = "/proc/self/cwd"
@@ -66,14 +67,14 @@ _FIXED = {
     "POCL_MAX_PTHREAD_COUNT": "1",
 }
 
-#: A log in pyopencl's message, and PoCL's name of the source.
+#: The build log in pyopencl's message, and PoCL's name of the source.
 _LOG = re.compile(r"\n\nBuild on [^\n]*:\n(.*?)\(options: ", re.DOTALL)
 _SOURCE = re.compile(r"/\w+\.cl\b")
 
 _REFUSED = 3
-#: Names a file with a line of it: what follows may quote that.
+#: A file and line: the text that follows may quote the file.
 _QUOTED = re.compile(r"(/[^\s:<>]+):\d+")
-#: All users may know what is in these: headers of the compilers.
+#: Directories that all users may read: the compilers' headers.
 _HEADERS = ("/usr/", "/opt/", f"{sys.prefix}/", f"{sys.base_prefix}/")
 
 
@@ -91,15 +92,12 @@ def compile_source(
 
     Blocks until the compiler has ended.
 
-    :param source: OpenCL C, UTF-8.
     :param options: of the compiler, besides those of all kernels.
     :param platform_pattern: of the platform's name, as in a board file.
     :param device_pattern: of the device's name. The first device that fits
         is the target.
     :param timeout_s: how long it may take, and how much processor time.
-    :param memory_bytes: address space of the process.
     :param manifest: if given, the program must have its kernels.
-    :returns: the binary of the device.
     :raises DriverError: ``KERNEL_BUILD_FAILED`` with the end of the
         compiler's log, or with the limit that it met; ``INVALID_MANIFEST``
         if the program lacks a kernel; ``DEVICE_FAILED`` if no device fits.
@@ -151,9 +149,9 @@ def _run(
         if _KEPT.fullmatch(name)
     }
     environment |= dict.fromkeys(_DIRECTORIES, _HERE) | _FIXED
-    # The process has this one's modules, wherever they are from.
+    # The process imports the same modules as this one.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    # Files and no pipes: their size is limited, and no end waits for another.
+    # Files, not pipes: their size is limited, and neither end can block.
     with (
         tempfile.TemporaryFile() as question,
         tempfile.TemporaryFile() as answer,
@@ -178,7 +176,7 @@ def _run(
             os.killpg(process.pid, signal.SIGKILL)
             status = process.wait()
         if status > 128:
-            # A signal has ended the process that it waits for.
+            # A signal ended the process that it waits for.
             status = 128 - status
         if status not in (0, _REFUSED):
             said.seek(0)
@@ -199,7 +197,7 @@ def _wait(pid: int, timeout_s: float) -> bool:
 
 def _remove(directory: str) -> None:
     def open_up(_function: typing.Any, path: str, _error: typing.Any) -> None:
-        # It may have made directories that not even their owner can change.
+        # It may have created directories that even their owner cannot change.
         for place in (os.path.dirname(path), path):
             if not os.path.islink(place):
                 os.chmod(place, 0o700)
@@ -230,7 +228,7 @@ def _warn_if_unconfined(header: bytes) -> None:
 
 def _bounded(text: str, directory: str) -> str:
     """Return the end of a compiler's log, without what is not its source."""
-    # Without the names of its temporary files, and of this host's devices.
+    # Leave out the names of temporary files and of this host's devices.
     text = text.replace(directory, "").replace(_HERE, "")
     if log := _LOG.search(text):
         text = _SOURCE.sub("source", log[1].strip())
@@ -266,7 +264,7 @@ def main() -> int:
 
     :returns: the status: 0, or 3 with code and text of an error.
     """
-    # What libraries print is no answer.
+    # What libraries print is not part of the result.
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     request = json.load(sys.stdin)
@@ -277,7 +275,7 @@ def main() -> int:
         message = f"OpenCL cannot be used: {_last_line(error)}"
         if closed:
             message += f"; the compiler cannot read {', '.join(closed)}"
-        body = json.dumps([base.DEVICE_FAILED, message]).encode()
+        body = json.dumps([codes.DEVICE_FAILED, message]).encode()
         status = _REFUSED
     except base.DriverError as error:
         body = json.dumps([error.code, error.message]).encode()
@@ -291,12 +289,12 @@ def main() -> int:
         status = 0
     answer.write(json.dumps(missing).encode() + b"\n" + body)
     answer.close()
-    # Without the runtime's own end, which may wait for its threads.
+    # Skip the runtime's exit handlers, which may wait for its threads.
     os._exit(status)
 
 
 def _last_line(error: Exception) -> str:
-    # Before it numpy gives advice, on many lines.
+    # numpy prints many lines of advice before it.
     return str(error).strip().rpartition("\n")[2]
 
 
@@ -319,7 +317,7 @@ def _confine(
     libraries = _libraries()
     confinement.reveal(libraries)
     if not confinement.keep_files(libraries, _HERE):
-        missing.append("it reads what its user can read (no Landlock)")
+        missing.append("it can read what its user can (no Landlock)")
     confinement.limit(
         cpu_s=request["cpu_s"],
         memory_bytes=request["memory_bytes"],
@@ -331,7 +329,9 @@ def _confine(
     confinement.drop_rights()
     confinement.die_with_parent()
     if not confinement.refuse_calls() and not has_left:
-        missing.append("it sees networks (neither namespaces nor seccomp)")
+        missing.append(
+            "it can reach networks (neither namespaces nor seccomp)"
+        )
     closed = [each for each in libraries if not os.access(each, os.R_OK)]
     return missing, closed
 
@@ -393,7 +393,7 @@ def _compiled(request: collections.abc.Mapping[str, typing.Any]) -> bytes:
     ]
     if not fitting:
         raise base.DriverError(
-            base.DEVICE_FAILED,
+            codes.DEVICE_FAILED,
             f"no device fits platform {wanted.platform!r:.200}, device "
             f"{wanted.device!r:.200}",
         )

@@ -21,7 +21,7 @@ import socket
 import stat
 import struct
 
-#: Whose rights a process of root has afterwards.
+#: User whose rights a process of root keeps.
 NOBODY = 65534
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -50,7 +50,7 @@ _RULE = struct.Struct("<Qi")
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = (1 << bit for bit in range(4))
 _TRUNCATE = 1 << 14
 _IOCTL_DEVICE = 1 << 15
-#: Rights on files by the version of Landlock that brought them.
+#: File rights, by the version of Landlock that introduced them.
 _RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: _IOCTL_DEVICE}
 _CONNECT_AND_BIND = 3
 _SOCKETS_AND_SIGNALS = 3
@@ -61,7 +61,6 @@ _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 class _Calls:
     """The numbers of system calls of an architecture.
 
-    :ivar architecture: that the kernel calls so.
     :ivar sockets: that make sockets of a family, their first argument.
     :ivar forbidden: that leave a process group, or make calls by other ways.
     :ivar end: from here on they are those of another interface.
@@ -84,18 +83,18 @@ _LOAD = 0x20
 _JUMP_IF_EQUAL = 0x15
 _JUMP_IF_AT_LEAST = 0x35
 _RETURN = 0x06
-# Where the kernel's description of a call has what is loaded.
+# Offsets in the kernel's description of a system call.
 _CALL, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _ALLOW = 0x7FFF0000
 _REFUSE = 0x00050000 | errno.EPERM
 
-#: What starts a program on any host: libraries, and the processor's data.
+#: What any program needs to start: libraries, and data about the processor.
 _SYSTEM = (
     *("/usr", "/lib", "/lib64", "/bin", "/opt", "/proc", "/sys"),
     *("/etc/ld.so.cache", "/etc/OpenCL"),
 )
-#: Devices that hold no data of others: sources of bytes, and GPUs, whose
-#: compilers ask them.
+#: Devices without other users' data: sources of bytes, and GPUs, which their
+#: compilers query.
 _DEVICES = (
     *("null", "zero", "full", "random", "urandom"),
     *("dri", "kfd", "nvidia*"),
@@ -116,8 +115,6 @@ def leave_others() -> bool:
     Goes on in another process, with which all that it starts will end. The
     first one waits, and ends with its status: 128 and the signal, if one has
     ended it.
-
-    :returns: whether the kernel allows it.
     """
     flags = _CLONE_NEWNET | _CLONE_NEWIPC | _CLONE_NEWPID
     if os.geteuid() != 0:
@@ -239,9 +236,6 @@ def limit(
     """Set limits that only root can raise again.
 
     :param cpu_s: seconds of processor time.
-    :param memory_bytes: of the address space.
-    :param file_bytes: of each file that it writes.
-    :param files: open at a time.
     :param tasks: threads and processes of this process's user; 0: as they
         are.
     """
@@ -283,7 +277,7 @@ def keep_files(readable: collections.abc.Iterable[str], writable: str) -> bool:
         _CONNECT_AND_BIND if version >= 4 else 0,
         _SOCKETS_AND_SIGNALS if version >= 6 else 0,
     )
-    # Older kernels know a shorter structure.
+    # Older kernels expect a shorter structure.
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     ruleset = _libc.syscall(
         _LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(size), 0
@@ -307,7 +301,7 @@ def keep_files(readable: collections.abc.Iterable[str], writable: str) -> bool:
 
 
 def _allow(ruleset: int, place: str, rights: int) -> None:
-    # A place that is not there cannot be used either.
+    # A missing path needs no rule.
     with contextlib.suppress(OSError):
         fd = os.open(place, os.O_PATH | os.O_CLOEXEC)
         try:

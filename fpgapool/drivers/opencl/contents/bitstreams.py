@@ -13,6 +13,7 @@ from fpgapool.drivers.opencl import kernels
 from fpgapool.drivers.opencl.contents import manifest as manifests
 from fpgapool.drivers.opencl.contents import package as packages
 from fpgapool.drivers.opencl.contents import profiles
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 from fpgapool.vocabulary import names
 
@@ -25,9 +26,6 @@ UNKNOWN_BYTES_PER_S = 1e8
 class Bitstream:
     """What goes into a slot.
 
-    :ivar profile: of the accelerator.
-    :ivar kind: of the code, one of :data:`formats.PACKAGES`.
-    :ivar manifest: says how its kernels are called.
     :ivar code: OpenCL C, a device's binary, or an xclbin.
     """
 
@@ -40,14 +38,13 @@ class Bitstream:
 def load_builtin(bitstream: str) -> Bitstream:
     """Read a kernel that comes with fpgapool.
 
-    :param bitstream: its name, behind :data:`names.BUILTIN_PREFIX`.
     :returns: it, with the profile of this host.
     :raises base.DriverError: ``BITSTREAM_UNKNOWN``.
     """
     name = bitstream.removeprefix(names.BUILTIN_PREFIX)
     if name == bitstream or name not in kernels.names():
         raise base.DriverError(
-            base.BITSTREAM_UNKNOWN,
+            codes.BITSTREAM_UNKNOWN,
             f"{bitstream!r:.80} has no OpenCL kernel; there are: "
             + ", ".join(
                 f"{names.BUILTIN_PREFIX}{known}" for known in kernels.names()
@@ -56,7 +53,7 @@ def load_builtin(bitstream: str) -> Bitstream:
     try:
         profile = accelerators.load_profile(name)
     except accelerators.AcceleratorError as exc:
-        raise base.DriverError(base.BITSTREAM_UNKNOWN, exc.message) from exc
+        raise base.DriverError(codes.BITSTREAM_UNKNOWN, exc.message) from exc
     return Bitstream(profile, formats.OPENCL_SOURCE, *_kernel(name))
 
 
@@ -84,7 +81,6 @@ def _kernel(name: str) -> tuple[manifests.Manifest, bytes]:
 def load_file(file: base.BitstreamFile) -> Bitstream:
     """Read a bitstream of the library.
 
-    :param file: a package.
     :returns: it, with a profile made of its manifest.
     :raises base.DriverError: see :func:`package.load`.
     """

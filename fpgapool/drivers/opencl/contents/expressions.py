@@ -40,9 +40,7 @@ _OPERATIONS: dict[str, collections.abc.Callable[[int, int], int]] = {
 class Expression:
     """A parsed expression.
 
-    :param source: the text, or a whole number.
     :raises ValueError: if it is not an expression.
-    :ivar names: the variables in it.
     """
 
     def __init__(self, source: object) -> None:
@@ -59,7 +57,6 @@ class Expression:
     def value(self, variables: collections.abc.Mapping[str, int]) -> int:
         """Compute the value.
 
-        :param variables: with all :attr:`names`.
         :raises ValueError: if a value on the way is too large, or a divisor
             is 0.
         """
@@ -130,7 +127,7 @@ class _Parser:
     def _factor(self) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise ValueError(f"is deeper than {MAX_DEPTH} levels")
+            raise ValueError(f"is nested more than {MAX_DEPTH} levels deep")
         kind, text = self._next()
         if kind == "name" and text in FUNCTIONS:
             self._position += 1
@@ -157,7 +154,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise ValueError(f"has {text[position]!r} at {position}")
+            raise ValueError(f"unexpected {text[position]!r} at {position}")
         number, name, sign = match.groups()
         if number:
             found.append(("number", number))
@@ -170,4 +167,4 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def _unexpected(token: tuple[str, str]) -> ValueError:
-    return ValueError(f"has {token[1]!r} in a wrong place")
+    return ValueError(f"unexpected {token[1]!r}")

@@ -95,7 +95,6 @@ class Argument:
 class Step:
     """One launch of one kernel.
 
-    :ivar kernel: its name.
     :ivar global_size: work items in each of 1 to 3 dimensions.
     :ivar local_size: work items of a group; empty if the runtime chooses.
     :ivar arguments: in the order of their positions.
@@ -126,7 +125,6 @@ class Buffer:
 
     Exactly one of the first three is there.
 
-    :ivar literal: its contents.
     :ivar preparer: name of what computes its contents.
     :ivar size_bytes: of memory that a launch needs and nothing initialises, or
         that an argument fills.
@@ -143,7 +141,6 @@ class Buffer:
 class State:
     """Memory that a session's launches hand on.
 
-    :ivar size_bytes: of it.
     :ivar initial: name of a buffer with contents, or of a parameter, that is
         at its front when a session begins; the rest is zeros.
     """
@@ -156,8 +153,6 @@ class State:
 class Requirement:
     """A limit that several parameters have together.
 
-    :ivar value: of the parameters.
-    :ivar maximum: of the value.
     :ivar message: for the tenant whose parameters exceed it.
     """
 
@@ -171,11 +166,9 @@ class Variant:
     """How kernels are called for certain parameters.
 
     :ivar when: value of each parameter that chooses this variant.
-    :ivar requires: limits of the parameters.
     :ivar block_bytes: every piece of the input but the last is a multiple.
     :ivar whole_blocks: whether the last piece has to be one, too.
     :ivar block: name of a block, for messages.
-    :ivar buffers: memory by name.
     :ivar state: what launches hand on; None if nothing.
     :ivar faults: message by the number that a kernel reports.
     :ivar process: for each piece of the input.
@@ -203,10 +196,8 @@ class Manifest:
     """A checked manifest.
 
     :ivar name: of the accelerator, without a project.
-    :ivar description: one line for people.
     :ivar peak_bytes_per_s: the highest input rate of one slot; None if it
         does not say.
-    :ivar params: of sessions, by name.
     :ivar variants: the first one whose ``when`` fits is used.
     """
 
@@ -304,7 +295,6 @@ def _params(value: object) -> dict[str, parameters.Param]:
 class _Reader:
     """Reads a variant.
 
-    :param params: of the manifest.
     :param where: the place of the variant, for messages.
     """
 

@@ -54,7 +54,6 @@ class Summary:
     """What a checked package says of itself.
 
     :ivar kind: ``opencl-source``, ``opencl-binary`` or ``xclbin``.
-    :ivar manifest: says how its kernels are called.
     :ivar payload_bytes: length of the payload, at the end of the file.
     :ivar xclbin: what the payload says of itself; None if it is none.
     """
@@ -78,10 +77,7 @@ class Package(Summary):
 def pack(kind: str, manifest: bytes, payload: bytes) -> bytes:
     """Make a package.
 
-    :param kind: of the payload.
-    :param manifest: JSON, as :func:`manifest.parse` reads it.
     :param payload: OpenCL C, a device's binary, or an xclbin.
-    :returns: the file.
     :raises InvalidPackage: if the kind is unknown, or the payload is empty,
         too long, or a source that is not a text.
     :raises InvalidManifest: if the manifest is wrong.
@@ -103,7 +99,6 @@ def pack(kind: str, manifest: bytes, payload: bytes) -> bytes:
 def unpack(contents: bytes) -> Package:
     """Read a package.
 
-    :param contents: the whole file.
     :returns: its parts, all of them checked.
     :raises: as :func:`check`.
     """
@@ -126,20 +121,22 @@ def check(file: parts.Forward) -> Summary:
     """
     header = file.part(0, _HEADER.size)
     if len(header) < _HEADER.size or not header.startswith(MAGIC):
-        raise InvalidPackage("the file does not begin as a package")
+        raise InvalidPackage("not a package: wrong magic number")
     _, kind_bytes, manifest_bytes, payload_bytes = _HEADER.unpack(header)
     if kind_bytes > _MAX_NAME_BYTES:
-        raise InvalidPackage(f"its kind has more than {_MAX_NAME_BYTES} bytes")
+        raise InvalidPackage(
+            f"its kind is longer than {_MAX_NAME_BYTES} bytes"
+        )
     if manifest_bytes > manifests.MAX_SIZE_BYTES:
         raise InvalidPackage(
-            f"its manifest has {manifest_bytes} bytes; at most "
-            f"{manifests.MAX_SIZE_BYTES} are possible"
+            f"its manifest is {manifest_bytes} bytes, larger than the limit "
+            f"of {manifests.MAX_SIZE_BYTES}"
         )
     kind_end = _HEADER.size + kind_bytes
     manifest_end = kind_end + manifest_bytes
     if file.size_bytes != manifest_end + payload_bytes:
         raise InvalidPackage(
-            f"the file has {file.size_bytes} bytes; its header says "
+            f"the file is {file.size_bytes} bytes, but its header says "
             f"{manifest_end + payload_bytes}"
         )
     name = file.part(_HEADER.size, kind_bytes)
@@ -152,8 +149,8 @@ def check(file: parts.Forward) -> Summary:
         )
     if not 0 < payload_bytes <= most_bytes:
         raise InvalidPackage(
-            f"its payload has {payload_bytes} bytes; possible are 1 to "
-            f"{most_bytes}"
+            f"its payload is {payload_bytes} bytes; 1 to {most_bytes} are "
+            "allowed"
         )
     manifest = manifests.parse(file.part(kind_end, manifest_bytes))
     found = None
@@ -168,7 +165,6 @@ def check(file: parts.Forward) -> Summary:
 def load(file: base.BitstreamFile) -> Package:
     """Read a package of the library.
 
-    :param file: of the bitstream.
     :returns: its parts, all of them checked.
     :raises DriverError: as :meth:`base.BitstreamFile.read`; or
         ``BITSTREAM_UNKNOWN`` if the file has another format than a package,
@@ -176,7 +172,7 @@ def load(file: base.BitstreamFile) -> Package:
     """
     if file.format not in MAX_KIND_BYTES:
         raise base.DriverError(
-            base.BITSTREAM_UNKNOWN,
+            codes.BITSTREAM_UNKNOWN,
             "OpenCL devices accept bitstreams of the formats "
             f"{', '.join(MAX_KIND_BYTES)}, not {file.format!r:.80}",
         )
@@ -188,8 +184,8 @@ def load(file: base.BitstreamFile) -> Package:
     if package.kind != file.format:
         # The format decides whether a signature was asked for.
         raise base.DriverError(
-            base.BITSTREAM_UNKNOWN,
-            f"the file is of the kind {package.kind}, not {file.format}",
+            codes.BITSTREAM_UNKNOWN,
+            f"the file's kind is {package.kind}, not {file.format}",
         )
     return package
 
@@ -201,7 +197,7 @@ def _check_source(payload: bytes) -> None:
         raise InvalidPackage("its source is not UTF-8") from None
     # A compiler takes it for the end, and the rest would be hidden from it.
     if "\0" in text:
-        raise InvalidPackage("its source has a zero")
+        raise InvalidPackage("its source contains a NUL character")
 
 
 def _check_kernels(

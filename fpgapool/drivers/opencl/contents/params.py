@@ -40,9 +40,6 @@ class Param:
 
     :ivar kind: ``uint``, ``ulong``, ``float``, ``flag``, ``choice``,
         ``bytes`` (in hexadecimal) or ``uints`` (a list).
-    :ivar minimum: smallest number.
-    :ivar maximum: largest number.
-    :ivar max_items: longest list.
     :ivar choices: the words of a choice.
     :ivar lengths_bytes: possible lengths of bytes.
     :ivar default: as a session would give it; None if it must be given.
@@ -62,10 +59,7 @@ class Param:
         return self.kind in _LENGTHS
 
     def variable(self, name: str) -> str | None:
-        """Return the name that its number has in expressions, or None.
-
-        :param name: of the parameter.
-        """
+        """Return the name that its number has in expressions, or None."""
         if self.kind == "float":
             return None
         return name + _LENGTHS.get(self.kind, "")
@@ -122,7 +116,6 @@ class Param:
         """Check a session's value.
 
         :param value: as the session gives it.
-        :param name: of the parameter.
         :returns: int, float, bool, str, bytes or a list of int.
         :raises InvalidParams: if it is wrong.
         """
@@ -175,8 +168,6 @@ def read(
 ) -> dict[str, typing.Any]:
     """Check the values of a session.
 
-    :param params: of the manifest.
-    :param values: the session's.
     :returns: the value of each parameter.
     :raises InvalidParams: if one is missing, unknown or wrong.
     """
@@ -195,8 +186,6 @@ def read(
 def parse(value: object, where: str) -> Param:
     """Check a parameter of a manifest.
 
-    :param value: decoded JSON.
-    :param where: its place, for messages.
     :returns: the parameter.
     :raises ValueError: with the fault.
     """

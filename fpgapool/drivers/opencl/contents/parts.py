@@ -11,7 +11,6 @@ class Forward:
     """Takes parts of a file whose bytes come once, in their order.
 
     :param pieces: the file, in pieces of any length.
-    :param size_bytes: of the file.
     """
 
     def __init__(self, pieces: Iterable[bytes], size_bytes: int) -> None:
@@ -50,7 +49,7 @@ class Forward:
             piece = next(self._pieces, None)
             if piece is None:
                 if self._position < self.size_bytes:
-                    raise EOFError(f"it ends after {self._position} bytes")
+                    raise EOFError(f"truncated after {self._position} bytes")
                 return False
             self._piece = memoryview(piece)
         return True

@@ -37,11 +37,7 @@ class Preparer:
 
 
 class _Field:
-    """The field of 256 elements.
-
-    :param modulus: its polynomial.
-    :param generator: of its multiplicative group.
-    """
+    """The field of 256 elements."""
 
     def __init__(self, modulus: int, generator: int) -> None:
         self._powers = [1]
@@ -103,7 +99,7 @@ def _mixed(element: int, factors: tuple[int, ...]) -> bytes:
 def _round_keys(key: bytes) -> list[bytes]:
     """Return the columns of the key schedule, four of each round."""
     if len(key) not in _KEY_BYTES:
-        raise accelerators.InvalidParams("'key' must have 16, 24 or 32 bytes")
+        raise accelerators.InvalidParams("'key' must be 16, 24 or 32 bytes")
     key_columns = len(key) // 4
     columns = [key[4 * i : 4 * i + 4] for i in range(key_columns)]
     constant = 1
@@ -222,7 +218,7 @@ def _ec_decoding(values: Values) -> bytes:
         index >= k + m for index in missing
     ):
         raise accelerators.InvalidParams(
-            "'missing' must be a list of different fragment indexes "
+            "'missing' must be a list of distinct fragment indexes "
             f"from 0 to {k + m - 1}"
         )
     if len(missing) > m:

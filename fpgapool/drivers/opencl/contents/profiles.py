@@ -19,7 +19,6 @@ _PIECE_BYTES = 1 << 20
 def members(manifest: manifests.Manifest) -> dict[str, typing.Any]:
     """Return the members of a profile that a manifest determines.
 
-    :param manifest: of the bitstream.
     :returns: ``stateless`` and ``params_schema``; ``description`` and
         ``peak_bytes_per_s`` if it has them; ``chunk_multiple_bytes`` and
         ``return_ratio`` unless they depend on parameters.

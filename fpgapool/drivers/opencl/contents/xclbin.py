@@ -70,9 +70,7 @@ class Section:
     """A part of the file.
 
     :ivar kind: ``enum axlf_section_kind`` of XRT.
-    :ivar name: for people.
     :ivar offset_bytes: its position in the file.
-    :ivar size_bytes: its length.
     """
 
     kind: int
@@ -85,9 +83,7 @@ class Section:
 class KernelArgument:
     """An argument of a kernel.
 
-    :ivar name: of it.
     :ivar number: its position, from 0.
-    :ivar type: in C.
     """
 
     name: str
@@ -99,9 +95,7 @@ class KernelArgument:
 class Kernel:
     """A kernel of the file.
 
-    :ivar name: of it.
     :ivar arguments: in the order of their positions.
-    :ivar instances: names of its compute units.
     """
 
     name: str
@@ -113,7 +107,6 @@ class Kernel:
 class Bank:
     """A memory of the board.
 
-    :ivar tag: its name.
     :ivar size_bytes: its size; 0 if it has none, such as a stream.
     :ivar used: whether a kernel is connected to it.
     """
@@ -144,10 +137,7 @@ class Xclbin:
     :ivar version: of the format: major, minor and patch.
     :ivar platform: of the boards for which it was made.
     :ivar interface_uuid: of their shell; None if it names none.
-    :ivar uuid: its own.
     :ivar sections: in the order of the table.
-    :ivar kernels: from the embedded metadata.
-    :ivar banks: from the memory topology.
     """
 
     version: tuple[int, int, int]
@@ -159,9 +149,8 @@ class Xclbin:
     banks: tuple[Bank, ...]
 
     def check_fits(self, shell: Shell) -> None:
-        """Refuse a board for which the file was not made.
+        """Refuse a board that the file was not made for.
 
-        :param shell: of the board.
         :raises XclbinError: ``XCLBIN_OTHER_PLATFORM``, or
             ``XCLBIN_OTHER_SHELL`` if the platform has the right name, but
             another interface.
@@ -180,10 +169,7 @@ class Xclbin:
             )
 
     def fits(self, shell: Shell) -> bool:
-        """Whether a board is one for which the file was made.
-
-        :param shell: of the board.
-        """
+        """Whether the file was made for a board."""
         try:
             self.check_fits(shell)
         except XclbinError:
@@ -194,25 +180,20 @@ class Xclbin:
 def parse(data: bytes) -> Xclbin:
     """Read a file.
 
-    :param data: the whole file.
-    :returns: what it says of itself.
     :raises XclbinError: as :func:`read`.
     """
     return read(parts.Forward([data], len(data)), 0)
 
 
 def read(file: parts.Forward, start_bytes: int) -> Xclbin:
-    """Read an xclbin, of which only small parts are in memory.
+    """Read an xclbin; only small parts are in memory.
 
-    :param file: has it at its end.
-    :param start_bytes: where in the file it begins.
-    :returns: what it says of itself.
     :raises XclbinError: ``XCLBIN_TRUNCATED`` if it ends too early,
         ``INVALID_XCLBIN`` if it is wrong otherwise.
     """
     front = file.part(start_bytes, HEADER_BYTES)
     if not front.startswith(_MAGIC[: len(front)]):
-        raise _invalid("the file does not begin as an xclbin")
+        raise _invalid("not an xclbin: wrong magic number")
     if len(front) < HEADER_BYTES:
         raise _truncated(HEADER_BYTES, len(front))
     size_bytes = file.size_bytes - start_bytes
@@ -228,18 +209,18 @@ def read(file: parts.Forward, start_bytes: int) -> Xclbin:
     rest_bytes = size_bytes - length_bytes
     if rest_bytes not in (0, signature_bytes):
         raise _invalid(
-            f"{rest_bytes} bytes follow the end that the header names"
+            f"{rest_bytes} bytes follow the end given in the header"
         )
     if major != 2:
-        raise _invalid(f"version {major} is unknown; there is version 2")
+        raise _invalid(f"version {major} is unknown; version 2 is supported")
     sections = _sections(file, start_bytes, length_bytes, section_count)
     metadata = _only(sections, EMBEDDED_METADATA)
     topology = _only(sections, MEM_TOPOLOGY)
     _only(sections, BITSTREAM)
     if metadata and metadata.size_bytes > MAX_METADATA_BYTES:
         raise _invalid(
-            f"the metadata has {metadata.size_bytes} bytes; at most "
-            f"{MAX_METADATA_BYTES} are possible"
+            f"the metadata is {metadata.size_bytes} bytes, larger than the "
+            f"limit of {MAX_METADATA_BYTES}"
         )
     contents = {}
     for section in sorted(
@@ -265,7 +246,7 @@ def _sections(
 ) -> tuple[Section, ...]:
     if not 1 <= count <= MAX_SECTIONS:
         raise _invalid(
-            f"it has {count} sections; possible are 1 to {MAX_SECTIONS}"
+            f"it has {count} sections; 1 to {MAX_SECTIONS} are allowed"
         )
     table_end = HEADER_BYTES + count * SECTION_HEADER_BYTES
     if table_end > length_bytes:
@@ -306,7 +287,7 @@ def _banks(data: bytes) -> tuple[Bank, ...]:
     (count,) = _BANK_COUNT.unpack_from(data)
     if not 0 <= count <= MAX_BANKS:
         raise _invalid(
-            f"it has {count} memories; possible are 0 to {MAX_BANKS}"
+            f"it has {count} memories; at most {MAX_BANKS} are allowed"
         )
     if _BANK_COUNT.size + count * _BANK.size > len(data):
         raise _invalid("the memory topology is too short")
@@ -330,10 +311,7 @@ def _kernels(xml: bytes) -> tuple[Kernel, ...]:
 
 
 class _Metadata:
-    """Collects the kernels of the XML metadata.
-
-    :ivar kernels: of the document.
-    """
+    """Collects the kernels of the XML metadata."""
 
     def __init__(self) -> None:
         self.kernels: list[Kernel] = []
@@ -353,13 +331,15 @@ class _Metadata:
         parser.Parse(xml, True)
 
     def _refuse(self, *_: object) -> typing.NoReturn:
-        raise _invalid("the metadata has a document type")
+        raise _invalid("the metadata declares a document type")
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         self._path.append(tag)
         self._elements += 1
         if len(self._path) > MAX_XML_DEPTH:
-            raise _invalid(f"the metadata is deeper than {MAX_XML_DEPTH}")
+            raise _invalid(
+                f"the metadata is nested more than {MAX_XML_DEPTH} levels deep"
+            )
         if self._elements > MAX_XML_ELEMENTS:
             raise _invalid(
                 f"the metadata has more than {MAX_XML_ELEMENTS} elements"
@@ -432,7 +412,7 @@ def _number(text: str) -> int:
 
 
 def _text(field: bytes, what: str) -> str:
-    """Decode a text that ends with its first zero, or with its field."""
+    """Decode a text that ends at its first NUL or at its field's end."""
     text = field.partition(b"\0")[0]
     if not text.isascii() or not text.decode("ascii").isprintable():
         raise _invalid(f"{what} is not printable ASCII")
@@ -450,5 +430,5 @@ def _invalid(message: str) -> XclbinError:
 def _truncated(needed_bytes: int, there_bytes: int) -> XclbinError:
     return XclbinError(
         codes.XCLBIN_TRUNCATED,
-        f"the file needs {needed_bytes} bytes and has {there_bytes}",
+        f"the file is truncated: {there_bytes} of {needed_bytes} bytes",
     )

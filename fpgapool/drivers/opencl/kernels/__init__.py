@@ -10,18 +10,13 @@ _DIRECTORY = pathlib.Path(__file__).parent
 
 
 def names() -> tuple[str, ...]:
-    """List the accelerators that have a kernel.
-
-    :returns: their names, sorted.
-    """
+    """List the accelerators that have a kernel."""
     return tuple(sorted(path.stem for path in _DIRECTORY.glob("*.json")))
 
 
 def read(name: str) -> tuple[bytes, bytes]:
     """Read a kernel.
 
-    :param name: one of :func:`names`.
-    :returns: manifest and source.
     :raises KeyError: if there is no such kernel.
     """
     if name not in names():

@@ -12,6 +12,7 @@ import pytest
 from fpgapool.drivers import base
 from fpgapool.drivers import selftest
 from fpgapool.drivers.fpga_region import dfl
+from fpgapool.vocabulary import codes
 from tests.unit.drivers.fpga_region import trees
 
 
@@ -99,7 +100,7 @@ def test_a_region_is_empty_after_the_host_has_started(tree, driver):
     driver.program("kria0", 0, "builtin:copy")
     tree.boot("second")
     assert driver.discover()[0].slots[0].programmed is None
-    assert code_of(driver.open, "kria0", 0, {})[0] == base.NOT_PROGRAMMED
+    assert code_of(driver.open, "kria0", 0, {})[0] == codes.NOT_PROGRAMMED
     driver.program("kria0", 0, "builtin:copy")
     assert len(tree.programmed) == 2
 
@@ -115,12 +116,12 @@ def test_a_file_of_the_library(tree, driver):
 @pytest.mark.parametrize(
     ("members", "code"),
     [
-        ({"checksum_sha256": "0" * 64}, base.BITSTREAM_DAMAGED),
-        ({"path": "/nonexistent"}, base.BITSTREAM_DAMAGED),
-        ({"format": "opencl-source"}, base.BITSTREAM_UNKNOWN),
-        ({"format": "declaration"}, base.BITSTREAM_UNKNOWN),
-        ({"size_bytes": 1 << 40}, base.BITSTREAM_UNKNOWN),
-        ({"accelerator": "copy@p2"}, base.BITSTREAM_UNKNOWN),
+        ({"checksum_sha256": "0" * 64}, codes.BITSTREAM_DAMAGED),
+        ({"path": "/nonexistent"}, codes.BITSTREAM_DAMAGED),
+        ({"format": "opencl-source"}, codes.BITSTREAM_UNKNOWN),
+        ({"format": "declaration"}, codes.BITSTREAM_UNKNOWN),
+        ({"size_bytes": 1 << 40}, codes.BITSTREAM_UNKNOWN),
+        ({"accelerator": "copy@p2"}, codes.BITSTREAM_UNKNOWN),
         ({"accelerator": "sha"}, "CORE_UNAVAILABLE"),
     ],
 )
@@ -135,7 +136,10 @@ def test_a_refused_file_changes_nothing(tree, driver, members, code):
 
 def test_an_accelerator_without_a_file_of_the_host(driver):
     code, message = code_of(driver.program, "kria0", 0, "builtin:fft")
-    assert (code, "names no file" in message) == (base.BITSTREAM_UNKNOWN, True)
+    assert (code, "names no file" in message) == (
+        codes.BITSTREAM_UNKNOWN,
+        True,
+    )
 
 
 def test_an_fpga_that_refuses_a_file(tree, driver):
@@ -143,7 +147,7 @@ def test_an_fpga_that_refuses_a_file(tree, driver):
     tree.refuses = True
     (tree.root / "copy.bin").write_bytes(b"bad")
     code, message = code_of(driver.program, "kria0", 0, "builtin:copy")
-    assert code == base.PROGRAMMING_FAILED
+    assert code == codes.PROGRAMMING_FAILED
     assert "write error" in message
     assert "reconfig CRC error" in message
     assert list(tree.firmware.iterdir()) == []
@@ -159,7 +163,7 @@ def test_an_fpga_that_refuses_a_file(tree, driver):
 def test_a_manager_that_is_gone(tree, driver):
     (tree.root / "sys/class/fpga_manager/fpga0/firmware").unlink()
     code, _ = code_of(driver.program, "kria0", 0, "builtin:copy")
-    assert code == base.PROGRAMMING_FAILED
+    assert code == codes.PROGRAMMING_FAILED
     manager = tree.root / "sys/class/fpga_manager/fpga0"
     # The driver makes no file in place of an attribute.
     assert not (manager / "firmware").exists()
@@ -198,7 +202,7 @@ def test_scrub_clears_what_a_session_left(tree, driver):
 def test_a_region_that_cannot_be_cleared(driver):
     driver.program("kria0", 0, "builtin:aes")
     code, message = code_of(driver.scrub, "kria0", 0)
-    assert (code, "does not answer" in message) == (base.SCRUB_FAILED, True)
+    assert (code, "does not answer" in message) == (codes.SCRUB_FAILED, True)
 
 
 def test_slots_that_are_not_there(driver):
@@ -208,7 +212,7 @@ def test_slots_that_are_not_there(driver):
         lambda: driver.scrub("kria0", -1),
         lambda: driver.telemetry("kria1"),
     ):
-        assert code_of(call)[0] == base.NO_SUCH_SLOT
+        assert code_of(call)[0] == codes.NO_SUCH_SLOT
     assert not driver.health("kria1").healthy
 
 
@@ -235,10 +239,10 @@ def test_an_fme_programs_the_region_of_a_port(tree, dfl_driver):
 def test_an_fme_or_a_port_that_refuses(tree, dfl_driver):
     dfl_driver.program("pac0", 0, "builtin:copy")
     tree.refuses = True
-    assert code_of(dfl_driver.scrub, "pac0", 0)[0] == base.SCRUB_FAILED
+    assert code_of(dfl_driver.scrub, "pac0", 0)[0] == codes.SCRUB_FAILED
     (tree.root / "copy.gbs").write_bytes(trees.green(b"other"))
     code, message = code_of(dfl_driver.program, "pac0", 0, "builtin:copy")
-    assert code == base.PROGRAMMING_FAILED
+    assert code == codes.PROGRAMMING_FAILED
     assert "Input/output error" in message
     assert dfl_driver.discover()[0].slots[0].programmed is None
 
@@ -270,12 +274,12 @@ def test_a_dfl_device_that_is_gone(tree, dfl_driver, gone):
 @pytest.mark.parametrize(
     ("contents", "code"),
     [
-        (b"", base.BITSTREAM_UNKNOWN),
-        (b"XeonFPGA", base.BITSTREAM_UNKNOWN),
-        (trees.green()[1:], base.BITSTREAM_UNKNOWN),
-        (trees.green(b""), base.BITSTREAM_UNKNOWN),
-        (trees.green(interface="no UUID"), base.BITSTREAM_UNKNOWN),
-        (trees.green(interface=uuid.UUID(int=1)), base.BITSTREAM_UNFIT),
+        (b"", codes.BITSTREAM_UNKNOWN),
+        (b"XeonFPGA", codes.BITSTREAM_UNKNOWN),
+        (trees.green()[1:], codes.BITSTREAM_UNKNOWN),
+        (trees.green(b""), codes.BITSTREAM_UNKNOWN),
+        (trees.green(interface="no UUID"), codes.BITSTREAM_UNKNOWN),
+        (trees.green(interface=uuid.UUID(int=1)), codes.BITSTREAM_UNFIT),
     ],
 )
 def test_green_bitstreams_that_are_refused(tree, dfl_driver, contents, code):
@@ -291,7 +295,7 @@ def test_green_bitstreams_of_strangers():
     """Each changed file is refused with a code, or is one."""
     generator = random.Random(1)
     sound = trees.green()
-    codes, longest = set(), 0
+    found, longest = set(), 0
     for _ in range(500):
         changed = bytearray(sound)
         for _ in range(generator.randint(1, 4)):
@@ -304,10 +308,10 @@ def test_green_bitstreams_of_strangers():
         try:
             dfl.payload(bytes(changed), trees.INTERFACE.hex)
         except base.DriverError as error:
-            codes.add(error.code)
+            found.add(error.code)
             longest = max(longest, len(error.message))
-    assert base.BITSTREAM_UNKNOWN in codes
-    assert codes <= {base.BITSTREAM_UNKNOWN, base.BITSTREAM_UNFIT}
+    assert codes.BITSTREAM_UNKNOWN in found
+    assert found <= {codes.BITSTREAM_UNKNOWN, codes.BITSTREAM_UNFIT}
     assert longest < 500
 
 
@@ -332,7 +336,7 @@ def test_wrong_boards_files(tree, old, new, member):
     text = trees.MANAGER_BOARDS
     assert old in text
     code, message = code_of(tree.driver, text.replace(old, new))
-    assert code == base.INVALID_SETTINGS
+    assert code == codes.INVALID_SETTINGS
     assert member in message.split("boards.yaml: ")[1]
 
 
@@ -342,4 +346,4 @@ def test_settings_that_are_missing(tmp_path):
     code, message = code_of(
         driver.FpgaRegionDriver, {"state_dir": str(tmp_path)}
     )
-    assert (code, "boards_file" in message) == (base.INVALID_SETTINGS, True)
+    assert (code, "boards_file" in message) == (codes.INVALID_SETTINGS, True)

@@ -46,7 +46,7 @@ def read(tmp_path, document):
         ("boards[0].name", {}),
         ("boards[0].name", {"name": "a/b"}),
         ("boards[0].name", {"name": "x" * 60}),
-        ("boards[0].color", {"name": "a", "color": 1}),
+        ("boards[0]", {"name": "a", "color": 1}),
         ("boards[0].platform", {"name": "a", "platform": 1}),
         ("boards[0].device", {"name": "a", "device": ""}),
         ("boards[0].pci", {"name": "a", "pci": "3b:00.0"}),
@@ -55,9 +55,9 @@ def read(tmp_path, document):
         ("boards[0].slots", {"name": "a", "slots": True}),
         ("boards[0].slots", {"name": "a", "slots": 65}),
         ("boards[0].shares", {"name": "a", "shares": []}),
-        ("boards[0].shares", {"name": "a", "shares": [1, 0]}),
+        ("boards[0].shares[1]", {"name": "a", "shares": [1, 0]}),
         ("boards[0].shares", {"name": "a", "shares": [1, 2], "slots": 2}),
-        ("boards[0].cu", {"name": "a", "cu": ["vadd_1", "x}"]}),
+        ("boards[0].cu[1]", {"name": "a", "cu": ["vadd_1", "x}"]}),
         ("boards[0].cu", {"name": "a", "cu": "vadd_1"}),
         ("boards[0].cu", {"name": "a", "cu": ["v"], "shares": [1]}),
         ("boards[0].shape", {"name": "a", "shape": "a b"}),
@@ -81,8 +81,8 @@ def test_wrong_entries(tmp_path, member, entry):
 @pytest.mark.parametrize(
     ("member", "document"),
     [
-        ("file", []),
-        ("file.shapes", {"boards": [], "shapes": {}}),
+        ("boards.yaml", []),
+        ("boards.yaml", {"boards": [], "shapes": {}}),
         ("boards", {"boards": []}),
         ("boards", {"boards": [{"name": "a"}] * 65}),
         ("boards[0]", {"boards": ["a"]}),
@@ -93,7 +93,7 @@ def test_wrong_files(tmp_path, member, document):
     with pytest.raises(base.DriverError) as caught:
         read(tmp_path, document)
     assert caught.value.code == "INVALID_SETTINGS"
-    assert f" {member}: " in caught.value.message
+    assert f"{member}: " in caught.value.message
 
 
 def test_slots(tmp_path):
@@ -262,7 +262,7 @@ def watch(runtime):
     ("answer", "fault"),
     [
         ([(CPU, "it burns")], "it burns"),
-        ([], "its runtime does not have the device any more"),
+        ([], "its runtime no longer has the device"),
         (
             [(dataclasses.replace(CPU, name="another"), None)],
             None,
@@ -274,15 +274,15 @@ def test_a_device_that_fails_and_comes_back(watch, runtime, answer, fault):
     assert watch.fault("a") is None
     assert runtime.asked == []
     runtime.answer = answer
-    watch.look()
+    watch.check()
     watch.wait()
     assert watch.fault("a") == fault
     assert runtime.asked == [([CPU.name], True)]
     runtime.answer = [(CPU, None)]
-    watch.look()
+    watch.check()
     watch.wait()
     assert watch.fault("a") is None
-    assert watch.fault("b") == "there is no such device"
+    assert watch.fault("b") == "no such device"
 
 
 def test_kernels_are_built_until_devices_are_well(watch, runtime, monkeypatch):
@@ -294,20 +294,20 @@ def test_kernels_are_built_until_devices_are_well(watch, runtime, monkeypatch):
         return runtime.asked[-1][1]
 
     runtime.answer = [(CPU, "its compiler is missing")]
-    watch.look_first()
+    watch.check_first()
     watch.wait()
     assert [built(), built()] == [True, True]
     runtime.answer = [(CPU, None)]
     # The next look may be without: a kernel has just been built.
     assert [built(), built(), built()] == [True, False, False]
-    watch.look()
+    watch.check()
     watch.wait()
     assert runtime.asked[-1][1]
 
 
 def test_an_untried_device_is_not_used(watch, runtime):
     runtime.may_answer.clear()
-    watch.look_first()
+    watch.check_first()
     watch.wait(0.01)
     assert watch.fault("a") == base.UNANSWERED
     runtime.may_answer.set()
@@ -318,8 +318,8 @@ def test_an_untried_device_is_not_used(watch, runtime):
 def test_a_runtime_that_hangs_blocks_nobody(watch, runtime):
     runtime.may_answer.clear()
     runtime.answer = [(CPU, "too late")]
-    watch.look()
-    watch.look()
+    watch.check()
+    watch.check()
     assert watch.fault("a") is None
     runtime.may_answer.set()
     watch.wait()
@@ -339,12 +339,12 @@ def test_what_runtimes_can_do_to_the_question(monkeypatch):
         return do
 
     for outcome, text in (
-        (subprocess.TimeoutExpired("x", 1), "have not answered"),
+        (subprocess.TimeoutExpired("x", 1), "did not answer"),
         (subprocess.CalledProcessError(-11, "x", b"", b""), "SIGSEGV"),
         (subprocess.CalledProcessError(1, "x", b"", b"no runtime\n"), "no ru"),
         (OSError("no memory"), "no memory"),
-        (b"nonsense", "cannot be asked"),
-        (b'[{"device": {}}]', "cannot be asked"),
+        (b"nonsense", "cannot be queried"),
+        (b'[{"device": {}}]', "cannot be queried"),
     ):
         monkeypatch.setattr(probing.subprocess, "run", run(outcome))
         with pytest.raises(base.DriverError) as caught:

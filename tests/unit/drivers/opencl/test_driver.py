@@ -309,7 +309,7 @@ def test_a_compiler_that_does_not_work_is_told(settings, monkeypatch):
     assert found.message.startswith("KERNEL_BUILD_FAILED: ")
     assert "\n" not in found.message
     # It is looked at again, and works.
-    agent._watch.look()
+    agent._watch.check()
     agent._watch.wait()
     assert agent.health(DEVICE) == base.Health(True)
 

@@ -206,9 +206,9 @@ def test_pieces_that_are_too_long_or_states_of_others(runner, device):
     kernel = runner.Runner(program, {}, 30)
     with pytest.raises(ValueError, match="longer than announced"):
         runs.process(kernel, numbers(8))
-    with pytest.raises(ValueError, match="state is not one"):
+    with pytest.raises(ValueError, match="state does not belong"):
         runner.Runner(program, {}, 30, state=b"x")
-    with pytest.raises(ValueError, match="state is not one"):
+    with pytest.raises(ValueError, match="state does not belong"):
         kernel.restore(b"x", 4)
 
 

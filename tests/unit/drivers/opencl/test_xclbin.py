@@ -153,8 +153,8 @@ LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE project [<!ENTITY a "%s">\
         (b'<project a="&lol;"/>', "not XML"),
         (LAUGHS % (b"x" * 1000), "document type"),
         (b'<!DOCTYPE project SYSTEM "file:///etc/passwd"><project/>', "type"),
-        (b"<project>" * 33, "deeper"),
-        (b"<a>" * 100_000, "deeper"),
+        (b"<project>" * 33, "nested more than"),
+        (b"<a>" * 100_000, "nested more than"),
         (kernels(b"<a/>" * 100_000), "more than 100000 elements"),
         (kernels(b'<kernel name="k"/>' * 257), "more than 256 kernels"),
         (kernels(b"<kernel/>"), "'name' is missing"),
@@ -183,7 +183,10 @@ LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE project [<!ENTITY a "%s">\
             ),
             "more than 256 instances",
         ),
-        (b"<p>" + b" " * xclbin.MAX_METADATA_BYTES + b"</p>", "at most"),
+        (
+            b"<p>" + b" " * xclbin.MAX_METADATA_BYTES + b"</p>",
+            "larger than the limit",
+        ),
     ],
 )
 def test_wrong_metadata_is_refused(xml, what):

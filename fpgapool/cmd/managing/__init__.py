@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The larger commands of ``fpgapool-manage``; :mod:`fpgapool.cmd.manage` calls
+them.
+
+* ``auditing``: compares conductor, agents, database and store, and repairs.
+* ``building``: compiles an OpenCL kernel and registers the package.
+* ``devices``: checks and measures the boards of a host, with ``trials``, a
+  process that runs a driver as a worker does.
+* ``hosts``: a host's key and its user of RabbitMQ.
+
+Nothing here is imported by a service.
+"""
