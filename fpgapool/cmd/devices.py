@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from fpgapool.accelerators import base as accelerators
 from fpgapool.agent import service
 from fpgapool.agent import settings
-from fpgapool.agent import workers
+from fpgapool.agent.supervision import workers
 from fpgapool.cmd import trials
 from fpgapool.common import exception
 from fpgapool.drivers import base

@@ -12,11 +12,11 @@ from collections.abc import Callable
 import sqlalchemy as sa
 
 from fpgapool import objects
-from fpgapool.agent import table
-from fpgapool.agent.groupdesk import model as desk_model
 from fpgapool.agent.groupdesk import ports
-from fpgapool.agent.groupdesk import queues
 from fpgapool.agent.groupdesk import service as desk_service
+from fpgapool.agent.groupdesk.decisions import model as desk_model
+from fpgapool.agent.groupdesk.decisions import queues
+from fpgapool.agent.slots import table
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import service as worker_service
 from fpgapool.agent.worker import tasks

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 
-from fpgapool.agent.groupdesk import model as desk_model
 from fpgapool.agent.groupdesk import ports
-from fpgapool.agent.groupdesk import queues
 from fpgapool.agent.groupdesk import service as desk_service
+from fpgapool.agent.groupdesk.decisions import model as desk_model
+from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.agent.worker import tasks
 from fpgapool.client import grouplink
 from fpgapool.conductor.decisions import desk_accounts

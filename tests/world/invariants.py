@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from fpgapool import objects
 from fpgapool.agent import opens
-from fpgapool.agent import table
+from fpgapool.agent.slots import table
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import state as worker_state
 from fpgapool.conductor.decisions import effects

@@ -12,7 +12,7 @@ import collections
 import typing
 
 from fpgapool import objects
-from fpgapool.agent.worker import session as worker_session
+from fpgapool.agent.worker.data import session as worker_session
 from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import pool as conductor_pool
 from fpgapool.conductor.decisions import reports

@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable
 from collections.abc import Iterator
 
-from fpgapool.agent.worker import session as sessions
+from fpgapool.agent.child import port as data_ports
 from fpgapool.common import ratelimit
 from fpgapool.vocabulary import codes
 
@@ -98,19 +98,19 @@ class Accounts:
     def connection(self, project_id: str, client_id: str) -> Iterator[None]:
         """Count a connection of a client, which may attach; thread-safe.
 
-        :raises sessions.Refused: ``RATE_LIMITED`` or ``QUOTA_EXCEEDED``.
+        :raises data_ports.Refused: ``RATE_LIMITED`` or ``QUOTA_EXCEEDED``.
         """
         wait_s = self._by_client.wait_s(client_id) or self._by_project.wait_s(
             project_id
         )
         if wait_s:
-            raise sessions.Refused(
+            raise data_ports.Refused(
                 codes.RATE_LIMITED,
                 f"too many new connections: try again in {wait_s:.1f} s",
             )
         with self._lock:
             if self._connections[project_id] >= self._max_connections:
-                raise sessions.Refused(
+                raise data_ports.Refused(
                     codes.QUOTA_EXCEEDED,
                     f"programs of a project may have {self._max_connections}"
                     " connections to a group on one host",

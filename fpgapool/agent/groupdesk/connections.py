@@ -17,12 +17,12 @@ import threading
 import typing
 from collections.abc import Callable
 
+from fpgapool.agent.child import crew
+from fpgapool.agent.child import goodbye
+from fpgapool.agent.child import port as data_ports
 from fpgapool.agent.groupdesk import accounts
 from fpgapool.agent.groupdesk import ports
 from fpgapool.agent.groupdesk import settings as desk_settings
-from fpgapool.agent.worker import crew
-from fpgapool.agent.worker import goodbye
-from fpgapool.agent.worker import session as sessions
 from fpgapool.common import channel as channels
 from fpgapool.common import ratelimit
 from fpgapool.common import rings
@@ -76,7 +76,7 @@ class Connections:
 
     def __init__(
         self,
-        settings: desk_settings.Settings,
+        settings: desk_settings.DeskSettings,
         desk: Desk,
         projects: accounts.Accounts,
     ) -> None:
@@ -119,11 +119,11 @@ class Connections:
         :param hello: of the client.
         :param channel: the client's channel.
         :param local: whether it can pass descriptors.
-        :raises sessions.Refused: if it may not attach, or not now.
+        :raises data_ports.Refused: if it may not attach, or not now.
         :raises ConnectionError: if the connection is lost meanwhile.
         """
         if (hello.transport == groups.SHM) != local:
-            raise sessions.Refused(
+            raise data_ports.Refused(
                 codes.PROTOCOL_ERROR, "shm is for Unix sockets, and only shm"
             )
         project_id = self._check(hello)
@@ -144,7 +144,7 @@ class Connections:
             digest.hexdigest().encode(), expected.encode()
         )
         if revoked:
-            raise sessions.Refused(
+            raise data_ports.Refused(
                 codes.ACCESS_REVOKED, ports.text_of(codes.ACCESS_REVOKED)
             )
         if (
@@ -153,7 +153,7 @@ class Connections:
             or hello.group_id != self._settings.group_id
         ):
             # One answer for every cause: an attacker learns nothing from it.
-            raise sessions.Refused(
+            raise data_ports.Refused(
                 codes.UNAUTHORIZED, "group, client or secret are wrong"
             )
         return access.project_id

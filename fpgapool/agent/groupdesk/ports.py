@@ -16,9 +16,9 @@ import typing
 from collections.abc import Callable
 
 from fpgapool.agent.groupdesk import accounts
-from fpgapool.agent.groupdesk import holding
-from fpgapool.agent.groupdesk import model
-from fpgapool.agent.groupdesk import queues
+from fpgapool.agent.groupdesk.decisions import holding
+from fpgapool.agent.groupdesk.decisions import model
+from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.common import channel as channels
 from fpgapool.common import doorbells
 from fpgapool.common import ratelimit

@@ -12,24 +12,23 @@ import contextlib
 import dataclasses
 import logging
 import os
-import selectors
 import time
 import typing
 from collections.abc import Callable
 
+from fpgapool.agent.child import control
+from fpgapool.agent.child import crew
+from fpgapool.agent.child import port as data_ports
+from fpgapool.agent.child import process
+from fpgapool.agent.child import sockets
 from fpgapool.agent.groupdesk import accounts
 from fpgapool.agent.groupdesk import connections
 from fpgapool.agent.groupdesk import loop as loops
-from fpgapool.agent.groupdesk import model
 from fpgapool.agent.groupdesk import orders
 from fpgapool.agent.groupdesk import ports
-from fpgapool.agent.groupdesk import queues
 from fpgapool.agent.groupdesk import settings as desk_settings
-from fpgapool.agent.worker import certificate as certificates
-from fpgapool.agent.worker import control
-from fpgapool.agent.worker import crew
-from fpgapool.agent.worker import port as data_ports
-from fpgapool.agent.worker import process
+from fpgapool.agent.groupdesk.decisions import model
+from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.common import channel as channels
 from fpgapool.common import rings
 from fpgapool.protocol import frames
@@ -65,17 +64,15 @@ class Desk:
     :raises OSError: if a socket or directory cannot be made.
     """
 
-    def __init__(self, settings: desk_settings.Settings) -> None:
+    def __init__(self, settings: desk_settings.DeskSettings) -> None:
         self._settings = settings
         self._agent: control.Agent | None = None
         self._orphan_since_s: float | None = time.monotonic()
-        for path in (
+        self._lock_fd = process.claim(
             settings.control_socket,
             settings.data_socket,
             settings.member_socket,
-        ):
-            os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
-        self._lock_fd = process.lock(settings.control_socket + ".lock")
+        )
         self._numbers = {
             place: number for number, place in enumerate(settings.slots)
         }
@@ -116,25 +113,16 @@ class Desk:
         self._totals: dict[str, model.Counts] = {}
         self._revoked_s: dict[str, float] = {}
         self._goodbyes = crew.Later(_GOODBYE_S, "goodbye")
-        self._certificate = (
-            certificates.Certificate()
-            if settings.tls and settings.data_address is not None
-            else None
-        )
         self._accounts = accounts.Accounts(
             settings.max_group_project_connections, self._loop.wake
         )
         self._connections = connections.Connections(
             settings, self, self._accounts
         )
-        self._port = data_ports.DataPort(
+        self._sockets = sockets.Sockets(
             settings,
             self._connections,
-            self._certificate,
             groups.Hello.parse,
-        )
-        self._control = control.ControlSocket(
-            settings.control_socket,
             lambda agent: self._loop.call(lambda: self._agent_came(agent)),
             lambda agent, message: self._loop.call(
                 lambda: self._requested(agent, message)
@@ -145,24 +133,18 @@ class Desk:
 
     def run(self) -> None:
         """Serve until the agent, or the time without one, ends the desk."""
-        selector = selectors.DefaultSelector()
-        self._control.register(selector)
-        self._port.register(selector)
-        crew.CREW.start("accept", process.accept_forever, selector)
-        if self._certificate is not None:
-            crew.CREW.start("certificate", self._certificate.context)
+        self._sockets.serve()
         self._member_listener.setblocking(False)
         self._loop.watch(self._member_listener.fileno(), self._accept_member)
         LOG.info(
             "desk of group %s, data port %s",
             self._settings.group_id,
-            self._port.tcp_port,
+            self._sockets.tcp_port,
         )
         try:
             self._loop.run()
         finally:
-            self._control.close()
-            self._port.close()
+            self._sockets.close()
             self._member_listener.close()
             with contextlib.suppress(OSError):
                 os.unlink(self._settings.member_socket)
@@ -699,12 +681,10 @@ class Desk:
             "members": members,
             "clients": len(self._clients),
             "admitted": len(self._connections.client_ids),
-            "data_port": self._port.tcp_port,
+            "data_port": self._sockets.tcp_port,
             "data_socket": self._settings.data_socket,
             "member_socket": self._settings.member_socket,
-            "certificate_sha256": None
-            if self._certificate is None
-            else self._certificate.sha256(),
+            "certificate_sha256": self._sockets.certificate_sha256(),
         }
 
 

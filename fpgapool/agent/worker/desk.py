@@ -8,14 +8,15 @@ import functools
 import logging
 import threading
 
-from fpgapool.agent.worker import blocks
+from fpgapool.agent.child import port as ports
 from fpgapool.agent.worker import hello as hellos
-from fpgapool.agent.worker import memory as memories
-from fpgapool.agent.worker import processing
-from fpgapool.agent.worker import session as sessions
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
+from fpgapool.agent.worker.data import blocks
+from fpgapool.agent.worker.data import memory as memories
+from fpgapool.agent.worker.data import processing
+from fpgapool.agent.worker.data import session as sessions
 from fpgapool.common import channel as channels
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
@@ -47,7 +48,7 @@ class Desk:
 
     def __init__(
         self,
-        settings: worker_settings.Settings,
+        settings: worker_settings.WorkerSettings,
         driver: drivers.Driver,
         post: sessions.Post,
         cache: blocks.Cache,
@@ -144,12 +145,12 @@ class Desk:
         :param hello: of the client.
         :param channel: the client's channel.
         :param local: whether it can pass descriptors.
-        :raises sessions.Refused: if it is not the client, or its session
+        :raises ports.Refused: if it is not the client, or its session
             cannot continue; the channel is left open.
         :raises ConnectionError: if the connection is lost meanwhile.
         """
         if hello.transport == hellos.SHM and not local:
-            raise sessions.Refused(
+            raise ports.Refused(
                 codes.PROTOCOL_ERROR, "shm needs a Unix socket"
             )
         with self._lock:
@@ -173,7 +174,7 @@ class Desk:
                 self._open(hello, keyring)
             session = self._session
         if session is None:
-            raise sessions.Refused(codes.SESSION_CLOSED, "the session is over")
+            raise ports.Refused(codes.SESSION_CLOSED, "the session is over")
         self._attach(session, hello, keyring, channel, first)
         session.serve(channel)
 
@@ -216,7 +217,7 @@ class Desk:
     def _open(self, hello: hellos.Hello, keyring: hellos.Keyring) -> None:
         try:
             session = self._make_session(hello, keyring)
-        except sessions.Refused as refused:
+        except ports.Refused as refused:
             self._fail(keyring, refused.code, refused.message)
             raise
         except (OSError, MemoryError) as exc:
@@ -225,7 +226,7 @@ class Desk:
             code = codes.HOST_OUT_OF_MEMORY
             message = f"no memory for the client's buffers: {reason}"
             self._fail(keyring, code, message, states.PREPARE_FAILED)
-            raise sessions.Refused(code, message) from exc
+            raise ports.Refused(code, message) from exc
         with self._lock:
             self._session = session
 
@@ -246,12 +247,12 @@ class Desk:
         settings = self._settings
         profile = self._profile
         if profile is None:
-            raise sessions.Refused(codes.SESSION_CLOSED, "the session is over")
+            raise ports.Refused(codes.SESSION_CLOSED, "the session is over")
         processor = processing.Processor(
             self._open_core(hello, keyring.order), profile
         )
         if processor.multiple_bytes > settings.chunk_bytes:
-            raise sessions.Refused(
+            raise ports.Refused(
                 codes.INVALID_PARAMS,
                 "these parameters need pieces of "
                 f"{processor.multiple_bytes} bytes; a piece has at most "
@@ -261,7 +262,7 @@ class Desk:
         if hello.start_input_offset and not (
             profile.stateless or processor.has_checkpoints
         ):
-            raise sessions.Refused(
+            raise ports.Refused(
                 codes.BAD_OFFSET,
                 f"{profile.name} is not stateless: it starts at offset 0",
             )
@@ -293,7 +294,7 @@ class Desk:
                 hello.params,
             )
         except processing.Failure as exc:
-            raise sessions.Refused(exc.code, exc.message) from None
+            raise ports.Refused(exc.code, exc.message) from None
 
     def _make_memory(
         self, hello: hellos.Hello, processor: processing.Processor
@@ -302,7 +303,7 @@ class Desk:
         chunk_bytes, window_bytes = settings.chunk_bytes, settings.window_bytes
         most_bytes = processor.needed_bytes(chunk_bytes, True)
         if most_bytes > _MOST_OUTPUT_BYTES:
-            raise sessions.Refused(
+            raise ports.Refused(
                 codes.CORE_FAILED,
                 f"a piece of {chunk_bytes} bytes may have {most_bytes} bytes "
                 f"of output; at most {_MOST_OUTPUT_BYTES} are possible",
@@ -324,7 +325,7 @@ class Desk:
         first: bool,
     ) -> None:
         if session.shared != (hello.transport == hellos.SHM):
-            raise sessions.Refused(
+            raise ports.Refused(
                 codes.PROTOCOL_ERROR, "a session keeps its transport"
             )
         try:
@@ -386,8 +387,8 @@ class Desk:
             channel.send(data, deadline_s=deadline_s)
 
 
-def _unauthorized() -> sessions.Refused:
+def _unauthorized() -> ports.Refused:
     # One answer for every cause: an attacker learns nothing from it.
-    return sessions.Refused(
+    return ports.Refused(
         codes.UNAUTHORIZED, "session, generation or secret are wrong"
     )

@@ -14,21 +14,21 @@ import logging
 import math
 import os
 import queue
-import selectors
 import time
 import typing
 
-from fpgapool.agent.worker import blocks
-from fpgapool.agent.worker import certificate as certificates
-from fpgapool.agent.worker import control
-from fpgapool.agent.worker import crew
+from fpgapool.agent.child import control
+from fpgapool.agent.child import crew
+from fpgapool.agent.child import process
+from fpgapool.agent.child import sockets
 from fpgapool.agent.worker import desk as desks
-from fpgapool.agent.worker import memory as memories
-from fpgapool.agent.worker import port as ports
-from fpgapool.agent.worker import process
+from fpgapool.agent.worker import hello as hellos
+from fpgapool.agent.worker import orders
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import tasks
+from fpgapool.agent.worker.data import blocks
+from fpgapool.agent.worker.data import memory as memories
 from fpgapool.common import buffers
 from fpgapool.common import channel as channels
 from fpgapool.drivers import base as drivers
@@ -80,13 +80,13 @@ class Worker:
     :param settings: from the agent.
     :raises process.Taken: if another worker runs the slot.
     :raises drivers.DriverError: if the driver cannot be built.
-    :raises ports.PortUnavailable: if there is no data port.
+    :raises port.PortUnavailable: if there is no data port.
     :raises OSError: if a socket or directory cannot be made.
     :ivar is_spent: only the end of the process cleans the slot. A library of
         the driver may have threads that never end.
     """
 
-    def __init__(self, settings: worker_settings.Settings) -> None:
+    def __init__(self, settings: worker_settings.WorkerSettings) -> None:
         self.is_spent = False
         self._settings = settings
         self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
@@ -98,9 +98,9 @@ class Worker:
         self._clear_due_s = math.inf
         # The agent does not know the present status, and is told by this time.
         self._tell_due_s = math.inf
-        for path in (settings.control_socket, settings.data_socket):
-            os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
-        self._lock_fd = process.lock(settings.control_socket + ".lock")
+        self._lock_fd = process.claim(
+            settings.control_socket, settings.data_socket
+        )
         self._driver = loader.load_driver_path(
             settings.driver,
             {"state_dir": settings.state_dir, **settings.driver_settings},
@@ -110,24 +110,19 @@ class Worker:
             orphan_s=settings.orphan_s,
             exit_with_agent=settings.exit_with_agent,
         )
-        self._certificate = (
-            certificates.Certificate()
-            if settings.tls and settings.data_address is not None
-            else None
-        )
         self._cache = blocks.Cache(settings.block_cache_bytes)
         self._desk = desks.Desk(settings, self._driver, self.post, self._cache)
         self._member = tasks.Member(
             settings, self._driver, self.post, self._cache
         )
-        self._port = ports.DataPort(
-            settings, self._desk, self._certificate, expect=self._desk.expect
-        )
-        self._control = control.ControlSocket(
-            settings.control_socket,
+        self._sockets = sockets.Sockets(
+            settings,
+            self._desk,
+            hellos.parse,
             lambda agent: self._items.put(_NewAgent(agent)),
             lambda agent, message: self._items.put(_Request(agent, message)),
             lambda agent: self._items.put(_AgentGone(agent)),
+            self._desk.expect,
         )
 
     def post(self, event: state.Event | memories.Unread) -> None:
@@ -143,18 +138,13 @@ class Worker:
 
     def run(self) -> None:
         """Work until the machine ends the process."""
-        selector = selectors.DefaultSelector()
-        self._control.register(selector)
-        self._port.register(selector)
-        crew.CREW.start("accept", process.accept_forever, selector)
-        if self._certificate is not None:
-            crew.CREW.start("certificate", self._certificate.context)
+        self._sockets.serve()
         LOG.info(
             "worker %s runs slot %d of %s, data port %s",
             self._settings.worker_id,
             self._settings.slot,
             self._settings.device,
-            self._port.tcp_port,
+            self._sockets.tcp_port,
         )
         try:
             while self._has_work():
@@ -165,8 +155,7 @@ class Worker:
             LOG.info("worker ends: %s", self._quit_reason)
         finally:
             # The lock goes with the process, after the sockets.
-            self._control.close()
-            self._port.close()
+            self._sockets.close()
             self._discard_unread()
 
     def _has_work(self) -> bool:
@@ -253,7 +242,7 @@ class Worker:
     def _answer(self, agent: control.Agent, message: messages.Message) -> None:
         number = message.get("id")
         try:
-            event = _event_of(message)
+            event = orders.parse(message)
         except frames.ProtocolError as exc:
             agent.send(messages.error_reply(number, exc.code, exc.message))
             return
@@ -331,14 +320,9 @@ class Worker:
             session_id=order.session_id,
             generation=order.generation,
             secret=secret,
-            data_port=self._port.tcp_port,
+            data_port=self._sockets.tcp_port,
             local_socket=self._settings.data_socket,
-            certificate_sha256=self._certificate_sha256(),
-        )
-
-    def _certificate_sha256(self) -> str | None:
-        return (
-            None if self._certificate is None else self._certificate.sha256()
+            certificate_sha256=self._sockets.certificate_sha256(),
         )
 
     def _program(self, order: state.Order) -> None:
@@ -372,7 +356,7 @@ class Worker:
             return
         if not order.self_test:
             # The message with the secret carries it to clients that need it.
-            self._certificate_sha256()
+            self._sockets.certificate_sha256()
             if order.desk_socket is None:
                 self._desk.arm(order, profile)
             else:
@@ -440,39 +424,15 @@ class Worker:
             "last_result": None if result is None else _result_members(result),
             "recycle_for": machine.recycle_for,
             "message": machine.fault or "",
-            "data_port": self._port.tcp_port,
+            "data_port": self._sockets.tcp_port,
             "local_socket": self._settings.data_socket,
-            "certificate_sha256": self._certificate_sha256(),
+            "certificate_sha256": self._sockets.certificate_sha256(),
         }
 
 
 _result_members = fields.copier(
     one.name for one in dataclasses.fields(state.Result)
 )
-
-
-def _event_of(message: messages.Message) -> state.Event | None:
-    """Decode a request; None is a question for the status."""
-    operation = frames.require(message, "op", str)
-    match operation:
-        case "status":
-            return None
-        case "assign":
-            return state.Assign(state.Order(**control.order_members(message)))
-        case "release":
-            return state.Release(
-                frames.require(message, "generation", int),
-                frames.require(message, "reason", str),
-            )
-        case "reissue_secret":
-            return state.ReissueSecret(
-                frames.require(message, "generation", int)
-            )
-        case "exit":
-            return state.Exit("its agent asked for it")
-    raise frames.ProtocolError(
-        codes.UNKNOWN_OPERATION, f"no operation {operation[:64]!r}"
-    )
 
 
 def _give_up() -> None:

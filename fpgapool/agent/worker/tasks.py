@@ -18,13 +18,13 @@ import threading
 import time
 import typing
 
-from fpgapool.agent.worker import blocks
-from fpgapool.agent.worker import crew
+from fpgapool.agent.child import crew
 from fpgapool.agent.worker import hello as hellos
-from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
+from fpgapool.agent.worker.data import blocks
+from fpgapool.agent.worker.data import processing
 from fpgapool.common import channel as channels
 from fpgapool.common import ratelimit
 from fpgapool.common import rings
@@ -316,7 +316,7 @@ class Member:
 
     def __init__(
         self,
-        settings: worker_settings.Settings,
+        settings: worker_settings.WorkerSettings,
         driver: drivers.Driver,
         post: collections.abc.Callable[[state.Event], None],
         cache: blocks.Cache,

@@ -20,8 +20,8 @@ from collections.abc import Callable
 import pytest
 
 from fpgapool import objects
-from fpgapool.agent import desks
 from fpgapool.agent import service
+from fpgapool.agent.supervision import desks
 from fpgapool.client import errors
 from fpgapool.client import group
 from fpgapool.client import groupdoor

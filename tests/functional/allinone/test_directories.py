@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fpgapool.agent import desks
+from fpgapool.agent.supervision import desks
 from fpgapool.allinone import directories
 from fpgapool.common import channel
 from fpgapool.common import exception

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpgapool import objects
-from fpgapool.agent import orders
-from fpgapool.agent import slot as slots
-from fpgapool.agent import table
+from fpgapool.agent.slots import orders
+from fpgapool.agent.slots import slot as slots
+from fpgapool.agent.slots import table
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.vocabulary import codes
 from tests.unit.agent import factories

@@ -5,7 +5,7 @@
 import pytest
 
 from fpgapool import objects
-from fpgapool.agent import orders
+from fpgapool.agent.slots import orders
 from tests.unit.agent import factories
 
 KEY = ("board0", 0)

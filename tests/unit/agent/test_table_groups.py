@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from fpgapool import objects
-from fpgapool.agent import orders
-from fpgapool.agent import table
+from fpgapool.agent.slots import orders
+from fpgapool.agent.slots import table
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.agent import factories

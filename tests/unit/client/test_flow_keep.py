@@ -11,7 +11,7 @@ from concurrent import futures
 
 import pytest
 
-from fpgapool.agent.worker import memory
+from fpgapool.agent.worker.data import memory
 from fpgapool.client import cancel
 from fpgapool.client import connection as connections
 from fpgapool.client import errors

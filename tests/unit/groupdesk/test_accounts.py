@@ -7,11 +7,11 @@ from unittest import mock
 
 import pytest
 
+from fpgapool.agent.child import port as data_ports
 from fpgapool.agent.groupdesk import accounts
-from fpgapool.agent.groupdesk import model
 from fpgapool.agent.groupdesk import ports
-from fpgapool.agent.groupdesk import queues
-from fpgapool.agent.worker import session as sessions
+from fpgapool.agent.groupdesk.decisions import model
+from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
 
@@ -36,7 +36,7 @@ def refusal(found, project_id, client_id="c"):
     try:
         with found.connection(project_id, client_id):
             return None
-    except sessions.Refused as exc:
+    except data_ports.Refused as exc:
         return exc.code
 
 

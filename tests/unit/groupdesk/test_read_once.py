@@ -14,9 +14,9 @@ from unittest import mock
 import pytest
 
 from fpgapool.agent.groupdesk import accounts
-from fpgapool.agent.groupdesk import model
 from fpgapool.agent.groupdesk import ports
-from fpgapool.agent.groupdesk import queues
+from fpgapool.agent.groupdesk.decisions import model
+from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.client import grouphosts
 from fpgapool.client import grouplink
 from fpgapool.common import ratelimit

@@ -11,7 +11,7 @@ from typing import Self
 from unittest import mock
 
 from fpgapool import objects
-from fpgapool.agent import slot
+from fpgapool.agent.slots import slot
 from fpgapool.api import routes
 from fpgapool.common import rpc
 from fpgapool.common import signing

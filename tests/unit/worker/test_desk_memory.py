@@ -14,14 +14,14 @@ import pytest
 
 from fpgapool.accelerators import base
 from fpgapool.accelerators import copy
-from fpgapool.agent.worker import blocks
+from fpgapool.agent.child import port
 from fpgapool.agent.worker import desk
 from fpgapool.agent.worker import hello
-from fpgapool.agent.worker import memory
-from fpgapool.agent.worker import processing
-from fpgapool.agent.worker import session
 from fpgapool.agent.worker import settings
 from fpgapool.agent.worker import state
+from fpgapool.agent.worker.data import blocks
+from fpgapool.agent.worker.data import memory
+from fpgapool.agent.worker.data import processing
 from fpgapool.common import channel
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
@@ -73,7 +73,7 @@ def test_the_slot_was_not_ready_if_there_is_no_memory(
         }
     )
     here, there = socket.socketpair()
-    with here, there, pytest.raises(session.Refused) as caught:
+    with here, there, pytest.raises(port.Refused) as caught:
         made.serve(came, channel.PlainChannel(here), True)
     assert caught.value.code == codes.HOST_OUT_OF_MEMORY
     assert [(one.outcome, one.code) for one in events] == [

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fpgapool.agent.child import settings as child_settings
 from fpgapool.agent.worker import hello
-from fpgapool.agent.worker import memory
 from fpgapool.agent.worker import settings
 from fpgapool.agent.worker import state
+from fpgapool.agent.worker.data import memory
 from fpgapool.common import buffers
 from fpgapool.protocol import frames
 from tests.harness import mapping
@@ -451,20 +452,20 @@ def test_ports(ports, expected):
     ],
 )
 def test_settings_that_are_wrong(member, value):
-    with pytest.raises(settings.InvalidSettings) as caught:
+    with pytest.raises(child_settings.InvalidSettings) as caught:
         settings.parse(json.dumps({**SETTINGS, member: value}))
     assert str(caught.value).startswith(f"{member}: ")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "1"])
 def test_settings_that_are_no_object(text):
-    with pytest.raises(settings.InvalidSettings):
+    with pytest.raises(child_settings.InvalidSettings):
         settings.parse(text)
 
 
 @pytest.mark.parametrize("member", SETTINGS)
 def test_settings_that_are_missing(member):
     document = {name: SETTINGS[name] for name in SETTINGS if name != member}
-    with pytest.raises(settings.InvalidSettings) as caught:
+    with pytest.raises(child_settings.InvalidSettings) as caught:
         settings.parse(json.dumps(document))
     assert str(caught.value).startswith(f"{member}: ")

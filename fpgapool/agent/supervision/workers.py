@@ -2,7 +2,7 @@
 
 """The worker processes of a host: one per slot, started ahead of its use.
 
-Workers may outlive their agent, as :mod:`fpgapool.agent.children` says.
+Workers may outlive their agent, as :mod:`.children` says.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from collections.abc import Mapping
 from oslo_log import log as logging
 
 from fpgapool import version
-from fpgapool.agent import children
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import metrics
-from fpgapool.agent import orders
-from fpgapool.agent import processes
 from fpgapool.agent import settings as agent_settings
-from fpgapool.agent import slot
-from fpgapool.agent import table
-from fpgapool.agent import unread
+from fpgapool.agent.slots import orders
+from fpgapool.agent.slots import slot
+from fpgapool.agent.slots import table
+from fpgapool.agent.supervision import children
+from fpgapool.agent.supervision import processes
+from fpgapool.agent.supervision import unread
 from fpgapool.common import buffers
 from fpgapool.common import channel
 from fpgapool.drivers import base as drivers

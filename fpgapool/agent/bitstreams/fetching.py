@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 
 from fpgapool import objects
-from fpgapool.agent import cache as caches
 from fpgapool.agent import sender
+from fpgapool.agent.bitstreams import cache as caches
 
 
 class Fetcher:

@@ -25,8 +25,8 @@ from collections.abc import Iterable
 from oslo_log import log as logging
 
 from fpgapool.agent import loop as agent_loop
-from fpgapool.agent import processes
 from fpgapool.agent import settings as agent_settings
+from fpgapool.agent.supervision import processes
 from fpgapool.common import codec
 from fpgapool.common import descriptors
 from fpgapool.protocol import frames

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from fpgapool.agent import orders
+from fpgapool.agent.slots import orders
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
 from fpgapool.vocabulary import formats

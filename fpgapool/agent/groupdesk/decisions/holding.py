@@ -16,7 +16,7 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 
-from fpgapool.agent.groupdesk import model
+from fpgapool.agent.groupdesk.decisions import model
 
 # Of a member; it forgets the oldest ones.
 _MOST_KEYS = 4096

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from fpgapool.agent import orders
+from fpgapool.agent.slots import orders
 
 # A reading says nothing about a board's power after this time.
 _OUTDATED_S = 10.0

@@ -13,7 +13,7 @@ import threading
 import typing
 from collections.abc import Callable
 
-from fpgapool.agent.worker import processing
+from fpgapool.agent.worker.data import processing
 from fpgapool.common import channel as channels
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames

@@ -11,7 +11,7 @@ import threading
 import typing
 from collections.abc import Callable
 
-from fpgapool.agent.worker import crew
+from fpgapool.agent.child import crew
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.common import channel as channels
 from fpgapool.protocol import frames
@@ -44,7 +44,7 @@ class Sender:
         condition: threading.Condition,
         collect: Callable[[], Message | None],
         lose: Callable[[channels.Channel, str], object],
-        settings: worker_settings.Settings,
+        settings: worker_settings.WorkerSettings,
     ) -> None:
         self._condition = condition
         self._collect = collect

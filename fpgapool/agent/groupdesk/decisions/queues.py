@@ -18,9 +18,9 @@ import heapq
 import math
 import typing
 
-from fpgapool.agent.groupdesk import heads
-from fpgapool.agent.groupdesk import holding
-from fpgapool.agent.groupdesk import model
+from fpgapool.agent.groupdesk.decisions import heads
+from fpgapool.agent.groupdesk.decisions import holding
+from fpgapool.agent.groupdesk.decisions import model
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import group
 

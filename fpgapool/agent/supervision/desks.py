@@ -4,8 +4,7 @@
 
 A desk is started with the first member, when the conductor's order for the
 group is here, and ends with the group, or when the group has neither members
-nor clients here. It outlives its agent, as :mod:`fpgapool.agent.children`
-says.
+nor clients here. It outlives its agent, as :mod:`.children` says.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from collections.abc import Mapping
 from oslo_log import log as logging
 
 from fpgapool import objects
-from fpgapool.agent import children
 from fpgapool.agent import loop as agent_loop
-from fpgapool.agent import orders
-from fpgapool.agent import processes
 from fpgapool.agent import settings as agent_settings
-from fpgapool.agent import table
+from fpgapool.agent.slots import orders
+from fpgapool.agent.slots import table
+from fpgapool.agent.supervision import children
+from fpgapool.agent.supervision import processes
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules

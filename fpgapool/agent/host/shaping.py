@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from oslo_log import log as logging
 
 from fpgapool import privsep
-from fpgapool.agent import monitor
+from fpgapool.agent.host import monitor
 from fpgapool.common import exception
 from fpgapool.vocabulary import exceptions
 

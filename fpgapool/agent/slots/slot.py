@@ -15,7 +15,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 
 from fpgapool import objects
-from fpgapool.agent import orders
+from fpgapool.agent.slots import orders
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import states

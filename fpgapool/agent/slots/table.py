@@ -17,8 +17,8 @@ from collections.abc import Callable
 from collections.abc import Iterable
 
 from fpgapool import objects
-from fpgapool.agent import orders
-from fpgapool.agent import slot as slots
+from fpgapool.agent.slots import orders
+from fpgapool.agent.slots import slot as slots
 from fpgapool.drivers import base as drivers
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.vocabulary import codes

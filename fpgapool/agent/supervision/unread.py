@@ -14,7 +14,7 @@ import collections
 import functools
 
 from fpgapool.agent import loop as agent_loop
-from fpgapool.agent import orders
+from fpgapool.agent.slots import orders
 from fpgapool.common import buffers
 from fpgapool.common import channel
 

@@ -21,7 +21,7 @@ import threading
 import typing
 from collections.abc import Callable
 
-from fpgapool.agent.worker import settings as worker_settings
+from fpgapool.agent.child import settings as child_settings
 from fpgapool.common import lost_lines
 
 LOG = logging.getLogger(__name__)
@@ -35,23 +35,7 @@ class Taken(Exception):
     """Another process does the work of this one."""
 
 
-class Settings(typing.Protocol):
-    """The settings of a log.
-
-    :ivar log_file: its path; None for standard error.
-    :ivar log_level: name of the lowest level that is logged.
-    :ivar log_name: names this process in each line.
-    """
-
-    @property
-    def log_file(self) -> str | None: ...
-    @property
-    def log_level(self) -> str: ...
-    @property
-    def log_name(self) -> str: ...
-
-
-_S = typing.TypeVar("_S", bound=Settings)
+_S = typing.TypeVar("_S", bound=child_settings.ChildSettings)
 
 
 def main(
@@ -73,8 +57,8 @@ def main(
         return EXIT_USAGE
     try:
         settings = parse(_read(arguments[0]))
-    except (OSError, worker_settings.InvalidSettings) as exc:
-        sys.stderr.write(f"{worker_settings.INVALID_SETTINGS}: {exc}\n")
+    except (OSError, child_settings.InvalidSettings) as exc:
+        sys.stderr.write(f"{child_settings.INVALID_SETTINGS}: {exc}\n")
         return EXIT_USAGE
     # Away from the agent's terminal and process group, whose signals are not
     # meant for this process.
@@ -97,7 +81,7 @@ def _read(argument: str) -> str:
         return file.read()
 
 
-def _set_up_log(settings: Settings) -> None:
+def _set_up_log(settings: child_settings.ChildSettings) -> None:
     stream, problem = sys.stderr, None
     if settings.log_file is not None:
         try:
@@ -139,6 +123,16 @@ def lock(path: str) -> int:
         os.close(fd)
         raise Taken(f"another process holds {path}") from exc
     return fd
+
+
+def claim(control_socket: str, *other_sockets: str) -> int:
+    """Make the directories of sockets, and be the only process that has them.
+
+    :returns: the descriptor of the lock; see :func:`lock`.
+    """
+    for path in (control_socket, *other_sockets):
+        os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
+    return lock(f"{control_socket}.lock")
 
 
 def exit_on_signals(end: Callable[[str], None]) -> None:

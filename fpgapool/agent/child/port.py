@@ -11,17 +11,17 @@ import selectors
 import socket
 import typing
 
-from fpgapool.agent.worker import certificate as certificates
-from fpgapool.agent.worker import crew
-from fpgapool.agent.worker import goodbye
-from fpgapool.agent.worker import hello as hellos
-from fpgapool.agent.worker import session as sessions
+from fpgapool.agent.child import certificate as certificates
+from fpgapool.agent.child import crew
+from fpgapool.agent.child import goodbye
+from fpgapool.agent.child import settings as child_settings
 from fpgapool.common import channel as channels
 from fpgapool.common import ratelimit
 from fpgapool.common import strangers
 from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
 
 #: Limit of connections that have not identified themselves; beyond it one is
 #: cut.
@@ -86,26 +86,11 @@ def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
     )
 
 
-class Settings(typing.Protocol):
-    """What the port needs to know.
-
-    :ivar data_socket: path where clients of this host connect.
-    :ivar data_address: address where other clients connect; None for none.
-    :ivar data_ports: first and last port to try there; 0 for any.
-    :ivar hello_timeout_s: how long a connection may take to identify itself.
-    """
-
-    @property
-    def data_socket(self) -> str: ...
-    @property
-    def data_address(self) -> str | None: ...
-    @property
-    def data_ports(self) -> tuple[int, int]: ...
-    @property
-    def hello_timeout_s(self) -> float: ...
+class Refused(exceptions.CodedError):
+    """A client is turned away."""
 
 
-class Desk(typing.Protocol):
+class Server(typing.Protocol):
     """What serves clients that have sent a HELLO."""
 
     def serve(
@@ -116,7 +101,7 @@ class Desk(typing.Protocol):
         :param hello: of the client, as the port's parser returned it.
         :param channel: the client's channel.
         :param local: whether it can pass descriptors.
-        :raises sessions.Refused: if the client is turned away; the channel is
+        :raises Refused: if the client is turned away; the channel is
             left open.
         :raises ConnectionError: if the connection is lost meanwhile.
         """
@@ -136,17 +121,15 @@ class DataPort:
 
     def __init__(
         self,
-        settings: Settings,
-        desk: Desk,
+        settings: child_settings.ChildSettings,
+        server: Server,
         certificate: certificates.Certificate | None,
-        parse: collections.abc.Callable[
-            [dict[str, typing.Any]], typing.Any
-        ] = hellos.parse,
+        parse: collections.abc.Callable[[dict[str, typing.Any]], typing.Any],
         expect: collections.abc.Callable[[typing.Any], None] | None = None,
     ) -> None:
         self._expect = expect
         self._settings = settings
-        self._desk = desk
+        self._server = server
         self._certificate = certificate
         self._parse = parse
         self._log = ratelimit.RateLimitedLog(__name__)
@@ -214,8 +197,8 @@ class DataPort:
                     self._expect(hello)
             finally:
                 self._strangers.leave(sock)
-            self._desk.serve(hello, channel, local)
-        except (frames.ProtocolError, sessions.Refused) as exc:
+            self._server.serve(hello, channel, local)
+        except (frames.ProtocolError, Refused) as exc:
             self._log.warning("client refused: %s: %s", exc.code, exc.message)
             if channel is not None:
                 self._turn_away(channel, place, exc.code, exc.message)

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from oslo_log import log as logging
 
 from fpgapool import objects
-from fpgapool.agent import sources
+from fpgapool.agent.bitstreams import sources
 
 LOG = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import collections
 
-from fpgapool.agent.worker import memory as memories
-from fpgapool.agent.worker import processing
+from fpgapool.agent.worker.data import memory as memories
+from fpgapool.agent.worker.data import processing
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 

@@ -21,17 +21,18 @@ import threading
 import time
 import typing
 
-from fpgapool.agent.worker import blocks
-from fpgapool.agent.worker import crew
-from fpgapool.agent.worker import goodbye
+from fpgapool.agent.child import crew
+from fpgapool.agent.child import goodbye
+from fpgapool.agent.child import port as ports
 from fpgapool.agent.worker import hello as hellos
-from fpgapool.agent.worker import memory as memories
-from fpgapool.agent.worker import outgoing
-from fpgapool.agent.worker import processing
-from fpgapool.agent.worker import sending
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
+from fpgapool.agent.worker.data import blocks
+from fpgapool.agent.worker.data import memory as memories
+from fpgapool.agent.worker.data import outgoing
+from fpgapool.agent.worker.data import processing
+from fpgapool.agent.worker.data import sending
 from fpgapool.common import channel as channels
 from fpgapool.common import ratelimit
 from fpgapool.protocol import frames
@@ -53,10 +54,6 @@ Post: typing.TypeAlias = collections.abc.Callable[
 _Work = processing.Task | processing.Started | sending.Message
 
 
-class Refused(exceptions.CodedError):
-    """The session does not accept a connection."""
-
-
 class DataSession:
     """One session's data plane.
 
@@ -76,7 +73,7 @@ class DataSession:
         processor: processing.Processor,
         memory: memories.Memory,
         shared: bool,
-        settings: worker_settings.Settings,
+        settings: worker_settings.WorkerSettings,
         keyring: hellos.Keyring,
         post: Post,
         kept: blocks.Blocks,
@@ -210,7 +207,7 @@ class DataSession:
         :param received_output_bytes: output that the client has.
         :param send_opened: sends OPENED with the input and output offsets
             from which both sides continue.
-        :raises Refused: if the session is over, or cannot continue from
+        :raises ports.Refused: if the session is over, or cannot continue from
             these offsets; the latter ends the session.
         :raises channels.ChannelClosed: if the connection is already lost.
         :raises channels.DeadlineExceeded: if OPENED is not accepted.
@@ -229,7 +226,9 @@ class DataSession:
                     self._rewind(acked_input_bytes, received_output_bytes)
                 except frames.ProtocolError as failure:
                     self._fail(failure)
-                    raise Refused(failure.code, failure.message) from None
+                    raise ports.Refused(
+                        failure.code, failure.message
+                    ) from None
             try:
                 send_opened(self._input.consumed_bytes, received_output_bytes)
             except OSError:
@@ -259,7 +258,7 @@ class DataSession:
 
     def _refuse_if_over(self) -> None:
         if self._stopping or self._ended:
-            raise Refused(*self._over)
+            raise ports.Refused(*self._over)
 
     def _give_up_channel(self) -> None:
         if self._channel is not None:
@@ -348,7 +347,7 @@ class DataSession:
             case frames.PONG:
                 self._take_ack(header.offset_bytes, asked=True)
             case frames.ERROR:
-                raise goodbye.given_up(
+                raise _given_up(
                     frames.decode_json(channels.recv_payload(channel, header)),
                     frames.CHECKSUM_FEATURE in self.processor.features,
                     header.offset_bytes,
@@ -655,7 +654,7 @@ class DataSession:
             if len(self._tasks) == _MAX_TASKS - 1:
                 self._condition.notify_all()
             return task
-        closed = goodbye.closed_frame(
+        closed = _closed_frame(
             self.input_bytes, self.output_bytes, self._started_s
         )
         self._end(states.CLOSED, codes.OK, "")
@@ -801,3 +800,41 @@ class DataSession:
             unread = self.memory.close(remains)
         if unread is not None:
             self._post(unread)
+
+
+def _closed_frame(
+    input_bytes: int, output_bytes: int, started_s: float
+) -> bytes:
+    """Encode the last frame of a session that its client has closed.
+
+    :param started_s: when it began, monotonic clock.
+    """
+    return frames.encode_frame(
+        frames.FrameHeader(frames.CLOSED),
+        {
+            "code": codes.OK,
+            "input_bytes": input_bytes,
+            "output_bytes": output_bytes,
+            "run_s": time.monotonic() - started_s,
+        },
+    )
+
+
+def _given_up(
+    document: dict[str, typing.Any], checksummed: bool, offset_bytes: int
+) -> processing.Failure:
+    """Say why a client ended its session with ERROR.
+
+    The log leaves out the client's own text: it could contain anything.
+
+    :param document: of the frame.
+    :param checksummed: whether the session has checksums.
+    :param offset_bytes: input offset in the frame.
+    """
+    if checksummed and document.get("code") == codes.CHECKSUM_MISMATCH:
+        return processing.Failure(
+            codes.CHECKSUM_MISMATCH,
+            "the client found another checksum than the board, behind input "
+            f"offset {offset_bytes}",
+        )
+    return processing.Failure(codes.CLIENT_GONE, "the client gave up")

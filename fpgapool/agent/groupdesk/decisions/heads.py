@@ -12,7 +12,7 @@ import heapq
 import itertools
 import operator
 
-from fpgapool.agent.groupdesk import model
+from fpgapool.agent.groupdesk.decisions import model
 from fpgapool.vocabulary import group
 
 # Queues cannot be compared, and two of a client that came back may tie.

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who is served next: queues, locks and members of a group on one host.
+
+``queues``
+    Takes events and the time, and returns decisions.
+``heads``
+    The heads of queues, in the order of service.
+``holding``
+    Which members have the blocks of a task.
+``model``
+    What these are made of, and the decisions.
+
+Pure: :mod:`fpgapool.agent.groupdesk.service` carries out what is decided.
+"""
