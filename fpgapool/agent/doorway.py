@@ -81,12 +81,9 @@ class FrontDoorSettings:
     """Settings of a front door.
 
     :param sockets: path of the socket of each project.
-    :param socket_mode: permissions of the sockets.
-    :param max_connections: over all sockets.
     :param max_project_connections: of one socket; 0 means an equal share of
         all.
     :param max_project_sessions: that clients of one socket wait for or use.
-    :param open_timeout_s: until CONDUCTOR_UNAVAILABLE.
     :param session_poll_interval_s: a session is polled after this much
         silence.
     :param chunk_bytes: the longest piece that the workers take.
@@ -110,10 +107,7 @@ class FrontDoorSettings:
         return self.max_project_connections or max(share, 1)
 
     def may_exceed(self, connections: int) -> bool:
-        """Whether a project may have more, as others do not use their share.
-
-        :param connections: of all projects, now.
-        """
+        """Whether a project may use what others leave of their shares."""
         is_scarce = connections >= self.max_connections * SCARCE_SHARE
         return not (self.max_project_connections or is_scarce)
 
@@ -149,9 +143,6 @@ class Doorway:
 
     Everything but the constructor runs in the loop's thread.
 
-    :param settings: sockets and limits.
-    :param loop: serves the connections.
-    :param on_message: receives each message of a client.
     :param on_gone: called when a client's connection has ended.
     """
 
@@ -184,10 +175,7 @@ class Doorway:
         return bool(self._listeners)
 
     def client(self, number: int) -> Client | None:
-        """Return a client that is connected.
-
-        :param number: of its connection.
-        """
+        """Return a client that is connected."""
         return self._clients.get(number)
 
     # Life of the sockets.

@@ -28,11 +28,7 @@ Calling: typing.TypeAlias = Callable[
 
 
 class Groups:
-    """Makes the calls to the conductor; none of them is made here.
-
-    :param conductor: the conductor's RPC interface.
-    :param host_uuid: of this host.
-    """
+    """Makes the calls to the conductor; none of them is made here."""
 
     def __init__(
         self, conductor: conductor_api.ConductorAPI, host_uuid: str
@@ -45,7 +41,6 @@ class Groups:
     ) -> Callable[[], Members]:
         """Return what attaches a client to a group.
 
-        :param members: of the message.
         :returns: a function that returns the members of the reply.
         :raises rules.RequestError: if the message is wrong; the function
             also raises it if the conductor refuses.

@@ -34,10 +34,8 @@ class Lanes(typing.Generic[T]):
     def put(self, lane: Hashable, key: Hashable, value: T) -> T | None:
         """Add an item.
 
-        :param lane: the lane.
         :param key: an item with the same key in this lane is replaced, at its
             place.
-        :param value: the item.
         :returns: the item dropped for lack of room, or None.
         """
         waiting = self._lanes.get(lane)

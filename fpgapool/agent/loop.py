@@ -50,10 +50,7 @@ class Timer:
 
 
 class Loop:
-    """Selector, timers and a queue of calls, served by one thread.
-
-    :param name: name of the thread.
-    """
+    """Selector, timers and a queue of calls, served by one thread."""
 
     def __init__(self, name: str) -> None:
         self._selector = selectors.DefaultSelector()
@@ -84,19 +81,13 @@ class Loop:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End the thread after its present turn.
-
-        :param timeout_s: how long to wait for it.
-        """
+        """End the thread after its present turn."""
         self.call(self._request_stop)
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
 
     def call(self, callback: Callback) -> None:
-        """Run ``callback`` in the loop's thread, soon; any thread may call it.
-
-        :param callback: the callback.
-        """
+        """Run ``callback`` soon in the loop's thread; from any thread."""
         self._calls.append(callback)
         with self._wake_lock:
             if self._wake_pending:
@@ -114,7 +105,6 @@ class Loop:
         """Run ``callback`` in the loop's thread and wait for its end.
 
         :param callback: the callback; its exception is raised here.
-        :param timeout_s: how long to wait.
         :raises TimeoutError: if it has not ended by then.
         """
         done = threading.Event()
@@ -145,12 +135,7 @@ class Loop:
         self._turns.append(callback)
 
     def call_later(self, delay_s: float, callback: Callback) -> Timer:
-        """Run ``callback`` once, later; only for the loop's own thread.
-
-        :param delay_s: seconds from now.
-        :param callback: the callback.
-        :returns: the timer, to cancel it.
-        """
+        """Run ``callback`` once, later; only for the loop's own thread."""
         timer = Timer(self.now() + max(0.0, delay_s), callback)
         heapq.heappush(self._timers, (timer.due_s, next(self._order), timer))
         return timer
@@ -163,9 +148,7 @@ class Loop:
     ) -> None:
         """Call ``callback(events)`` whenever ``fileobj`` is ready.
 
-        :param fileobj: socket or descriptor.
         :param events: READ, WRITE or both; another call replaces them.
-        :param callback: called with the events that came.
         """
         known = self._watched.get(fileobj)
         self._watched[fileobj] = events, callback
@@ -175,10 +158,7 @@ class Loop:
             self._selector.modify(fileobj, events)
 
     def unwatch(self, fileobj: typing.Any) -> None:
-        """Stop watching; harmless when it is not watched.
-
-        :param fileobj: socket or descriptor.
-        """
+        """Stop watching; harmless when it is not watched."""
         if self._watched.pop(fileobj, None) is not None:
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(fileobj)

@@ -72,7 +72,6 @@ def _generation(told: object) -> int:
 def _check_new_generation(told: object, leader_epoch: int) -> None:
     """Check an assignment's generation, which keeps out all that are lower.
 
-    :param leader_epoch: of the leader that sent it.
     :raises ValueError: if neither that leader nor an earlier one can have
         issued it.
     """

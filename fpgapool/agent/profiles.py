@@ -34,12 +34,7 @@ OnDone: typing.TypeAlias = Callable[[Profiles | None], None]
 def find(
     known: Profiles, project_id: str, name: str
 ) -> objects.AcceleratorProfile | None:
-    """Return the profile that a name means to a project, None without one.
-
-    :param known: all profiles, by key.
-    :param project_id: the asking project.
-    :param name: of an accelerator, or a key.
-    """
+    """Return the profile that a name means to a project, None without one."""
     key = names.resolve(
         name,
         project_id,
@@ -61,8 +56,6 @@ def page(
 ) -> dict[str, object]:
     """Return the reply with accelerators, and the numbers of their slots.
 
-    :param known: the profiles, in order.
-    :param hosts: of the pool's summary.
     :returns: ``accelerators``, as many as one message holds; if there are
         others, ``next``, after which these begin.
     """
@@ -78,8 +71,6 @@ def page(
 class ProfileCache:
     """Profiles by name, fetched when one is missing or they grow old.
 
-    :param loop: the thread that uses the cache.
-    :param caller: makes the calls.
     :param fetch: returns all profiles; may block and raise.
     :param limit_s: how long a caller waits. The question may have gone to a
         conductor that has died, so it is repeated within that time.
@@ -112,7 +103,6 @@ class ProfileCache:
     ) -> None:
         """Get the profiles, at once or when the conductor has answered.
 
-        :param project_id: the asking project.
         :param name: the profile that is needed, None for all of them.
         :param on_done: gets the profiles, which may lack that one; None if it
             is not among the known ones and the conductor does not answer.

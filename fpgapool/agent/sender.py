@@ -42,7 +42,6 @@ class Sender:
 
     Casts that piled up during sending go out in one message.
 
-    :param name: name of the thread.
     :param together: combines the casts made within it into one message.
     :param on_failure: called in the sending thread with the key of a cast
         that could not be sent.
@@ -169,12 +168,7 @@ class _Work(typing.NamedTuple):
 
 
 class Caller:
-    """A few threads that wait for answers of the conductor and drivers.
-
-    :param loop: its thread gets the results.
-    :param name: name of the threads.
-    :param threads: how many.
-    """
+    """A few threads that wait for answers of the conductor and drivers."""
 
     def __init__(
         self, loop: agent_loop.Loop, name: str, threads: int = CALL_THREADS
@@ -217,8 +211,6 @@ class Caller:
     ) -> None:
         """Make a call; the loop's thread handles its outcome.
 
-        :param call: may block and raise.
-        :param on_result: gets the returned value.
         :param on_error: gets the raised exception, queue.Full if too many
             calls wait and most of them in its lane.
         :param limit_s: after that time the outcome is a TimeoutError, and a

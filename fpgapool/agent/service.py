@@ -84,8 +84,6 @@ class AgentError(Exception):
 class Agent:
     """The agent of one host.
 
-    :param settings: identity, paths and limits.
-    :param conductor: the conductor's RPC interface.
     :param counts: receives the counts; ``conductor`` may use it, too.
     :ivar faults: of the devices, by name; None: it can be used.
     """
@@ -156,10 +154,7 @@ class Agent:
             self._stopped.set()
 
     def fill(self, page: metrics.Page) -> None:
-        """Fill in the metrics; any thread may call this.
-
-        :param page: where to put them.
-        """
+        """Fill in the metrics; any thread may call this."""
         writer = agent_metrics.Writer(self._settings.host_name, page)
         writer.put_counts(self._counts)
         if not self._serving:
@@ -661,10 +656,7 @@ class Agent:
 
 
 def make(settings: agent_settings.AgentSettings) -> Agent:
-    """Return an agent that counts all its work; RPC must be set up.
-
-    :param settings: its settings.
-    """
+    """Return an agent that counts all its work; RPC must be set up."""
     counts = agent_metrics.Counts()
     return Agent(
         settings,

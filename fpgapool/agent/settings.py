@@ -24,8 +24,6 @@ from fpgapool.vocabulary import rules
 class AgentSettings:
     """All settings of an agent; see the options of the same names.
 
-    :param state_path: directory of this host alone.
-    :param driver_name: for reports.
     :param driver_path: ``module:Class``.
     :param driver_settings: the driver's settings besides ``state_dir``.
     :param log_dir: where workers write their logs; None: standard error.
@@ -34,7 +32,6 @@ class AgentSettings:
     :param bitstream_fetch_timeout_s: … and how long a fetch may take.
     :param trusted_keys: one of them must have signed each bitstream that is
         programmed and needs it; None: this host trusts none.
-    :param signature_required: whether all bitstreams need it.
     :param keys: that messages are signed with, in both directions.
     """
 
@@ -134,9 +131,6 @@ def options_of_driver(
 ) -> dict[str, object]:
     """Return the options of the group named like the driver.
 
-    :param conf: the configuration, with its files read.
-    :param name: of the driver.
-    :param path: of its class.
     :raises: drivers.DriverError if there is no such driver, or
         ConfigurationError if a value does not suit an option.
     """

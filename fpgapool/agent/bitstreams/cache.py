@@ -50,7 +50,6 @@ class Counts:
     """Counts of events, and the present state.
 
     :ivar damaged: files that were here and turned out to be wrong.
-    :ivar fetched_bytes: fetched from the source.
     :ivar stored_bytes: of the files that are here now.
     """
 
@@ -134,10 +133,7 @@ class Cache:
             self._not_busy.notify_all()
 
     def set_in_use(self, checksums: frozenset[str]) -> None:
-        """Set the files that must not be removed now.
-
-        :param checksums: of the files.
-        """
+        """Set the files that must not be removed now."""
         with self._lock:
             self._in_use = checksums
 
@@ -147,7 +143,6 @@ class Cache:
         This neither reads nor fetches it, and does not wait for a thread that
         does.
 
-        :param bitstream: the bitstream.
         :returns: None if only :meth:`get` can tell.
         """
         checksum = bitstream.checksum_sha256
@@ -175,7 +170,6 @@ class Cache:
         Blocks while the file is fetched, or hashed if it has not been checked
         since the start.
 
-        :param bitstream: the bitstream.
         :param again: the file that is here was found to be wrong.
         :param deadline_s: when to give up, monotonic clock. None is the usual
             time from now.

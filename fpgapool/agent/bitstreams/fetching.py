@@ -20,9 +20,6 @@ class Fetcher:
     A request for a file that is already being fetched waits for that fetch.
     The time limit of each request begins when it is made, not when a thread
     is free: the caller that asked for the slot has a deadline, too.
-
-    :param caller: has the threads.
-    :param cache: has the files.
     """
 
     def __init__(self, caller: sender.Caller, cache: caches.Cache) -> None:
@@ -41,7 +38,6 @@ class Fetcher:
     ) -> None:
         """Make sure that a file is here.
 
-        :param bitstream: the bitstream.
         :param on_ready: called in the loop's thread, with the file's path; if
             the file is here, before this method returns …
         :param on_failed: … or this, with the error.
@@ -103,10 +99,7 @@ class Fetcher:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A request that waits for a file.
-
-    :ivar deadline_s: its deadline, monotonic clock.
-    """
+    """A request that waits for a file."""
 
     on_ready: Callable[[str], None]
     on_failed: Callable[[str], None]

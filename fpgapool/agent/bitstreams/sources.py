@@ -27,10 +27,7 @@ READ_TIMEOUT_S = 20.0
 
 
 class SourceError(Exception):
-    """A file is unavailable.
-
-    :ivar final: another try cannot help.
-    """
+    """A file is unavailable."""
 
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
@@ -48,7 +45,6 @@ class Source(typing.Protocol):
         The data may be wrong. The caller verifies them and closes this
         generator.
 
-        :param bitstream: the bitstream.
         :raises SourceError: if there is no such file, or it ends too early.
         """
 
@@ -67,10 +63,7 @@ class NoSource:
 
 
 class DirectorySource:
-    """The directory of the API's file store, shared or on the same machine.
-
-    :param directory: of the store.
-    """
+    """The directory of the API's file store, shared or on the same machine."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = pathlib.Path(directory)

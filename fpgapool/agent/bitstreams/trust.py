@@ -34,7 +34,6 @@ class Trust:
 
         Blocks while the keys are read.
 
-        :param order: the assignment.
         :returns: the reason, for people; None if there is none.
         """
         reference = order.members["bitstream_ref"]

@@ -25,10 +25,7 @@ _SEND_TIMEOUT_S = 5.0
 
 
 class Agent:
-    """A connected agent.
-
-    :param sock: its connection.
-    """
+    """A connected agent."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._channel = channels.PlainChannel(sock)
@@ -38,8 +35,6 @@ class Agent:
         """Send a message at the next :meth:`flush`.
 
         It drops an agent that has sent names that no message can hold.
-
-        :param message: the message.
         """
         try:
             self._unsent.append(messages.encode(message))
@@ -69,7 +64,6 @@ class Agent:
     ) -> bool:
         """Send a message with descriptors, at once.
 
-        :param message: the message.
         :param fds: descriptors, which stay the caller's own.
         :returns: False if the agent does not take them; it is dropped.
         """
@@ -94,10 +88,7 @@ class Agent:
         self,
         on_request: collections.abc.Callable[[Agent, messages.Message], None],
     ) -> None:
-        """Read requests until the connection ends, then close it.
-
-        :param on_request: gets each of them.
-        """
+        """Read requests until the connection ends, then close it."""
         decoder = messages.MessageDecoder()
         buffer = memoryview(bytearray(_RECV_BYTES))
         try:
@@ -115,9 +106,6 @@ class Agent:
 class ControlSocket:
     """Accepts agents.
 
-    :param path: of the socket.
-    :param on_agent: gets each new agent.
-    :param on_request: gets each of its requests.
     :param on_gone: called when its connection has ended.
     :raises OSError: if the socket cannot be made.
     """
@@ -144,10 +132,7 @@ class ControlSocket:
         selector.register(self._listener, selectors.EVENT_READ, self.accept)
 
     def accept(self, listener: socket.socket) -> None:
-        """Accept an agent and read its requests in a thread of its own.
-
-        :param listener: the listening socket.
-        """
+        """Accept an agent and read its requests in a thread of its own."""
         try:
             sock, _ = listener.accept()
         except OSError as exc:

@@ -60,8 +60,6 @@ class Crew:
     ) -> threading.Event:
         """Run a function in a thread.
 
-        :param name: of the thread meanwhile.
-        :param target: its exceptions are logged.
         :returns: is set when it has ended.
         """
         task = _Task(name, target, arguments, threading.Event())
@@ -119,7 +117,6 @@ class Later:
     thread wakes less often.
 
     :param delay_s: how long after; the same for all.
-    :param name: of the thread.
     """
 
     def __init__(self, delay_s: float, name: str) -> None:

@@ -30,11 +30,7 @@ def say(
 
     Another thread must be reading the connection; see :func:`drop_rest`.
 
-    :param channel: of the client.
     :param code: stable code; ``OK`` if the client already knows.
-    :param message: explanation for people.
-    :param offset_bytes: input offset reached so far.
-    :param checkpoint: a frame to send before.
     """
     try:
         if code != codes.OK:

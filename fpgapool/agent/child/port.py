@@ -40,8 +40,6 @@ def listen_unix(path: str) -> socket.socket:
     A file that an earlier process left is replaced; the caller holds the
     slot's lock, so no process listens there.
 
-    :param path: of the socket.
-    :returns: the listening socket.
     :raises OSError: if that is impossible; it names the path.
     """
     with contextlib.suppress(FileNotFoundError):
@@ -61,9 +59,7 @@ def listen_unix(path: str) -> socket.socket:
 def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
     """Listen on the first free port of a range.
 
-    :param address: numeric address of this host.
     :param ports: first and last; 0 for any.
-    :returns: the listening socket.
     :raises PortUnavailable: if all of them are taken, or the address is not
         this host's.
     """
@@ -99,7 +95,6 @@ class Server(typing.Protocol):
         """Serve a client's connection to its end, then close it.
 
         :param hello: of the client, as the port's parser returned it.
-        :param channel: the client's channel.
         :param local: whether it can pass descriptors.
         :raises Refused: if the client is turned away; the channel is
             left open.
@@ -110,10 +105,8 @@ class Server(typing.Protocol):
 class DataPort:
     """Accepts clients, on a Unix socket and perhaps on TCP.
 
-    :param settings: of the worker.
     :param desk: serves those that identify themselves.
     :param certificate: for TLS, None without it.
-    :param parse: checks a HELLO.
     :param expect: waits a moment if a client comes early; gets its HELLO.
     :raises OSError: if the Unix socket cannot be made.
     :raises PortUnavailable: if there is no TCP port.
@@ -164,10 +157,7 @@ class DataPort:
                 selector.register(listener, selectors.EVENT_READ, self.accept)
 
     def accept(self, listener: socket.socket) -> None:
-        """Accept a connection and serve it in a thread of its own.
-
-        :param listener: the listening socket.
-        """
+        """Accept a connection and serve it in a thread of its own."""
         try:
             sock, address = listener.accept()
         except OSError as exc:

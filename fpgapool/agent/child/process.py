@@ -46,9 +46,7 @@ def main(
 ) -> int:
     """Run a process: read its settings, leave its agent, and begin a log.
 
-    :param module: its name, for the usage message.
     :param arguments: of the command line, without the program's name.
-    :param parse: makes settings of a document.
     :param run: does the work and returns the exit status.
     :returns: the exit status; 2 if the settings are wrong.
     """
@@ -111,7 +109,6 @@ def _set_up_log(settings: child_settings.ChildSettings) -> None:
 def lock(path: str) -> int:
     """Be the only process with this lock, to the end of the process.
 
-    :param path: of the lock's file.
     :returns: a descriptor, which has to stay open.
     :raises Taken: if another process has the lock.
     :raises OSError: if the file cannot be made.

@@ -21,7 +21,6 @@ class Sockets:
     """The control socket and the data port, with its certificate.
 
     :param server: serves clients that have identified themselves.
-    :param parse: checks a HELLO.
     :param on_agent: gets each new agent, in a thread that must not block …
     :param on_request: … each of its requests, in a thread of the agent's own …
     :param on_gone: … and the agent when its connection has ended.

@@ -44,7 +44,6 @@ class Account:
     All of it runs in the loop's thread.
 
     :ivar wake: lets the loop look at a port again.
-    :ivar waiting_bytes: of all clients.
     :ivar stalled: ports that are not read from, and have to be woken.
     """
 
@@ -63,9 +62,7 @@ class Account:
 class Accounts:
     """The accounts of all projects.
 
-    :param max_connections: of each project.
     :param wake: lets the loop look at a port again.
-    :param clock: monotonic, in seconds.
     """
 
     def __init__(

@@ -41,7 +41,6 @@ _SEND_TIMEOUT_S = 60.0
 class Access:
     """A client that may attach.
 
-    :ivar project_id: its project.
     :ivar secret_sha256: SHA-256 of its secret, hexadecimal.
     """
 
@@ -67,12 +66,7 @@ class Desk(typing.Protocol):
 
 
 class Connections:
-    """The desk of the data port.
-
-    :param settings: of the desk.
-    :param desk: the loop's side.
-    :param projects: count their connections.
-    """
+    """The desk of the data port."""
 
     def __init__(
         self,
@@ -116,8 +110,6 @@ class Connections:
     ) -> None:
         """Serve a client's connection to its end, then close it.
 
-        :param hello: of the client.
-        :param channel: the client's channel.
         :param local: whether it can pass descriptors.
         :raises data_ports.Refused: if it may not attach, or not now.
         :raises ConnectionError: if the connection is lost meanwhile.

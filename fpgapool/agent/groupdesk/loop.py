@@ -32,10 +32,7 @@ class Port(typing.Protocol):
         """Descriptor that is readable when the peer has rung."""
 
     def work(self, now: float) -> bool:
-        """Do some of the work that is there.
-
-        :returns: whether there was any.
-        """
+        """Do some of the work that is there."""
 
     def arm(self) -> bool:
         """Ask the peer to ring.

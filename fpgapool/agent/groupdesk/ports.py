@@ -104,9 +104,7 @@ def _there(channel: Channel | rings.Channel) -> rings.Record | bytes:
 class ClientPort:
     """A connected client.
 
-    :param channel: to the client.
     :param shutdown: ends its connection, from any thread.
-    :param desk_queues: of the desk.
     :param decide: carries out the decisions of the queues.
     :param failed: takes this port and the reason when it must end.
     :ivar client: in the queues, and …
@@ -512,11 +510,7 @@ class MemberPort:
     ) -> bool:
         """Send a task.
 
-        :param payload: its record.
-        :param has_blocks: whether it refers to blocks.
         :param clear: whether another client was served before.
-        :param scope: project and application of the client.
-        :param now: the time.
         :returns: False if there is no room: the member does not work.
         """
         if clear and not self._clear(scope):

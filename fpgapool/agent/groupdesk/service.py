@@ -58,7 +58,6 @@ Place: typing.TypeAlias = tuple[str, int]
 class Desk:
     """The desk of one group on this host.
 
-    :param settings: from the agent.
     :raises process.Taken: if another process is this desk.
     :raises data_ports.PortUnavailable: if there is no data port.
     :raises OSError: if a socket or directory cannot be made.

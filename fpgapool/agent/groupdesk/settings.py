@@ -33,12 +33,10 @@ class DeskSettings(settings.ChildSettings):
 
     :ivar slots: device and number of each slot of this host, also of those
         that are not members.
-    :ivar member_socket: path where members connect.
     :ivar clear_between: ``clients`` or ``projects``: when a member is cleared
         that served another one.
     :ivar window_tasks: most unanswered tasks of a client; it may have fewer.
     :ivar max_task_bytes: longest input, and longest output, of a task.
-    :ivar max_group_project_connections: of all clients of a project.
     :ivar resume_grace_s: how long the locks of a lost client last.
     :ivar lock_idle_s: how long a lock lasts without a task.
     """

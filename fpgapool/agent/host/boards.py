@@ -18,9 +18,6 @@ LOG = logging.getLogger(__name__)
 class Boards:
     """Asks a driver outside the loop's thread, which uses this class.
 
-    :param driver: of the boards.
-    :param devices: the boards.
-    :param caller: has the threads.
     :param tell: called in the loop's thread with a device's name, its fault,
         None without one, and its power in W, None if it does not measure
         that.

@@ -34,9 +34,7 @@ LOOPBACK_DEVICE = "lo"
 class NicReading:
     """One reading of the network device.
 
-    :ivar bytes_per_s: rate per direction.
     :ivar rx_bytes: received since the device was made.
-    :ivar tx_bytes: sent.
     :ivar rate_known: whether the rate is more than an assumption.
     """
 
@@ -83,10 +81,7 @@ class NetlinkKernel:
             return route.get_links(index)[0].get_attr("IFLA_IFNAME")
 
     def counters(self, device: str) -> tuple[int, int]:
-        """Return bytes received and sent.
-
-        :param device: its name.
-        """
+        """Return bytes received and sent."""
         import pyroute2
 
         with pyroute2.IPRoute() as route:
@@ -95,10 +90,7 @@ class NetlinkKernel:
             return int(stats["rx_bytes"]), int(stats["tx_bytes"])
 
     def speed_bytes_per_s(self, device: str) -> float | None:
-        """Return the rate of the link, None if it has none.
-
-        :param device: its name.
-        """
+        """Return the rate of the link, None if it has none."""
         from pyroute2 import ethtool
 
         tool = ethtool.Ethtool()
@@ -128,11 +120,8 @@ def _plain(address: str) -> str:
 class NicMonitor:
     """Reads the network device again and again.
 
-    :param interval_s: time between two readings.
     :param device: name given by the operator, None to find it.
     :param bytes_per_s: rate given by the operator, 0 to ask the kernel.
-    :param data_address: address whose device it is.
-    :param kernel: the source of readings.
     """
 
     def __init__(
@@ -191,10 +180,7 @@ class NicMonitor:
                 return
 
     def read(self, now: float) -> None:
-        """Take one reading.
-
-        :param now: monotonic time, seconds.
-        """
+        """Take one reading."""
         try:
             if now >= self._speed_due_s:
                 self._speed_due_s = now + SPEED_INTERVAL_S

@@ -44,7 +44,6 @@ DIRECTIONS = ("outgoing", "incoming")
 class Share:
     """The share that the operator gives the data plane, in each direction.
 
-    :ivar ports: the ports on which workers listen.
     :ivar percent: of the link's rate; 0 where a rate is given.
     :ivar bytes_per_s: rate; 0 where a percentage is given.
     """
@@ -65,8 +64,6 @@ def share(
 
     :param percent: ``data_share_percent``.
     :param bytes_per_s: ``data_rate_bytes_per_s``.
-    :param data_address: the address on which workers listen.
-    :param data_ports: the ports on which they listen.
     :returns: the share, None for no cap.
     :raises: ConfigurationError that names the option.
     """
@@ -107,7 +104,6 @@ class Problem:
 
     :ivar direction: ``outgoing`` or ``incoming``.
     :ivar code: stable, one of this module or :mod:`fpgapool.privsep.cap`.
-    :ivar message: for a person.
     """
 
     direction: str
@@ -160,10 +156,7 @@ class PrivilegedKernel:
     """Reads directly; the privileged process makes the changes."""
 
     def find_network(self, address: str) -> tuple[str, str] | None:
-        """Return the device that has an address, and the prefix there.
-
-        :param address: of this host.
-        """
+        """Return the device that has an address, and the prefix there."""
         import pyroute2
 
         plain = ipaddress.ip_address(address)
@@ -216,11 +209,9 @@ class LinkProtection:
 
     :param wish: the share, None for no cap; then a cap left by an earlier
         agent is removed.
-    :param data_address: the address on which workers listen.
     :param device: given by the operator, None for that of the address.
     :param reading: returns the latest reading of the link.
     :param remove_at_stop: whether the cap is removed when the agent stops.
-    :param kernel: reads and makes the changes.
     """
 
     def __init__(
@@ -263,10 +254,7 @@ class LinkProtection:
             self._first.wait(timeout_s)
 
     def stop(self, timeout_s: float) -> None:
-        """Leave the cap, or remove it if the settings say so.
-
-        :param timeout_s: how long to wait.
-        """
+        """Leave the cap, or remove it if the settings say so."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout_s)

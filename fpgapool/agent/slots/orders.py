@@ -47,10 +47,7 @@ class EndWorker:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeepGroup:
-    """Have a group's desk follow an order.
-
-    :ivar leader_epoch: of the leader that sent it.
-    """
+    """Have a group's desk follow an order."""
 
     leader_epoch: int
     order: objects.GroupOrder

@@ -111,7 +111,6 @@ class Slot:
     :ivar status: the worker's last status, None without one.
     :ivar pending: accepted, and not yet confirmed by a status of the worker;
         ``pending_sent`` says whether the worker was told.
-    :ivar request: the last assignment of the slot.
     :ivar bitstream_path: where the file of its bitstream is, once it is here;
         ``refetched`` if it was damaged and had to be fetched a second time.
     :ivar released: the slot was taken back from its last assignment.
@@ -531,7 +530,6 @@ def result(
 ) -> objects.SessionResult:
     """Return the result of an assignment for which no worker has one.
 
-    :param of: the assignment.
     :param now: wall clock, seconds.
     """
     return objects.SessionResult(

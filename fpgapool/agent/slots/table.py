@@ -30,11 +30,7 @@ MAX_LEAVE_S = 600.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
-    """A slot of a group.
-
-    :ivar generation: of its assignment.
-    :ivar leaves: it was released.
-    """
+    """A slot of a group."""
 
     generation: int
     leaves: bool
@@ -60,11 +56,8 @@ class SlotTable:
     ``leader_epoch`` that of the asking leader, and ``now`` the wall clock in
     seconds. Methods return effects, to be carried out in order.
 
-    :param host: identity and data address.
-    :param devices: the boards.
     :param release_timeout_s: how long a worker may take to let go of a
         released holder before the worker is ended.
-    :ivar leader_epoch: the highest seen.
     :ivar refusals: refused commands by reason: "epoch", "generation", "slot",
         "busy".
     """
@@ -226,7 +219,6 @@ class SlotTable:
     ) -> list[orders.Effect]:
         """Take a slot from a session.
 
-        :param session_id: the holder.
         :param reason: code that the session's result will carry.
         """
         if not self.accept_epoch(leader_epoch):
@@ -331,9 +323,6 @@ class SlotTable:
 
         The worker has not been given the assignment, so the slot is not
         affected.
-
-        :param message: why, for people.
-        :param code: why, for programs.
         """
         slot = self._pending(key, generation)
         return [] if slot is None else slot.fail_pending(code, message, now)
@@ -435,7 +424,6 @@ class SlotTable:
 
         :param code: why; codes.RECYCLE keeps the assignment for the worker's
             successor.
-        :param message: the same for people.
         """
         slot = self._pending(key, generation)
         if slot is None:
@@ -459,10 +447,7 @@ class SlotTable:
     def worker_unstartable(
         self, key: orders.Key, message: str, now: float
     ) -> list[orders.Effect]:
-        """The start of a slot's worker failed several times in a row.
-
-        :param message: the last error.
-        """
+        """The start of a slot's worker failed several times in a row."""
         slot = self._slots[key]
         known, slot.fault = slot.fault, message
         if slot.pending is not None:
@@ -492,7 +477,6 @@ class SlotTable:
     ) -> list[orders.Effect]:
         """Record a driver's assessment of a device.
 
-        :param device: its name.
         :param fault: the fault, None for a healthy device.
         """
         if self._device_faults.get(device) == fault:
@@ -510,7 +494,6 @@ class SlotTable:
 
         :param energy_j: returns the energy drawn by the holder of a slot;
             None: it is not told.
-        :param now: monotonic clock, seconds.
         """
         return tuple(
             objects.DeviceReport(

@@ -63,8 +63,6 @@ DIED = "died"
 class Child:
     """A process, or its absence.
 
-    :ivar title: for the log.
-    :ivar control_path: of its control socket.
     :ivar log_file: path of its log; None: the agent's standard error.
     """
 
@@ -133,9 +131,6 @@ class Keeper(abc.ABC, typing.Generic[C]):
     """Keeps processes alive and talks to them.
 
     Everything but :meth:`close` runs in the loop's thread.
-
-    :param settings: of the agent.
-    :param loop: serves the control connections.
     """
 
     #: For messages.
@@ -248,10 +243,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         """Ask a process for its status."""
 
     def _end(self, child: C, reason: str) -> None:
-        """Kill a process that does not obey.
-
-        :param reason: for the log.
-        """
+        """Kill a process that does not obey."""
         LOG.warning("%s is ended: it %s", child.title, reason)
         child.ended_for = reason
         child.signal(signal.SIGKILL)

@@ -78,11 +78,7 @@ class Figures:
     """Numbers of the desk of one group, for metrics.
 
     :ivar members: slots that serve the group.
-    :ivar clients: those that are connected.
-    :ivar waiting: tasks in its queues.
-    :ivar running: tasks in its members.
     :ivar tasks: those that have ended since the first desk of the group.
-    :ivar busy_s: slot-seconds of these.
     """
 
     group_id: str
@@ -102,9 +98,7 @@ class _Desk(children.Child):
     :ivar members: slots of this host that the group holds.
     :ivar joined: the slots that the process has, with their generations.
     :ivar sent: the members that the process was told last, if it was.
-    :ivar boot_id: of the process that the counts are of.
     :ivar revision: of the order that the process follows.
-    :ivar clients: how many are connected.
     :ivar counts: of each client, by its name.
     :ivar partial: counts whose rest is not here yet.
     :ivar is_counted: a process has told all counts to this agent.
@@ -146,9 +140,6 @@ class Desks(children.Keeper[_Desk]):
 
     Everything but :meth:`close` runs in the loop's thread.
 
-    :param settings: of the agent.
-    :param loop: serves the control connections.
-    :param keys: all slots of the host.
     :param tell: passes the events of members to the slot table.
     :param changed: called when the next report has news.
     """
@@ -197,11 +188,7 @@ class Desks(children.Keeper[_Desk]):
     # What there shall be.
 
     def keep(self, epoch: int, order: objects.GroupOrder) -> None:
-        """Take an order; an older one than the last changes nothing.
-
-        :param epoch: of the leader that sent it.
-        :param order: for one group.
-        """
+        """Take an order; an older one than the last changes nothing."""
         if order.deleted and order.group_id not in self._desks:
             return
         desk = self._desk(order.group_id)
@@ -224,7 +211,6 @@ class Desks(children.Keeper[_Desk]):
     ) -> None:
         """Take the slots that groups have here.
 
-        :param members: by the group's id.
         :param untold: slots that may have any holder: their workers have not
             reported yet.
         """

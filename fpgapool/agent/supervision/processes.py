@@ -31,9 +31,6 @@ _CREDENTIALS = struct.Struct("3i")
 def start(module: str, document: Mapping[str, object]) -> int:
     """Start a process in its own session, so that it may outlive the agent.
 
-    :param module: what it runs.
-    :param document: its settings.
-    :returns: its number.
     :raises OSError: if it cannot be started.
     """
     environment = dict(os.environ)

@@ -148,8 +148,6 @@ class _Worker(children.Child):
 class Supervisor(children.Keeper[_Worker]):
     """Keeps one worker per slot alive and talks to it.
 
-    :param settings: of the agent.
-    :param loop: serves the control connections.
     :param counts: receives the counts of events …
     :param tell: … and this passes the events to the slot table.
     :ivar started: number of started processes, by device.
@@ -180,10 +178,7 @@ class Supervisor(children.Keeper[_Worker]):
         self.ended = collections.Counter[tuple[str, str]]()
 
     def start(self, devices: Iterable[drivers.DeviceInfo]) -> None:
-        """Take over the living workers and start the missing ones.
-
-        :param devices: the boards.
-        """
+        """Take over the living workers and start the missing ones."""
         directory = pathlib.Path(_workers_dir(self._state_dir))
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.chmod(0o700)
@@ -209,8 +204,6 @@ class Supervisor(children.Keeper[_Worker]):
 
         Without a connection it is dropped; the caller repeats it when there
         is one.
-
-        :param request: slot and request.
         """
         worker = self._workers[request.key]
         if request.operation == "assign" and worker.stale:
@@ -239,11 +232,7 @@ class Supervisor(children.Keeper[_Worker]):
         )
 
     def end(self, key: orders.Key, reason: str) -> None:
-        """Kill a worker that does not obey.
-
-        :param key: the slot.
-        :param reason: for the log.
-        """
+        """Kill a worker that does not obey."""
         self._end(self._workers[key], reason)
 
     def close(self, timeout_s: float) -> None:

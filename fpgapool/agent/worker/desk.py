@@ -40,10 +40,7 @@ _MOST_OUTPUT_BYTES = 2**32
 class Desk:
     """Admits only the client of the present assignment.
 
-    :param settings: of the worker.
-    :param driver: opens the slot.
     :param post: takes events; must not block.
-    :param cache: keeps clients' blocks.
     """
 
     def __init__(
@@ -68,11 +65,7 @@ class Desk:
         self._opening = threading.Lock()
 
     def arm(self, order: state.Order, profile: drivers.Profile) -> None:
-        """Expect the client of an assignment.
-
-        :param order: the assignment.
-        :param profile: of the accelerator in the slot.
-        """
+        """Expect the client of an assignment."""
         with self._armed:
             self._keyring = hellos.Keyring(order)
             self._newest_generation = order.generation
@@ -82,7 +75,6 @@ class Desk:
     def mint(self, order: state.Order, anew: bool) -> str | None:
         """Make a secret for the expected client.
 
-        :param order: the assignment.
         :param anew: also if the client has one of its own.
         :returns: the secret, empty if the client has its own; None if the
             assignment is over.
@@ -121,8 +113,6 @@ class Desk:
 
         Returns when none of its threads runs any more.
 
-        :param code: sent to its client.
-        :param message: the same for people.
         :returns: the session's bytes, input and output.
         """
         with self._lock:
@@ -142,8 +132,6 @@ class Desk:
     ) -> None:
         """Serve a client's connection to its end, then close it.
 
-        :param hello: of the client.
-        :param channel: the client's channel.
         :param local: whether it can pass descriptors.
         :raises ports.Refused: if it is not the client, or its session
             cannot continue; the channel is left open.
@@ -179,10 +167,7 @@ class Desk:
         session.serve(channel)
 
     def expect(self, hello: hellos.Hello) -> None:
-        """Wait a moment for the order, if the client comes before it.
-
-        :param hello: of the client.
-        """
+        """Wait a moment for the order, if the client comes before it."""
         if hello.secret is None:
             return
         with self._armed:

@@ -59,7 +59,6 @@ def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
     """Check a HELLO.
 
     :param document: its payload; unknown members are ignored.
-    :returns: the checked HELLO.
     :raises frames.ProtocolError: if a member is missing or wrong.
     """
     members = {
@@ -124,8 +123,6 @@ class Keyring:
     A first secret works once. Each OPENED replaces the resume secret; the
     one before works until the client has shown that it knows the new one,
     because an OPENED may be lost with its connection.
-
-    :param order: the assignment.
     """
 
     def __init__(self, order: state.Order) -> None:
@@ -195,7 +192,6 @@ class Keyring:
     def admit(self, hello: Hello) -> bool:
         """Check a HELLO against the secrets.
 
-        :param hello: of the client.
         :returns: True for the first connection, whose secret is now used up;
             False for one that resumes.
         :raises Unauthorized: if session, generation or secret are wrong.

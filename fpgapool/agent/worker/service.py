@@ -77,7 +77,6 @@ _Item: typing.TypeAlias = (
 class Worker:
     """One slot's process.
 
-    :param settings: from the agent.
     :raises process.Taken: if another worker runs the slot.
     :raises drivers.DriverError: if the driver cannot be built.
     :raises port.PortUnavailable: if there is no data port.
@@ -126,10 +125,7 @@ class Worker:
         )
 
     def post(self, event: state.Event | memories.Unread) -> None:
-        """Hand an event to the main thread, from any thread.
-
-        :param event: the event.
-        """
+        """Hand an event to the main thread, from any thread."""
         self._items.put(event)
 
     def exit(self, reason: str) -> None:

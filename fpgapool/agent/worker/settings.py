@@ -17,7 +17,6 @@ _MIN_CHUNK_BYTES = 4096
 class WorkerSettings(settings.ChildSettings):
     """The settings of a worker.
 
-    :ivar worker_id: name of this worker in logs.
     :ivar state_dir: directory of the host's pool state.
     :ivar driver: ``module:Class`` of the driver.
     :ivar driver_settings: settings of the driver, besides ``state_dir``.

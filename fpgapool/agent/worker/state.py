@@ -39,7 +39,6 @@ class Order:
     :ivar origin_host_uuid: host of the client, None if it is on none.
     :ivar limits: of the session while it is connected.
     :ivar file: of the bitstream; None if the driver has its own.
-    :ivar bitstream_id: of the file, in the library.
     :ivar self_test: there is no client; the order only tests the slot.
     :ivar desk_socket: where a group's desk awaits its members; the desk is the
         client then. None for a session.
@@ -196,7 +195,6 @@ class Scrubbed:
 class Tick:
     """Time has passed.
 
-    :ivar progress: of the session.
     :ivar is_waiting: the slot is a group's and has no task, so it is not idle
         by the fault of a client.
     """
@@ -306,7 +304,6 @@ class _Ending:
 class Machine:
     """The state of one slot.
 
-    :param now: monotonic time in seconds.
     :param orphan_s: how long to live with neither agent nor session.
     :param exit_with_agent: whether to end as soon as the agent is gone; the
         worker waits less long for an agent that never came.
@@ -314,17 +311,14 @@ class Machine:
     :ivar state: of the slot, a key of ``states.SLOT_MOVES``.
     :ivar deadline_s: when the next :class:`Tick` is due, None if none is.
     :ivar order: the assignment that holds the slot, None if none does.
-    :ivar seen_generation: the highest generation accepted.
     :ivar programmed: accelerator in the slot, as far as this process knows.
     :ivar bitstream_id: of the file in the slot, if there is one.
-    :ivar last_project_id: the project that this process has worked for.
     :ivar was_member: it has served a group, perhaps for clients of other
         projects than that one: the next assignment needs a fresh process.
     :ivar recycle_for: the project that needs a fresh process.
     :ivar last_result: of the previous holder, until the next one comes.
     :ivar fault: why the slot is faulty, None if it is not.
     :ivar beyond_claim: the session has sent more than it claimed.
-    :ivar quanta: the borders that it has come to.
     """
 
     def __init__(
@@ -357,8 +351,6 @@ class Machine:
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Handle an event.
 
-        :param event: the event.
-        :param now: monotonic time in seconds.
         :returns: the effects, in the order to carry them out.
         """
         if self._exiting and isinstance(event, (Assign, ReissueSecret)):

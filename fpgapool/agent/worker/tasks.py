@@ -66,15 +66,6 @@ class Result(typing.NamedTuple):
 class Runner:
     """Runs tasks in a programmed slot. Has no threads, sockets or rings.
 
-    :param driver: of the slot.
-    :param device: name of the device.
-    :param slot: number of the slot in it.
-    :param profile: of the accelerator in the slot.
-    :param traffic: the path of the tasks' data.
-    :param cache: keeps clients' blocks.
-    :param clock_ns: any monotonic time.
-    :ivar input_bytes: input of all tasks so far.
-    :ivar output_bytes: output of all tasks so far.
     :ivar started: number of tasks so far.
     :ivar is_running: whether a task runs now.
     :ivar fault: code of the failure after which the slot runs no more tasks;
@@ -117,7 +108,6 @@ class Runner:
         """Run a task.
 
         :param task: its record, in place. A core may overwrite the input.
-        :param max_output_bytes: longest output that it may have.
         :returns: its result, whatever the core does.
         """
         self.started += 1
@@ -308,10 +298,7 @@ class _Over(Exception):
 class Member:
     """Connects a slot to its group's desk, again and again.
 
-    :param settings: of the worker.
-    :param driver: of the slot.
     :param post: takes events of the assignment; must not block.
-    :param cache: keeps clients' blocks.
     """
 
     def __init__(
@@ -332,11 +319,7 @@ class Member:
         self._sock: channels.PlainChannel | None = None
 
     def arm(self, order: state.Order, profile: drivers.Profile) -> None:
-        """Prepare for the tasks of an assignment.
-
-        :param order: the assignment.
-        :param profile: of the accelerator in the slot.
-        """
+        """Prepare for the tasks of an assignment."""
         settings = self._settings
         self._runner = Runner(
             self._driver,
@@ -349,10 +332,7 @@ class Member:
         self._stopped.clear()
 
     def join(self, order: state.Order) -> None:
-        """Begin to serve the desk; :meth:`arm` was called.
-
-        :param order: the assignment.
-        """
+        """Begin to serve the desk; :meth:`arm` was called."""
         self._done = crew.CREW.start("tasks", self._serve, order)
 
     @property
@@ -431,7 +411,6 @@ class Member:
     ) -> state.Ended | None:
         """Serve one process of the desk.
 
-        :returns: how the assignment ends.
         :raises _Over: if the connection does.
         """
         sock = self._connect(order.desk_socket or "")
@@ -558,7 +537,6 @@ def _soiled(order: state.Order, exc: Exception) -> state.Ended:
 class _Postbox:
     """A channel whose waits end with a connection beside it.
 
-    :param channel: to the desk.
     :param sock: the desk sends nothing through it.
     :ivar max_bytes: longest output that a result can have.
     """

@@ -48,10 +48,7 @@ class Borders:
         self._next_bytes: float = quantum_bytes or math.inf
 
     def reached(self, input_bytes: int) -> bool:
-        """Whether a border was reached since the last call.
-
-        :param input_bytes: processed so far.
-        """
+        """Whether a border was reached since the last call."""
         if input_bytes < self._next_bytes:
             return False
         quanta = input_bytes // self._quantum_bytes + 1
@@ -62,7 +59,6 @@ class Borders:
 class Progress(typing.NamedTuple):
     """How far a session is.
 
-    :ivar input_bytes: processed so far.
     :ivar output_bytes: grows with the output that its client receives.
     :ivar wait: what has to come before it goes on, for people; ``{}`` stands
         for how long it has not.
@@ -80,11 +76,7 @@ BEGUN = Progress()
 
 
 class Watch:
-    """Checks one session against its limits.
-
-    :param limits: of the session.
-    :param now: monotonic time in seconds.
-    """
+    """Checks one session against its limits."""
 
     def __init__(self, limits: Limits, now: float) -> None:
         self._limits = limits
@@ -109,8 +101,6 @@ class Watch:
     def look(self, progress: Progress, now: float) -> tuple[str, str] | None:
         """Compare the session with its limits.
 
-        :param progress: of the session.
-        :param now: monotonic time in seconds.
         :returns: code and explanation if the session must end.
         """
         self._input_bytes = max(progress.input_bytes, self._input_bytes)

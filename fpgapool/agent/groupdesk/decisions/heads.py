@@ -26,7 +26,6 @@ class Heads:
     :param arbitration: ``fifo``: the heads of a project are served in the
         order in which they asked; ``time``: the client with the least busy
         time first. Ties go to the client's name, then to the queue's number.
-    :param whole: of the group.
     :raises ValueError: if it is neither.
     """
 

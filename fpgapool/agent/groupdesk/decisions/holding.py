@@ -63,9 +63,7 @@ class Holders:
         If a busy member has more of its blocks than each free one, another
         task of its client takes its place: one that a free member serves.
 
-        :param task: the head.
         :param free: numbers of free members, at least one.
-        :param members: all of them.
         :returns: the head as it is now, and the number of its member; None:
             the head waits for a busy one, for the mean time of a task at most.
         """

@@ -13,7 +13,6 @@ import typing
 class Task:
     """One call, from its arrival to its result.
 
-    :ivar client: who sent it.
     :ivar task_id: the client's number of it.
     :ivar payload: belongs to the caller. One that sets it to None cannot run
         the task again: if its member dies, the client must send it again.
@@ -64,7 +63,6 @@ class Queue:
 
     :ivar waiting: tasks, and locks that are not granted yet.
     :ivar asking: the head asks for a member.
-    :ivar asked_s: when it began to.
     :ivar busy: its task runs, or its lock is held.
     """
 
@@ -156,11 +154,9 @@ class Share:
 class Counts:
     """What a client did in one period.
 
-    :ivar arrived: accepted tasks.
     :ivar ended: tasks that a member has ended, well or not.
     :ivar busy_s: slot-seconds of those, and of its locks.
     :ivar waiting: tasks in its queues now, without running ones.
-    :ivar running: tasks that run now.
     """
 
     arrived: int = 0
@@ -173,10 +169,8 @@ class Counts:
 class Client:
     """A program attached to the group; made by :meth:`Queues.attach`.
 
-    :ivar client_id: its name.
     :ivar owner: members are cleared when they serve another owner.
     :ivar scope: its project and application, which share blocks.
-    :ivar counts: of the present period.
     :ivar paused: it has no room for results, so that no head is served.
     :ivar project: what all clients of its project have had …
     :ivar share: … and this one.

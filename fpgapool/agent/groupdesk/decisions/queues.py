@@ -48,8 +48,6 @@ class Queues:
         the project with the least busy time, and its client with the least.
     :param resume_grace_s: how long the locks of a lost client last.
     :param lock_idle_s: how long a lock lasts without a task.
-    :param max_waiting_tasks: of one client.
-    :param max_task_bytes: longest input of a task.
     :ivar expected: how many members are here or to come: a lock waits for
         them, and is not refused. Call :meth:`shrink` after a change.
     """
@@ -184,10 +182,7 @@ class Queues:
                 self._start_locked(lock)
 
     def _drop_tasks(self, client: model.Client) -> list[model.Task]:
-        """Empty the queues of a client, but for locks.
-
-        :returns: the waiting tasks.
-        """
+        """Empty the queues of a client, but for locks."""
         dropped = []
         for queue in client.queues:
             locks = []
@@ -250,13 +245,8 @@ class Queues:
     ) -> model.Task:
         """Take a task, or answer it with a code, which changes nothing.
 
-        :param client: an attached client.
-        :param task_id: the client's number of the task.
-        :param payload: belongs to the caller.
-        :param size_bytes: of params and input.
         :param lock_id: of the lock that it runs under; 0: none.
         :param blocks: that it refers to: it prefers a member that has them.
-        :returns: the task.
         """
         task = model.Task(client, task_id, payload, lock_id, blocks)
         counts = client.counts
@@ -299,8 +289,6 @@ class Queues:
     ) -> model.Task | None:
         """A member has ended its task, well or not.
 
-        :param member: its number.
-        :param busy_s: how long it worked on it.
         :param ran: False if it lacked a block: the task comes again.
         :returns: the task whose client waits for the result; None if there
             is none, or its client is gone.
@@ -344,7 +332,6 @@ class Queues:
     def lock(self, client: model.Client, lock_id: int, now: float) -> None:
         """Ask for a member and a queue of its own.
 
-        :param client: an attached client.
         :param lock_id: its number for the lock, above 0 and not in use.
         """
         most = self._most_locks(client, self.expected)

@@ -32,7 +32,6 @@ class _Key(typing.NamedTuple):
 class Counts(typing.NamedTuple):
     """The figures of a cache since its process began.
 
-    :ivar hits: references to kept blocks.
     :ivar misses: referred blocks that had to be sent.
     :ivar evicted: blocks that went to make room.
     :ivar kept_bytes: length of all blocks, now.
@@ -71,10 +70,7 @@ class Cache:
         return Blocks(self, self._epoch, project_id, application)
 
     def wipe(self, but_project_id: str | None = None) -> None:
-        """Zero and forget all blocks, and end all access.
-
-        :param but_project_id: keep those of this project.
-        """
+        """Zero and forget all blocks, and end all access."""
         with self._lock:
             if but_project_id is None:
                 self._epoch += 1
@@ -173,12 +169,8 @@ class Blocks:
 class Announced:
     """The references in the input that comes over one connection.
 
-    :param kept: the blocks of the session.
-    :param max_bytes: longest block.
     :param shared: whether the session's input is in shared buffers.
-    :param set_argument: gives the core an argument.
     :param miss: tells the client that the block of a task has to come.
-    :param arguments: that the session's core has.
     """
 
     def __init__(

@@ -62,7 +62,6 @@ _CAUSED_BY_CLIENTS = frozenset(
 def remains(code: str, unread: bool) -> Remains:
     """Return how to clean up a session's shared buffers.
 
-    :param code: how it ended.
     :param unread: whether there is unacknowledged output.
     """
     if code in _CAUSED_BY_CLIENTS:
@@ -126,7 +125,6 @@ class Blocks:
     def shrink(self, start: int, length_bytes: int) -> None:
         """Give back the end of the newest range.
 
-        :param start: where it starts.
         :param length_bytes: the length to keep; 0 gives all of it back.
         """
         if length_bytes:
@@ -228,7 +226,6 @@ class Memory(typing.Protocol):
 class PrivateMemory:
     """Memory of the worker, for clients that send and receive bytes.
 
-    :param chunk_bytes: longest piece.
     :param window_bytes: bytes that may be out in each direction.
     :param max_output_bytes: most that one call of the core may write.
     """
@@ -303,7 +300,6 @@ class InPlaceMemory:
     It is for cores that work in place: the worker receives, processes and
     sends a byte in one place, which is then more likely to be in the cache.
 
-    :param chunk_bytes: longest piece.
     :param window_bytes: bytes that may be out in each direction.
     """
 
@@ -385,7 +381,6 @@ class SharedMemory:
     buffers is 1 until then.
 
     :param buffer_bytes: size of a buffer, the longest piece.
-    :param buffers: number of buffers in each direction.
     :param max_output_bytes: most that one call of the core may write.
 
     :ivar fds: descriptors of the input and the output buffers.

@@ -33,10 +33,7 @@ _NO_BYTES = memoryview(b"")
 class Outgoing:
     """The frames for a session's client, in the order of sending.
 
-    :param processor: runs the core.
-    :param memory: holds the bytes.
     :param shared: whether the client maps that memory.
-    :param incoming: the other direction, which is acknowledged.
     :param start_bytes: offset of the first byte of output.
     :param window_bytes: how much output may be unacknowledged.
 
@@ -76,7 +73,6 @@ class Outgoing:
     def resume(self, received_bytes: int) -> None:
         """Go on over another connection.
 
-        :param received_bytes: output that the client has.
         :raises frames.ProtocolError: if that output is not kept any more.
         """
         self._release(self.output.resume(received_bytes))

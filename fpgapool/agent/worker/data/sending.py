@@ -34,7 +34,6 @@ class Sender:
     :param collect: returns the next message, None if there is none; called
         with the lock.
     :param lose: gives up a connection that is lost; gets the reason.
-    :param settings: of the worker.
     :ivar is_busy: whether a message is under way; guarded by the lock.
         Meanwhile no other thread may send.
     """

@@ -57,15 +57,8 @@ _Work = processing.Task | processing.Started | sending.Message
 class DataSession:
     """One session's data plane.
 
-    :param processor: runs the core.
-    :param memory: holds the bytes.
     :param shared: whether the client maps that memory.
-    :param settings: of the worker: sizes and times.
-    :param keyring: of its assignment.
     :param post: takes events of the assignment; must not block.
-    :param kept: the client's blocks.
-    :param start_input_bytes: offset of the first byte of input.
-    :param start_output_bytes: offset of the first byte of output.
     """
 
     def __init__(
@@ -202,9 +195,7 @@ class DataSession:
     ) -> None:
         """Attach a connection and abandon the previous one.
 
-        :param channel: of the authenticated client.
         :param acked_input_bytes: input whose ACK the client has seen.
-        :param received_output_bytes: output that the client has.
         :param send_opened: sends OPENED with the input and output offsets
             from which both sides continue.
         :raises ports.Refused: if the session is over, or cannot continue from
@@ -275,10 +266,7 @@ class DataSession:
         self._confirmed = False
 
     def serve(self, channel: channels.Channel) -> None:
-        """Receive on a connection until it ends, then close it.
-
-        :param channel: the attached connection.
-        """
+        """Receive on a connection until it ends, then close it."""
         try:
             self._receive(channel)
         except channels.ChannelEnded as exc:
@@ -528,10 +516,7 @@ class DataSession:
             self._post(state.Detached(self._generation))
 
     def _half_close(self, channel: channels.Channel) -> bool:
-        """Let a client that has closed receive the remaining output.
-
-        :returns: whether it has closed.
-        """
+        """Let a client that has closed receive the remaining output."""
         with self._lock:
             if self._channel is not channel or not self._input.closed:
                 return False
@@ -761,7 +746,6 @@ class DataSession:
         """End the session; returns when none of its threads runs any more.
 
         :param code: sent to a connected client; ``OK`` if it already knows.
-        :param message: the same for people.
         """
         checkpoint = b""
         if code in codes.TAKEN_BACK:
@@ -826,10 +810,6 @@ def _given_up(
     """Say why a client ended its session with ERROR.
 
     The log leaves out the client's own text: it could contain anything.
-
-    :param document: of the frame.
-    :param checksummed: whether the session has checksums.
-    :param offset_bytes: input offset in the frame.
     """
     if checksummed and document.get("code") == codes.CHECKSUM_MISMATCH:
         return processing.Failure(
