@@ -36,8 +36,8 @@ from fpgapool.agent.host import monitor
 from fpgapool.agent.host import shaping
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import table
+from fpgapool.agent.supervision import children
 from fpgapool.agent.supervision import desks
-from fpgapool.agent.supervision import processes
 from fpgapool.agent.supervision import workers
 from fpgapool.common import channel
 from fpgapool.common import clock
@@ -251,7 +251,7 @@ class Agent:
         self._boards = boards.Boards(
             driver, self._devices, self._caller, self._take_health
         )
-        self.workers = workers.Supervisor(
+        self.workers = workers.Workers(
             settings, self.loop, self._counts, self._happened
         )
         self.desks = desks.Desks(
@@ -430,16 +430,8 @@ class Agent:
         key = self._offered_key(generation, view) or self._key_in_use(
             project_id, session_id, generation
         )
-        sock = processes.dial(
-            workers.data_path(self._settings.state_path, key)
-        )
-        if sock is None:
-            raise rules.RequestError(
-                codes.WORKER_LOST, "the slot's worker takes no connections"
-            )
-        # The client's descriptor shares this open file description.
-        sock.setblocking(True)
-        return sock
+        path = workers.data_path(self._settings.state_path, key)
+        return children.connect_client(path, "the slot's worker")
 
     def _offered_key(
         self, generation: int, view: objects.SessionView | None
@@ -508,7 +500,7 @@ class Agent:
             {key: one.generation for key, one in holders.items()},
             self.loop.now(),
         )
-        self.desks.set_members(self.table.members(), self.table.untold())
+        self.desks.set_members(self.table.members(), self.table.unreported())
 
     def _carry_out(self, effects: Iterable[orders.Effect]) -> None:
         for effect in effects:

@@ -164,7 +164,7 @@ class Slot:
         )
 
     @property
-    def is_untold(self) -> bool:
+    def is_unreported(self) -> bool:
         """Whether its worker has not said who holds it."""
         return self.status is None and self.pending is None
 

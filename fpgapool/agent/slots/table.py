@@ -121,14 +121,14 @@ class SlotTable:
         return None
 
     def standing(self, key: orders.Key) -> tuple[object, ...]:
-        """Return a slot's part in holders, members and untold slots."""
+        """Return a slot's part in holders, members and unreported slots."""
         slot = self._slots[key]
         holder = slot.holder()
         return (
             None if holder is None else (holder.session_id, holder.generation),
             slot.has_member,
             slot.release_reason is None,
-            slot.is_untold,
+            slot.is_unreported,
         )
 
     def members(self) -> dict[str, dict[orders.Key, Member]]:
@@ -142,10 +142,10 @@ class SlotTable:
                 )
         return found
 
-    def untold(self) -> frozenset[orders.Key]:
+    def unreported(self) -> frozenset[orders.Key]:
         """Return the slots whose workers have not said who holds them."""
         return frozenset(
-            key for key, slot in self._slots.items() if slot.is_untold
+            key for key, slot in self._slots.items() if slot.is_unreported
         )
 
     def last_result(self, key: orders.Key) -> objects.SessionResult | None:
