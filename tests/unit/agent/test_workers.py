@@ -90,6 +90,7 @@ def site(tmp_path):
     made = Site(tmp_path)
     yield made
     made.supervisor.close(0.0)
+    made.child.link.close()
     made.worker_end.close()
 
 
