@@ -225,9 +225,9 @@ class ClientPort:
         task_id = record.task_id
         kind = record.kind & groups.KIND_MASK
         if kind == groups.LOCK:
-            self._queues.lock(self.client, task_id, now)
+            self._queues.locks.lock(self.client, task_id, now)
         elif kind == groups.UNLOCK:
-            self._queues.unlock(self.client, task_id, now)
+            self._queues.locks.unlock(self.client, task_id, now)
         elif kind == groups.TOO_LARGE:
             self.fail_task(task_id, codes.TASK_TOO_LARGE)
         elif kind == records.TASK:

@@ -86,7 +86,7 @@ class Desk:
         self._loop = loops.Loop(
             self._decide,
             self._after_round,
-            self._queues.has_free_member,
+            self._queues.members.has_free,
             self._deadline_s,
         )
         self._clients: dict[str, ports.ClientPort] = {}
@@ -109,7 +109,7 @@ class Desk:
         self._revision = 0
         # Names this process: its counts, of all clients, begin at 0.
         self._boot_id = f"{time.time_ns()}-{os.getpid()}"
-        self._totals: dict[str, model.Counts] = {}
+        self._totals: dict[str, model.Usage] = {}
         self._revoked_s: dict[str, float] = {}
         self._goodbyes = crew.Later(_GOODBYE_S, "goodbye")
         self._accounts = accounts.Accounts(
@@ -330,7 +330,7 @@ class Desk:
             ):
                 port.number = self._numbers[place]
                 self._members[port.number] = port
-                self._queues.join(port.number)
+                self._queues.members.join(port.number)
                 self._tell_agent_of(port, "joined")
 
     def _member_left(self, port: ports.MemberPort) -> None:
@@ -409,7 +409,7 @@ class Desk:
             late, self._late = self._late, set()
             for port in late:
                 port.send_late()
-        if self._queues.is_locked or self._locked_since_s is not None:
+        if self._queues.locks.have_all or self._locked_since_s is not None:
             self._update_locked(now)
 
     def _decide(self, now: float) -> None:
@@ -548,7 +548,7 @@ class Desk:
             case orders.Keep():
                 self._keep(order)
             case orders.Hosts(members, spares_member):
-                self._queues.spare_member(spares_member)
+                self._queues.locks.spare_member(spares_member)
                 self._announce(members)
             case orders.Counts(after):
                 return self._count(after)
@@ -570,10 +570,10 @@ class Desk:
         for number, port in self._members.items():
             assert port.place is not None
             if wanted.get(port.place[:2]) != port.place[2]:
-                self._queues.leave(number)
+                self._queues.members.leave(number)
         self._join_wanted()
-        self._queues.expected = len(wanted) - len(self._left)
-        self._queues.shrink(surplus)
+        self._queues.members.expected = len(wanted) - len(self._left)
+        self._queues.members.shrink(surplus)
 
     def _announce(self, hosts: groups.MemberList) -> None:
         if self._hosts is not None and hosts.revision <= self._hosts.revision:
@@ -597,7 +597,7 @@ class Desk:
 
         They send their tasks to another host then, if there is one.
         """
-        if not self._queues.is_locked:
+        if not self._queues.locks.have_all:
             since_s = None
         elif self._locked_since_s is None:
             since_s = now
@@ -632,9 +632,9 @@ class Desk:
         totals, now = self._totals, time.monotonic()
         taken = self._queues.take_counts(now)
         for client_id in taken.keys() - totals.keys():
-            totals[client_id] = model.Counts()
+            totals[client_id] = model.Usage()
         for client_id, total in totals.items():
-            counts = taken.get(client_id) or model.Counts()
+            counts = taken.get(client_id) or model.Usage()
             total.arrived += counts.arrived
             total.ended += counts.ended
             total.busy_s += counts.busy_s
@@ -658,7 +658,7 @@ class Desk:
 
     def status(self) -> dict[str, typing.Any]:
         """Return the status of this desk for the agent."""
-        leaving = self._queues.members
+        known = self._queues.members.all
         members = []
         for port in self._connected:
             if port.place is None:
@@ -666,7 +666,8 @@ class Desk:
             device, slot, generation = port.place
             state = "waiting"
             if port.number is not None:
-                state = "leaving" if leaving.get(port.number) else "joined"
+                leaving = known[port.number].leaving
+                state = "leaving" if leaving else "joined"
             members.append(_member(device, slot, generation, state))
         members += [
             _member(*place, generation, "left")

@@ -183,8 +183,8 @@ def test_a_client_with_a_lock_is_heard_while_the_others_wait_for_it():
     desk = Desk("c", "d")
     first, second = desk.ports
     for member in (0, 1):
-        desk.queues.join(member)
-    desk.queues.lock(first.client, 7, 0.0)
+        desk.queues.members.join(member)
+    desk.queues.locks.lock(first.client, 7, 0.0)
     desk.queues.decide(0.0)
     while desk.send(second):
         pass

@@ -151,7 +151,7 @@ class Share:
 
 
 @dataclasses.dataclass(slots=True)
-class Counts:
+class Usage:
     """What a client did in one period.
 
     :ivar ended: tasks that a member has ended, well or not.
@@ -167,7 +167,7 @@ class Counts:
 
 
 class Client:
-    """A program attached to the group; made by :meth:`Queues.attach`.
+    """A program attached to the group; made by :meth:`Clients.attach`.
 
     :ivar owner: members are cleared when they serve another owner.
     :ivar scope: its project and application, which share blocks.
@@ -210,12 +210,7 @@ class Client:
         self.grace_due_s = 0.0
         self.project = project
         self.share = Share(project)
-        self.counts = Counts()
-
-    def serve(self, amount: float) -> None:
-        """Count service of the client, and of its project."""
-        self.share.served += amount
-        self.project.served += amount
+        self.counts = Usage()
 
     def lengthen(self, length: int) -> Queue:
         """Add to the length of the shortest queue, and return it."""
@@ -293,14 +288,3 @@ class Left(typing.NamedTuple):
 Decision: typing.TypeAlias = (
     Start | Locked | Unlocked | Answer | LockRefused | Left
 )
-
-
-def lock_dues(client: Client, lock_idle_s: float) -> list[float]:
-    """Return when the locks of a client end."""
-    if not client.attached:
-        return [client.grace_due_s]
-    return [
-        lock.idle_since_s + lock_idle_s
-        for lock in client.locks.values()
-        if lock.member is not None and lock.member.task is None
-    ]
