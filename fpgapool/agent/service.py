@@ -20,7 +20,6 @@ from collections.abc import Iterable
 from oslo_log import log as logging
 
 from fpgapool import objects
-from fpgapool.agent import frontdoor
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import manager
 from fpgapool.agent import metrics as agent_metrics
@@ -30,6 +29,7 @@ from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.bitstreams import cache
 from fpgapool.agent.bitstreams import fetching
 from fpgapool.agent.bitstreams import trust
+from fpgapool.agent.door import frontdoor
 from fpgapool.agent.host import boards
 from fpgapool.agent.host import energy
 from fpgapool.agent.host import monitor

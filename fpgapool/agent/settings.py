@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from oslo_config import cfg
 
-from fpgapool.agent import doorway
 from fpgapool.agent.bitstreams import sources
+from fpgapool.agent.door import doorway
 from fpgapool.agent.host import shaping
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception

@@ -13,7 +13,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 
-from fpgapool.agent import doorway
+from fpgapool.agent.door import doorway
 from fpgapool.agent.supervision import desks
 from fpgapool.agent.supervision import workers
 from fpgapool.common import channel

@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable
 
 from fpgapool import objects
-from fpgapool.agent import opens
+from fpgapool.agent.door import opens
 from fpgapool.agent.slots import table
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import state as worker_state

@@ -16,9 +16,9 @@ from unittest import mock
 import pytest
 
 from fpgapool import objects
-from fpgapool.agent import doorway
-from fpgapool.agent import frontdoor
 from fpgapool.agent import loop as agent_loop
+from fpgapool.agent.door import doorway
+from fpgapool.agent.door import frontdoor
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules

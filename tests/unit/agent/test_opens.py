@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpgapool.agent import opens
+from fpgapool.agent.door import opens
 from fpgapool.vocabulary import states
 from tests.unit.agent import factories
 

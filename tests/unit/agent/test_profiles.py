@@ -10,7 +10,7 @@ import pytest
 
 from fpgapool import objects
 from fpgapool.agent import loop
-from fpgapool.agent import profiles
+from fpgapool.agent.door import profiles
 from tests.unit.conductor import world
 
 KNOWN = world.PROFILE

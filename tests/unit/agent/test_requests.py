@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fpgapool import objects
-from fpgapool.agent import requests
+from fpgapool.agent.door import requests
 from fpgapool.vocabulary import rules
 
 GOOD = {"request_id": "r-1", "accelerator": "aes", "size_bytes": 1}

@@ -47,7 +47,7 @@ def test_a_member_joins_once():
     desk = driver.Driver(members=1)
     with pytest.raises(ValueError, match="member 0 has already joined"):
         desk.queues.members.join(0)
-    assert desk.queues.members == {0: False}
+    assert [*desk.queues.members.all] == [0]
 
 
 def test_shrinking_takes_idle_members_first_and_then_the_next():
@@ -61,7 +61,7 @@ def test_shrinking_takes_idle_members_first_and_then_the_next():
     desk.run(until_s=2.0)
     assert desk.left == [2, 3, 1]
     desk.run()
-    assert desk.queues.members == {0: False}
+    assert [*desk.queues.members.all] == [0]
 
 
 def test_a_new_wish_to_shrink_replaces_the_former():
@@ -132,7 +132,7 @@ def test_a_lost_member_is_no_member():
     desk = driver.Driver(members=2)
     desk.lose(0)
     desk.lose(0)
-    assert desk.queues.members == {1: False}
+    assert [*desk.queues.members.all] == [1]
     assert desk.queues.ended(0, 1.0, 1.0) is None
 
 

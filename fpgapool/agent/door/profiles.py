@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from oslo_log import log as logging
 
 from fpgapool import objects
-from fpgapool.agent import doorway
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import sender
+from fpgapool.agent.door import doorway
 from fpgapool.vocabulary import capacity
 from fpgapool.vocabulary import names
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from collections.abc import Iterator
 
 from fpgapool import objects
-from fpgapool.agent import doorway
-from fpgapool.agent import requests
+from fpgapool.agent.door import doorway
+from fpgapool.agent.door import requests
 from fpgapool.common import exception
 from fpgapool.rpcapi import conductor as conductor_api
 from fpgapool.vocabulary import codes

@@ -20,13 +20,13 @@ from collections.abc import Sequence
 from oslo_log import log as logging
 
 from fpgapool import objects
-from fpgapool.agent import doorway
-from fpgapool.agent import groupdoor
 from fpgapool.agent import loop as agent_loop
-from fpgapool.agent import opens
-from fpgapool.agent import profiles
-from fpgapool.agent import requests
 from fpgapool.agent import sender
+from fpgapool.agent.door import doorway
+from fpgapool.agent.door import groupdoor
+from fpgapool.agent.door import opens
+from fpgapool.agent.door import profiles
+from fpgapool.agent.door import requests
 from fpgapool.common import exception
 from fpgapool.common import ratelimit
 from fpgapool.protocol import messages
@@ -88,13 +88,8 @@ class FrontDoor:
 
     Everything but the constructor runs in the loop's thread.
 
-    :param settings: sockets and limits.
-    :param loop: serves the connections.
-    :param conductor: the conductor's RPC interface.
-    :param casts: sends casts.
     :param caller: makes the calls that ask questions.
     :param opener: makes calls that open sessions.
-    :param slots: the slots of this host.
     """
 
     def __init__(
@@ -366,7 +361,6 @@ class FrontDoor:
     def _check_quota(self, client: doorway.Client, **ids: str) -> None:
         """Check that a client may have one more session.
 
-        :param ids: of the session or of its request.
         :raises rules.RequestError: if it may not.
         """
         if self._opens.count(client.number) >= MAX_OPENS_PER_CLIENT:
@@ -578,10 +572,7 @@ class FrontDoor:
     # Sessions.
 
     def session_changed(self, views: Iterable[objects.SessionView]) -> None:
-        """Take news of sessions from the conductor.
-
-        :param views: the sessions.
-        """
+        """Take news of sessions from the conductor."""
         now = self._loop.now()
         for view in views:
             self._apply(self._opens.heard(view, now))

@@ -56,11 +56,7 @@ class Submit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reopen:
-    """Ask the conductor for another slot for a session that lost its own.
-
-    :ivar host_uuid: host of the front door.
-    :ivar generation: the lost one.
-    """
+    """Ask the conductor for another slot for a session that lost its own."""
 
     host_uuid: str
     project_id: str
@@ -87,7 +83,6 @@ class Close:
 
     :ivar generation: of the slot that served it last.
     :ivar input_bytes: that the client has sent, and the slots have computed.
-    :ivar output_bytes: that it has received.
     :ivar confirmed: whether the worker has confirmed it; its report counts if
         it comes.
     """
@@ -128,7 +123,6 @@ class _Open:
 
     :ivar wish: the call to make until it is answered.
     :ivar asking: whether a call is under way.
-    :ivar secret: of which the request has the hash.
     """
 
     wish: Wish
@@ -218,17 +212,11 @@ class Opens:
         return len(self._opens)
 
     def count(self, client: int) -> int:
-        """Return how many sessions a client waits for or uses.
-
-        :param client: number of its connection.
-        """
+        """Return how many sessions a client waits for or uses."""
         return len(self._by_client.get(client, ()))
 
     def count_of_project(self, project_id: str) -> int:
-        """Return how many sessions clients of a project wait for or use.
-
-        :param project_id: the project.
-        """
+        """Return how many sessions clients of a project wait for or use."""
         return self._by_project[project_id]
 
     def is_counted(
@@ -238,11 +226,7 @@ class Opens:
         session_id: str = "",
         request_id: str = "",
     ) -> bool:
-        """Whether a session of a project is counted among those.
-
-        :param session_id: the session, or
-        :param request_id: the request that led to it.
-        """
+        """Whether a session of a project is counted among those."""
         return (project_id, request_id) in self._by_request or (
             (project_id, session_id) in self._by_session
         )
@@ -250,11 +234,7 @@ class Opens:
     def view(
         self, project_id: str, session_id: str
     ) -> objects.SessionView | None:
-        """Return the known view of a session without asking the conductor.
-
-        :param project_id: project of the client that asks.
-        :param session_id: the session.
-        """
+        """Return the known view of a session without asking the conductor."""
         entry = self._by_session.get((project_id, session_id))
         return None if entry is None else entry.view
 
@@ -267,12 +247,8 @@ class Opens:
     ) -> list[Effect]:
         """A client wants a session, or comes back for it.
 
-        :param client: number of its connection.
-        :param request: the client's request.
-        :param now: seconds.
         :param secret: for its first connection to a slot; the request has its
             hash. It stays here.
-        :returns: effects.
         """
         entry = self._by_request.get((request.project_id, request.request_id))
         if entry is None:
@@ -296,13 +272,7 @@ class Opens:
         return self._present(entry, now)
 
     def reopen(self, client: int, lost: Reopen, now: float) -> list[Effect]:
-        """A client's session lost its slot and needs another one.
-
-        :param client: number of its connection.
-        :param lost: the session and the lost generation.
-        :param now: seconds.
-        :returns: effects.
-        """
+        """A client's session lost its slot and needs another one."""
         entry = self._by_session.get((lost.project_id, lost.session_id))
         if entry is None:
             entry = _Open(wish=lost, gives_up_at_s=now + self._open_timeout_s)
@@ -321,13 +291,7 @@ class Opens:
     def may_report(
         self, client: int, project_id: str, session_id: str, now: float
     ) -> bool:
-        """Whether a client may tell now how far it has computed itself.
-
-        :param client: number of its connection.
-        :param project_id: its project.
-        :param session_id: its session.
-        :param now: seconds.
-        """
+        """Whether a client may tell now how far it has computed itself."""
         entry = self._by_session.get((project_id, session_id))
         if (
             entry is None
@@ -349,7 +313,6 @@ class Opens:
         """A call has ended, and its result has been handled.
 
         :param wish: the call; it is made again if it is still open.
-        :param now: seconds.
         """
         if isinstance(wish, Submit):
             request = wish.request
@@ -372,12 +335,8 @@ class Opens:
     ) -> list[Effect]:
         """A client does not want a session any more.
 
-        :param project_id: its project.
         :param session_id: the session, or None.
         :param request_id: the request, or None.
-        :param reason: code.
-        :param now: seconds.
-        :returns: effects.
         """
         if request_id is not None:
             session_id = None
@@ -394,10 +353,6 @@ class Opens:
         The worker reports that to the conductor, too. The client's word is
         sent only if no such end is heard, as both the worker and its agent
         may die before their report.
-
-        :param close: what the client says.
-        :param now: seconds.
-        :returns: effects.
         """
         entry = self._by_session.get((close.project_id, close.session_id))
         if entry is None:
@@ -414,11 +369,8 @@ class Opens:
     ) -> list[Effect]:
         """A client's connection ended, so its sessions have no client.
 
-        :param client: number of the connection.
-        :param now: seconds.
         :param active: sessions that this host's slot table knows to be in
             use, whatever the conductor said last.
-        :returns: effects.
         """
         in_use = frozenset(active)
         effects: list[Effect] = []
@@ -437,12 +389,7 @@ class Opens:
         return effects
 
     def heard(self, view: objects.SessionView, now: float) -> list[Effect]:
-        """The conductor reported the state of a session.
-
-        :param view: the session.
-        :param now: seconds.
-        :returns: effects.
-        """
+        """The conductor reported the state of a session."""
         key = view.project_id, view.request_id
         entry = self._by_request.get(key) or self._by_session.get(
             (view.project_id, view.session_id)
@@ -510,12 +457,8 @@ class Opens:
     ) -> list[Effect]:
         """The conductor answered a poll.
 
-        :param poll: the poll.
-        :param changed: the sessions with news.
         :param unknown: ids of sessions that do not exist. The conductor
             records what it has once answered, so these are lost.
-        :param now: seconds.
-        :returns: effects.
         """
         effects: list[Effect] = []
         lost = frozenset(unknown)
@@ -538,11 +481,7 @@ class Opens:
         return effects
 
     def tick(self, now: float) -> list[Effect]:
-        """Repeat, give up and poll whatever is due.
-
-        :param now: seconds.
-        :returns: effects.
-        """
+        """Repeat, give up and poll whatever is due."""
         effects: list[Effect] = []
         silent: list[tuple[str, str, int]] = []
         for entry in list(self._opens):
