@@ -262,7 +262,7 @@ class Agent:
             self._reporter.soon,
         )
         self._front_door = frontdoor.FrontDoor(
-            agent_settings.front_door_settings(settings),
+            settings,
             self.loop,
             self._conductor,
             self._casts,

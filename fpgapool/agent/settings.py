@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from oslo_config import cfg
 
 from fpgapool.agent.bitstreams import sources
-from fpgapool.agent.door import doorway
 from fpgapool.agent.host import shaping
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
@@ -159,22 +158,4 @@ def data_share(settings: AgentSettings) -> shaping.Share | None:
         bytes_per_s=settings.data_rate_bytes_per_s,
         data_address=settings.data_address,
         data_ports=settings.data_ports,
-    )
-
-
-def front_door_settings(
-    settings: AgentSettings,
-) -> doorway.FrontDoorSettings:
-    """Return the part that the front door needs."""
-    return doorway.FrontDoorSettings(
-        host_uuid=settings.host_uuid,
-        host_name=settings.host_name,
-        sockets=settings.front_door_sockets,
-        socket_mode=settings.front_door_mode,
-        max_connections=settings.max_front_door_connections,
-        max_project_connections=settings.max_front_door_project_connections,
-        max_project_sessions=settings.max_front_door_project_sessions,
-        open_timeout_s=settings.open_timeout_s,
-        session_poll_interval_s=settings.session_poll_interval_s,
-        chunk_bytes=settings.chunk_bytes,
     )

@@ -5,17 +5,20 @@
 ``doorway``
     Unix sockets, clients, and the bytes on their connections.
 ``frontdoor``
-    The operations: each request of a client, and its answer.
+    Each request of a client, and connections to workers and desks.
+``sessions``
+    The operations that open and end sessions.
 ``opens``
     Sessions that clients have opened and still wait for; pure.
-``groupdoor``
-    What the conductor is asked about groups.
+``questions``
+    The operations that the conductor answers, about groups or not.
 ``profiles``
     The accelerators, as the conductor last reported them.
 ``requests``
     Checks of what clients send; pure.
 
 A client is served for the project whose socket it has opened. Sessions and
-groups take one road: a request is checked, other threads ask the conductor, and
-a descriptor of a connection to the worker or to the desk goes back. Data never passes through here.
+groups take one road: a request is checked, other threads ask the conductor,
+and the answer goes back, with a connection to the worker or to the desk if
+there is one. Data never passes through here.
 """

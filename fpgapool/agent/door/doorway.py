@@ -29,6 +29,7 @@ from collections.abc import Mapping
 from oslo_log import log as logging
 
 from fpgapool.agent import loop as agent_loop
+from fpgapool.agent import settings as agent_settings
 from fpgapool.common import channel
 from fpgapool.common import codec
 from fpgapool.common import ratelimit
@@ -76,42 +77,6 @@ _CREDENTIALS = struct.Struct("3i")
 _INT = struct.Struct("i")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FrontDoorSettings:
-    """Settings of a front door.
-
-    :param sockets: path of the socket of each project.
-    :param max_project_connections: of one socket; 0 means an equal share of
-        all.
-    :param max_project_sessions: that clients of one socket wait for or use.
-    :param session_poll_interval_s: a session is polled after this much
-        silence.
-    :param chunk_bytes: the longest piece that the workers take.
-    """
-
-    host_uuid: str
-    host_name: str
-    sockets: Mapping[str, str]
-    socket_mode: int = 0o660
-    max_connections: int = 1000
-    max_project_connections: int = 0
-    max_project_sessions: int = 20000
-    open_timeout_s: float = 10.0
-    session_poll_interval_s: float = 5.0
-    chunk_bytes: int = 4 * 1024 * 1024
-
-    @property
-    def connections_per_project(self) -> int:
-        """How many clients a project can always have connected."""
-        share = self.max_connections // max(len(self.sockets), 1)
-        return self.max_project_connections or max(share, 1)
-
-    def may_exceed(self, connections: int) -> bool:
-        """Whether a project may use what others leave of their shares."""
-        is_scarce = connections >= self.max_connections * SCARCE_SHARE
-        return not (self.max_project_connections or is_scarce)
-
-
 class FrontDoorError(Exception):
     """A socket of a front door cannot be made."""
 
@@ -148,7 +113,7 @@ class Doorway:
 
     def __init__(
         self,
-        settings: FrontDoorSettings,
+        settings: agent_settings.AgentSettings,
         loop: agent_loop.Loop,
         on_message: Callable[[Client, messages.Message], None],
         on_gone: Callable[[Client], None],
@@ -186,7 +151,7 @@ class Doorway:
         :raises: FrontDoorError.
         """
         try:
-            for project_id, path in self._settings.sockets.items():
+            for project_id, path in self._settings.front_door_sockets.items():
                 self._listen(project_id, path)
         except BaseException:
             self.stop()
@@ -219,7 +184,7 @@ class Doorway:
                 # No client can connect before listen(). The name appears once
                 # the permissions are right.
                 listener.bind(fresh_path)
-                os.chmod(fresh_path, self._settings.socket_mode)
+                os.chmod(fresh_path, self._settings.front_door_mode)
                 listener.listen(BACKLOG)
                 os.rename(fresh_path, path)
                 self._inodes[path] = os.stat(path).st_ino
@@ -246,7 +211,7 @@ class Doorway:
         if not self._listeners:
             return
         self._loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
-        for project_id, path in self._settings.sockets.items():
+        for project_id, path in self._settings.front_door_sockets.items():
             if self._is_in_place(path):
                 continue
             lost = self._listeners[path]
@@ -312,15 +277,26 @@ class Doorway:
     def _refusal(self, project_id: str) -> str | None:
         """Return why there is no room for one more client, if so."""
         settings, count = self._settings, len(self._clients)
-        own = self._by_project[project_id]
-        if own >= settings.connections_per_project and not (
-            settings.may_exceed(count)
+        most = settings.max_front_door_connections
+        most_of_project = settings.max_front_door_project_connections
+        share = most_of_project or max(
+            most // max(len(settings.front_door_sockets), 1), 1
+        )
+        is_scarce = count >= most * SCARCE_SHARE
+        if self._by_project[project_id] >= share and (
+            most_of_project or is_scarce
         ):
             # Other projects have room of their own.
             return "the front door serves too many clients of this project"
-        if count >= settings.max_connections:
+        if count >= most:
             return "the front door serves too many clients already"
         return None
+
+    def fail(
+        self, client: Client, number: object, code: str, message: str
+    ) -> None:
+        """Answer a request, or greet a client, with an error."""
+        self.send(client, messages.error_reply(number, code, message))
 
     # Bytes.
 
@@ -510,13 +486,21 @@ class Doorway:
             _close_fds(fds)
         client.unsent.clear()
 
-    def reply(self, client: Client, number: object, **members: object) -> None:
-        self.send(client, messages.reply(number, **members))
 
-    def fail(
-        self, client: Client, number: object, code: str, message: str
-    ) -> None:
-        self.send(client, messages.error_reply(number, code, message))
+@dataclasses.dataclass(frozen=True, slots=True)
+class Request:
+    """A request of a client, which is answered once."""
+
+    doorway: Doorway
+    client: Client
+    number: object
+    members: Mapping[str, object]
+
+    def reply(self, **members: object) -> None:
+        self.doorway.send(self.client, messages.reply(self.number, **members))
+
+    def fail(self, code: str, message: str) -> None:
+        self.doorway.fail(self.client, self.number, code, message)
 
 
 def fitting(

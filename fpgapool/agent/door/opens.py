@@ -113,19 +113,19 @@ class Push:
     view: objects.SessionView
 
 
-Wish: typing.TypeAlias = Submit | Reopen
-Effect: typing.TypeAlias = Wish | Cancel | Close | Poll | Push
+Opening: typing.TypeAlias = Submit | Reopen
+Effect: typing.TypeAlias = Opening | Cancel | Close | Poll | Push
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Open:
     """A session that a client waits for.
 
-    :ivar wish: the call to make until it is answered.
+    :ivar opening: the call to make until it is answered.
     :ivar asking: whether a call is under way.
     """
 
-    wish: Wish
+    opening: Opening
     gives_up_at_s: float
     secret: str = dataclasses.field(default="", repr=False)
     next_send_s: float = 0.0
@@ -141,31 +141,31 @@ class _Open:
 
     @property
     def project_id(self) -> str:
-        return self.wish.project_id
+        return self.opening.project_id
 
     @property
     def request_id(self) -> str:
         """Empty while it is unknown."""
-        if isinstance(self.wish, Submit):
-            return self.wish.request.request_id
+        if isinstance(self.opening, Submit):
+            return self.opening.request.request_id
         return "" if self.view is None else self.view.request_id
 
     @property
     def session_id(self) -> str:
         """Empty while it is unknown."""
-        if isinstance(self.wish, Reopen):
-            return self.wish.session_id
+        if isinstance(self.opening, Reopen):
+            return self.opening.session_id
         return "" if self.view is None else self.view.session_id
 
-    def shown(self) -> objects.SessionView | None:
+    def client_view(self) -> objects.SessionView | None:
         """Return the view for the client; None if it lacks the secret."""
         view = self.view
         if view is None or view.state != states.READY or view.secret:
             return view
         if (
-            isinstance(self.wish, Submit)
+            isinstance(self.opening, Submit)
             and view.secret_sha256
-            and view.secret_sha256 == self.wish.request.secret_sha256
+            and view.secret_sha256 == self.opening.request.secret_sha256
         ):
             return dataclasses.replace(view, secret=self.secret)
         return None
@@ -174,9 +174,10 @@ class _Open:
         """Whether the slot awaits a secret that is not the request's."""
         view = self.view
         return (
-            isinstance(self.wish, Submit)
+            isinstance(self.opening, Submit)
             and view is not None
-            and view.secret_sha256 not in ("", self.wish.request.secret_sha256)
+            and view.secret_sha256
+            not in ("", self.opening.request.secret_sha256)
         )
 
     def schedule(self, now: float) -> None:
@@ -253,7 +254,7 @@ class Opens:
         entry = self._by_request.get((request.project_id, request.request_id))
         if entry is None:
             entry = _Open(
-                wish=Submit(request),
+                opening=Submit(request),
                 gives_up_at_s=now + self._open_timeout_s,
                 secret=secret,
             )
@@ -264,7 +265,7 @@ class Opens:
             entry.gives_up_at_s = now + self._open_timeout_s
             entry.resend_s = FIRST_RESEND_S
             if entry.view is None:
-                entry.wish, entry.asking = Submit(request), False
+                entry.opening, entry.asking = Submit(request), False
                 entry.secret = secret
         self._attach(entry, client)
         if entry.view is None:
@@ -275,13 +276,15 @@ class Opens:
         """A client's session lost its slot and needs another one."""
         entry = self._by_session.get((lost.project_id, lost.session_id))
         if entry is None:
-            entry = _Open(wish=lost, gives_up_at_s=now + self._open_timeout_s)
+            entry = _Open(
+                opening=lost, gives_up_at_s=now + self._open_timeout_s
+            )
             self._add(entry)
         self._attach(entry, client)
         if entry.view is not None and _answers(lost, entry.view):
             return self._present(entry, now)
-        if entry.wish != lost:
-            entry.wish, entry.asking = lost, False
+        if entry.opening != lost:
+            entry.opening, entry.asking = lost, False
         entry.answered = False
         entry.cancel_reason = None
         entry.gives_up_at_s = now + self._open_timeout_s
@@ -307,20 +310,22 @@ class Opens:
         if entry.asking:
             return []
         entry.asking = True
-        return [entry.wish]
+        return [entry.opening]
 
-    def call_ended(self, wish: Wish, now: float) -> None:
+    def call_ended(self, opening: Opening, now: float) -> None:
         """A call has ended, and its result has been handled.
 
-        :param wish: the call; it is made again if it is still open.
+        :param opening: the call; it is made again if it is still open.
         """
-        if isinstance(wish, Submit):
-            request = wish.request
+        if isinstance(opening, Submit):
+            request = opening.request
             key = request.project_id, request.request_id
             entry = self._by_request.get(key)
         else:
-            entry = self._by_session.get((wish.project_id, wish.session_id))
-        if entry is not None and entry.wish is wish:
+            entry = self._by_session.get(
+                (opening.project_id, opening.session_id)
+            )
+        if entry is not None and entry.opening is opening:
             entry.asking = False
             if entry.cancel_reason is None:
                 entry.schedule(now)
@@ -400,7 +405,7 @@ class Opens:
         if entry.view is not None and view.revision <= entry.view.revision:
             self.stale_views += 1
             return []
-        entry.answered = entry.answered or _answers(entry.wish, view)
+        entry.answered = entry.answered or _answers(entry.opening, view)
         entry.view = view
         self._add(entry)
         if self._is_over(entry, view):
@@ -417,7 +422,7 @@ class Opens:
         """
         if entry.client is None:
             return []
-        view = entry.shown()
+        view = entry.client_view()
         if view is not None:
             return [Push(entry.client, view)]
         if not entry.awaits_another():
@@ -552,7 +557,9 @@ class Opens:
                 self._forget(entry)
             return []
         view = _unanswered_view(entry)
-        if entry.cancel_reason is not None or isinstance(entry.wish, Reopen):
+        if entry.cancel_reason is not None or isinstance(
+            entry.opening, Reopen
+        ):
             # A running session is not taken back: its client may ask again.
             return self._finish(entry, view)
         # The client of a request that was taken in before this agent started
@@ -592,13 +599,13 @@ def _is_connected(entry: _Open, in_use: frozenset[str]) -> bool:
     )
 
 
-def _answers(wish: Wish, view: objects.SessionView) -> bool:
-    """Whether a wish has been fulfilled, or no longer can be."""
-    if isinstance(wish, Submit):
+def _answers(opening: Opening, view: objects.SessionView) -> bool:
+    """Whether an opening has been fulfilled, or no longer can be."""
+    if isinstance(opening, Submit):
         return True
     # News of the lost slot is no answer.
-    return view.generation > wish.generation or (
-        view.generation == wish.generation
+    return view.generation > opening.generation or (
+        view.generation == opening.generation
         and (view.state == states.QUEUED or view.state in states.TERMINAL)
     )
 
@@ -625,19 +632,19 @@ def _cancellation(entry: _Open, reason: str) -> Cancel | Close:
 def _unanswered_view(entry: _Open) -> objects.SessionView:
     reason = codes.CONDUCTOR_UNAVAILABLE
     message = "the conductor did not answer in time"
-    if isinstance(entry.wish, Submit):
+    if isinstance(entry.opening, Submit):
         return objects.SessionView.rejected(
-            entry.wish.request, reason, message
+            entry.opening.request, reason, message
         )
     known = entry.view or objects.SessionView(
-        session_id=entry.wish.session_id,
+        session_id=entry.opening.session_id,
         request_id="",
         project_id=entry.project_id,
         state=states.LOST,
         accelerator="",
         claimed_bytes=0,
-        generation=entry.wish.generation,
-        host_uuid=entry.wish.host_uuid,
+        generation=entry.opening.generation,
+        host_uuid=entry.opening.host_uuid,
     )
     return _lost(known, reason, message)
 

@@ -20,8 +20,8 @@ import pytest
 
 from fpgapool import client as fpgapool_client
 from fpgapool.agent.door import doorway
-from fpgapool.agent.door import frontdoor
 from fpgapool.agent.door import opens
+from fpgapool.agent.door import questions
 from fpgapool.common import exception
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
@@ -555,7 +555,7 @@ def test_a_project_has_room_of_its_own(directory):
 
 def test_questions_that_nobody_answers_are_bounded(quiet_host, agent):
     quiet_host.conductor.answers.clear()
-    most = frontdoor.MAX_QUESTIONS_PER_CLIENT
+    most = questions.MAX_QUESTIONS_PER_CLIENT
     with Client(quiet_host.front_door) as asking:
         for number in range(most + 1):
             asking.sock.sendall(
