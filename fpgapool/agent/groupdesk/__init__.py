@@ -12,6 +12,8 @@ A process for each group and host; it outlives its agent.
     Waits for many rings, and for calls of other threads.
 ``ports``
     The ends of rings: of clients and of members.
+``members``
+    Slots that connect, join and leave.
 ``connections``, ``accounts``
     Admit clients, and limit what each project uses.
 ``orders``, ``settings``

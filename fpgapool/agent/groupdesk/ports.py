@@ -294,7 +294,7 @@ class ClientPort:
             records.header(records.FAILED, task_id, len(detail)) + detail
         )
 
-    def tell(
+    def notify(
         self, kind: int, number: int, document: dict[str, object] | None = None
     ) -> None:
         """Send a record that is about no task."""
