@@ -16,6 +16,7 @@ from fpgapool.agent.worker import watch
 from fpgapool.agent.worker.data import blocks
 from fpgapool.agent.worker.data import memory as memories
 from fpgapool.agent.worker.data import processing
+from fpgapool.agent.worker.data import receiving
 from fpgapool.agent.worker.data import session as sessions
 from fpgapool.common import channel as channels
 from fpgapool.drivers import base as drivers
@@ -164,7 +165,7 @@ class Desk:
         if session is None:
             raise ports.Refused(codes.SESSION_CLOSED, "the session is over")
         self._attach(session, hello, keyring, channel, first)
-        session.serve(channel)
+        receiving.serve(session, channel)
 
     def expect(self, hello: hellos.Hello) -> None:
         """Wait a moment for the order, if the client comes before it."""

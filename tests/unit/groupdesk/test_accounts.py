@@ -201,7 +201,7 @@ def test_a_client_that_receives_nothing_is_dropped():
     port._channel.put.return_value = False
     told = 0
     while not port._failed.called:
-        port.tell(133, 0)
+        port.notify(133, 0)
         told += 1
     assert 4096 < told < 10_000
 

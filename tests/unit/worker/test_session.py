@@ -18,6 +18,7 @@ from fpgapool.agent.worker import state
 from fpgapool.agent.worker.data import blocks
 from fpgapool.agent.worker.data import memory
 from fpgapool.agent.worker.data import processing
+from fpgapool.agent.worker.data import receiving
 from fpgapool.agent.worker.data import sending
 from fpgapool.agent.worker.data import session
 from fpgapool.common import channel
@@ -73,7 +74,7 @@ def test_memory_is_reused_only_when_nobody_receives_into_it():
     here, there = socket.socketpair()
     first = LateChannel(here, log)
     made.attach(first, 0, 0, lambda *offsets: None)
-    receiver = threading.Thread(target=made.serve, args=(first,))
+    receiver = threading.Thread(target=receiving.serve, args=(made, first))
     receiver.start()
     there.sendall(
         frames.pack_header(
@@ -132,7 +133,9 @@ class Client:
         self.sock.settimeout(TIMEOUT_S)
         attached = channel.PlainChannel(here)
         made.attach(attached, 0, 0, lambda *offsets: None)
-        self._server = threading.Thread(target=made.serve, args=(attached,))
+        self._server = threading.Thread(
+            target=receiving.serve, args=(made, attached)
+        )
         self._server.start()
 
     def send(self, number: int, flags: int = 0) -> None:
@@ -256,11 +259,11 @@ def test_who_closes_while_it_leaves_has_closed():
     client = Client(made)
     client.send(0, frames.END)
     client.sock.sendall(frames.pack_header(frames.CLOSE))
-    waiting.wait_until(lambda: made._input.closed, "the client has closed")
+    waiting.wait_until(lambda: made.input.closed, "the client has closed")
     # The client reads nothing, so the session has not ended.
     leaving = threading.Thread(target=made.stop, args=("PREEMPTED", ""))
     leaving.start()
-    waiting.wait_until(lambda: made._leaving, "the session leaves")
+    waiting.wait_until(lambda: made.leaving, "the session leaves")
     received = []
     for header, _data in client.frames():
         received.append(header.type)

@@ -4,6 +4,8 @@
 
 ``session``
     The session: its threads, its connections, and its end.
+``receiving``
+    What comes in on one of its connections.
 ``outgoing``, ``sending``
     What goes to the client, and the thread that sends what is long.
 ``memory``

@@ -119,6 +119,13 @@ class Outgoing:
             or self._memory.is_short_of_output
         )
 
+    def unacknowledged(self) -> str:
+        """Describe the output that the client has not acknowledged."""
+        output = self.output
+        held_bytes = output.sent_bytes - output.acknowledged_bytes
+        count = len(output.kept) - len(output.unsent)
+        return f"{held_bytes} bytes in {count} pieces are unacknowledged"
+
     # The core's side.
 
     def allows_inline(self, length_bytes: int) -> bool:
