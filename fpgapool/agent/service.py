@@ -12,7 +12,6 @@ import dataclasses
 import fcntl
 import os
 import pathlib
-import socket
 import threading
 import typing
 from collections.abc import Iterable
@@ -30,13 +29,13 @@ from fpgapool.agent.bitstreams import cache
 from fpgapool.agent.bitstreams import fetching
 from fpgapool.agent.bitstreams import trust
 from fpgapool.agent.door import frontdoor
+from fpgapool.agent.door import slots
 from fpgapool.agent.host import boards
 from fpgapool.agent.host import energy
 from fpgapool.agent.host import monitor
 from fpgapool.agent.host import shaping
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import table
-from fpgapool.agent.supervision import children
 from fpgapool.agent.supervision import desks
 from fpgapool.agent.supervision import workers
 from fpgapool.common import channel
@@ -49,8 +48,6 @@ from fpgapool.drivers import loader
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.rpcapi import conductor as conductor_api
 from fpgapool.vocabulary import codes
-from fpgapool.vocabulary import rules
-from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
@@ -70,8 +67,6 @@ STOP_TIMEOUT_S = 5.0
 
 #: A metrics scraper does not wait much longer.
 METRICS_TIMEOUT_S = 2.0
-
-_IN_USE = frozenset({states.SLOT_ACTIVE, states.SLOT_DETACHED})
 
 LOCK_NAME = "agent.lock"
 CACHE_NAME = "bitstream-cache"
@@ -98,10 +93,6 @@ class Agent:
         self._counts = counts or agent_metrics.Counts()
         self._settings = settings
         self._conductor = conductor
-        self.manager = manager.AgentManager(
-            self._command,
-            lambda views: self._front_door.session_changed(views),
-        )
         self._clock = clock.WallClock()
         self._trust = trust.Trust(
             settings.trusted_keys, settings.signature_required
@@ -109,26 +100,29 @@ class Agent:
         # Each session with an untrusted bitstream causes log lines.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
         self.faults: dict[str, str | None] = {}
-        self._lock_fd: int | None = None
         self._server: typing.Any = None
-        self._serving = False
-        self._stopped = threading.Event()
+        self._started = self._serving = False
         self._stop_lock = threading.Lock()
+        self._lock_fd: int | None = _lock_state_dir(settings.state_path)
+        try:
+            self._build_slots()
+            self._build_messages()
+            self._build_parts()
+        except BaseException:
+            self._unlock()
+            raise
+        self.manager = manager.AgentManager(
+            self._command, self._front_door.session_changed
+        )
 
     # Life cycle.
 
     def start(self) -> None:
         """Take over running workers, start the rest, and serve.
 
-        :raises: AgentError, drivers.DriverError or
-            doorway.FrontDoorError.
+        :raises: AgentError or doorway.FrontDoorError.
         """
-        self._prepare_state_dir()
-        try:
-            self._build()
-        except BaseException:
-            self._unlock()
-            raise
+        self._started = True
         try:
             self._start_parts()
         except BaseException:
@@ -147,11 +141,10 @@ class Agent:
         Stopping twice, or without having started, does nothing.
         """
         with self._stop_lock:
-            if self._stopped.is_set() or self._lock_fd is None:
-                return
-            self._stop_parts()
+            if self._started:
+                self._started = False
+                self._stop_parts()
             self._unlock()
-            self._stopped.set()
 
     def fill(self, page: metrics.Page) -> None:
         """Fill in the metrics; any thread may call this."""
@@ -182,55 +175,36 @@ class Agent:
         writer.put_devices(found)
         writer.put_groups(groups)
 
-    def _prepare_state_dir(self) -> None:
-        path = pathlib.Path(self._settings.state_path)
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.chmod(0o700)
-            fd = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise AgentError(f"state_path {path}: {error}") from error
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(fd)
-            raise AgentError(
-                f"state_path {path}: another agent uses it"
-            ) from error
-        self._lock_fd = fd
-
     def _unlock(self) -> None:
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None
 
-    def _build(self) -> None:
+    def _build_slots(self) -> None:
         settings = self._settings
-        driver = loader.load_driver_path(
+        self._driver = loader.load_driver_path(
             settings.driver_path,
             {
                 **agent_settings.driver_settings(settings),
                 "state_dir": settings.state_path,
             },
         )
-        self._devices = _checked(driver.discover())
+        self._devices = _checked(self._driver.discover())
         programming_s = max(
             (device.programming_time_s for device in self._devices),
             default=0.0,
         )
         #: Only the loop's thread touches it.
         self.table = table.SlotTable(
-            table.HostFacts(
-                settings.host_uuid,
-                settings.data_network,
-                settings.data_address,
-            ),
+            agent_settings.host_facts(settings),
             self._devices,
             release_timeout_s=RELEASE_TIMEOUT_S + 2 * programming_s,
         )
         _check_socket_paths(settings.state_path, self.table.slot_keys())
         self._meter = energy.Meter(self.table.slot_keys())
-        name = f"agent-{settings.host_name}"
+
+    def _build_messages(self) -> None:
+        name = f"agent-{self._settings.host_name}"
         self.loop = agent_loop.Loop(name)
         self._casts = sender.Sender(
             f"{name}-sender",
@@ -241,15 +215,21 @@ class Agent:
             self.loop,
             self._conductor,
             self._casts,
-            settings.report_interval_s,
+            self._settings.report_interval_s,
             self._make_report,
         )
         self._caller = sender.Caller(self.loop, f"{name}-caller")
         self._opener = sender.Caller(
             self.loop, f"{name}-opener", sender.OPENING_THREADS
         )
+        # Fetches have threads of their own: one takes long and must not
+        # delay other calls.
+        self._fetch_caller = sender.Caller(self.loop, f"{name}-bitstreams")
+
+    def _build_parts(self) -> None:
+        settings = self._settings
         self._boards = boards.Boards(
-            driver, self._devices, self._caller, self._take_health
+            self._driver, self._devices, self._caller, self._take_health
         )
         self.workers = workers.Workers(
             settings, self.loop, self._counts, self._happened
@@ -268,9 +248,15 @@ class Agent:
             self._casts,
             self._caller,
             self._opener,
-            self,
+            slots.HostSlots(settings, self.table, self.desks),
         )
-        self._build_cache(name)
+        self._cache = cache.Cache(
+            pathlib.Path(settings.state_path) / CACHE_NAME,
+            settings.bitstream_source,
+            max_bytes=settings.bitstream_cache_bytes,
+            timeout_s=settings.bitstream_fetch_timeout_s,
+        )
+        self._fetcher = fetching.Fetcher(self._fetch_caller, self._cache)
         self._nic = monitor.NicMonitor(
             interval_s=settings.report_interval_s,
             device=settings.nic_device,
@@ -284,19 +270,6 @@ class Agent:
             reading=lambda: self._nic.reading,
             remove_at_stop=settings.data_share_remove_at_stop,
         )
-
-    def _build_cache(self, name: str) -> None:
-        settings = self._settings
-        self._cache = cache.Cache(
-            pathlib.Path(settings.state_path) / CACHE_NAME,
-            settings.bitstream_source,
-            max_bytes=settings.bitstream_cache_bytes,
-            timeout_s=settings.bitstream_fetch_timeout_s,
-        )
-        # Fetches have threads of their own: one takes long and must not
-        # delay other calls.
-        self._fetch_caller = sender.Caller(self.loop, f"{name}-bitstreams")
-        self._fetcher = fetching.Fetcher(self._fetch_caller, self._cache)
 
     def _start_parts(self) -> None:
         if self._devices:
@@ -410,81 +383,13 @@ class Agent:
     # Events of slots; the loop's thread.
 
     def _happened(self, key: orders.Key, change: table.Change) -> None:
-        before = self.table.standing(key)
+        slot = self.table.slot(key)
+        before = slot.standing()
         effects = change(self.table, self._clock.now())
-        self._counts.count_result(key, self.table.last_result(key))
-        if self.table.standing(key) != before:
+        self._counts.count_result(key, slot.last_result)
+        if slot.standing() != before:
             self._take_standing()
         self._carry_out(effects)
-
-    # Requests of the front door; the loop's thread.
-
-    def connect(
-        self,
-        project_id: str,
-        session_id: str,
-        generation: int,
-        view: objects.SessionView | None = None,
-    ) -> socket.socket:
-        """See :class:`frontdoor.Slots`."""
-        key = self._offered_key(generation, view) or self._key_in_use(
-            project_id, session_id, generation
-        )
-        path = workers.data_path(self._settings.state_path, key)
-        return children.connect_client(path, "the slot's worker")
-
-    def _offered_key(
-        self, generation: int, view: objects.SessionView | None
-    ) -> orders.Key | None:
-        """Return the slot here that the conductor has offered, if it has.
-
-        Its worker knows the client by its secret, once the order is there.
-        """
-        if (
-            view is None
-            or view.state != states.READY
-            or not view.secret_sha256
-            or view.generation != generation
-            or view.slot_host_uuid != self._settings.host_uuid
-        ):
-            return None
-        return str(view.device), int(view.slot or 0)
-
-    def _key_in_use(
-        self, project_id: str, session_id: str, generation: int
-    ) -> orders.Key:
-        """Return the slot that a session may connect to.
-
-        :raises rules.RequestError: if there is none.
-        """
-        found = self.table.find_session(session_id)
-        if found is None or found[1].project_id != project_id:
-            raise rules.RequestError(
-                codes.SESSION_NOT_FOUND, "no slot of this host has the session"
-            )
-        key, holder = found
-        if holder.generation != generation:
-            raise rules.RequestError(
-                codes.STALE_GENERATION,
-                f"the session's generation is {holder.generation} here",
-            )
-        if self.table.state(key) not in (states.SLOT_READY, *_IN_USE):
-            raise rules.RequestError(
-                codes.SESSION_NOT_READY, "the slot is not ready yet"
-            )
-        return key
-
-    def connect_group(self, project_id: str, group_id: str) -> socket.socket:
-        """See :class:`frontdoor.Slots`."""
-        return self.desks.connect(project_id, group_id)
-
-    def sessions_in_use(self) -> Iterable[str]:
-        """See :class:`frontdoor.Slots`."""
-        return {
-            holder.session_id
-            for key, holder in self.table.holders().items()
-            if self.table.state(key) in _IN_USE
-        }
 
     # Effects; the loop's thread.
 
@@ -655,6 +560,28 @@ def make(settings: agent_settings.AgentSettings) -> Agent:
         conductor_api.ConductorAPI(watch=counts.rpc.note, keys=settings.keys),
         counts=counts,
     )
+
+
+def _lock_state_dir(state_path: str) -> int:
+    """Be the only agent that uses a directory; return the lock's descriptor.
+
+    :raises AgentError: if it cannot be made, or another agent uses it.
+    """
+    path = pathlib.Path(state_path)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.chmod(0o700)
+        fd = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise AgentError(f"state_path {path}: {error}") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        raise AgentError(
+            f"state_path {path}: another agent uses it"
+        ) from error
+    return fd
 
 
 def _check_socket_paths(state_path: str, keys: Iterable[orders.Key]) -> None:

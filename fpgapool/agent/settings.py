@@ -12,6 +12,7 @@ from oslo_config import cfg
 
 from fpgapool.agent.bitstreams import sources
 from fpgapool.agent.host import shaping
+from fpgapool.agent.slots import table
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
 from fpgapool.common import signing
@@ -146,6 +147,13 @@ def driver_settings(settings: AgentSettings) -> dict[str, object]:
     ``state_dir`` is added to them.
     """
     return {**settings.driver_settings, "host_uuid": settings.host_uuid}
+
+
+def host_facts(settings: AgentSettings) -> table.HostFacts:
+    """Return what the slot table needs to know of the host."""
+    return table.HostFacts(
+        settings.host_uuid, settings.data_network, settings.data_address
+    )
 
 
 def data_share(settings: AgentSettings) -> shaping.Share | None:

@@ -5,7 +5,9 @@
 ``doorway``
     Unix sockets, clients, and the bytes on their connections.
 ``frontdoor``
-    Each request of a client, and connections to workers and desks.
+    Each request of a client.
+``slots``
+    Connections to the workers and desks of this host.
 ``sessions``
     The operations that open and end sessions.
 ``opens``

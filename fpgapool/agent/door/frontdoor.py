@@ -5,10 +5,7 @@
 from __future__ import annotations
 
 import contextlib
-import socket
-import typing
 from collections.abc import Callable
-from collections.abc import Iterable
 
 from fpgapool import objects
 from fpgapool.agent import loop as agent_loop
@@ -18,41 +15,13 @@ from fpgapool.agent.door import doorway
 from fpgapool.agent.door import questions
 from fpgapool.agent.door import requests
 from fpgapool.agent.door import sessions
+from fpgapool.agent.door import slots as host_slots
 from fpgapool.common import ratelimit
 from fpgapool.protocol import messages
 from fpgapool.rpcapi import conductor as conductor_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import states
-
-
-class Slots(typing.Protocol):
-    """The host's slots as a front door needs them."""
-
-    def connect(
-        self,
-        project_id: str,
-        session_id: str,
-        generation: int,
-        view: objects.SessionView | None = None,
-    ) -> socket.socket:
-        """Return a connection to the data socket of a session's worker.
-
-        :param view: of the session, if the front door knows it: its slot may
-            have been offered before the order for it comes.
-        :raises: rules.RequestError if the project has no such session
-            here.
-        """
-
-    def connect_group(self, project_id: str, group_id: str) -> socket.socket:
-        """Return a connection to the data socket of a group's desk.
-
-        :raises: rules.RequestError if no client of the project may use the
-            group, or it has no desk here.
-        """
-
-    def sessions_in_use(self) -> Iterable[str]:
-        """Return the ids of the sessions whose client has connected."""
 
 
 class FrontDoor:
@@ -70,7 +39,7 @@ class FrontDoor:
         casts: sender.Sender,
         caller: sender.Caller,
         opener: sender.Caller,
-        slots: Slots,
+        slots: host_slots.HostSlots,
     ) -> None:
         self._settings = settings
         self._slots = slots

@@ -175,6 +175,16 @@ class Slot:
             return bool(self.pending.group_id)
         return self.status is not None and self.status.is_member
 
+    def standing(self) -> tuple[object, ...]:
+        """Return its part in holders, members and unreported slots."""
+        holder = self.holder()
+        return (
+            None if holder is None else (holder.session_id, holder.generation),
+            self.has_member,
+            self.release_reason is None,
+            self.is_unreported,
+        )
+
     def waits_for_client(self, generation: int) -> bool:
         """Whether an assignment holds the slot, and its client may come."""
         holder = self.holder()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import typing
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -70,6 +71,7 @@ class SlotTable:
         release_timeout_s: float = 10.0,
     ) -> None:
         self._host = host
+        self._address = functools.partial(endpoints, host)
         self._release_timeout_s = release_timeout_s
         self._devices = {device.name: device for device in devices}
         # As JSON has them.
@@ -107,9 +109,9 @@ class SlotTable:
             if (holder := slot.holder()) is not None
         }
 
-    def state(self, key: orders.Key) -> str:
-        """Return the state of a slot."""
-        return self._slots[key].state
+    def slot(self, key: orders.Key) -> slots.Slot:
+        """Return a slot."""
+        return self._slots[key]
 
     def find_session(
         self, session_id: str
@@ -119,17 +121,6 @@ class SlotTable:
             if holder.session_id == session_id:
                 return key, holder
         return None
-
-    def standing(self, key: orders.Key) -> tuple[object, ...]:
-        """Return a slot's part in holders, members and unreported slots."""
-        slot = self._slots[key]
-        holder = slot.holder()
-        return (
-            None if holder is None else (holder.session_id, holder.generation),
-            slot.has_member,
-            slot.release_reason is None,
-            slot.is_unreported,
-        )
 
     def members(self) -> dict[str, dict[orders.Key, Member]]:
         """Return the slots that groups have here, by the group's id."""
@@ -147,10 +138,6 @@ class SlotTable:
         return frozenset(
             key for key, slot in self._slots.items() if slot.is_unreported
         )
-
-    def last_result(self, key: orders.Key) -> objects.SessionResult | None:
-        """Return the result of a slot's last holder, None if unknown."""
-        return self._slots[key].last_result
 
     # Commands of the conductor.
 
@@ -453,9 +440,6 @@ class SlotTable:
         if slot.pending is not None:
             return slot.fail_pending(codes.SLOT_FAULTY, message, now)
         return [] if known == message else [orders.Changed()]
-
-    def _address(self, port: int | None) -> tuple[objects.Endpoint, ...]:
-        return endpoints(self._host, port)
 
     # Time and devices.
 

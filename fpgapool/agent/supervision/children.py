@@ -90,6 +90,12 @@ def connect_client(path: str, what: str) -> socket.socket:
     return sock
 
 
+def log_file(settings: agent_settings.AgentSettings, name: str) -> str | None:
+    """Return the path of a process's log; None: standard error."""
+    log_dir = settings.log_dir
+    return log_dir and os.path.join(os.path.abspath(log_dir), name)
+
+
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
 class Child:
     """A process, or its absence.
@@ -207,11 +213,6 @@ class Keeper(abc.ABC, typing.Generic[C]):
             "exit_with_agent": not settings.workers_outlive_agent,
             "log_file": child.log_file,
         }
-
-    def _log_file(self, name: str) -> str | None:
-        """Return the path of a process's log; None: standard error."""
-        log_dir = self._settings.log_dir
-        return log_dir and os.path.join(os.path.abspath(log_dir), name)
 
     def _link(
         self,

@@ -215,9 +215,7 @@ class Desks(children.Keeper[_DeskProcess]):
         self._keys = list(keys)
         self._emit = emit
         self._changed = changed
-        self._host = table.HostFacts(
-            settings.host_uuid, settings.data_network, settings.data_address
-        )
+        self._host = agent_settings.host_facts(settings)
         self._desks: dict[str, _DeskProcess] = {}
         self._unreported: frozenset[orders.Key] = frozenset(self._keys)
 
@@ -236,7 +234,9 @@ class Desks(children.Keeper[_DeskProcess]):
                     title=f"Desk of group {group_id}",
                     control_path=_path(self._state_dir, group_id, "control"),
                     data_path=_path(self._state_dir, group_id, "data"),
-                    log_file=self._log_file(f"desk-{group_id}.log"),
+                    log_file=children.log_file(
+                        self._settings, f"desk-{group_id}.log"
+                    ),
                     group_id=group_id,
                     idle_since_s=self._loop.now(),
                 )

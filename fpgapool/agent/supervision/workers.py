@@ -187,7 +187,9 @@ class Workers(children.Keeper[_WorkerProcess]):
                     title=f"Worker of slot {name}",
                     control_path=control_path(self._state_dir, key),
                     data_path=data_path(self._state_dir, key),
-                    log_file=self._log_file(f"worker-{name}.log"),
+                    log_file=children.log_file(
+                        self._settings, f"worker-{name}.log"
+                    ),
                     key=key,
                 )
                 self._link(worker, functools.partial(self._read, worker))

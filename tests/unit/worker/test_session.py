@@ -369,7 +369,7 @@ def test_a_pong_that_was_not_asked_for_acknowledges_nothing():
 
 
 def test_pieces_before_an_acknowledgement_are_bounded(monkeypatch):
-    monkeypatch.setattr(session, "_MAX_TASKS", 4)
+    monkeypatch.setattr(session, "MAX_TASKS", 4)
     ends: list = []
     made = _ratio_session(RatioCore(CHUNK_BYTES, CHUNK_BYTES), ends)
     client = Client(made)
