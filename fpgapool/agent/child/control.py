@@ -103,6 +103,36 @@ class Agent:
         self._channel.close()
 
 
+class Newest:
+    """The newest agent; those before it are not listened to."""
+
+    def __init__(self) -> None:
+        self.agent: Agent | None = None
+
+    def came(self, agent: Agent) -> None:
+        """Take an agent, and hang up on the one before."""
+        if self.agent is not None:
+            self.agent.hang_up()
+        self.agent = agent
+
+    def went(self, agent: Agent) -> bool:
+        """Forget an agent; return whether it was the newest."""
+        if agent is not self.agent:
+            return False
+        self.agent = None
+        return True
+
+    def notify(self, event: str, **members: object) -> None:
+        """Send a notification at the next :meth:`flush`."""
+        if self.agent is not None:
+            self.agent.send(messages.notification(event, **members))
+
+    def flush(self) -> None:
+        """Send what there is, if there is an agent."""
+        if self.agent is not None:
+            self.agent.flush()
+
+
 class ControlSocket:
     """Accepts agents.
 

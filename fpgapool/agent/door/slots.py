@@ -85,7 +85,10 @@ class HostSlots:
 
         :raises rules.RequestError: if there is none.
         """
-        found = self._table.find_session(session_id)
+        found = {
+            holder.session_id: (key, holder)
+            for key, holder in self._table.holders().items()
+        }.get(session_id)
         if found is None or found[1].project_id != project_id:
             raise rules.RequestError(
                 codes.SESSION_NOT_FOUND, "no slot of this host has the session"

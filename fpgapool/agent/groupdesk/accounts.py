@@ -30,14 +30,6 @@ _CLIENT_PER_S, _CLIENT_BURST = 5.0, 30
 _PROJECT_PER_S, _PROJECT_BURST = 50.0, 256
 
 
-class Reader(typing.Protocol):
-    """A client's port, as its account needs it."""
-
-    @property
-    def may_read(self) -> bool:
-        """Whether it may take more of its client's records."""
-
-
 class Account:
     """The tasks of one project that wait at the desk.
 
@@ -50,7 +42,7 @@ class Account:
     def __init__(self, wake: Callable[[typing.Any], None]) -> None:
         self.wake = wake
         self.waiting_bytes = 0
-        self.stalled: set[Reader] = set()
+        self.stalled: set[typing.Any] = set()
 
     def wake_readers(self) -> None:
         """Wake those that may be read again."""

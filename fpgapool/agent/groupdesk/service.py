@@ -168,7 +168,7 @@ class Desk:
 
     def __init__(self, settings: desk_settings.DeskSettings) -> None:
         self._settings = settings
-        self._agent: control.Agent | None = None
+        self._newest = control.Newest()
         self._orphan_since_s: float | None = time.monotonic()
         self._lock_fd = process.claim(
             settings.control_socket,
@@ -459,28 +459,23 @@ class Desk:
     # The agent.
 
     def _notify_member(self, member: dict[str, object]) -> None:
-        if self._agent is not None:
-            self._agent.send(messages.notification("member", **member))
-            self._agent.flush()
+        self._newest.notify("member", **member)
+        self._newest.flush()
 
     def _agent_came(self, agent: control.Agent) -> None:
-        if self._agent is not None:
-            self._agent.hang_up()
-        self._agent = agent
+        self._newest.came(agent)
         self._admitted.clear()
         self._orphan_since_s = None
 
     def _agent_went(self, agent: control.Agent) -> None:
-        # The loss of a replaced agent does not matter.
-        if agent is not self._agent:
+        if not self._newest.went(agent):
             return
-        self._agent = None
         if self._settings.exit_with_agent:
             self._loop.stop()
         self._start_orphan_time(time.monotonic())
 
     def _start_orphan_time(self, now: float) -> None:
-        if self._agent is None and not self._clients:
+        if self._newest.agent is None and not self._clients:
             self._orphan_since_s = now
 
     def _deadline_s(self) -> float | None:
@@ -501,7 +496,7 @@ class Desk:
     def _requested(
         self, agent: control.Agent, message: messages.Message
     ) -> None:
-        if agent is not self._agent:
+        if agent is not self._newest.agent:
             return
         number = message.get("id")
         try:

@@ -45,21 +45,11 @@ class NicReading:
     rate_known: bool = True
 
 
-class Kernel(typing.Protocol):
-    """The source of readings; every method may raise anything."""
-
-    def find_device(self, address: str | None) -> str | None:
-        """Return the device with an address, or that of the default route."""
-
-    def counters(self, device: str) -> tuple[int, int]:
-        """Return bytes received and sent."""
-
-    def speed_bytes_per_s(self, device: str) -> float | None:
-        """Return the rate of the link, None if it has none."""
-
-
 class NetlinkKernel:
-    """Asks the kernel by pyroute2; one short-lived socket per question."""
+    """Asks the kernel by pyroute2; one short-lived socket per question.
+
+    Any method may raise anything.
+    """
 
     def find_device(self, address: str | None) -> str | None:
         """Return the device with an address, or that of the default route.
@@ -131,7 +121,7 @@ class NicMonitor:
         device: str | None = None,
         bytes_per_s: float = 0.0,
         data_address: str | None = None,
-        kernel: Kernel | None = None,
+        kernel: NetlinkKernel | None = None,
     ) -> None:
         self._interval_s = interval_s
         self._given_device = device

@@ -134,26 +134,11 @@ class LinkState:
         return "; ".join(map(str, self.problems)) or None
 
 
-class Kernel(typing.Protocol):
-    """Finds and changes links; any method may raise anything."""
-
-    def find_network(self, address: str) -> tuple[str, str] | None:
-        """Return the device that has an address, and the prefix there."""
-
-    def cap(
-        self, device: str, bytes_per_s: int, network: str, ports: range
-    ) -> Mapping[str, typing.Any]:
-        """See :func:`fpgapool.privsep.link.put_cap`."""
-
-    def uncap(self) -> None:
-        """See :func:`fpgapool.privsep.link.remove_cap`."""
-
-    def is_capped(self, device: str) -> bool:
-        """See :meth:`fpgapool.privsep.cap.Cap.is_on`."""
-
-
 class PrivilegedKernel:
-    """Reads directly; the privileged process makes the changes."""
+    """Reads directly; the privileged process makes the changes.
+
+    Any method may raise anything.
+    """
 
     def find_network(self, address: str) -> tuple[str, str] | None:
         """Return the device that has an address, and the prefix there."""
@@ -222,7 +207,7 @@ class LinkProtection:
         device: str | None,
         reading: Callable[[], monitor.NicReading],
         remove_at_stop: bool = False,
-        kernel: Kernel | None = None,
+        kernel: PrivilegedKernel | None = None,
     ) -> None:
         self._wish = wish
         self._data_address = data_address

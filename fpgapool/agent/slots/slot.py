@@ -312,6 +312,15 @@ class Slot:
             return []
         return [self._order("reissue_secret", generation, {})]
 
+    def repeat(self, generation: int) -> list[orders.Effect]:
+        """Say once more that a slot is ready, if it waits for its client."""
+        if not self.waits_for_client(generation):
+            return []
+        if self.prepared is not None:
+            return [self.prepared]
+        # An earlier agent received the secret, which was lost with it.
+        return self.ask_secret(generation)
+
     def _order(
         self, operation: str, generation: int, members: Mapping[str, object]
     ) -> orders.ToWorker:

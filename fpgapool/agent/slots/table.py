@@ -113,15 +113,6 @@ class SlotTable:
         """Return a slot."""
         return self._slots[key]
 
-    def find_session(
-        self, session_id: str
-    ) -> tuple[orders.Key, slots.Holder] | None:
-        """Return a session's slot and holder, None if it has none here."""
-        for key, holder in self.holders().items():
-            if holder.session_id == session_id:
-                return key, holder
-        return None
-
     def members(self) -> dict[str, dict[orders.Key, Member]]:
         """Return the slots that groups have here, by the group's id."""
         found: dict[str, dict[orders.Key, Member]] = {}
@@ -168,7 +159,7 @@ class SlotTable:
         if request.generation < slot.seen_generation:
             return self._refuse("generation")
         if request.generation == slot.seen_generation:
-            return self._repeat(slot, request.generation)
+            return [*slot.repeat(request.generation), orders.Changed()]
         if slot.holder() is not None:
             # The conductor repeats this until it sees the slot released.
             return self._refuse("busy")
@@ -185,15 +176,6 @@ class SlotTable:
             request, states.PREPARE_FAILED, code, objection, now
         )
         return [orders.Changed()]
-
-    @staticmethod
-    def _repeat(slot: slots.Slot, generation: int) -> list[orders.Effect]:
-        if not slot.waits_for_client(generation):
-            return [orders.Changed()]
-        if slot.prepared is not None:
-            return [slot.prepared, orders.Changed()]
-        # An earlier agent received the secret, which was lost with it.
-        return [*slot.ask_secret(generation), orders.Changed()]
 
     def release(
         self,

@@ -10,12 +10,14 @@ connections; all of them only post events.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import math
 import os
 import queue
 import time
 import typing
+from collections.abc import Callable
 
 from fpgapool.agent.child import control
 from fpgapool.agent.child import crew
@@ -53,25 +55,8 @@ EXIT_CORE_HANGS = 4
 _GATHER_S = 0.01
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Request:
-    agent: control.Agent
-    message: messages.Message
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _NewAgent:
-    agent: control.Agent
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _AgentGone:
-    agent: control.Agent
-
-
-_Item: typing.TypeAlias = (
-    state.Event | memories.Unread | _Request | _NewAgent | _AgentGone
-)
+#: To be done by the main thread.
+_Call: typing.TypeAlias = Callable[[], None]
 
 
 class Worker:
@@ -88,8 +73,8 @@ class Worker:
     def __init__(self, settings: worker_settings.WorkerSettings) -> None:
         self.is_spent = False
         self._settings = settings
-        self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self._agent: control.Agent | None = None
+        self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+        self._newest = control.Newest()
         self._quit_reason: str | None = None
         # Buffers that no agent has taken yet.
         self._unread: list[memories.Unread] = []
@@ -118,15 +103,20 @@ class Worker:
             settings,
             self._desk,
             hellos.parse,
-            lambda agent: self._items.put(_NewAgent(agent)),
-            lambda agent, message: self._items.put(_Request(agent, message)),
-            lambda agent: self._items.put(_AgentGone(agent)),
+            lambda agent: self._calls.put(lambda: self._agent_came(agent)),
+            lambda agent, message: self._calls.put(
+                lambda: self._answer(agent, message)
+            ),
+            lambda agent: self._calls.put(lambda: self._agent_went(agent)),
             self._desk.expect,
         )
 
     def post(self, event: state.Event | memories.Unread) -> None:
         """Hand an event to the main thread, from any thread."""
-        self._items.put(event)
+        if isinstance(event, memories.Unread):
+            self._calls.put(functools.partial(self._keep_unread, event))
+        else:
+            self._calls.put(functools.partial(self._decide, event))
 
     def exit(self, reason: str) -> None:
         """End the process, from any thread."""
@@ -144,9 +134,9 @@ class Worker:
         )
         try:
             while self._has_work():
-                item = self._next_item()
-                if item is not None:
-                    self._handle(item)
+                call = self._next_call()
+                if call is not None:
+                    call()
                 self._tell()
             LOG.info("worker ends: %s", self._quit_reason)
         finally:
@@ -160,31 +150,33 @@ class Worker:
         return (
             self._quit_reason is None
             or self._clear_due_s < math.inf
-            or not self._items.empty()
+            or not self._calls.empty()
         )
 
-    def _next_item(self) -> _Item | None:
+    def _next_call(self) -> _Call | None:
         """:returns: None if it is time to tell the agent the status."""
         deadline_s = self._machine.deadline_s
         if deadline_s is None:
             deadline_s = math.inf
         due_s = min(deadline_s, self._clear_due_s, self._tell_due_s)
         if due_s == math.inf:
-            return self._items.get()
+            return self._calls.get()
         try:
-            return self._items.get(timeout=max(0.0, due_s - time.monotonic()))
+            return self._calls.get(timeout=max(0.0, due_s - time.monotonic()))
         except queue.Empty:
             now = time.monotonic()
             if now >= self._clear_due_s:
                 _give_up()
-            return self._tick() if now >= deadline_s else None
+            return self._tick if now >= deadline_s else None
 
-    def _tick(self) -> state.Tick:
+    def _tick(self) -> None:
         order = self._machine.order
         if order is not None and order.desk_socket is not None:
             member = self._member
-            return state.Tick(member.progress(), member.is_waiting)
-        return state.Tick(self._desk.progress())
+            tick = state.Tick(member.progress(), member.is_waiting)
+        else:
+            tick = state.Tick(self._desk.progress())
+        self._decide(tick)
 
     def _counters(self, order: state.Order | None) -> tuple[int, int]:
         """Return the bytes of an assignment so far, input and output."""
@@ -194,39 +186,30 @@ class Worker:
             return self._member.counters()
         return self._desk.counters()
 
-    def _handle(self, item: _Item) -> None:
-        match item:
-            case _NewAgent(agent):
-                if self._agent is not None:
-                    self._agent.hang_up()
-                self._agent = agent
-                self._decide(state.AgentConnected())
-                self._hand_over()
-            case _AgentGone(agent):
-                # The loss of a replaced agent does not matter.
-                if agent is self._agent:
-                    self._agent = None
-                    self._decide(state.AgentLost())
-            case _Request(agent, message):
-                if agent is self._agent:
-                    self._answer(agent, message)
-            case memories.Unread():
-                # Without an agent there is no other session: one is enough.
-                self._discard_unread()
-                self._unread.append(item)
-                self._hand_over()
-            case _:
-                self._decide(item)
+    def _agent_came(self, agent: control.Agent) -> None:
+        self._newest.came(agent)
+        self._decide(state.AgentConnected())
+        self._hand_over()
+
+    def _agent_went(self, agent: control.Agent) -> None:
+        if self._newest.went(agent):
+            self._decide(state.AgentLost())
+
+    def _keep_unread(self, unread: memories.Unread) -> None:
+        # Without an agent there is no other session: one is enough.
+        self._discard_unread()
+        self._unread.append(unread)
+        self._hand_over()
 
     def _hand_over(self) -> None:
         """Give the agent buffers that outlive the session and this process.
 
         The slot's next project may need a fresh process.
         """
-        while self._unread and self._agent is not None:
+        while self._unread and self._newest.agent is not None:
             fds = self._unread[0].fds
             message = messages.notification("unread")
-            if not self._agent.hand_over(message, fds):
+            if not self._newest.agent.hand_over(message, fds):
                 return
             channels.close_fds(fds)
             del self._unread[0]
@@ -236,6 +219,8 @@ class Worker:
             buffers.discard(self._unread.pop().fds)
 
     def _answer(self, agent: control.Agent, message: messages.Message) -> None:
+        if agent is not self._newest.agent:
+            return
         number = message.get("id")
         try:
             event = orders.parse(message)
@@ -299,19 +284,14 @@ class Worker:
             if is_early and self._quit_reason is None:
                 return
             self._tell_due_s = math.inf
-            self._notify("status", status=self.status())
-        if self._agent is not None:
-            self._agent.flush()
-
-    def _notify(self, event: str, **members: object) -> None:
-        if self._agent is not None:
-            self._agent.send(messages.notification(event, **members))
+            self._newest.notify("status", status=self.status())
+        self._newest.flush()
 
     def _announce(self, order: state.Order, anew: bool) -> None:
         secret = self._desk.mint(order, anew)
         if secret is None:
             return
-        self._notify(
+        self._newest.notify(
             "prepared",
             session_id=order.session_id,
             generation=order.generation,

@@ -8,6 +8,7 @@ and reuses it until it ends. Callers hold the session's lock.
 
 from __future__ import annotations
 
+import abc
 import collections
 import dataclasses
 import enum
@@ -15,7 +16,6 @@ import heapq
 import mmap
 import queue
 import time
-import typing
 import weakref
 
 from fpgapool.common import buffers as session_buffers
@@ -167,27 +167,43 @@ class Blocks:
             self.release()
 
 
-class Memory(typing.Protocol):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unread:
+    """Buffers that the client of a session may still be reading.
+
+    :ivar fds: descriptors of the input and the output buffers.
+    """
+
+    fds: list[int]
+
+
+class Memory(abc.ABC):
     """The memory that a session needs.
 
     :ivar fds: descriptors to hand to the client, if it is shared.
     """
 
-    fds: list[int]
+    def __init__(self) -> None:
+        self.fds: list[int] = []
 
     @property
     def is_short_of_output(self) -> bool:
         """Whether output has taken most of the room, also few bytes."""
+        return False
 
+    @abc.abstractmethod
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
         """Return the place of the next piece of input."""
 
     def return_input(self) -> None:
         """Take back the oldest piece of input."""
+        return
 
     def clear_input(self) -> None:
         """Take back all input."""
+        return
 
+    @abc.abstractmethod
     def take_output(
         self, length_bytes: int, source: memoryview
     ) -> memoryview | None:
@@ -197,6 +213,7 @@ class Memory(typing.Protocol):
         takes the place of input.
         """
 
+    @abc.abstractmethod
     def keep_output(self, length_bytes: int) -> list[stream.Piece]:
         """Keep the front of the oldest room; the rest becomes free.
 
@@ -209,10 +226,13 @@ class Memory(typing.Protocol):
 
         :returns: whether it is there, also from an earlier call.
         """
+        return True
 
+    @abc.abstractmethod
     def release_output(self, piece: stream.Piece) -> None:
         """Take back the oldest kept piece."""
 
+    @abc.abstractmethod
     def close(self, remains: Remains = Remains.EMPTIED) -> Unread | None:
         """Release the bytes and the system's resources.
 
@@ -223,7 +243,7 @@ class Memory(typing.Protocol):
         """
 
 
-class PrivateMemory:
+class PrivateMemory(Memory):
     """Memory of the worker, for clients that send and receive bytes.
 
     :param window_bytes: bytes that may be out in each direction.
@@ -233,6 +253,7 @@ class PrivateMemory:
     def __init__(
         self, chunk_bytes: int, window_bytes: int, max_output_bytes: int
     ) -> None:
+        super().__init__()
         self._chunk_bytes = chunk_bytes
         self._input_blocks = Blocks(chunk_bytes, window_bytes)
         self._output_blocks = Blocks(
@@ -243,7 +264,6 @@ class PrivateMemory:
             self._output_blocks.capacity_bytes
         )
         self._output_start = 0
-        self.fds: list[int] = []
 
     @property
     def is_short_of_output(self) -> bool:
@@ -282,9 +302,6 @@ class PrivateMemory:
             for start in range(self._output_start, end, self._chunk_bytes)
         ]
 
-    def place_output(self, piece: stream.Piece) -> bool:
-        return True
-
     def release_output(self, piece: stream.Piece) -> None:
         if piece.flags & frames.TASK_END:
             self._output_blocks.release()
@@ -294,7 +311,7 @@ class PrivateMemory:
         return None
 
 
-class InPlaceMemory:
+class InPlaceMemory(Memory):
     """Memory of the worker in which output takes the place of the input.
 
     It is for cores that work in place: the worker receives, processes and
@@ -304,6 +321,7 @@ class InPlaceMemory:
     """
 
     def __init__(self, chunk_bytes: int, window_bytes: int) -> None:
+        super().__init__()
         self._window_bytes = window_bytes
         # Unprocessed pieces are newer than processed ones.
         self._blocks = Blocks(chunk_bytes, 2 * window_bytes)
@@ -312,21 +330,12 @@ class InPlaceMemory:
         self._processed: collections.deque[int] = collections.deque()
         self._processed_bytes = 0
         self._room = _NO_BYTES
-        self.fds: list[int] = []
-
-    @property
-    def is_short_of_output(self) -> bool:
-        return False
 
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
         start = self._blocks.reserve(length_bytes)
         assert start is not None, "credits bound what comes in"
         self._unprocessed += 1
         return self._memory[start : start + length_bytes]
-
-    def return_input(self) -> None:
-        # The output is there now.
-        return
 
     def clear_input(self) -> None:
         for _ in range(self._unprocessed):
@@ -349,9 +358,6 @@ class InPlaceMemory:
         self._processed_bytes += length_bytes
         return [stream.Piece(self._room, 0, frames.TASK_END)]
 
-    def place_output(self, piece: stream.Piece) -> bool:
-        return True
-
     def release_output(self, piece: stream.Piece) -> None:
         # The piece may be only the rest of it.
         self._processed_bytes -= self._processed.popleft()
@@ -362,17 +368,7 @@ class InPlaceMemory:
         return None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unread:
-    """Buffers that the client of a session may still be reading.
-
-    :ivar fds: descriptors of the input and the output buffers.
-    """
-
-    fds: list[int]
-
-
-class SharedMemory:
+class SharedMemory(Memory):
     """Two memfds of equal buffers, mapped by the worker and its client.
 
     Their sizes are sealed, so a client cannot make the worker fault by
@@ -389,6 +385,7 @@ class SharedMemory:
     def __init__(
         self, buffer_bytes: int, buffers: int, max_output_bytes: int = 0
     ) -> None:
+        super().__init__()
         self._buffer_bytes = buffer_bytes
         # A client gives buffers back when it holds a quarter. So many suffice
         # for output of any length, piece by piece.
@@ -420,20 +417,9 @@ class SharedMemory:
         self._unmapped: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._maps = [weakref.ref(one, self._unmapped.put) for one in maps]
 
-    @property
-    def is_short_of_output(self) -> bool:
-        # A client gives buffers back by their number.
-        return False
-
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
         start = aux * self._buffer_bytes
         return self._input[start : start + length_bytes]
-
-    def return_input(self) -> None:
-        return
-
-    def clear_input(self) -> None:
-        return
 
     def take_output(
         self, length_bytes: int, source: memoryview
