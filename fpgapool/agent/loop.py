@@ -30,13 +30,13 @@ WRITE = selectors.EVENT_WRITE
 
 Callback = Callable[[], None]
 
-#: Callbacks run in one turn before the sockets are checked again, so that a
-#: flood of RPC messages cannot keep clients waiting.
+#: Callbacks per turn, before the sockets are polled again: a flood of RPC
+#: messages must not block clients.
 MAX_CALLS_PER_TURN = 1000
 
 
 class Timer:
-    """A callback that falls due later; it can be cancelled."""
+    """A callback that is due later; it can be cancelled."""
 
     __slots__ = ("callback", "due_s")
 
@@ -127,10 +127,11 @@ class Loop:
     def call_in_turn(self, callback: Callback) -> None:
         """Run ``callback`` after all else; only for the loop's own thread.
 
-        Before each of these, the loop serves its sockets, timers and calls:
-        however many take turns, they delay only each other.
+        The loop serves its sockets, timers and calls before each of these, so
+        that they delay only each other.
 
-        :param callback: a small piece of work; it asks again for the rest.
+        :param callback: a small piece of work; it requeues itself for the
+            rest.
         """
         self._turns.append(callback)
 
@@ -216,8 +217,8 @@ class Loop:
 
     @staticmethod
     def _guarded(callback: Callback) -> None:
-        """Run a callback; its failure must not take the others down."""
+        """Run a callback; its failure must not affect others."""
         try:
             callback()
         except Exception:
-            LOG.exception("Unexpected failure; the agent goes on")
+            LOG.exception("Unexpected failure; the agent continues")

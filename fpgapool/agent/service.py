@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The agent of one host, put together.
+"""The agent of one host: builds, starts and stops its parts.
 
 Nothing here is global to the process: one process can hold several agents,
 each with its own host identity and state directory.
@@ -56,7 +56,7 @@ TICK_S = 1.0
 SETTLE_TIMEOUT_S = 5.0
 SETTLE_INTERVAL_S = 0.02
 
-#: The release of a slot may have to wait until its programming has ended.
+#: A slot that is being programmed cannot be released before that has ended.
 RELEASE_TIMEOUT_S = 10.0
 
 #: How long a member tries to reach its group's desk.
@@ -65,7 +65,7 @@ DESK_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 
-#: A metrics scraper does not wait much longer.
+#: Metrics scrapers time out about then.
 METRICS_TIMEOUT_S = 2.0
 
 LOCK_NAME = "agent.lock"
@@ -80,7 +80,7 @@ class Agent:
     """The agent of one host.
 
     :param counts: receives the counts; ``conductor`` may use it, too.
-    :ivar faults: of the devices, by name; None: it can be used.
+    :ivar faults: the fault of each device, by name; None if it can be used.
     """
 
     def __init__(
@@ -309,7 +309,7 @@ class Agent:
             raise AgentError(f"cache of bitstreams: {error}") from error
 
     def _settle(self) -> None:
-        """Wait for processes found running, which would look idle else."""
+        """Wait for processes found running; they would look idle otherwise."""
         settled = threading.Event()
         give_up_s = self.loop.now() + SETTLE_TIMEOUT_S
 
@@ -398,7 +398,7 @@ class Agent:
         self._carry_out(effects)
 
     def _take_standing(self) -> None:
-        """Let the parts know who holds which slot."""
+        """Update the parts that depend on the holders of slots."""
         holders = self.table.holders()
         self._reporter.busy = len(holders)
         self._meter.set_holders(
@@ -425,8 +425,8 @@ class Agent:
 
     def _send_order(self, order: orders.ToWorker) -> None:
         if order.operation == "assign":
-            # Checked now and not when the file came: a key may have been
-            # withdrawn while the worker made room.
+            # Checked now, not when the file came: a key may have been revoked
+            # since.
             objection = self._trust.objection(order)
             if objection is not None:
                 self._refuse(order, objection)
@@ -446,7 +446,7 @@ class Agent:
     def _for_desk(
         self, order: orders.ToWorker, group_id: str
     ) -> orders.ToWorker:
-        """Tell a worker where its desk awaits it, and how long to try."""
+        """Add the socket of the group's desk, and how long to try it."""
         members = {
             **order.members,
             "desk_socket": desks.member_path(
@@ -458,7 +458,7 @@ class Agent:
         return dataclasses.replace(order, members=members)
 
     def _refuse(self, order: orders.ToWorker, objection: str) -> None:
-        """Do not program a slot with a bitstream that this host distrusts."""
+        """Refuse to program a slot with an untrusted bitstream."""
         self._untrusted_log.warning(
             "Slot %s.%d is not programmed with the bitstream %s, of %s: %s",
             *order.key,
@@ -478,7 +478,7 @@ class Agent:
         )
 
     def _fetch(self, order: orders.Fetch) -> None:
-        """Bring a file here; only its slot waits for that."""
+        """Fetch a file; only its slot waits for it."""
         key, generation = order.key, order.generation
         # Set before the fetch, so that the file cannot be removed meanwhile.
         self._cache.set_in_use(self.table.bitstreams_in_use())
@@ -534,7 +534,7 @@ class Agent:
             return
         self.loop.call_later(TICK_S, self._tick)
         self._apply(self.table.tick(self._clock.now()))
-        # Workers report changes by themselves, but not every byte.
+        # Workers report changes by themselves, but not their byte counts.
         self.workers.tick()
         self.desks.tick()
         self._boards.check()
@@ -548,12 +548,12 @@ class Agent:
         if changes and fault is not None:
             LOG.error("Device %s cannot be used: %s", device, fault)
         elif changes:
-            LOG.info("Device %s is well again", device)
+            LOG.info("Device %s has recovered", device)
         self._apply(changes)
 
 
 def make(settings: agent_settings.AgentSettings) -> Agent:
-    """Return an agent that counts all its work; RPC must be set up."""
+    """Return an agent with its counts; RPC must be set up."""
     counts = agent_metrics.Counts()
     return Agent(
         settings,
@@ -563,7 +563,7 @@ def make(settings: agent_settings.AgentSettings) -> Agent:
 
 
 def _lock_state_dir(state_path: str) -> int:
-    """Be the only agent that uses a directory; return the lock's descriptor.
+    """Lock the state directory; return the lock's descriptor.
 
     :raises AgentError: if it cannot be made, or another agent uses it.
     """
@@ -587,7 +587,7 @@ def _lock_state_dir(state_path: str) -> int:
 def _check_socket_paths(state_path: str, keys: Iterable[orders.Key]) -> None:
     """Refuse a directory in which workers or desks could not listen.
 
-    They would start again and again, and their clients would wait.
+    They would be restarted forever, and their clients would wait.
     """
     state_dir = os.path.abspath(state_path)
     paths = [
@@ -613,9 +613,9 @@ def _checked(
     for device in devices:
         if not device.name or "/" in device.name or "\0" in device.name:
             raise AgentError(
-                f"the driver names a device {device.name!r:.80}: sockets of "
-                "workers have that in their names, so that it must not be "
-                "empty or have a slash or a zero"
+                f"the driver names a device {device.name!r:.80}: it must not "
+                "be empty or contain a slash or NUL, as the names of sockets "
+                "contain it"
             )
     return devices
 

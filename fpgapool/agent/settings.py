@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The settings of an agent, gathered from the configuration."""
+"""The settings of an agent, read from the configuration."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class AgentSettings:
     :param driver_path: ``module:Class``.
     :param driver_settings: the driver's settings besides ``state_dir``.
     :param log_dir: where workers write their logs; None: standard error.
-    :param bitstream_source: has the files of the library's bitstreams …
-    :param bitstream_cache_bytes: … how much room they may take up here …
+    :param bitstream_source: where files of bitstreams come from …
+    :param bitstream_cache_bytes: … the size of their cache on this host …
     :param bitstream_fetch_timeout_s: … and how long a fetch may take.
-    :param trusted_keys: one of them must have signed each bitstream that is
-        programmed and needs it; None: this host trusts none.
+    :param trusted_keys: verify the bitstreams that need a signature; None:
+        this host trusts none.
     :param keys: that messages are signed with, in both directions.
     """
 

@@ -18,8 +18,8 @@ class Trust:
     The signature covers the checksum. Cache and driver compare the checksum
     with the file.
 
-    :param keys: the trusted keys; they are read at each check. None: this
-        host trusts none.
+    :param keys: the trusted keys, read at each check; None: this host trusts
+        none.
     :param required: see :func:`signatures.is_needed`.
     """
 

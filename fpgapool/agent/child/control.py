@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The control socket: one agent at a time, the newest one."""
+"""The control socket; only the newest agent is served."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Agent:
             self.hang_up()
 
     def flush(self) -> None:
-        """Send all messages in one piece: the agent wakes only once.
+        """Send all queued messages at once, so that the agent wakes only once.
 
         It drops an agent that cannot accept them.
         """
@@ -65,7 +65,7 @@ class Agent:
         """Send a message with descriptors, at once.
 
         :param fds: descriptors, which stay the caller's own.
-        :returns: False if the agent does not take them; it is dropped.
+        :returns: False if the agent did not accept them; it is dropped.
         """
         self.flush()
         try:
@@ -104,7 +104,7 @@ class Agent:
 
 
 class Newest:
-    """The newest agent; those before it are not listened to."""
+    """The newest agent; requests of earlier ones are ignored."""
 
     def __init__(self) -> None:
         self.agent: Agent | None = None
@@ -128,7 +128,7 @@ class Newest:
             self.agent.send(messages.notification(event, **members))
 
     def flush(self) -> None:
-        """Send what there is, if there is an agent."""
+        """Send what is queued, if there is an agent."""
         if self.agent is not None:
             self.agent.flush()
 
@@ -154,9 +154,9 @@ class ControlSocket:
         self._listener = port.listen_unix(path)
 
     def register(self, selector: selectors.BaseSelector) -> None:
-        """Let a selector call :meth:`accept`.
+        """Register :meth:`accept` with a selector.
 
-        :param selector: whose data are callables that take the socket.
+        :param selector: its data are callables that take the socket.
         """
         self._listener.setblocking(False)
         selector.register(self._listener, selectors.EVENT_READ, self.accept)

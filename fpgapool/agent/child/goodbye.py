@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ends connections so that all data sent before arrives.
+"""Closes connections without losing data that was sent.
 
 A TCP connection that is closed with unread bytes may lose data that it sent.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The data port: accepts and limits the connections of clients."""
+"""The data port: accepts clients' connections, and limits their number."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def listen_unix(path: str) -> socket.socket:
     A file that an earlier process left is replaced; the caller holds the
     slot's lock, so no process listens there.
 
-    :raises OSError: if that is impossible; it names the path.
+    :raises OSError: names the path.
     """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
@@ -87,7 +87,7 @@ class Refused(exceptions.CodedError):
 
 
 class Server(typing.Protocol):
-    """What serves clients that have sent a HELLO."""
+    """Serves clients that have sent a HELLO."""
 
     def serve(
         self, hello: typing.Any, channel: channels.Channel, local: bool
@@ -107,7 +107,8 @@ class DataPort:
 
     :param desk: serves those that identify themselves.
     :param certificate: for TLS, None without it.
-    :param expect: waits a moment if a client comes early; gets its HELLO.
+    :param expect: called with the HELLO; waits briefly if a client comes
+        early.
     :raises OSError: if the Unix socket cannot be made.
     :raises PortUnavailable: if there is no TCP port.
     """
@@ -147,9 +148,9 @@ class DataPort:
         return port
 
     def register(self, selector: selectors.BaseSelector) -> None:
-        """Let a selector call :meth:`accept`.
+        """Register :meth:`accept` with a selector.
 
-        :param selector: whose data are callables that take the socket.
+        :param selector: its data are callables that take the socket.
         """
         for listener in (self._local, self._tcp):
             if listener is not None:
@@ -165,7 +166,7 @@ class DataPort:
             return
         local = listener is self._local
         place = "" if local else address[0]
-        # Not in the thread: this bounds the number of such threads.
+        # Called here, not in the thread, to bound the number of threads.
         self._strangers.enter(sock, place)
         crew.CREW.start("client", self._serve, sock, place, local)
 
@@ -193,10 +194,10 @@ class DataPort:
             if channel is not None:
                 self._turn_away(channel, place, exc.code, exc.message)
         except channels.DeadlineExceeded:
-            self._log.warning("client dropped: no HELLO in time")
+            self._log.warning("client dropped: HELLO timed out")
             if channel is not None:
                 self._turn_away(
-                    channel, place, codes.HELLO_TIMEOUT, "no HELLO in time"
+                    channel, place, codes.HELLO_TIMEOUT, "HELLO timed out"
                 )
         except OSError as exc:
             self._log.info("client lost: %s", exc)
@@ -245,7 +246,7 @@ class DataPort:
             )
         if header.stream_id:
             raise frames.ProtocolError(
-                codes.STREAM_LIMIT, "there is one stream, number 0"
+                codes.STREAM_LIMIT, "stream_id must be 0"
             )
         payload = channels.recv_payload(channel, header, deadline_s)
         return self._parse(frames.decode_json(payload))

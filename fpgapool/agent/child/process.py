@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What all processes do that an agent starts: workers and desks.
+"""What workers and desks do at their start.
 
 Their one argument is a JSON document with settings, the path of one, or ``-``
 for standard input.
@@ -58,8 +58,8 @@ def main(
     except (OSError, child_settings.InvalidSettings) as exc:
         sys.stderr.write(f"{child_settings.INVALID_SETTINGS}: {exc}\n")
         return EXIT_USAGE
-    # Away from the agent's terminal and process group, whose signals are not
-    # meant for this process.
+    # Leave the agent's terminal and process group: their signals are not meant
+    # for this process.
     if os.getsid(0) != os.getpid():
         try:
             os.setsid()
@@ -107,7 +107,7 @@ def _set_up_log(settings: child_settings.ChildSettings) -> None:
 
 
 def lock(path: str) -> int:
-    """Be the only process with this lock, to the end of the process.
+    """Take a lock that lasts until the process ends.
 
     :returns: a descriptor, which has to stay open.
     :raises Taken: if another process has the lock.
@@ -123,7 +123,7 @@ def lock(path: str) -> int:
 
 
 def claim(control_socket: str, *other_sockets: str) -> int:
-    """Make the directories of sockets, and be the only process that has them.
+    """Create the directories of sockets, and take the lock for them.
 
     :returns: the descriptor of the lock; see :func:`lock`.
     """
@@ -133,7 +133,7 @@ def claim(control_socket: str, *other_sockets: str) -> int:
 
 
 def exit_on_signals(end: Callable[[str], None]) -> None:
-    """Let signals end the process in its own way.
+    """Make signals end the process in an orderly way.
 
     :param end: takes the reason, in a thread of its own.
     """
@@ -156,9 +156,8 @@ def exit_on_signals(end: Callable[[str], None]) -> None:
 
 
 def accept_forever(selector: selectors.BaseSelector) -> None:
-    """Call the data of all sockets that are ready, with the socket.
-
-    It ends with the process: closed listeners only stop being ready.
+    """Call the callbacks of all sockets that are ready, until the process
+    ends.
     """
     with contextlib.suppress(OSError, ValueError):
         while True:

@@ -24,7 +24,8 @@ class Sockets:
     :param on_agent: gets each new agent, in a thread that must not block …
     :param on_request: … each of its requests, in a thread of the agent's own …
     :param on_gone: … and the agent when its connection has ended.
-    :param expect: waits a moment if a client comes early; gets its HELLO.
+    :param expect: called with the HELLO; waits briefly if a client comes
+        early.
     :raises OSError: if a Unix socket cannot be made.
     :raises port.PortUnavailable: if there is no TCP port.
     """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The Unix sockets by which programs of this host reach the pool.
+"""The Unix sockets through which programs on this host reach the pool.
 
 Each project has one socket. A program that may open it acts for the project.
 The agent's loop serves all clients, so a client costs a descriptor and no
@@ -49,28 +49,28 @@ _OTHER_MEMBERS_BYTES = 1024
 ACCEPTS_PER_TURN = 16
 MESSAGES_PER_TURN = 16
 
-#: A client with that many unread bytes is not listening.
+#: A client with so many unread bytes is disconnected.
 MAX_UNREAD_BYTES = 1 << 20
 
-#: For all clients of a project; the one with the most unread bytes goes.
+#: For all clients of a project; beyond it, the one with the most is
+#: disconnected.
 MAX_PROJECT_UNREAD_BYTES = 16 << 20
 
-#: Connections to workers that a client has not received yet. Until they are
-#: read they use up descriptors: those of this process, or all that its user
-#: may have in flight.
+#: Connections to workers that a client has not received yet. Until then they
+#: count against the descriptor limits of this process and its user.
 MAX_UNREAD_DESCRIPTORS = 16
 MAX_PROJECT_UNREAD_DESCRIPTORS = 256
 
-#: This share of the client limit is first come, first served.
+#: Up to this share of the client limit, projects may exceed their own share.
 SCARCE_SHARE = 0.75
 
 #: How often a front door checks that its sockets are still in place.
 CHECK_INTERVAL_S = 1.0
 
-#: When the process has no free descriptor, new clients wait that long.
+#: New clients wait so long when the process has no free descriptor.
 ACCEPT_PAUSE_S = 1.0
 
-#: Added to the path of a socket while it is being made.
+#: Suffix of a socket's path until it is ready.
 NEW_SUFFIX = ".new"
 
 _CREDENTIALS = struct.Struct("3i")
@@ -96,9 +96,9 @@ class Client:
     questions: int = 0
     #: The client waits for its turn.
     in_line: bool = False
-    #: The decoder may hold messages that have not been served yet.
+    #: The decoder may hold messages that have not been handled yet.
     behind: bool = False
-    #: It takes connections to workers with the news of its sessions.
+    #: It accepts connections to workers with notifications of its sessions.
     takes_connections: bool = False
     closed: bool = False
 
@@ -159,9 +159,8 @@ class Doorway:
         self._loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
 
     def stop(self) -> None:
-        """Close everything; clients find the next agent and go on there.
-
-        No session is cancelled: the agent leaves, not its clients.
+        """Close everything; clients reconnect to the next agent. No session is
+        cancelled.
         """
         for path, listener in self._listeners.items():
             self._loop.unwatch(listener)
@@ -275,7 +274,7 @@ class Doorway:
         self._watch(client)
 
     def _refusal(self, project_id: str) -> str | None:
-        """Return why there is no room for one more client, if so."""
+        """Return why one more client is refused, None if it is not."""
         settings, count = self._settings, len(self._clients)
         most = settings.max_front_door_connections
         most_of_project = settings.max_front_door_project_connections
@@ -286,10 +285,10 @@ class Doorway:
         if self._by_project[project_id] >= share and (
             most_of_project or is_scarce
         ):
-            # Other projects have room of their own.
-            return "the front door serves too many clients of this project"
+            # Other projects keep their share.
+            return "too many connected clients of this project"
         if count >= most:
-            return "the front door serves too many clients already"
+            return "too many connected clients"
         return None
 
     def fail(
@@ -386,8 +385,8 @@ class Doorway:
                 messages.error_reply(
                     message.get("id"),
                     codes.FRAME_TOO_LARGE,
-                    f"the answer has more than {messages.MAX_MESSAGE_BYTES}"
-                    " bytes; ask the REST API",
+                    f"the answer exceeds {messages.MAX_MESSAGE_BYTES}"
+                    " bytes; use the REST API",
                 )
             )
             owned = []
@@ -506,9 +505,8 @@ class Request:
 def fitting(
     documents: Iterable[Mapping[str, object]],
 ) -> list[Mapping[str, object]]:
-    """Return the first documents of a list, as many as a reply has room for.
-
-    There is always one.
+    """Return the first documents of a list that fit into one reply, at least
+    one.
     """
     found: list[Mapping[str, object]] = []
     left_bytes = messages.MAX_MESSAGE_BYTES - _OTHER_MEMBERS_BYTES
@@ -572,7 +570,9 @@ def _remove_stale(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise FrontDoorError(f"front door {path}: a file is in the way")
+        raise FrontDoorError(
+            f"front door {path}: the path exists and is not a socket"
+        )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -581,6 +581,6 @@ def _remove_stale(path: str) -> None:
             os.unlink(path)
             return
         except BlockingIOError:
-            # Its backlog is full, so some process listens.
+            # Its backlog is full, so a process listens.
             LOG.debug("Front door %s is busy", path)
     raise FrontDoorError(f"front door {path}: another process serves it")

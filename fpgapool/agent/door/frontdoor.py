@@ -77,9 +77,8 @@ class FrontDoor:
         self._doorway.start()
 
     def stop(self) -> None:
-        """Close everything; clients find the next agent and go on there.
-
-        No session is cancelled: the agent leaves, not its clients.
+        """Close everything; clients reconnect to the next agent. No session is
+        cancelled.
         """
         self._doorway.stop()
 
@@ -103,7 +102,7 @@ class FrontDoor:
         if handler is None:
             request.fail(
                 codes.UNKNOWN_OPERATION,
-                "the front door has no such operation",
+                "unknown operation",
             )
             return
         try:
@@ -112,7 +111,9 @@ class FrontDoor:
             request.fail(error.code, error.message)
         except Exception:
             self._log.exception("Front door: operation %s failed", operation)
-            request.fail(codes.INTERNAL_ERROR, "see the agent's log")
+            request.fail(
+                codes.INTERNAL_ERROR, "internal error; see the agent's log"
+            )
 
     def _hello(self, request: doorway.Request) -> None:
         version = messages.FRONT_DOOR_VERSION
@@ -176,7 +177,8 @@ class FrontDoor:
         )
         fds = []
         if client.takes_connections and view.state == states.READY:
-            # Without a connection, the client asks for it and learns why.
+            # Without a connection, the client asks for one and learns the
+            # reason.
             ids = view.session_id, view.generation
             with contextlib.suppress(rules.RequestError):
                 fds.append(self._connection(client, *ids, view))

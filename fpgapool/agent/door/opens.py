@@ -28,8 +28,8 @@ REPORT_INTERVAL_S = 1.0
 FIRST_RESEND_S = 1.0
 LONGEST_RESEND_S = 8.0
 
-#: How long a cancellation is repeated. A conductor that comes back later
-#: finds the session READY without a client and lets it expire.
+#: How long a cancellation is repeated. A conductor that returns later lets the
+#: session expire, as no client connects.
 CANCEL_REPEAT_S = 60.0
 
 #: An unanswered request is taken back after this time. A client that still
@@ -56,7 +56,7 @@ class Submit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reopen:
-    """Ask the conductor for another slot for a session that lost its own."""
+    """Ask the conductor for another slot for a session that lost its slot."""
 
     host_uuid: str
     project_id: str
@@ -66,7 +66,7 @@ class Reopen:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cancel:
-    """Tell the conductor that the session is not wanted any more.
+    """Cancel a session.
 
     Exactly one of the two ids is set.
     """
@@ -97,7 +97,7 @@ class Close:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Poll:
-    """Ask the conductor for sessions of which no news has come.
+    """Ask the conductor about sessions that have been silent.
 
     :ivar sessions: project and session ids, and the known revision of each.
     """
@@ -188,10 +188,9 @@ class _Open:
 class Opens:
     """All requests of one front door that have not ended.
 
-    :param open_timeout_s: how long the conductor may take to say anything
-        about a new request.
-    :param poll_interval_s: how long a session may be silent before it is
-        polled.
+    :param open_timeout_s: how long the conductor may take to answer a new
+        request.
+    :param poll_interval_s: a session is polled after this much silence.
     """
 
     def __init__(
@@ -206,7 +205,7 @@ class Opens:
         self._by_project: collections.Counter[str] = collections.Counter()
         # The inner dicts serve as ordered sets.
         self._by_client: dict[int, dict[_Open, None]] = {}
-        #: Views that came out of order and were dropped.
+        #: Outdated views that were dropped.
         self.stale_views = 0
 
     def __len__(self) -> int:
@@ -246,7 +245,7 @@ class Opens:
         now: float,
         secret: str = "",
     ) -> list[Effect]:
-        """A client wants a session, or comes back for it.
+        """A client requests a session, or reconnects to it.
 
         :param secret: for its first connection to a slot; the request has its
             hash. It stays here.
@@ -260,7 +259,7 @@ class Opens:
             )
             self._add(entry)
         elif entry.cancel_reason in _TAKEN_BACK_BY_US:
-            # The client has come back: keep the session if it still lives.
+            # The client has reconnected: keep the session if it still exists.
             entry.cancel_reason = None
             entry.gives_up_at_s = now + self._open_timeout_s
             entry.resend_s = FIRST_RESEND_S
@@ -294,7 +293,7 @@ class Opens:
     def may_report(
         self, client: int, project_id: str, session_id: str, now: float
     ) -> bool:
-        """Whether a client may tell now how far it has computed itself."""
+        """Whether a client may report its own progress now."""
         entry = self._by_session.get((project_id, session_id))
         if (
             entry is None
@@ -338,7 +337,7 @@ class Opens:
         reason: str,
         now: float,
     ) -> list[Effect]:
-        """A client does not want a session any more.
+        """A client cancels a session.
 
         :param session_id: the session, or None.
         :param request_id: the request, or None.
@@ -355,9 +354,9 @@ class Opens:
     def close(self, close: Close, now: float) -> list[Effect]:
         """A client has closed a session.
 
-        The worker reports that to the conductor, too. The client's word is
-        sent only if no such end is heard, as both the worker and its agent
-        may die before their report.
+        The worker reports the end to the conductor, too. The client's report
+        is sent only if the worker's does not arrive: worker and agent may die
+        before.
         """
         entry = self._by_session.get((close.project_id, close.session_id))
         if entry is None:
@@ -374,15 +373,15 @@ class Opens:
     ) -> list[Effect]:
         """A client's connection ended, so its sessions have no client.
 
-        :param active: sessions that this host's slot table knows to be in
-            use, whatever the conductor said last.
+        :param active: sessions that use slots of this host, whatever state the
+            conductor last reported.
         """
         in_use = frozenset(active)
         effects: list[Effect] = []
         for entry in self._by_client.pop(client, ()):
             entry.client = None
             if not entry.answered:
-                # No client would come to the slot of a reopened session.
+                # No client would connect to the slot of a reopened session.
                 effects += self._cancel(entry, codes.CLIENT_GONE, now)
             elif _is_connected(entry, in_use):
                 self._forget(entry)
@@ -463,7 +462,7 @@ class Opens:
         """The conductor answered a poll.
 
         :param unknown: ids of sessions that do not exist. The conductor
-            records what it has once answered, so these are lost.
+            records a session before it answers, so these are lost.
         """
         effects: list[Effect] = []
         lost = frozenset(unknown)
@@ -550,7 +549,7 @@ class Opens:
 
     def _give_up(self, entry: _Open, now: float) -> list[Effect]:
         if entry.cancel_reason is not None and entry.view is not None:
-            # A client that is still there hears of the session again when the
+            # A client that is still connected is notified again when the
             # conductor is back.
             entry.cancel_reason = None
             if entry.client is None:
@@ -586,7 +585,7 @@ class Opens:
             del self._opens[entry]
             self._by_project[entry.project_id] -= 1
         for index, name in self._names(entry):
-            # The name may belong to another entry by now.
+            # The name may belong to another entry now.
             if index.get((entry.project_id, name)) is entry:
                 del index[entry.project_id, name]
         self._detach(entry)
@@ -600,10 +599,10 @@ def _is_connected(entry: _Open, in_use: frozenset[str]) -> bool:
 
 
 def _answers(opening: Opening, view: objects.SessionView) -> bool:
-    """Whether an opening has been fulfilled, or no longer can be."""
+    """Whether a view answers an opening."""
     if isinstance(opening, Submit):
         return True
-    # News of the lost slot is no answer.
+    # A view of the lost slot is not an answer.
     return view.generation > opening.generation or (
         view.generation == opening.generation
         and (view.state == states.QUEUED or view.state in states.TERMINAL)

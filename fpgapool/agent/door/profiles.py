@@ -20,7 +20,8 @@ from fpgapool.vocabulary import names
 
 LOG = logging.getLogger(__name__)
 
-#: A project's new version of its own accelerator may take other parameters.
+#: A project's own accelerator may have got other parameters with a new
+#: version.
 REFRESH_AFTER_S = 10.0
 
 #: Neither unknown names nor an unresponsive conductor may cause a stream of
@@ -34,7 +35,7 @@ OnDone: typing.TypeAlias = Callable[[Profiles | None], None]
 def find(
     known: Profiles, project_id: str, name: str
 ) -> objects.AcceleratorProfile | None:
-    """Return the profile that a name means to a project, None without one."""
+    """Resolve a name for a project; None if there is no such profile."""
     key = names.resolve(
         name,
         project_id,
@@ -72,8 +73,8 @@ class ProfileCache:
     """Profiles by name, fetched when one is missing or they grow old.
 
     :param fetch: returns all profiles; may block and raise.
-    :param limit_s: how long a caller waits. The question may have gone to a
-        conductor that has died, so it is repeated within that time.
+    :param limit_s: how long a caller waits. The question is repeated within
+        that time, as the conductor may have died.
     """
 
     def __init__(
@@ -125,8 +126,8 @@ class ProfileCache:
         if known is None or age_s >= MISS_REFRESH_AFTER_S:
             self._refresh()
         else:
-            # The accelerator may have been approved just now, so old profiles
-            # are no reason to answer that it does not exist.
+            # The accelerator may have just been approved, so old profiles do
+            # not prove that it does not exist.
             self._refresh_in(MISS_REFRESH_AFTER_S - age_s)
 
     def _refresh_in(self, delay_s: float) -> None:
@@ -158,5 +159,5 @@ class ProfileCache:
             self._refresh_in(MISS_REFRESH_AFTER_S)
 
     def _give_up(self, timer: agent_loop.Timer) -> None:
-        # The old profiles lack this one, but it may exist by now.
+        # It may exist by now, although the old profiles lack it.
         self._waiting.pop(timer)(None)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The questions of clients that the conductor answers, about groups or not.
+"""Questions of clients that the conductor answers.
 
 A question is checked where it comes in. Another thread then makes the call to
 the conductor, whose result becomes the reply.
@@ -111,7 +111,7 @@ class Questions:
         def failed(error: Exception) -> None:
             client.questions -= 1
             if isinstance(error, queue.Full):
-                # A client asks too much; a line for each would flood the log.
+                # A client asks too often; one line each would flood the log.
                 LOG.debug("A question was dropped")
             else:
                 self._log.warning("The conductor did not answer: %s", error)
@@ -139,7 +139,7 @@ class Questions:
             if profile is None:
                 request.fail(
                     codes.UNKNOWN_ACCELERATOR,
-                    f"there is no accelerator {name}",
+                    f"unknown accelerator {name}",
                 )
             else:
                 request.reply(profile=profiles.public(profile))
@@ -205,7 +205,7 @@ class Questions:
         self._ask(request, ask)
 
     def _dry_run(self, request: doorway.Request) -> Call:
-        """Return what asks what would become of a session."""
+        """Return the call that makes a dry run."""
         wanted = requests.open_request(
             {**request.members, "request_id": "dry-run"},
             project_id=request.client.project_id,
@@ -266,10 +266,10 @@ class Questions:
         found = self._conductor.find_groups(project_id, name)
         if not found:
             raise rules.RequestError(
-                codes.GROUP_NOT_FOUND, f"there is no group {name!r:.80}"
+                codes.GROUP_NOT_FOUND, f"no such group: {name!r:.80}"
             )
         if len(found) > 1:
-            # Other projects share theirs.
+            # Other projects may share groups of the same name.
             raise rules.RequestError(
                 codes.INVALID_REQUEST,
                 f"{len(found)} groups have the name {name!r:.80}; use the ID",
@@ -277,10 +277,8 @@ class Questions:
         return found[0]
 
     def _public(self, group: objects.GroupView) -> Members:
-        """Return what a client may know of its group.
-
-        Of a group on very many hosts it learns of those that one message
-        holds, this host first; on other hosts, of others.
+        """Return what a client may know of its group: as many hosts as fit
+        into one message, this host first.
         """
         mine = self._settings.host_uuid
         hosts = sorted(
@@ -311,7 +309,7 @@ def _fail_unanswered(request: doorway.Request) -> None:
 
 @contextlib.contextmanager
 def _refusals(*errors: type[exception.FpgapoolException]) -> Iterator[None]:
-    """Make refusals of the conductor failures of the request."""
+    """Turn refusals by the conductor into errors of the request."""
     try:
         yield
     except errors as error:

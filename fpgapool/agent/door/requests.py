@@ -27,7 +27,7 @@ Members = Mapping[str, object]
 
 
 def repeatable_id(members: Members) -> int | str | None:
-    """Return a request's id, if it fits into every answer."""
+    """Return a request's id, None if it is too long to repeat."""
     number = members.get("id")
     if isinstance(number, str) and len(number) > MAX_ID_LENGTH:
         return None
@@ -124,7 +124,7 @@ def generation(members: Members) -> int:
     value = members.get("generation")
     if not rules.is_int(value) or not 0 <= value < 2**63:
         raise rules.RequestError(
-            codes.INVALID_REQUEST, "generation must be a whole number"
+            codes.INVALID_REQUEST, "generation must be a non-negative integer"
         )
     return value
 
@@ -137,19 +137,21 @@ def size_bytes(members: Members, name: str) -> int:
     value = members.get(name)
     if not rules.is_int(value) or not 0 <= value <= rules.MAX_SIZE_BYTES:
         raise rules.RequestError(
-            codes.INVALID_SIZE, f"{name} must be a whole number"
+            codes.INVALID_SIZE, f"{name} must be a non-negative integer"
         )
     return value
 
 
 def after(members: Members) -> str:
-    """Return where a list shall go on; empty at its beginning.
+    """Return the marker after which a list continues; empty: from the start.
 
     :raises rules.RequestError: INVALID_REQUEST.
     """
     value = members.get("after", "")
     if not isinstance(value, str):
-        raise rules.RequestError(codes.INVALID_REQUEST, "after must be a text")
+        raise rules.RequestError(
+            codes.INVALID_REQUEST, "after must be a string"
+        )
     return value
 
 

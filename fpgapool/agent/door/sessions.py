@@ -43,7 +43,7 @@ SECRET_BYTES = 32
 
 
 class Sessions:
-    """Opens and ends sessions for clients, and tells them the news.
+    """Opens and ends sessions for clients, and notifies them of changes.
 
     :param casts: sends casts.
     :param caller: makes the calls that ask questions.
@@ -107,7 +107,7 @@ class Sessions:
         self._apply(self._opens.client_gone(number, now, in_use))
 
     def changed(self, views: Iterable[objects.SessionView]) -> None:
-        """Take news of sessions from the conductor."""
+        """Take changed sessions from the conductor."""
         now = self._loop.now()
         for view in views:
             self._apply(self._opens.heard(view, now))
@@ -142,7 +142,7 @@ class Sessions:
             requests.generation(request.members),
         )
         self._check_quota(client, session_id=lost.session_id)
-        # As for open: events follow the answer.
+        # The answer goes first, as for open.
         request.reply()
         if not client.closed:
             now = self._loop.now()

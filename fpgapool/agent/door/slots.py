@@ -64,9 +64,9 @@ class HostSlots:
     def _offered_key(
         self, generation: int, view: objects.SessionView | None
     ) -> orders.Key | None:
-        """Return the slot here that the conductor has offered, if it has.
-
-        Its worker knows the client by its secret, once the order is there.
+        """Return the slot of this host that the conductor has offered, None
+        without one. The worker authenticates the client once the order has
+        arrived.
         """
         if (
             view is None
@@ -91,7 +91,7 @@ class HostSlots:
         }.get(session_id)
         if found is None or found[1].project_id != project_id:
             raise rules.RequestError(
-                codes.SESSION_NOT_FOUND, "no slot of this host has the session"
+                codes.SESSION_NOT_FOUND, "the session has no slot on this host"
             )
         key, holder = found
         if holder.generation != generation:

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the clients of each project use of a desk, and how much they may.
-
-A project at its limit affects no other one.
-"""
+"""What each project uses of a desk, and its limits."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ from fpgapool.agent.child import port as data_ports
 from fpgapool.common import ratelimit
 from fpgapool.vocabulary import codes
 
-#: While so much of a project waits at the desk, its clients are not read from.
+#: A project's clients are not read while more than this waits at the desk.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 #: What a waiting task takes beside its record.
 TASK_BYTES = 512
 
-# New connections, each with rings of its own: per second in the long run, and
-# at once. All clients of a project come at once when a desk is restarted.
+# New connections, each with its own rings: sustained rate and burst. All
+# clients of a project reconnect at once when a desk restarts.
 _CLIENT_PER_S, _CLIENT_BURST = 5.0, 30
 _PROJECT_PER_S, _PROJECT_BURST = 50.0, 256
 
@@ -85,7 +82,7 @@ class Accounts:
 
     @contextlib.contextmanager
     def connection(self, project_id: str, client_id: str) -> Iterator[None]:
-        """Count a connection of a client, which may attach; thread-safe.
+        """Count a connection while it lasts; thread-safe.
 
         :raises data_ports.Refused: ``RATE_LIMITED`` or ``QUOTA_EXCEEDED``.
         """
@@ -95,14 +92,14 @@ class Accounts:
         if wait_s:
             raise data_ports.Refused(
                 codes.RATE_LIMITED,
-                f"too many new connections: try again in {wait_s:.1f} s",
+                f"too many new connections; retry in {wait_s:.1f} s",
             )
         with self._lock:
             if self._connections[project_id] >= self._max_connections:
                 raise data_ports.Refused(
                     codes.QUOTA_EXCEEDED,
                     f"programs of a project may have {self._max_connections}"
-                    " connections to a group on one host",
+                    " connections to a group per host",
                 )
             self._connections[project_id] += 1
         try:

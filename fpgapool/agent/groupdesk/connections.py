@@ -50,7 +50,7 @@ class Access:
 
 
 class Desk(typing.Protocol):
-    """What connections tell the loop."""
+    """The loop's side of connections."""
 
     def attach(
         self,
@@ -59,14 +59,14 @@ class Desk(typing.Protocol):
         shutdown: Callable[[], None],
         application: str,
     ) -> ports.ClientPort:
-        """Let a client send records; a former connection of it ends."""
+        """Let a client send records; an earlier connection of it ends."""
 
     def detach(self, port: ports.ClientPort, for_good: bool) -> None:
         """The connection of a client is over."""
 
 
 class Connections:
-    """The desk of the data port."""
+    """Serves the clients of a group on the data port."""
 
     def __init__(
         self,
@@ -82,20 +82,20 @@ class Connections:
         self._revoked: set[str] = set()
 
     def admit(self, clients: list[Access]) -> None:
-        """Let clients attach, from now on."""
+        """Allow clients to attach."""
         with self._lock:
             for client in clients:
                 self._access[client.client_id] = client
                 self._revoked.discard(client.client_id)
 
     def revoke(self, client_id: str) -> None:
-        """Let a client attach no more."""
+        """Revoke a client's access."""
         with self._lock:
             if self._access.pop(client_id, None) is not None:
                 self._revoked.add(client_id)
 
     def access(self, client_id: str) -> Access | None:
-        """Return what is known of a client, None if it may not attach."""
+        """Return a client's access, None if it has none."""
         with self._lock:
             return self._access.get(client_id)
 
@@ -116,7 +116,8 @@ class Connections:
         """
         if (hello.transport == groups.SHM) != local:
             raise data_ports.Refused(
-                codes.PROTOCOL_ERROR, "shm is for Unix sockets, and only shm"
+                codes.PROTOCOL_ERROR,
+                "shm needs a Unix socket, and a Unix socket needs shm",
             )
         project_id = self._check(hello)
         with self._projects.connection(project_id, hello.client_id):
@@ -144,9 +145,10 @@ class Connections:
             or not known
             or hello.group_id != self._settings.group_id
         ):
-            # One answer for every cause: an attacker learns nothing from it.
+            # The same answer for every cause, so that an attacker learns
+            # nothing.
             raise data_ports.Refused(
-                codes.UNAUTHORIZED, "group, client or secret are wrong"
+                codes.UNAUTHORIZED, "wrong group, client or secret"
             )
         return access.project_id
 

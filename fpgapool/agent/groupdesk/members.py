@@ -134,10 +134,11 @@ class MemberPorts:
         self._join_wanted()
 
     def want(self, wanted: dict[Place, int], surplus: int) -> None:
-        """Make slots members when they are ready; let the others leave.
+        """Set which slots are members once they are ready; let the others
+        leave.
 
         :param wanted: the generation of each.
-        :param surplus: how many of them shall leave: idle ones first.
+        :param surplus: how many of them should leave, idle ones first.
         :raises frames.ProtocolError: if one is not of this host.
         """
         unknown = wanted.keys() - self._numbers.keys()
@@ -173,14 +174,14 @@ class MemberPorts:
                 self._report(port, "joined")
 
     def stop(self, number: int) -> None:
-        """Let a member leave that the queues have given away."""
+        """Stop a member that the queues have given away."""
         port = self._joined.pop(number, None)
         if port is not None:
             port.number = None
             port.stop()
 
     def _has_left(self, port: ports.MemberPort) -> None:
-        """A slot has left as it was asked to, or by itself."""
+        """A slot has left, on request or by itself."""
         if port.number is None and port.place is not None:
             self._left[port.place[:2]] = port.place[2]
             self._report(port, "left")
@@ -204,7 +205,7 @@ class MemberPorts:
         now = time.monotonic()
         for port in [*self._joined.values()]:
             if port.has_forgotten(now):
-                LOG.error("a member has forgotten its task: it is dropped")
+                LOG.error("member dropped: it freed its task without a result")
                 self.forget(port)
 
     def _report(self, port: ports.MemberPort, what: str) -> None:

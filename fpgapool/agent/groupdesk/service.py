@@ -39,25 +39,24 @@ from fpgapool.vocabulary import group
 
 LOG = logging.getLogger(__name__)
 
-# The longest time for which results are kept back.
+# The longest time for which results are batched.
 _LATE_S = 0.005
-# Locks that have all members for so long drive other clients away; for shorter
-# ones they wait.
+# After locks have had all members for so long, clients are sent to other
+# hosts.
 _LOCKED_S = 0.1
-# How long a revoked client may read its last answers.
+# How long a revoked client may still receive answers.
 _GOODBYE_S = 1.0
-# The message with counts has room for so many clients.
+# Clients per message with counts.
 _COUNTS_CLIENTS = 256
 # How long the counts of a revoked client are kept for its agent.
 _REVOKED_S = 60.0
 
 
 class _News:
-    """What clients are told of their group.
+    """What clients know of their group. While locks have all members here,
+    clients send their tasks to another host.
 
-    They send their tasks to another host while locks have all members here.
-
-    :ivar due_s: when clients have to be told so; None: not at a certain time.
+    :ivar due_s: when clients have to be notified; None: not now.
     :ivar is_watching: locks have had all members.
     """
 
@@ -68,7 +67,7 @@ class _News:
         self._is_locked = False
 
     def take(self, hosts: groups.MemberList) -> bool:
-        """Take the hosts of the group; return whether they are news."""
+        """Take the hosts of the group; return whether they have changed."""
         known = self._hosts
         if known is not None and hosts.revision <= known.revision:
             return False
@@ -76,7 +75,9 @@ class _News:
         return True
 
     def update_locked(self, have_all: bool, now: float) -> bool:
-        """Take whether locks have all members; return whether it is news."""
+        """Take whether locks have all members; return whether clients must
+        know.
+        """
         self.is_watching = have_all
         if not have_all:
             was_locked, self._is_locked = self._is_locked, False
@@ -93,12 +94,12 @@ class _News:
         return True
 
     def send(self, clients: Mapping[str, ports.ClientPort]) -> None:
-        """Tell all clients."""
+        """Notify all clients."""
         for port in [*clients.values()]:
             self.send_to(port)
 
     def send_to(self, port: ports.ClientPort) -> None:
-        """Tell a client."""
+        """Notify a client."""
         if self._hosts is not None:
             document = self._hosts.document()
             document["locked"] = self._is_locked
@@ -190,7 +191,7 @@ class Desk:
             self._deadline_s,
         )
         self._clients: dict[str, ports.ClientPort] = {}
-        # Clients that may have results which were kept back, until then.
+        # Clients with batched results, and when these are due.
         self._late: set[ports.ClientPort] = set()
         self._late_due_s = 0.0
         self._news = _News()
@@ -422,7 +423,7 @@ class Desk:
         if not member.start(
             task.payload, bool(task.blocks), clear, task.client.scope, now
         ):
-            LOG.error("a member does not work: it is dropped")
+            LOG.error("member dropped: its ring has no room")
             self._members.forget(member)
             return
         if len(task.payload) > 1:

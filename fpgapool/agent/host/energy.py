@@ -2,7 +2,7 @@
 
 """The energy that the holders of slots draw from their boards.
 
-Pure: readings and holders come in with the time as an argument.
+Pure: takes readings and holders, with the time as an argument.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from fpgapool.agent.slots import orders
 
-# A reading says nothing about a board's power after this time.
+# A reading is outdated after this time.
 _OUTDATED_S = 10.0
 
 
@@ -58,7 +58,7 @@ class Meter:
     def set_holders(
         self, generations: Mapping[orders.Key, int], now: float
     ) -> None:
-        """Record the holder of each held slot from now on."""
+        """Record which slots are held, and by which assignment."""
         if generations == self._held:
             return
         self._advance(now)

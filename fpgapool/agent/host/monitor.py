@@ -34,7 +34,7 @@ LOOPBACK_DEVICE = "lo"
 class NicReading:
     """One reading of the network device.
 
-    :ivar rx_bytes: received since the device was made.
+    :ivar rx_bytes: received since the device was created.
     :ivar rate_known: whether the rate is more than an assumption.
     """
 
@@ -108,7 +108,7 @@ def _plain(address: str) -> str:
 
 
 class NicMonitor:
-    """Reads the network device again and again.
+    """Reads the network device periodically.
 
     :param device: name given by the operator, None to find it.
     :param bytes_per_s: rate given by the operator, 0 to ask the kernel.
@@ -143,7 +143,7 @@ class NicMonitor:
 
     @property
     def reading(self) -> NicReading:
-        """The newest reading; the last good one if the kernel is silent."""
+        """The newest reading; if the kernel does not answer, the last one."""
         return self._reading
 
     def start(self, timeout_s: float = 1.0) -> None:
@@ -204,7 +204,7 @@ class NicMonitor:
         if speed_bytes_per_s is None:
             self._complain(
                 f"has no known rate; {UNKNOWN_NIC_BYTES_PER_S:.3g} bytes/s "
-                f"are assumed, [agent] nic_bytes_per_s can say better"
+                f"are assumed; set [agent] nic_bytes_per_s"
             )
         return speed_bytes_per_s
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Link protection: the data plane takes no more of a link than its share.
+"""Link protection: limits the data plane to its share of the link.
 
 The operator gives the desired state, and the kernel has the actual one. A
 separate thread reconciles the two repeatedly, because links go and come back.
-If that fails, the agent goes on without a cap and reports it.
+If that fails, the agent continues without a cap and reports it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def share(
         return None
     if percent and bytes_per_s:
         raise _invalid(
-            "data_share_percent and data_rate_bytes_per_s exclude each other"
+            "set data_share_percent or data_rate_bytes_per_s, not both"
         )
     lowest, highest = privsep.MIN_CAP_BYTES_PER_S, privsep.MAX_CAP_BYTES_PER_S
     if bytes_per_s and not lowest <= bytes_per_s <= highest:
@@ -229,10 +229,10 @@ class LinkProtection:
         return self._state
 
     def start(self, timeout_s: float = 5.0) -> None:
-        """Set the cap and keep it.
+        """Set the cap, and keep it set.
 
-        :param timeout_s: how long to wait for the cap, so that it is set
-            before data flow.
+        :param timeout_s: how long to wait for the cap: it should be set before
+            data flows.
         """
         self._thread.start()
         if self._wish is not None:
@@ -301,7 +301,7 @@ class LinkProtection:
             )
         device, network = self._given_device or found[0], found[1]
         if device == monitor.LOOPBACK_DEVICE:
-            raise _NoCap(device, LOOPBACK, "the loopback device is no link")
+            raise _NoCap(device, LOOPBACK, "the loopback device has no link")
         return device, network
 
     def _rate_bytes_per_s(self, wish: Share, device: str) -> int:
@@ -310,14 +310,14 @@ class LinkProtection:
         reading = self._reading()
         if reading.rate_known:
             self._known_rate = (device, reading.bytes_per_s)
-        # A link that is down has no rate. It will come back with the old one.
+        # A link that is down has no rate; it will come back with the same one.
         known_device, link_bytes_per_s = self._known_rate
         if known_device != device:
             raise _NoCap(
                 device,
                 RATE_UNKNOWN,
-                f"the rate of {device} is not known; [agent] nic_bytes_per_s"
-                " can tell it",
+                f"the rate of {device} is unknown; [agent] nic_bytes_per_s"
+                " sets it",
             )
         return int(link_bytes_per_s * wish.percent / 100)
 
@@ -339,7 +339,7 @@ class LinkProtection:
             )
 
     def remove_left_over(self) -> None:
-        """Remove the cap that an agent with other settings left.
+        """Remove a cap that an agent with other settings has left.
 
         No privileges are requested if there is no such cap.
         """

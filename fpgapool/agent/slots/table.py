@@ -25,7 +25,7 @@ from fpgapool.rpcapi import agent as agent_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
-#: A member whose desk says that it still has a task leaves by then.
+#: A member leaves by then even if its desk reports that it still has a task.
 MAX_LEAVE_S = 600.0
 
 
@@ -57,8 +57,8 @@ class SlotTable:
     ``leader_epoch`` that of the asking leader, and ``now`` the wall clock in
     seconds. Methods return effects, to be carried out in order.
 
-    :param release_timeout_s: how long a worker may take to let go of a
-        released holder before the worker is ended.
+    :param release_timeout_s: how long a worker may take to release its holder
+        before it is killed.
     :ivar refusals: refused commands by reason: "epoch", "generation", "slot",
         "busy".
     """
@@ -125,7 +125,7 @@ class SlotTable:
         return found
 
     def unreported(self) -> frozenset[orders.Key]:
-        """Return the slots whose workers have not said who holds them."""
+        """Return the slots whose workers have not reported their holder."""
         return frozenset(
             key for key, slot in self._slots.items() if slot.is_unreported
         )
@@ -201,12 +201,12 @@ class SlotTable:
         if generation < slot.seen_generation or not agent_api.can_be_of(
             generation, leader_epoch
         ):
-            # Assignments of a leader that never existed were taken back above.
-            # No other such generation may keep out those of real leaders.
+            # A generation that no leader can have issued must not block those
+            # of real leaders; if it holds the slot, it was released above.
             return self._refuse("generation")
         if generation > slot.seen_generation:
-            # Its assign is lost or still under way. If it arrives later, it
-            # must not be executed.
+            # The assign was lost or is delayed. If it arrives later, it must
+            # be refused.
             slot.seen_generation = generation
             if holder is None:
                 slot.last_result = objects.SessionResult(
@@ -230,7 +230,7 @@ class SlotTable:
         if not slot.is_at_desk():
             return self._release_worker(slot, now)
         if slot.leave_deadline_s is None:
-            # Its desk lets the task end, and then the member leave.
+            # The desk lets the task end before the member leaves.
             slot.leave_asked_s = now
             slot.leave_deadline_s = now + self._release_timeout_s
         return [orders.Changed()]
@@ -253,7 +253,7 @@ class SlotTable:
     def reissue_secret(
         self, leader_epoch: int, key: orders.Key, generation: int
     ) -> list[orders.Effect]:
-        """Make the worker of an unconnected session mint a new secret."""
+        """Have the worker of an unconnected session create a new secret."""
         if not self.accept_epoch(leader_epoch):
             return []
         slot = self._slots.get(key)
@@ -297,7 +297,7 @@ class SlotTable:
         return [] if slot is None else slot.fail_pending(code, message, now)
 
     def bitstreams_in_use(self) -> frozenset[str]:
-        """Return the checksums of the files that slots were given for."""
+        """Return the checksums of files that assignments of slots need."""
         return frozenset(
             slot.request.bitstream_ref.checksum_sha256
             for slot in self._slots.values()
@@ -338,7 +338,7 @@ class SlotTable:
     def member_leaves(
         self, key: orders.Key, generation: int, now: float
     ) -> list[orders.Effect]:
-        """A desk says that a member will leave after its present task."""
+        """A desk reports that a member will leave after its current task."""
         slot = self._slots.get(key)
         if slot is None or slot.leave_deadline_s is None:
             return []
@@ -361,7 +361,7 @@ class SlotTable:
 
         :param secret: one-time secret, hexadecimal; empty: the client has its
             own.
-        :param certificate_sha256: pinned by the client; None without TLS.
+        :param certificate_sha256: the client checks it; None without TLS.
         """
         slot = self._slots[key]
         holder = slot.holder()
@@ -426,7 +426,7 @@ class SlotTable:
     # Time and devices.
 
     def tick(self, now: float) -> list[orders.Effect]:
-        """End workers that do not let go of a released holder."""
+        """Kill workers that do not release their holder in time."""
         effects: list[orders.Effect] = []
         for slot in self._slots.values():
             leave_s = slot.leave_deadline_s
@@ -459,7 +459,7 @@ class SlotTable:
         """Return the whole table for a report.
 
         :param energy_j: returns the energy drawn by the holder of a slot;
-            None: it is not told.
+            None: reports have no energy.
         """
         return tuple(
             objects.DeviceReport(

@@ -48,16 +48,16 @@ LOG = logging.getLogger(__name__)
 
 CONNECT_INTERVAL_S = 0.02
 
-#: A live process that has sent nothing within this time is of no use.
+#: A process that has sent nothing within this time is killed.
 START_TIMEOUT_S = 30.0
 
 FIRST_RESPAWN_S = 0.1
 LONGEST_RESPAWN_S = 30.0
 
-#: A process that lived this long was not broken from the start.
+#: After this time a process counts as healthy.
 HEALTHY_AFTER_S = 10.0
 
-#: So many deaths in a row, each soon after a start, are reported.
+#: Report a process as faulty after so many failures in a row.
 FAULTY_AFTER_FAILURES = 4
 
 #: The most that one tick adds to the silence of a process.
@@ -118,8 +118,8 @@ class Child:
     timer: agent_loop.Timer | None = None
 
     def is_silent(self, limit_s: float) -> bool:
-        """Whether it has owed an answer for so long."""
-        # One that never reported has a limit of its own.
+        """Whether it has not answered for so long."""
+        # One that has never reported has another limit.
         link = self.link
         return (
             link.sock is not None
@@ -129,7 +129,7 @@ class Child:
         )
 
     def signal(self, number: signal.Signals) -> None:
-        """Signal the process, if it is certainly the right one."""
+        """Signal the process, if it is proved to be the right one."""
         if self.pidfd is None or not self.proved:
             return
         try:
@@ -138,7 +138,7 @@ class Child:
             LOG.debug("%s has ended", self.title)
 
     def cancel_timer(self) -> None:
-        """Forget what was to be done later."""
+        """Cancel what was to be done later."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -195,7 +195,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         """A process is gone.
 
         :param how: :data:`LEFT`, :data:`KILLED` or :data:`DIED`; None for one
-            that is not, or not certainly, a process of this kind.
+            that could not be proved to be of this kind.
         """
 
     @abc.abstractmethod
@@ -219,7 +219,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         child: C,
         read: Callable[[socket.socket], bytes | memoryview] = links.receive,
     ) -> C:
-        """Give a process its control connection, which is not open yet."""
+        """Attach a control connection, which is not open yet."""
         child.link = links.Link(
             self._loop,
             child.title,
@@ -239,8 +239,8 @@ class Keeper(abc.ABC, typing.Generic[C]):
     def tick(self) -> None:
         """Ask every process for its status; end those that do not answer.
 
-        Called at regular intervals. A frozen process, or one whose main
-        thread hangs, is of no use.
+        Called at regular intervals. This finds frozen processes, and hanging
+        main threads.
         """
         now, last_s = self._loop.now(), self._ticked_at_s
         self._ticked_at_s = now
@@ -254,7 +254,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
             self._ask_status(child)
 
     def _end(self, child: C, reason: str) -> None:
-        """Kill a process that does not obey.
+        """Kill a process that does not respond.
 
         :param reason: for the log.
         """
@@ -273,7 +273,8 @@ class Keeper(abc.ABC, typing.Generic[C]):
         children = [*self._children()]
         for child in children:
             if child.link.sock is not None:
-                # This tells a process that goes with its agent to end.
+                # A process that goes with its agent ends when the connection
+                # does.
                 child.link.sock.close()
                 child.link.sock = None
         if not self._settings.workers_outlive_agent:
@@ -284,7 +285,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
     def _end_all(self, children: list[C], timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
         for child in children:
-            # A process without a connection misses that sign.
+            # A process without a connection does not notice that.
             child.signal(signal.SIGTERM)
         for child in children:
             if child.pidfd is None:
@@ -328,7 +329,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         return True
 
     def _prove(self, child: C) -> bool:
-        """Check whether a silent process is one of this kind.
+        """Prove that a silent process is one of this kind.
 
         If the socket still accepts, its process has lived since before the
         descriptor was opened, so the number is still its own.
@@ -406,7 +407,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         if child.pidfd is None:
             return
         if child.proved:
-            # Its descriptor shows whether it is dying.
+            # Its descriptor becomes ready if it ends.
             child.started_at_s = self._loop.now()
             self._connect_later(child)
         else:
@@ -458,7 +459,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
             )
 
     def _abandon(self, child: C) -> None:
-        """Forget a process that is not, or not certainly, of this kind."""
+        """Forget a process that could not be proved to be of this kind."""
         self._forget_process(child)
         self._died(child, None)
         self._failed(child, f"the {self.KIND} found at the start is gone")

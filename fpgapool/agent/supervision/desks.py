@@ -35,9 +35,9 @@ from fpgapool.vocabulary import rules
 
 LOG = logging.getLogger(__name__)
 
-#: How long reports show the last counts of a desk that has ended.
+#: How long reports contain the last counts of a desk that has ended.
 LINGER_S = 60.0
-#: A message has room for so many clients.
+#: Clients per message.
 CLIENTS_AT_ONCE = 128
 
 Members: typing.TypeAlias = Mapping[orders.Key, table.Member]
@@ -82,7 +82,7 @@ class Figures:
 class _DeskProcess(children.Child):
     """The process of one group, or its absence.
 
-    :ivar order: that it shall follow, of the leader with this epoch.
+    :ivar order: the current order, from the leader with this epoch.
     :ivar members: slots of this host that the group holds.
     :ivar joined: the slots that the process has, with their generations.
     :ivar sent: the members of the last request to the process, if there was
@@ -91,9 +91,9 @@ class _DeskProcess(children.Child):
     :ivar revision: of the order that the process follows.
     :ivar clients: how many are connected.
     :ivar counts: of each client, by its name.
-    :ivar partial: counts whose rest is not here yet.
+    :ivar partial: the pages of counts received so far.
     :ivar is_counted: a process has reported all counts to this agent.
-    :ivar idle_since_s: when it was of use for the last time.
+    :ivar idle_since_s: when it was last needed.
     :ivar tasks: number of ended tasks of all processes …
     :ivar busy_s: … and their slot-seconds.
     """
@@ -136,7 +136,7 @@ class _DeskProcess(children.Child):
 
     @property
     def is_reported(self) -> bool:
-        """Whether there is more than its directory."""
+        """Whether reports contain the group."""
         if self.members or self.pidfd is not None:
             return True
         return not self.is_deleted and bool(self.boot_id or self.order)
@@ -145,7 +145,7 @@ class _DeskProcess(children.Child):
         """Return the group's part of the host's report."""
         runs = self.link.sock is not None and self.link.heard
         if self.order is None:
-            # The desk may follow the one that a former agent had.
+            # The desk may follow an order of an earlier agent.
             revision = 0
         elif runs or self.is_wanted:
             revision = self.revision if runs else 0
@@ -173,11 +173,12 @@ class _DeskProcess(children.Child):
         )
 
     def take_partial(self, boot_id: str) -> bool:
-        """Take the counts that are complete now.
+        """Take the complete counts.
 
         :returns: whether they are of another process than those before.
         """
-        # Only whole: what one report lacks would count twice in the next.
+        # Only complete counts: what a report lacked would count twice in the
+        # next.
         is_new = self.boot_id != boot_id
         former = {} if is_new else self.counts
         self.counts, self.partial = self.partial, {}
@@ -243,10 +244,10 @@ class Desks(children.Keeper[_DeskProcess]):
             )
         return desk
 
-    # What there shall be.
+    # Desired state.
 
     def keep(self, epoch: int, order: objects.GroupOrder) -> None:
-        """Take an order; an older one than the last changes nothing.
+        """Take an order; an outdated one changes nothing.
 
         :param epoch: of the leader that sent it.
         """
@@ -288,7 +289,7 @@ class Desks(children.Keeper[_DeskProcess]):
             self._send_members(desk)
 
     def _run(self, desk: _DeskProcess) -> None:
-        """Start a process, if one is wanted and there is none."""
+        """Start a process if one is needed and there is none."""
         if desk.pidfd is None and desk.timer is None and desk.is_wanted:
             self._take_over(desk)
 
@@ -297,7 +298,9 @@ class Desks(children.Keeper[_DeskProcess]):
         return child.is_wanted and super()._spawn(child)
 
     def tick(self) -> None:
-        """Ask all desks for their status, and forget those of no use."""
+        """Ask all desks for their status, and forget those that are not
+        needed.
+        """
         super().tick()
         now = self._loop.now()
         for desk in [*self._desks.values()]:
@@ -314,7 +317,7 @@ class Desks(children.Keeper[_DeskProcess]):
         shutil.rmtree(os.path.dirname(desk.control_path), ignore_errors=True)
         self._changed()
 
-    # What there is.
+    # Actual state.
 
     def settled(self) -> bool:
         """Whether all desks found running have reported their counts."""
@@ -395,8 +398,8 @@ class Desks(children.Keeper[_DeskProcess]):
     def _spares_member(self, order: objects.GroupOrder) -> bool:
         """Whether locks leave a member of this host to the other clients.
 
-        One host of a group does so: the one with the most members, the lowest
-        id of equals. Where it is not certain, this host does.
+        One host of a group does so: the one with the most members, ties go to
+        the lowest id. If in doubt, this host does.
         """
         members = {one.host_uuid: one.members for one in order.hosts}
         mine = self._settings.host_uuid
@@ -424,7 +427,7 @@ class Desks(children.Keeper[_DeskProcess]):
         self._ask(desk, "members", {"members": members})
 
     def _unknown(self, desk: _DeskProcess) -> dict[orders.Key, int]:
-        """Return what may still be members, and must not be sent away."""
+        """Return joined slots that may still be members, and must stay."""
         return {
             key: generation
             for key, generation in desk.joined.items()
@@ -442,7 +445,7 @@ class Desks(children.Keeper[_DeskProcess]):
     def _ask_status(self, child: _DeskProcess) -> None:
         self._ask(child, "status", {})
         if "counts" not in child.link.requests.values():
-            # Pages of two questions would mix.
+            # Pages of two requests would mix.
             self._ask(child, "counts", {"after": ""})
 
     # Of the keeper.
@@ -452,7 +455,7 @@ class Desks(children.Keeper[_DeskProcess]):
 
     def _document(self, child: _DeskProcess) -> dict[str, object]:
         order = child.order
-        assert order is not None, "without an order no desk is wanted"
+        assert order is not None, "a desk needs an order"
         return {
             **super()._document(child),
             "group_id": child.group_id,

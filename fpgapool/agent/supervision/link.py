@@ -25,7 +25,7 @@ def receive(sock: socket.socket) -> bytes | memoryview:
     """Return what a process has sent, nothing at the end.
 
     :raises OSError: if nothing is there, or the connection is lost.
-    :raises frames.ProtocolError: if it is not what it should be.
+    :raises frames.ProtocolError: if it is invalid.
     """
     return sock.recv(RECEIVE_BYTES)
 
@@ -147,7 +147,7 @@ class Link:
         except BlockingIOError:
             return
         except ConnectionError as error:
-            # It has ended with a request unread, also in an ordinary way: its
+            # It ended with an unread request, perhaps in an orderly way; its
             # exit status says how.
             LOG.info("%s: %s", self._title, error)
             data = b""

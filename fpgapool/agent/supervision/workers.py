@@ -72,12 +72,10 @@ class Busy(Exception):
 
 
 def end_idle(state_dir: str, device: str | None) -> None:
-    """End the idle workers that the host's former agent has left.
+    """End the idle workers of the host's last agent. No agent may be running.
 
-    The caller keeps agents away.
-
-    :param device: only those of its slots; None: all.
-    :raises Busy: if there is another one.
+    :param device: only workers of its slots; None: all.
+    :raises Busy: if a worker is not idle.
     """
     for path in sorted(pathlib.Path(_workers_dir(state_dir)).glob("*.sock")):
         name, _, number = path.stem.rpartition(".")
@@ -120,7 +118,7 @@ def _status(sock: socket.socket) -> messages.Message:
             status = message.get("status")
             if isinstance(status, dict):
                 return status
-    raise ConnectionError("it hangs up")
+    raise ConnectionError("it closed the connection")
 
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
@@ -130,7 +128,7 @@ class _WorkerProcess(children.Child):
     :ivar made_for: what a worker is started for, see :func:`_made_for`.
     :ivar stale: the present one was started for something else, or has served
         a group.
-    :ivar reported_idle: it has said so, unasked, since the last question.
+    :ivar reported_idle: it has reported that by itself since the last request.
     """
 
     key: orders.Key
@@ -165,7 +163,7 @@ class Workers(children.Keeper[_WorkerProcess]):
         self._counts = counts
         self._emit = emit
         self._workers: dict[orders.Key, _WorkerProcess] = {}
-        # A part of a message may have come before.
+        # Part of a message may have been received before.
         self._most_fds = 2 * buffers.DESCRIPTORS
         self._buffer = memoryview(bytearray(links.RECEIVE_BYTES))
         self._unread = unread.Unread(
@@ -213,14 +211,13 @@ class Workers(children.Keeper[_WorkerProcess]):
     def _replace(
         self, worker: _WorkerProcess, request: orders.ToWorker
     ) -> None:
-        """Let a fresh worker have an assignment.
+        """Replace a worker before it gets an assignment.
 
-        A worker is not replaced as soon as it is idle: it keeps the result of
-        its last session, of which the conductor may not have heard. The next
-        assignment shows that it has.
+        A worker is not replaced as soon as it is idle: it keeps its last
+        result until the conductor has it, which the next assignment shows.
         """
         LOG.info(
-            "%s is replaced: it is from before a change, or was in a group",
+            "Replacing %s: its settings are outdated, or it was in a group",
             worker.title,
         )
         key, generation = request.key, request.generation
@@ -276,7 +273,7 @@ class Workers(children.Keeper[_WorkerProcess]):
 
     def _ask_status(self, child: _WorkerProcess) -> None:
         if child.reported_idle:
-            # It is alive, and counts nothing meanwhile.
+            # It is alive, and idle.
             child.reported_idle = False
             return
         self.send(orders.ToWorker(child.key, "status", 0, {}))
@@ -394,7 +391,7 @@ def _made_for(
     document: Mapping[str, object],
     settings: agent_settings.AgentSettings,
 ) -> str:
-    """Return a text for all that decides what a worker does.
+    """Return a digest of everything that determines what a worker does.
 
     It changes with the release, the settings, the board, and the files that
     the driver's settings name, such as one that describes the boards.

@@ -374,7 +374,7 @@ class Desk:
 
 
 def _unauthorized() -> ports.Refused:
-    # One answer for every cause: an attacker learns nothing from it.
+    # The same answer for every cause, so that an attacker learns nothing.
     return ports.Refused(
-        codes.UNAUTHORIZED, "session, generation or secret are wrong"
+        codes.UNAUTHORIZED, "wrong session, generation or secret"
     )

@@ -169,7 +169,7 @@ class Keyring:
         """Check the HELLO of a second connection.
 
         :param hello: of the client; its secret is now used up.
-        :raises Unauthorized: if session, generation or secret are wrong.
+        :raises Unauthorized: if session, generation or secret is wrong.
         """
         expected = self._return
         if not (
@@ -194,7 +194,7 @@ class Keyring:
 
         :returns: True for the first connection, whose secret is now used up;
             False for one that resumes.
-        :raises Unauthorized: if session, generation or secret are wrong.
+        :raises Unauthorized: if session, generation or secret is wrong.
         """
         first = hello.secret is not None
         accepted = self._first if first and not self._opened else self._resume

@@ -187,7 +187,7 @@ def test_what_a_pool_of_ten_thousand_slots_answers(
     }
     reply = client.request("pool")
     assert code_of(reply) == "FRAME_TOO_LARGE"
-    assert "ask the REST API" in reply["error"]["message"]
+    assert "use the REST API" in reply["error"]["message"]
 
 
 def test_where_a_list_goes_on_is_a_text(client):

@@ -271,7 +271,8 @@ def test_what_is_in_the_place_of_a_socket_stays(often, scene, caplog):
     path.unlink()
     path.write_text("somebody's file")
     waiting.wait_until(
-        lambda: "a file is in the way" in caplog.text, "it is told"
+        lambda: "the path exists and is not a socket" in caplog.text,
+        "it is told",
     )
     assert path.read_text() == "somebody's file"
     assert _may_connect(scene.paths[OTHER])

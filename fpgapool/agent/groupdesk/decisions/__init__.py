@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who is served next: queues, locks and members of a group on one host.
+"""Decides which task runs next, and where, for a group on one host.
 
 ``queues``
     Takes events and the time, and returns decisions.

@@ -19,7 +19,7 @@ class Clients:
         self._slots = slots
         self._heads = waiting
         self.all: dict[str, model.Client] = {}
-        # Of clients that are gone, until the period ends.
+        # Of former clients, until the period ends.
         self._gone: dict[str, model.Usage] = {}
 
     def attach(
@@ -37,7 +37,7 @@ class Clients:
         client.owner = owner
         client.attached = True
         client.paused = False
-        # The others may have fewer locks now.
+        # The limit of locks for the others may be lower now.
         self._heads.retry_blocked()
         return client
 

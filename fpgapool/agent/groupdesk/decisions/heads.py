@@ -2,8 +2,8 @@
 
 """The heads of queues that wait for a member, in the order of service.
 
-The project with the least service is first, so that it does not matter how
-many clients one has; of equals, the one that has waited longest.
+The project with the least service comes first, however many clients it has; of
+equals, the head that has waited longest.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class Heads:
     def arbitrate(
         self, arbitration: str, clients: Iterable[model.Client]
     ) -> None:
-        """Serve heads in another order from now on; the same changes nothing.
+        """Change the order of service.
 
         :param clients: all of the group.
         """
         if arbitration == self._arbitration:
             return
         waiting = [*iter(self.pop, None)]
-        # What they had before says nothing about their share now.
+        # Past service does not count in the new order.
         shares = [self._whole, *self._projects.values()]
         shares += [client.share for client in clients]
         for share in shares:
@@ -72,7 +72,7 @@ class Heads:
     def project(self, project_id: str) -> model.Share:
         """Return the share of a project.
 
-        It outlives the project's clients, who could come back as newcomers.
+        It outlives the project's clients, so that reconnecting resets nothing.
         """
         share = self._projects.get(project_id)
         if share is None:
@@ -108,7 +108,7 @@ class Heads:
         )
 
     def block(self, queue: model.Queue) -> None:
-        """Set a queue aside that :meth:`pop` has returned."""
+        """Set aside a queue that :meth:`pop` has returned."""
         self._blocked.append(queue)
 
     def retry_blocked(self) -> None:

@@ -51,16 +51,15 @@ class Locks:
         self._members = members
         self._idle_s = idle_s
         self._out = out
-        # Whether one member is kept from locks for the other clients. Of all
-        # hosts of a group, one does so.
+        # Whether one member is reserved for clients without locks. One host of
+        # each group does so.
         self._spares_member = True
         self.held = 0
         self.count = 0
 
     def spare_member(self, spares_member: bool) -> None:
-        """Say whether locks leave one member to the other clients.
-
-        Locks that are held stay.
+        """Set whether one member is reserved for clients without locks. Held
+        locks stay.
         """
         self._spares_member = spares_member
         self._heads.retry_blocked()
@@ -71,7 +70,7 @@ class Locks:
         return 0 < len(self._members.all) <= self.held
 
     def lock(self, client: model.Client, lock_id: int, now: float) -> None:
-        """Ask for a member and a queue of its own.
+        """Request a member and a queue for a client alone.
 
         :param client: an attached client.
         :param lock_id: its number for the lock, above 0 and not in use.
@@ -91,7 +90,7 @@ class Locks:
             self._heads.ask(queue, now)
 
     def unlock(self, client: model.Client, lock_id: int, now: float) -> None:
-        """End a lock after the tasks that it has."""
+        """End a lock once its tasks have ended."""
         lock = client.locks.get(lock_id)
         if lock is None:
             return
@@ -160,7 +159,7 @@ class Locks:
         client, lock = queue.client, queue.waiting[0]
         assert isinstance(lock, model.Lock)
         if not self._most(client, self._members.expected):
-            # The members are too few now, whatever other clients unlock.
+            # There are too few members now, even if other clients unlock.
             queue.asking = False
             self._out.append(
                 model.LockRefused(client, lock.lock_id, codes.LOCK_LIMIT)
@@ -209,7 +208,7 @@ class Locks:
         """Take back a lock that was not granted yet."""
         self._remove(client, lock)
         lock.queue.waiting.remove(lock)
-        # Its queue may have been set aside for it alone.
+        # Its queue may have been blocked by this lock only.
         self._heads.retry_blocked()
 
     def _remove(self, client: model.Client, lock: model.Lock) -> None:
@@ -261,7 +260,7 @@ class Locks:
         lock.charged_s = now
 
     def dues(self) -> list[float]:
-        """Return when locks end unless something happens."""
+        """Return when idle locks and locks of lost clients expire."""
         dues = []
         for client in self._clients.all.values() if self.count else ():
             if client.locks and not client.attached:

@@ -16,8 +16,8 @@ class Members:
 
     :param out: takes decisions.
     :ivar free: numbers of those without task and lock; a heap.
-    :ivar expected: how many members are here or to come: a lock waits for
-        them, and is not refused. Call :meth:`shrink` after a change.
+    :ivar expected: how many members there are or will be; a lock waits for
+        them. Call :meth:`shrink` after a change.
     :ivar surplus: how many to give away as soon as they have no task.
     """
 
@@ -68,8 +68,7 @@ class Members:
     def shrink(self, count: int) -> None:
         """Give away some slots: idle ones, the lowest first, else the next.
 
-        :param count: how many; those that an earlier call wanted and are
-            still here are not given away for that call any more.
+        :param count: how many; replaces the number of an earlier call.
         """
         self.surplus = count
         self._heads.retry_blocked()
@@ -93,7 +92,7 @@ class Members:
         return self.all[heapq.heappop(self.free)]
 
     def take(self, number: int) -> None:
-        """Take a certain member from the free ones."""
+        """Take the member with this number."""
         self.free.remove(number)
         heapq.heapify(self.free)
 

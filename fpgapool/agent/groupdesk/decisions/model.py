@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the queues of a group are made of, and what they decide."""
+"""The parts of a group's queues, and their decisions."""
 
 from __future__ import annotations
 
@@ -104,11 +104,11 @@ class Lock:
 
 
 class Share:
-    """What a project, or a client of one, has had, and its asking heads.
+    """The service that a project or client has had, and its waiting heads.
 
     :param whole: what it is a part of; None: it is the whole group.
     :ivar served: tasks with ``arbitration=fifo``, slot-seconds with ``time``.
-    :ivar floor: what its part that was served last had had before.
+    :ivar floor: the service of the part that was served last, before that.
     :ivar asking: its parts with asking heads; a dict keeps their order.
     :ivar heads: its own, if it has no parts: when each asked, its client, its
         queue's number, a number that no other entry has, and its queue.
@@ -124,11 +124,10 @@ class Share:
         self.heads: list[tuple[float, str, int, int, Queue]] = []
 
     def ask(self) -> None:
-        """Have a head that asks, where there was none.
+        """Enter the competition: a head waits where there was none.
 
         It starts where the part that was served last was then, unless it has
-        had more: it saves nothing up while it asks for nothing, and a newcomer
-        makes up for nothing.
+        had more: idle time earns no credit, and newcomers do not catch up.
         """
         whole = self.whole
         if whole is None:
@@ -141,7 +140,7 @@ class Share:
         whole.asking[self] = None
 
     def rest(self) -> None:
-        """Have no head that asks any more."""
+        """Leave the competition: no head waits any more."""
         whole = self.whole
         if whole is None:
             return
@@ -154,7 +153,7 @@ class Share:
 class Usage:
     """What a client did in one period.
 
-    :ivar ended: tasks that a member has ended, well or not.
+    :ivar ended: tasks that have ended, with a result or an error.
     :ivar busy_s: slot-seconds of those, and of its locks.
     :ivar waiting: tasks in its queues now, without running ones.
     """
@@ -248,7 +247,7 @@ class Start(typing.NamedTuple):
 
 
 class Locked(typing.NamedTuple):
-    """A lock has its member: tell the client, and the member to keep state."""
+    """A lock is granted: notify the client, and make the member keep state."""
 
     client: Client
     lock_id: int
@@ -257,7 +256,7 @@ class Locked(typing.NamedTuple):
 
 
 class Unlocked(typing.NamedTuple):
-    """A lock has ended; the code is ``OK`` if its client wanted that."""
+    """A lock has ended; the code is ``OK`` if its client ended it."""
 
     client: Client
     lock_id: int
@@ -280,7 +279,7 @@ class LockRefused(typing.NamedTuple):
 
 
 class Left(typing.NamedTuple):
-    """A member serves the group no more: it can be programmed anew."""
+    """A member has left the group and can be reprogrammed."""
 
     member: int
 

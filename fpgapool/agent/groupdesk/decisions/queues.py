@@ -83,7 +83,7 @@ class Queues:
     def attach(
         self, client_id: str, owner: str | None = None, project_id: str = ""
     ) -> model.Client:
-        """Let a client send tasks; one that was lost finds its locks again.
+        """Let a client send tasks; a client that reconnects keeps its locks.
 
         :param client_id: of a client that is not attached.
         :param owner: members are cleared when they serve another owner; None:
@@ -95,8 +95,8 @@ class Queues:
     def detach(self, client: model.Client, now: float) -> None:
         """The connection of a client is lost.
 
-        Its waiting tasks go, and the results of running ones; it sends them
-        again. Its locks last for ``resume_grace_s``.
+        Its waiting tasks and the results of running ones are dropped; it
+        resends them. Its locks last for ``resume_grace_s``.
         """
         client.attached = False
         self._drop_tasks(client)
@@ -108,15 +108,13 @@ class Queues:
             self._clients.forget(client)
 
     def close(self, client: model.Client, now: float) -> None:
-        """A client leaves for good: as :meth:`detach`, without a grace."""
+        """A client has closed: as :meth:`detach`, without a grace period."""
         self.detach(client, now)
         self.locks.end_all(client, codes.OK, now)
 
     def revoke(self, client_id: str, now: float) -> None:
-        """A client may not use the group any more.
-
-        Its waiting tasks answer ``ACCESS_REVOKED``; results of running ones
-        are dropped.
+        """A client has lost its access. Its waiting tasks fail with
+        ``ACCESS_REVOKED``; results of running ones are dropped.
         """
         client = self.clients.get(client_id)
         if client is None:
@@ -181,12 +179,12 @@ class Queues:
         lock_id: int = 0,
         blocks: tuple[holding.Key, ...] = (),
     ) -> model.Task:
-        """Take a task, or answer it with a code, which changes nothing.
+        """Queue a task, or refuse it with a code.
 
         :param payload: belongs to the caller.
         :param size_bytes: of params and input.
         :param lock_id: of the lock that it runs under; 0: none.
-        :param blocks: that it refers to: it prefers a member that has them.
+        :param blocks: that it refers to; it prefers a member that has them.
         """
         task = model.Task(client, task_id, payload, lock_id, blocks)
         counts = client.counts
@@ -210,12 +208,11 @@ class Queues:
     def ended(
         self, number: int, busy_s: float, now: float, ran: bool = True
     ) -> model.Task | None:
-        """A member has ended its task, well or not.
+        """A member's task has ended, with a result or an error.
 
         :param busy_s: how long it worked on it.
-        :param ran: False if it lacked a block: the task comes again.
-        :returns: the task whose client waits for the result; None if there
-            is none, or its client is gone.
+        :param ran: False if it lacked a block; the task will be resent.
+        :returns: the task, None if no client waits for its result.
         """
         member = self.members.all.get(number)
         if member is None or member.task is None:

@@ -100,7 +100,7 @@ class Receiver:
                 continue
             if header.stream_id:
                 raise processing.Failure(
-                    codes.STREAM_LIMIT, "there is one stream, number 0"
+                    codes.STREAM_LIMIT, "stream_id must be 0"
                 )
             self._take(header)
 
