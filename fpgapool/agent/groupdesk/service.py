@@ -531,7 +531,7 @@ class Desk:
                 self._totals.add(self._queues.take_counts(now), now)
                 return self._totals.page(after, self._clients)
             case orders.Exit():
-                LOG.info("the desk ends: its agent asked for it")
+                LOG.info("the desk ends: requested by its agent")
                 self._loop.stop()
         return {}
 

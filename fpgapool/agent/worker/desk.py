@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Connects clients of the data port to their sessions."""
+"""Admits clients of the data port, and opens their sessions."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
-#: How long a client may come before the order that announces it.
+#: How long a client that connects early waits for the order.
 EARLY_S = 1.0
 
-#: Connections, each with a thread. A session has two, and for a moment those
-#: that they replace.
+#: Connections, each with a thread. A session has two, and briefly those that
+#: they replace.
 MAX_CONNECTIONS = 32
 
-# Of one piece. Memory for more would be missing on good hosts, too: a
-# thousand times the usual piece.
+# Output of one piece: a thousand times the usual size. No host has memory for
+# more.
 _MOST_OUTPUT_BYTES = 2**32
 
 
 class Desk:
-    """Admits only the client of the present assignment.
+    """Admits only the client of the current assignment.
 
     :param post: takes events; must not block.
     """
@@ -66,7 +66,7 @@ class Desk:
         self._opening = threading.Lock()
 
     def arm(self, order: state.Order, profile: drivers.Profile) -> None:
-        """Expect the client of an assignment."""
+        """Accept the client of an assignment from now on."""
         with self._armed:
             self._keyring = hellos.Keyring(order)
             self._newest_generation = order.generation
@@ -74,7 +74,7 @@ class Desk:
             self._armed.notify_all()
 
     def mint(self, order: state.Order, anew: bool) -> str | None:
-        """Make a secret for the expected client.
+        """Create a secret for the expected client.
 
         :param anew: also if the client has one of its own.
         :returns: the secret, empty if the client has its own; None if the
@@ -95,12 +95,12 @@ class Desk:
         return session.input_bytes, session.output_bytes
 
     def progress(self) -> watch.Progress:
-        """Tell how far the session is."""
+        """Return the session's progress."""
         session = self._session
         return watch.BEGUN if session is None else session.progress()
 
     def try_memory(self) -> None:
-        """Make the buffers of a client, and drop them.
+        """Allocate a client's buffers, and free them.
 
         :raises OSError: if there is no memory, or no descriptor, for them.
         """
@@ -110,7 +110,7 @@ class Desk:
         ).close()
 
     def clear(self, code: str, message: str) -> tuple[int, int]:
-        """Expect no client, and end the session if there is one.
+        """Accept no client, and end the session if there is one.
 
         Returns when none of its threads runs any more.
 
@@ -143,9 +143,11 @@ class Desk:
                 codes.PROTOCOL_ERROR, "shm needs a Unix socket"
             )
         with self._lock:
-            # They may all wait for a slow core.
+            # They may all be waiting for a slow core.
             if self._connections >= MAX_CONNECTIONS:
-                raise channels.ChannelClosed("too many connections wait")
+                raise channels.ChannelClosed(
+                    "too many connections are waiting"
+                )
             self._connections += 1
         try:
             self._serve(hello, channel)
@@ -168,7 +170,7 @@ class Desk:
         receiving.serve(session, channel)
 
     def expect(self, hello: hellos.Hello) -> None:
-        """Wait a moment for the order, if the client comes before it."""
+        """Wait briefly for the order, if the client connects before it."""
         if hello.secret is None:
             return
         with self._armed:
@@ -325,7 +327,7 @@ class Desk:
             )
         except (channels.ChannelClosed, channels.DeadlineExceeded):
             if first:
-                # Without OPENED the client has no secret to resume with.
+                # Without OPENED the client cannot resume.
                 self._fail(
                     keyring,
                     codes.CONNECTION_LOST,

@@ -20,25 +20,25 @@ SECRET_BYTES = 32
 STREAM = "stream"
 SHM = "shm"
 
-#: Highest offset at which a session may start: it leaves enough offsets for
-#: any rate, for ever.
+#: Highest offset at which a session may start: no session can exhaust the
+#: offsets above it.
 MAX_START_OFFSET = 2**63
 
-# A secret may be reissued while the one before is on its way to the client.
+# A secret may be reissued while the previous one is on its way.
 _MAX_SECRETS = 4
-# A HELLO has one of them.
+# A HELLO has exactly one of them.
 _SECRETS = ("secret", "resume_secret", "return_secret")
 
 
 class Unauthorized(Exception):
-    """The secret is not one that is accepted now."""
+    """The secret is not accepted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hello:
     """A checked HELLO.
 
-    Its secrets and parameters are kept out of its representation.
+    Its representation omits secrets and parameters.
     """
 
     session_id: str
@@ -74,11 +74,11 @@ def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
     if sum(members[name] is not None for name in _SECRETS) != 1:
         raise frames.ProtocolError(
             frames.PROTOCOL_ERROR,
-            "one of secret, resume_secret and return_secret is needed",
+            "exactly one of secret, resume_secret, return_secret is required",
         )
     if members["transport"] not in (STREAM, SHM):
         raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, "transport is neither stream nor shm"
+            frames.PROTOCOL_ERROR, "transport must be stream or shm"
         )
     for name in (
         "input_offset",
@@ -121,8 +121,8 @@ class Keyring:
     """The secrets of one assignment; only their hashes are kept.
 
     A first secret works once. Each OPENED replaces the resume secret; the
-    one before works until the client has shown that it knows the new one,
-    because an OPENED may be lost with its connection.
+    previous one works until the client has used the new connection, as an
+    OPENED may be lost.
     """
 
     def __init__(self, order: state.Order) -> None:
@@ -137,7 +137,7 @@ class Keyring:
         self._opened = False
 
     def mint(self) -> str:
-        """Make a secret for the client's first connection.
+        """Create a secret for the client's first connection.
 
         :returns: 256 bits in hexadecimal.
         """
@@ -146,7 +146,7 @@ class Keyring:
         return secret
 
     def mint_resume(self) -> str:
-        """Make the secret for the client's next connection.
+        """Create the secret for the client's next connection.
 
         :returns: 256 bits in hexadecimal.
         """
@@ -155,9 +155,8 @@ class Keyring:
         return secret
 
     def mint_return(self) -> str:
-        """Make the secret for a second connection, to which output goes.
-
-        It replaces the one of the connection before, and works once.
+        """Create the secret for a second connection, which will carry output.
+        It replaces the previous one, and works once.
 
         :returns: 256 bits in hexadecimal.
         """
@@ -186,7 +185,7 @@ class Keyring:
         )
 
     def confirm_resume(self) -> None:
-        """Note that the client has the newest resume secret."""
+        """Record that the client has the newest resume secret."""
         del self._resume[:-1]
 
     def admit(self, hello: Hello) -> bool:
@@ -203,7 +202,7 @@ class Keyring:
         digest = _digest(
             (hello.secret if first else hello.resume_secret) or ""
         )
-        # All of them, so that the time does not show which one was close.
+        # Compare all of them, so that the time reveals nothing.
         known = sum(
             hmac.compare_digest(digest, expected) for expected in accepted
         )

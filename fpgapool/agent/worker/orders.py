@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the agent asks of a worker, checked."""
+"""The agent's requests to a worker, checked."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 
-# Longer than any session, and far from overflowing a timer.
+# Longer than any session, but safe for timers.
 _MAX_S = 2e9
 _MAX_INTEGER = 2**63
 _LIMITS = [field.name for field in dataclasses.fields(watch.Limits)]
 
 
 def parse(message: messages.Message) -> state.Event | None:
-    """Decode a request; None is a question for the status."""
+    """Decode a request; None asks for the status."""
     operation = frames.require(message, "op", str)
     match operation:
         case "status":
@@ -39,7 +39,7 @@ def parse(message: messages.Message) -> state.Event | None:
                 frames.require(message, "generation", int)
             )
         case "exit":
-            return state.Exit("its agent asked for it")
+            return state.Exit("requested by its agent")
     raise frames.ProtocolError(
         codes.UNKNOWN_OPERATION, f"no operation {operation[:64]!r}"
     )
@@ -121,7 +121,7 @@ def _limits(message: messages.Message) -> watch.Limits:
 
 
 def _check_range(name: str, value: float) -> None:
-    """Refuse numbers that clocks and timers cannot handle.
+    """Check that clocks and timers can handle a number.
 
     :raises frames.ProtocolError: if a number is out of range.
     """

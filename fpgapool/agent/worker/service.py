@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The worker: carries out the decisions of the state machine.
-
-The main thread owns the machine and takes events one after the other.
-Programming and scrubbing may block and have threads of their own, as have
-connections; all of them only post events.
+"""The worker: carries out the decisions of the state machine. The main thread
+owns the machine and handles events one by one. Programming, scrubbing and
+connections block, so they have threads of their own, which only post events.
 """
 
 from __future__ import annotations
@@ -43,15 +41,15 @@ from fpgapool.vocabulary import fields
 
 LOG = logging.getLogger(__name__)
 
-# Codes of a failed preparation that are reported unchanged.
+# Codes of failed preparations that are reported as they are.
 _TOLD_CODES = codes.BITSTREAM_FAULTS | {codes.SELF_TEST_FAILED}
 
 #: Exit status of a worker whose core hangs.
 EXIT_CORE_HANGS = 4
 
-# A slot that needs no programming is ready within milliseconds, and so is a
-# short session over. The agent hears that a slot prepares, or that its client
-# has come, if that takes longer.
+# A slot that needs no programming is ready within milliseconds, and a short
+# session ends as fast. The agent is notified of a change only if no other
+# follows within this time.
 _GATHER_S = 0.01
 
 
@@ -66,8 +64,8 @@ class Worker:
     :raises drivers.DriverError: if the driver cannot be built.
     :raises port.PortUnavailable: if there is no data port.
     :raises OSError: if a socket or directory cannot be made.
-    :ivar is_spent: only the end of the process cleans the slot. A library of
-        the driver may have threads that never end.
+    :ivar is_spent: the slot is clean only when the process ends; a driver's
+        library may have threads that never end.
     """
 
     def __init__(self, settings: worker_settings.WorkerSettings) -> None:
@@ -76,11 +74,11 @@ class Worker:
         self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
         self._newest = control.Newest()
         self._quit_reason: str | None = None
-        # Buffers that no agent has taken yet.
+        # Buffers to be handed to an agent.
         self._unread: list[memories.Unread] = []
         # Deadline for the core to stop after its session.
         self._clear_due_s = math.inf
-        # The agent does not know the present status, and is told by this time.
+        # When to report a changed status to the agent.
         self._tell_due_s = math.inf
         self._lock_fd = process.claim(
             settings.control_socket, settings.data_socket
@@ -140,13 +138,13 @@ class Worker:
                 self._tell()
             LOG.info("worker ends: %s", self._quit_reason)
         finally:
-            # The lock goes with the process, after the sockets.
+            # The lock is released with the process, after the sockets.
             self._sockets.close()
             self._discard_unread()
 
     def _has_work(self) -> bool:
-        # A session that ends may still leave buffers to be emptied. They are
-        # in the queue before its deadline goes.
+        # A session that ends may still leave buffers to be cleared. They are
+        # queued before its deadline is reset.
         return (
             self._quit_reason is None
             or self._clear_due_s < math.inf
@@ -154,7 +152,7 @@ class Worker:
         )
 
     def _next_call(self) -> _Call | None:
-        """:returns: None if it is time to tell the agent the status."""
+        """:returns: None if it is time to report the status."""
         deadline_s = self._machine.deadline_s
         if deadline_s is None:
             deadline_s = math.inf
@@ -196,7 +194,7 @@ class Worker:
             self._decide(state.AgentLost())
 
     def _keep_unread(self, unread: memories.Unread) -> None:
-        # Without an agent there is no other session: one is enough.
+        # Without an agent no other session follows: one is enough.
         self._discard_unread()
         self._unread.append(unread)
         self._hand_over()
@@ -278,7 +276,7 @@ class Worker:
                     self._quit_reason = reason
 
     def _tell(self) -> None:
-        """Send the agent its messages, unless there will be more at once."""
+        """Send the agent its messages, unless more will follow at once."""
         if self._tell_due_s < math.inf:
             is_early = self._tell_due_s > time.monotonic()
             if is_early and self._quit_reason is None:
@@ -331,7 +329,7 @@ class Worker:
             self.post(state.ProgramFailed(generation, message))
             return
         if not order.self_test:
-            # The message with the secret carries it to clients that need it.
+            # It is sent to clients together with the secret.
             self._sockets.certificate_sha256()
             if order.desk_socket is None:
                 self._desk.arm(order, profile)
@@ -355,9 +353,7 @@ class Worker:
                 spent = str(exc)
                 self.is_spent = True
             else:
-                LOG.exception(
-                    "scrubbing failed: the slot is not used any more"
-                )
+                LOG.exception("scrubbing failed: the slot is faulty")
                 fault = f"{type(exc).__name__}: {exc}"
         self.post(
             state.Scrubbed(
@@ -412,6 +408,6 @@ _result_members = fields.copier(
 
 
 def _give_up() -> None:
-    LOG.critical("the core does not let go of its session: the worker ends")
+    LOG.critical("the core does not stop after its session: the worker ends")
     logging.shutdown()
     os._exit(EXIT_CORE_HANGS)

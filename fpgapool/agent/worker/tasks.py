@@ -38,13 +38,13 @@ from fpgapool.vocabulary import states
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-# The first and the longest pause before another try to reach the desk.
+# The first and the longest pause between attempts to reach the desk.
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 1.0
 
 _NO_BYTES = memoryview(b"")
 
-#: Failures that later tasks would meet, too.
+#: Failures that would affect later tasks, too.
 _FATAL = codes.DEVICE_FAULTS - {codes.DEVICE_OUT_OF_MEMORY}
 
 
@@ -68,8 +68,8 @@ class Runner:
 
     :ivar started: number of tasks so far.
     :ivar is_running: whether a task runs now.
-    :ivar fault: code of the failure after which the slot runs no more tasks;
-        None as long as it does.
+    :ivar fault: code of the failure after which the slot runs no more tasks,
+        None without one.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Runner:
         self._profile = profile
         self._traffic = traffic
         self._cache = cache
-        # Of the present project and application, if there may be any.
+        # Of the current project and application, None without any.
         self._blocks: blocks.Blocks | None = None
         self._clock_ns = clock_ns
         self.input_bytes = 0
@@ -108,7 +108,7 @@ class Runner:
         """Run a task.
 
         :param task: its record, in place. A core may overwrite the input.
-        :returns: its result, whatever the core does.
+        :returns: its result or failure.
         """
         self.started += 1
         self.is_running = True
@@ -124,7 +124,7 @@ class Runner:
                 processor.set_argument(number, argument)
             room = self._room_for(processor, task.rest)
             if room is task.rest and task.kind == records.BLOCKS_TASK:
-                # A block stays as it is.
+                # A cached block must not change.
                 room = self._own_room(len(room))
                 room[:] = task.rest
                 task = task._replace(rest=room)
@@ -163,7 +163,7 @@ class Runner:
         """Replace the references of a task by blocks.
 
         :returns: the task with its input, its arguments, and the numbers of
-            those blocks that are missing.
+            missing blocks.
         """
         if task.kind != records.BLOCKS_TASK:
             return task, {}, []
@@ -195,11 +195,11 @@ class Runner:
         self._blocks = self._cache.open(project_id, application)
 
     def keep(self) -> None:
-        """Let cores stay that are able to, until :meth:`clear`."""
+        """Keep reusable cores open, until :meth:`clear`."""
         self._locked = True
 
     def clear(self, project_id: str | None = None) -> None:
-        """Remove all that the tasks so far have left.
+        """Remove everything that earlier tasks have left.
 
         :param project_id: of the next task, whose blocks stay; None: unknown.
         :raises drivers.DriverError: if that is impossible.
@@ -209,7 +209,7 @@ class Runner:
         self._blocks = None
         self._cache.wipe(project_id)
         if self._room:
-            # Before the allocator gives the memory to others.
+            # Before the memory is freed.
             self._room[:] = bytes(len(self._room))
             self._room = _NO_BYTES
         self._driver.clear_task(self._device, self._slot)
@@ -259,7 +259,8 @@ class Runner:
                 and (self._locked or (self._profile.stateless and not encoded))
             ):
                 self._kept = (encoded, processor)
-        # In this order: cancel() sees the core, or this sees that it came.
+        # In this order: either cancel() sees the core, or it was called
+        # before.
         self._processor = processor
         if self._cancelled:
             raise processing.Failure(
@@ -292,11 +293,11 @@ def _detail(exc: Exception) -> bytes:
 
 
 class _Over(Exception):
-    """The desk, or this member, has ended the connection."""
+    """The connection to the desk has ended."""
 
 
 class Member:
-    """Connects a slot to its group's desk, again and again.
+    """Connects a slot to its group's desk, and reconnects if need be.
 
     :param post: takes events of the assignment; must not block.
     """
@@ -332,7 +333,7 @@ class Member:
         self._stopped.clear()
 
     def join(self, order: state.Order) -> None:
-        """Begin to serve the desk; :meth:`arm` was called."""
+        """Start to serve the desk, after :meth:`arm`."""
         self._done = crew.CREW.start("tasks", self._serve, order)
 
     @property
@@ -349,7 +350,7 @@ class Member:
         return runner.input_bytes, runner.output_bytes
 
     def progress(self) -> watch.Progress:
-        """Tell how far the tasks are; their number counts as input, too."""
+        """Return the progress; each task counts as a byte of input, too."""
         runner = self._runner
         return watch.Progress(
             0 if runner is None else runner.input_bytes + runner.started,
@@ -357,9 +358,9 @@ class Member:
         )
 
     def clear(self) -> tuple[int, int]:
-        """Leave the desk at once. The present task has no result.
+        """Leave the desk at once; the current task is abandoned.
 
-        Returns when the core has let go of the slot.
+        Returns when the core has stopped.
 
         :returns: the bytes of all tasks, input and output.
         """
@@ -388,7 +389,9 @@ class Member:
             except _Over:
                 LOG.info("the connection to the desk is over")
             except (frames.ProtocolError, rings.RingDamaged) as exc:
-                LOG.error("the desk is left, for it sends nonsense: %s", exc)
+                LOG.error(
+                    "leaving the desk, which sent an invalid record: %s", exc
+                )
             ending = ending or self._forget(order, runner)
         if ending is not None:
             self._post(ending)
@@ -396,9 +399,9 @@ class Member:
     def _forget(
         self, order: state.Order, runner: Runner
     ) -> state.Ended | None:
-        """Be a member as if it were the first time."""
+        """Reset, to join again as a new member."""
         self._post(state.Detached(order.generation))
-        # A desk that ends at once again and again keeps no processor busy.
+        # A desk that keeps ending must not cause a busy loop.
         self._stopped.wait(_FIRST_PAUSE_S)
         try:
             runner.clear()
@@ -409,7 +412,7 @@ class Member:
     def _serve_desk(
         self, order: state.Order, runner: Runner
     ) -> state.Ended | None:
-        """Serve one process of the desk.
+        """Serve one desk process.
 
         :raises _Over: if the connection does.
         """
@@ -477,7 +480,7 @@ class Member:
                 case records.TASK | records.BLOCKS_TASK:
                     result = runner.run(record, post.max_bytes)
                     if self._stopped.is_set():
-                        # Another member runs the task again.
+                        # Another member will run the task again.
                         break
                     post.send_result(record.task_id, result)
                     post.free()
@@ -535,9 +538,9 @@ def _soiled(order: state.Order, exc: Exception) -> state.Ended:
 
 
 class _Postbox:
-    """A channel whose waits end with a connection beside it.
+    """A channel whose waits end when a connection does.
 
-    :param sock: the desk sends nothing through it.
+    :param sock: of the desk, which sends nothing over it.
     :ivar max_bytes: longest output that a result can have.
     """
 
@@ -566,7 +569,7 @@ class _Postbox:
         self._channel.free(wipe=True)
 
     def wipe(self) -> None:
-        """Wipe the results that were sent, when the desk has freed them.
+        """Wipe sent results, once the desk has freed them.
 
         :raises _Over: if the connection ends.
         """

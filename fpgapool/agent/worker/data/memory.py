@@ -27,7 +27,7 @@ from fpgapool.vocabulary import codes
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-#: How long closing waits for threads that are about to let go of a piece.
+#: How long closing waits for threads that still use a piece.
 CLOSE_S = 1.0
 
 _NO_BYTES = memoryview(b"")
@@ -38,7 +38,7 @@ _UNPLACED = -1
 class Remains(enum.Enum):
     """How to clean up shared buffers when their session has ended."""
 
-    #: The client needs to read nothing more.
+    #: The client has nothing left to read.
     EMPTIED = "emptied"
     #: The client may be reading output, or continue with its input.
     KEPT = "kept for a while"
@@ -47,8 +47,8 @@ class Remains(enum.Enum):
     LEFT = "left to the client"
 
 
-#: Ways to lose a slot that clients could choose again and again. After the
-#: other ways a client need not hurry.
+#: Ends that clients could cause again and again, so that buffers are not left
+#: to them.
 _CAUSED_BY_CLIENTS = frozenset(
     {
         codes.CONNECTION_LOST,
@@ -76,18 +76,17 @@ class Blocks:
 
     The memory is divided into equal blocks. Ranges fill one block after the
     other; the next block is the lowest free one. A session whose bytes are
-    soon gone again stays in few blocks, so in the cache, and in memory that
-    the system has given already, since new memory is expensive.
+    short-lived stays in few blocks: in the cache, and in memory that is
+    already mapped, as new pages are expensive.
 
     :param block_bytes: size of a block, the longest range.
-    :param out_bytes: a range is refused only if more than so many bytes would
-        be out with it.
+    :param out_bytes: bytes in ranges that are always granted.
     """
 
     def __init__(self, block_bytes: int, out_bytes: int) -> None:
         self._block_bytes = block_bytes
-        # Two neighbours together exceed a block, else they would be one block.
-        # Part of the oldest may be back, and the newest is only just begun.
+        # Two adjacent blocks together hold more than one block's bytes. Part
+        # of the oldest may be free again, and the newest may be nearly empty.
         count = 2 * -(-out_bytes // block_bytes) + 2
         self.capacity_bytes = count * block_bytes
         self._free = list(range(count))
@@ -145,7 +144,7 @@ class Blocks:
             heapq.heappush(self._free, block)
 
     def drop(self) -> None:
-        """Take back the newest range, as if it had never been out."""
+        """Undo the newest :meth:`reserve`."""
         self._ends.pop()
         self._out[self._newest] -= 1
         if not self._ends:
@@ -188,7 +187,7 @@ class Memory(abc.ABC):
 
     @property
     def is_short_of_output(self) -> bool:
-        """Whether output has taken most of the room, also few bytes."""
+        """Whether output uses most of the room, even with few bytes."""
         return False
 
     @abc.abstractmethod
@@ -372,8 +371,8 @@ class SharedMemory(Memory):
     """Two memfds of equal buffers, mapped by the worker and its client.
 
     Their sizes are sealed, so a client cannot make the worker fault by
-    truncating them. They are emptied at the end: a client may keep its maps
-    for ever, and the pages would count as the worker's. The byte behind the
+    truncating them. They are emptied at the end: a client may keep its
+    mappings, and their pages count as the worker's. The byte behind the
     buffers is 1 until then.
 
     :param buffer_bytes: size of a buffer, the longest piece.
@@ -387,8 +386,8 @@ class SharedMemory(Memory):
     ) -> None:
         super().__init__()
         self._buffer_bytes = buffer_bytes
-        # A client gives buffers back when it holds a quarter. So many suffice
-        # for output of any length, piece by piece.
+        # A client returns buffers when it holds a quarter of them. This many
+        # suffice for output of any length, piece by piece.
         self._most_taken = -(-buffers // 4)
         # For output that is longer than a buffer.
         self._scratch = session_buffers.blank(
@@ -488,8 +487,7 @@ class SharedMemory(Memory):
             session_buffers.discard(fds)
         elif unread is None:
             channels.close_fds(fds)
-        # A map has a descriptor of its own and ends with its last piece. The
-        # thread that used that piece may not have returned yet.
+        # A mapping ends with its last piece, which a thread may still use.
         deadline_s = time.monotonic() + CLOSE_S
         for _ in self._maps:
             try:
@@ -497,7 +495,9 @@ class SharedMemory(Memory):
                     timeout=max(0.0, deadline_s - time.monotonic())
                 )
             except queue.Empty:
-                LOG.warning("shared buffers outlive their session")
+                LOG.warning(
+                    "shared buffers are still mapped after their session"
+                )
                 break
         self._maps = []
         return unread

@@ -110,13 +110,13 @@ class Processor:
 
     @property
     def has_checkpoints(self) -> bool:
-        """Whether the client keeps the core's state between two slots."""
+        """Whether the client saves the core's state when it changes slots."""
         return frames.CHECKPOINT_FEATURE in self.features
 
     def checkpoint(self, offset_bytes: int) -> bytes:
         """Return a frame with the core's state, between two pieces.
 
-        :returns: nothing if the core fails: the session then cannot go on.
+        :returns: empty if the core fails.
         """
         try:
             return frames.checkpoint_frame(offset_bytes, self.core.snapshot())
@@ -125,9 +125,9 @@ class Processor:
             return b""
 
     def restore(self, payload: bytes, offset_bytes: int) -> None:
-        """Go on with the state in the payload of a frame.
+        """Restore the state in the payload of a frame.
 
-        :raises Failure: if the client sent a wrong one.
+        :raises Failure: if it is invalid.
         """
         try:
             self.core.restore(frames.checkpoint_state(payload), offset_bytes)
@@ -184,7 +184,7 @@ class Processor:
             try:
                 collect = self.core.start(task.view, room, task.offset_bytes)
             except Exception as exc:
-                # Those before it end first.
+                # Earlier pieces end first.
                 collect = functools.partial(_raise, exc)
         self.started.append(Started(task, room, collect))
 
@@ -212,7 +212,8 @@ class Processor:
             )
         if room is task.view and written_bytes != len(room):
             raise Failure(
-                codes.CORE_FAILED, "the core works in place and wrote less"
+                codes.CORE_FAILED,
+                "the core works in place, but wrote fewer bytes",
             )
         return task, written_bytes
 
@@ -239,7 +240,7 @@ class Processor:
         )
 
     def cancel(self) -> None:
-        """Make the core fail soon, from any thread."""
+        """Cancel the core, from any thread."""
         self._cancelled = True
         self.core.cancel()
 

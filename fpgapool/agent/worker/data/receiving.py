@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What comes in on one connection of a session.
+"""Receives frames on one connection of a session.
 
 The connection's thread receives frames. It puts pieces of input into the
-session's memory and tasks, where the session's own thread finds them. A small
-piece is processed here if everything is idle: a hand-over would cost more than
-the work. It ends when another connection has taken its place.
+session's memory and tasks, for the session's own thread. A small piece is
+processed here if everything is idle: handing it over would cost more. It ends
+when another connection has taken its place.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def serve(session: sessions.DataSession, channel: channels.Channel) -> None:
 
 
 class Receiver:
-    """Receives on a connection, for as long as it is the session's."""
+    """Receives on a connection until another one replaces it."""
 
     def __init__(
         self, session: sessions.DataSession, channel: channels.Channel
     ) -> None:
         self._session = session
         self._channel = channel
-        # References count for the connection on which they come.
+        # References apply to the connection on which they come.
         self._announced = blocks.Announced(
             session.kept,
             session.settings.chunk_bytes,
@@ -72,7 +72,7 @@ class Receiver:
         )
 
     def receive(self) -> None:
-        """Take frames until the connection is replaced, lost, or no use.
+        """Take frames until the connection is replaced or lost.
 
         :raises OSError: if it is lost.
         :raises frames.ProtocolError: if a frame has no place here.
@@ -136,7 +136,7 @@ class Receiver:
     def _restore(self, payload: bytes) -> None:
         session = self._session
         with session.lock:
-            # A client that resumes cannot know whether it arrived.
+            # A client that resumes may send it again.
             if session.awaits_state:
                 session.processor.restore(
                     payload, session.input.consumed_bytes
@@ -147,7 +147,7 @@ class Receiver:
         session = self._session
         with session.lock:
             session.input.closed = True
-            # A thread that computes or sends would not read what comes.
+            # This thread must read, so it only does the last of the work.
             left = session.busy or session.tasks or session.outgoing.may_send()
             if left or not session.has_work():
                 session.wake()
@@ -231,8 +231,8 @@ class Receiver:
     def _await_fewer_tasks(self) -> None:
         """Wait, with the lock, until another piece may come.
 
-        :raises frames.ProtocolError: if that is never: the acknowledgement
-            that the worker needs is behind the piece.
+        :raises frames.ProtocolError: if that will never be: the
+            acknowledgement that the worker needs comes after the piece.
         """
         session, channel = self._session, self._channel
         session.wait_for_run(
@@ -301,9 +301,8 @@ class Receiver:
 def _given_up(
     document: dict[str, typing.Any], checksummed: bool, offset_bytes: int
 ) -> processing.Failure:
-    """Say why a client ended its session with ERROR.
-
-    The log leaves out the client's own text: it could contain anything.
+    """Return why a client ended its session with ERROR, without the client's
+    own text, which could contain anything.
     """
     if checksummed and document.get("code") == codes.CHECKSUM_MISMATCH:
         return processing.Failure(

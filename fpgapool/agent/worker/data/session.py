@@ -5,7 +5,7 @@
 The connection's thread receives into reused buffers while the session's own
 thread processes, and a third one sends what is long, so that both directions
 and the computation overlap. The receiving thread processes a small piece
-itself if everything is idle: a hand-over would cost more than the work.
+itself if everything is idle: handing it over would cost more.
 
 The session outlives its connections. It keeps output that was sent and not
 acknowledged. It drops input that was received and not processed, because the
@@ -43,8 +43,8 @@ from fpgapool.vocabulary import states
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-# Bounds the memory that tiny pieces cost beyond their bytes: above it,
-# reading waits. The protocol's documentation has it.
+# Bounds the memory that tiny pieces cost beyond their bytes: above it, reading
+# waits; documented with the protocol.
 MAX_TASKS = 4096
 
 Post: typing.TypeAlias = collections.abc.Callable[
@@ -123,11 +123,11 @@ class DataSession:
         self.sender = sending.Sender(
             self.condition, self._next_message, self.lose, settings
         )
-        # The core first needs the state that another slot has left.
+        # The core needs the state from the previous slot first.
         self.awaits_state = bool(
             start_input_bytes and processor.has_checkpoints
         )
-        # The client has closed and sends no more, not even an ACK.
+        # The client has closed its sending side: no more ACKs.
         self.half_closed = False
 
     @property
@@ -141,7 +141,7 @@ class DataSession:
         return self._output.added_bytes - self._output.start_bytes
 
     def progress(self) -> watch.Progress:
-        """Tell how far the session is, and what it waits for; never waits."""
+        """Return the progress and what it waits for; never blocks."""
         output = self._output
         return watch.Progress(
             self.input_bytes,
@@ -218,14 +218,14 @@ class DataSession:
                     self.wake()
 
     def send_over(self, other: channels.Channel) -> None:
-        """Send by another connection of the client from now on.
+        """Send over another connection of the client from now on.
 
-        :param other: of the authenticated client; it goes with the attached
-            one.
-        :raises channels.ChannelClosed: if there is none, or it is lost; the
-            other one stays the caller's then.
+        :param other: of the authenticated client; closed together with the
+            attached one.
+        :raises channels.ChannelClosed: if none is attached, or it is lost; the
+            caller keeps the other one.
         """
-        # Its client may be here before the connection counts as attached.
+        # The client may connect before the first connection is attached.
         with self._attach_lock, self.lock:
             channel = self.channel
         if channel is None:
@@ -277,13 +277,12 @@ class DataSession:
     # Processing and sending.
 
     def wake(self) -> None:
-        """Let the session's own thread look for work; with the lock."""
+        """Wake the session's own thread; with the lock."""
         self._start_thread()
         self.condition.notify_all()
 
     def _start_thread(self) -> None:
-        # Not before it is needed: the receiving thread does all the work of
-        # many short sessions.
+        # Started on demand: short sessions often do without it.
         is_over = self.stopping or self.ended
         if self._thread_ended is None and not is_over:
             self._thread_ended = crew.CREW.start("session", self._work)
@@ -304,12 +303,12 @@ class DataSession:
             self.condition.wait()
             return
         if self.half_closed:
-            # Only output that it would have to acknowledge is left.
+            # Only output that needs an acknowledgement is left.
             self._end(states.CLOSED, codes.OK, "")
             self.condition.wait()
             return
-        # A client that has closed need not accept the remaining output;
-        # without this limit a silent client could keep the slot.
+        # A client that has closed need not read the remaining output. This
+        # limit stops a silent client from keeping the slot.
         acked_bytes = self._output.acknowledged_bytes
         woken = self.condition.wait(self.settings.send_timeout_s)
         if not woken and self._output.acknowledged_bytes == acked_bytes:
@@ -337,7 +336,7 @@ class DataSession:
         return not (self.busy or self.sender.is_busy)
 
     def awaits_client(self) -> bool:
-        """Whether only the client can let the session go on; with the lock."""
+        """Whether the session waits for its client only; with the lock."""
         return self.is_idle() and not (
             self.has_work() or self.leaving or self.stopping or self.ended
         )
@@ -346,8 +345,8 @@ class DataSession:
         """Give up busy."""
         with self.lock:
             self.busy = False
-            # Waking the working thread needlessly would cost a small
-            # piece more than its processing.
+            # For a small piece, a needless wake-up costs more than its
+            # processing.
             if self.has_work():
                 self.wake()
             elif self.run_waiters or self.stopping:
@@ -369,7 +368,7 @@ class DataSession:
         """Return the next work item, or give up busy; with the lock."""
         channel, is_sending = self.channel, self.sender.is_busy
         if is_sending:
-            # For what is left when all is sent.
+            # It does the rest once everything is sent.
             self._start_thread()
         if self.half_closed and not is_sending:
             self.outgoing.forget_sent()
@@ -403,8 +402,7 @@ class DataSession:
     def _do(self, work: _Work) -> _Work | None:
         """Do one work item and return the next one."""
         if isinstance(work, sending.Message):
-            # The next message may have a checkpoint: it is made between two
-            # pieces.
+            # The next message may have a checkpoint, made between two pieces.
             self.sender.send(work, alone=self.processor.has_checkpoints)
             with self.lock:
                 return self._next()
@@ -462,9 +460,9 @@ class DataSession:
             self.condition.notify_all()
 
     def _finish_begun(self) -> bytes:
-        """Begin no more; let the client have and know all that is done.
+        """Start no more pieces; send and acknowledge all that is done.
 
-        :returns: the frame with which another slot goes on, if there is one.
+        :returns: the checkpoint frame for the next slot, if there is one.
         """
         with self.lock:
             self.leaving = True
@@ -525,7 +523,7 @@ class DataSession:
             # Threads that still read the connection keep the session.
             self.tasks.clear()
             self.outgoing.finish()
-        # An attaching connection may be handing over its descriptors.
+        # An attaching connection may be sending its descriptors.
         with self._attach_lock:
             unread = self.memory.close(remains)
         if unread is not None:
