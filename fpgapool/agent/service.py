@@ -250,7 +250,7 @@ class Agent:
             self._opener,
             slots.HostSlots(settings, self.table, self.desks),
         )
-        self._cache = cache.Cache(
+        self._cache = cache.BitstreamCache(
             pathlib.Path(settings.state_path) / CACHE_NAME,
             settings.bitstream_source,
             max_bytes=settings.bitstream_cache_bytes,

@@ -74,7 +74,7 @@ class _Entry:
     proved: tuple[int, ...] | None = None
 
 
-class Cache:
+class BitstreamCache:
     """Keeps files while there is room; thread-safe. Threads that need the same
     file take turns.
 

@@ -22,7 +22,9 @@ class Fetcher:
     is free: the caller that asked for the slot has a deadline, too.
     """
 
-    def __init__(self, caller: sender.Caller, cache: caches.Cache) -> None:
+    def __init__(
+        self, caller: sender.Caller, cache: caches.BitstreamCache
+    ) -> None:
         self._caller = caller
         self._cache = cache
         # The requests waiting for each checksum, in the order of deadlines.

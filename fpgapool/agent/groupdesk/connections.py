@@ -49,7 +49,7 @@ class Access:
     secret_sha256: str = dataclasses.field(repr=False)
 
 
-class Desk(typing.Protocol):
+class DeskLoop(typing.Protocol):
     """The loop's side of connections."""
 
     def attach(
@@ -65,13 +65,13 @@ class Desk(typing.Protocol):
         """The connection of a client is over."""
 
 
-class Connections:
+class GroupServer:
     """Serves the clients of a group on the data port."""
 
     def __init__(
         self,
         settings: desk_settings.DeskSettings,
-        desk: Desk,
+        desk: DeskLoop,
         projects: accounts.Accounts,
     ) -> None:
         self._settings = settings

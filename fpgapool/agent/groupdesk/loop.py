@@ -44,7 +44,7 @@ class Port(typing.Protocol):
         """Silence the doorbell, after :meth:`arm` and perhaps a wait."""
 
 
-class Loop:
+class RingLoop:
     """Serves ports until it is stopped.
 
     :param after_work: called with the time after a port has worked, and after

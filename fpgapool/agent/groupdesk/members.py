@@ -48,7 +48,7 @@ class MemberPorts:
         self,
         path: str,
         slots: Iterable[Place],
-        loop: loops.Loop,
+        loop: loops.RingLoop,
         desk_queues: queues.Queues,
         ended: Callable[[int, int, int, int, ports.Payload, float], None],
         notify: Callable[[dict[str, object]], None],

@@ -17,11 +17,11 @@ from fpgapool.vocabulary import group
 _SHA256_DIGITS = 64
 
 
-class Status(typing.NamedTuple):
+class GetStatus(typing.NamedTuple):
     """Report the status."""
 
 
-class Members(typing.NamedTuple):
+class SetMembers(typing.NamedTuple):
     """Set the members, as :meth:`members.MemberPorts.want` says.
 
     :ivar wanted: the generation of each, by device and number.
@@ -61,7 +61,7 @@ class Hosts(typing.NamedTuple):
     spares_member: bool = True
 
 
-class Counts(typing.NamedTuple):
+class ReadCounts(typing.NamedTuple):
     """Report the usage of clients since the desk began, page by page.
 
     :ivar after: only clients whose names are greater.
@@ -75,7 +75,7 @@ class Exit(typing.NamedTuple):
 
 
 Order: typing.TypeAlias = (
-    Status | Members | Admit | Keep | Hosts | Counts | Exit
+    GetStatus | SetMembers | Admit | Keep | Hosts | ReadCounts | Exit
 )
 
 
@@ -88,9 +88,9 @@ def parse(message: messages.Message) -> Order:
     operation = frames.require(message, "op", str)
     match operation:
         case "status":
-            return Status()
+            return GetStatus()
         case "members":
-            return Members(_wanted(message), _natural(message, "surplus"))
+            return SetMembers(_wanted(message), _natural(message, "surplus"))
         case "admit":
             return Admit(
                 [
@@ -113,7 +113,7 @@ def parse(message: messages.Message) -> Order:
             after = message.get("after", "")
             if not isinstance(after, str):
                 raise _wrong("after must be a string")
-            return Counts(after)
+            return ReadCounts(after)
         case "exit":
             return Exit()
     raise frames.ProtocolError(

@@ -184,7 +184,7 @@ class Desk:
             max_waiting_tasks=settings.window_tasks,
             max_task_bytes=settings.max_task_bytes,
         )
-        self._loop = loops.Loop(
+        self._loop = loops.RingLoop(
             self._decide,
             self._after_round,
             self._queues.members.has_free,
@@ -204,7 +204,7 @@ class Desk:
         self._accounts = accounts.Accounts(
             settings.max_group_project_connections, self._loop.wake
         )
-        self._connections = connections.Connections(
+        self._connections = connections.GroupServer(
             settings, self, self._accounts
         )
         self._sockets = sockets.Sockets(
@@ -512,11 +512,11 @@ class Desk:
     def _obey(self, order: orders.Order) -> dict[str, typing.Any]:
         """Do what the agent wants; return the members of the reply."""
         match order:
-            case orders.Status():
+            case orders.GetStatus():
                 # Agents ask for it every second.
                 self._members.drop_forgetful()
                 return {"status": self.status()}
-            case orders.Members(wanted, surplus):
+            case orders.SetMembers(wanted, surplus):
                 self._members.want(wanted, surplus)
             case orders.Admit(clients):
                 self._admit(clients)
@@ -526,7 +526,7 @@ class Desk:
                 self._queues.locks.spare_member(spares_member)
                 if self._news.take(members):
                     self._news.send(self._clients)
-            case orders.Counts(after):
+            case orders.ReadCounts(after):
                 now = time.monotonic()
                 self._totals.add(self._queues.take_counts(now), now)
                 return self._totals.page(after, self._clients)

@@ -38,7 +38,7 @@ MAX_CONNECTIONS = 32
 _MOST_OUTPUT_BYTES = 2**32
 
 
-class Desk:
+class SessionServer:
     """Admits only the client of the current assignment.
 
     :param post: takes events; must not block.
@@ -49,7 +49,7 @@ class Desk:
         settings: worker_settings.WorkerSettings,
         driver: drivers.Driver,
         post: sessions.Post,
-        cache: blocks.Cache,
+        cache: blocks.BlockCache,
     ) -> None:
         self._settings = settings
         self._driver = driver

@@ -92,8 +92,10 @@ class Worker:
             orphan_s=settings.orphan_s,
             exit_with_agent=settings.exit_with_agent,
         )
-        self._cache = blocks.Cache(settings.block_cache_bytes)
-        self._desk = desks.Desk(settings, self._driver, self.post, self._cache)
+        self._cache = blocks.BlockCache(settings.block_cache_bytes)
+        self._desk = desks.SessionServer(
+            settings, self._driver, self.post, self._cache
+        )
         self._member = tasks.Member(
             settings, self._driver, self.post, self._cache
         )

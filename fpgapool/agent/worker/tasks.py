@@ -48,7 +48,7 @@ _NO_BYTES = memoryview(b"")
 _FATAL = codes.DEVICE_FAULTS - {codes.DEVICE_OUT_OF_MEMORY}
 
 
-class Result(typing.NamedTuple):
+class TaskResult(typing.NamedTuple):
     """The end of a task.
 
     :ivar kind: ``records.DONE`` or ``records.FAILED``.
@@ -79,7 +79,7 @@ class Runner:
         slot: int,
         profile: drivers.Profile,
         traffic: drivers.Traffic,
-        cache: blocks.Cache,
+        cache: blocks.BlockCache,
         clock_ns: collections.abc.Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._driver = driver
@@ -104,7 +104,7 @@ class Runner:
         self._processor: processing.Processor | None = None
         self._cancelled = False
 
-    def run(self, task: records.Record, max_output_bytes: int) -> Result:
+    def run(self, task: records.Record, max_output_bytes: int) -> TaskResult:
         """Run a task.
 
         :param task: its record, in place. A core may overwrite the input.
@@ -117,7 +117,7 @@ class Runner:
             task, arguments, missing = self._resolve(task)
             if missing:
                 detail = frames.encode_json({"arguments": missing})
-                return Result(records.MISS, 0, detail)
+                return TaskResult(records.MISS, 0, detail)
             self.input_bytes += len(task.rest)
             processor = self._open(task, bool(arguments))
             for number, argument in arguments.items():
@@ -145,7 +145,7 @@ class Runner:
             if getattr(exc, "code", None) in _FATAL:
                 self.fault = exc.code  # type: ignore[attr-defined]
             busy_ns = self._clock_ns() - began_ns
-            return Result(records.FAILED, busy_ns, _detail(exc))
+            return TaskResult(records.FAILED, busy_ns, _detail(exc))
         finally:
             if self._blocks is not None:
                 self._blocks.release()
@@ -155,7 +155,7 @@ class Runner:
         if count_bytes != len(room):
             room = room[:count_bytes]
         busy_ns = self._clock_ns() - began_ns
-        return Result(records.DONE, busy_ns, b"", room)
+        return TaskResult(records.DONE, busy_ns, b"", room)
 
     def _resolve(
         self, task: records.Record
@@ -307,7 +307,7 @@ class Member:
         settings: worker_settings.WorkerSettings,
         driver: drivers.Driver,
         post: collections.abc.Callable[[state.Event], None],
-        cache: blocks.Cache,
+        cache: blocks.BlockCache,
     ) -> None:
         self._settings = settings
         self._driver = driver
@@ -576,7 +576,7 @@ class _Postbox:
         while not self._channel.wipe():
             self._wait(rings.ALL)
 
-    def send_result(self, task_id: int, result: Result) -> None:
+    def send_result(self, task_id: int, result: TaskResult) -> None:
         """Send the result of a task.
 
         :raises _Over: if the connection ends.

@@ -70,8 +70,10 @@ def source() -> Source:
 
 @pytest.fixture
 def make_cache(tmp_path: pathlib.Path, source: Source):
-    def make(max_bytes: int = 1000, timeout_s: float = 30.0) -> cache.Cache:
-        made = cache.Cache(
+    def make(
+        max_bytes: int = 1000, timeout_s: float = 30.0
+    ) -> cache.BitstreamCache:
+        made = cache.BitstreamCache(
             tmp_path / "cache",
             source,
             max_bytes=max_bytes,

@@ -58,7 +58,7 @@ class Scene:
         self.source = Source()
         self.loop = agent_loop.Loop("test-loop")
         self.caller = sender.Caller(self.loop, "test-caller")
-        self.cache = cache.Cache(
+        self.cache = cache.BitstreamCache(
             directory,
             self.source,
             max_bytes=1000,

@@ -16,7 +16,9 @@ pytestmark = pytest.mark.security
 
 
 def test_few_connections_wait_for_a_slow_core():
-    desk = desks.Desk(mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock())
+    desk = desks.SessionServer(
+        mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock()
+    )
     hello = mock.Mock(transport="stream", return_secret=None)
     with (
         futures.ThreadPoolExecutor(2 * desks.MAX_CONNECTIONS) as threads,

@@ -34,7 +34,7 @@ NO_BYTES = memoryview(b"")
     )
 )
 def test_blocks_hand_out_disjoint_ranges(steps):
-    blocks = memory.Blocks(BLOCK_BYTES, OUT_BYTES)
+    blocks = memory.Ranges(BLOCK_BYTES, OUT_BYTES)
     held = collections.deque()
     for wanted, kept in steps:
         if wanted == 0:
@@ -66,7 +66,7 @@ def test_blocks_hand_out_disjoint_ranges(steps):
     st.lists(st.integers(1, BLOCK_BYTES), max_size=50),
 )
 def test_what_was_dropped_was_never_out(kept, released, dropped):
-    blocks, same = (memory.Blocks(BLOCK_BYTES, OUT_BYTES) for _ in range(2))
+    blocks, same = (memory.Ranges(BLOCK_BYTES, OUT_BYTES) for _ in range(2))
     for wanted in kept:
         assert blocks.reserve(wanted) == same.reserve(wanted)
     before = len(blocks)
@@ -82,7 +82,7 @@ def test_what_was_dropped_was_never_out(kept, released, dropped):
 
 
 def test_blocks_stay_low():
-    blocks = memory.Blocks(BLOCK_BYTES, OUT_BYTES)
+    blocks = memory.Ranges(BLOCK_BYTES, OUT_BYTES)
     blocks.reserve(BLOCK_BYTES)
     starts = set()
     for _ in range(20):

@@ -68,7 +68,7 @@ def test_memory_is_reused_only_when_nobody_receives_into_it():
         ),
         hello.Keyring(test_state.order()),
         lambda event: None,
-        blocks.Cache(0).open("project", "session"),
+        blocks.BlockCache(0).open("project", "session"),
     )
     log: list[str] = []
     here, there = socket.socketpair()
@@ -121,7 +121,7 @@ def _long_session(core, ends: list) -> session.DataSession:
         ),
         hello.Keyring(test_state.order()),
         ends.append,
-        blocks.Cache(0).open("project", "session"),
+        blocks.BlockCache(0).open("project", "session"),
     )
 
 
@@ -315,7 +315,7 @@ def _ratio_session(core: RatioCore, ends: list) -> session.DataSession:
         ),
         hello.Keyring(test_state.order()),
         ends.append,
-        blocks.Cache(0).open("project", "session"),
+        blocks.BlockCache(0).open("project", "session"),
     )
 
 

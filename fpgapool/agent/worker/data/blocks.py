@@ -29,7 +29,7 @@ class _Key(typing.NamedTuple):
     length_bytes: int
 
 
-class Counts(typing.NamedTuple):
+class BlockCounts(typing.NamedTuple):
     """The counts of a cache since its process began.
 
     :ivar misses: blocks that had to be sent.
@@ -43,7 +43,7 @@ class Counts(typing.NamedTuple):
     kept_bytes: int = 0
 
 
-class Cache:
+class BlockCache:
     """The blocks of a slot.
 
     :param capacity_bytes: of all blocks; 0: none are kept.
@@ -59,9 +59,9 @@ class Cache:
         self._hits = self._misses = self._evicted = 0
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> BlockCounts:
         """The counts so far."""
-        return Counts(
+        return BlockCounts(
             self._hits, self._misses, self._evicted, self._shelf.kept_bytes
         )
 
@@ -117,11 +117,12 @@ def _zero(memory: bytearray) -> None:
 class Blocks:
     """The blocks of one application in a cache.
 
-    Made by :meth:`Cache.open`. Found blocks are pinned until :meth:`release`.
+    Made by :meth:`BlockCache.open`. Found blocks are pinned until
+    :meth:`release`.
     """
 
     def __init__(
-        self, cache: Cache, epoch: int, project_id: str, application: str
+        self, cache: BlockCache, epoch: int, project_id: str, application: str
     ) -> None:
         self._cache = cache
         self._epoch = epoch

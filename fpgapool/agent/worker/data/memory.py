@@ -71,7 +71,7 @@ def remains(code: str, unread: bool) -> Remains:
     return Remains.KEPT if unread else Remains.EMPTIED
 
 
-class Blocks:
+class Ranges:
     """Hands out ranges of memory; the oldest comes back first.
 
     The memory is divided into equal blocks. Ranges fill one block after the
@@ -254,8 +254,8 @@ class PrivateMemory(Memory):
     ) -> None:
         super().__init__()
         self._chunk_bytes = chunk_bytes
-        self._input_blocks = Blocks(chunk_bytes, window_bytes)
-        self._output_blocks = Blocks(
+        self._input_blocks = Ranges(chunk_bytes, window_bytes)
+        self._output_blocks = Ranges(
             max(chunk_bytes, max_output_bytes), window_bytes
         )
         self._input = session_buffers.blank(self._input_blocks.capacity_bytes)
@@ -323,7 +323,7 @@ class InPlaceMemory(Memory):
         super().__init__()
         self._window_bytes = window_bytes
         # Unprocessed pieces are newer than processed ones.
-        self._blocks = Blocks(chunk_bytes, 2 * window_bytes)
+        self._blocks = Ranges(chunk_bytes, 2 * window_bytes)
         self._memory = session_buffers.blank(self._blocks.capacity_bytes)
         self._unprocessed = 0
         self._processed: collections.deque[int] = collections.deque()

@@ -26,7 +26,7 @@ class Message(typing.NamedTuple):
     parts: list[frames.Buffer]
 
 
-class Sender:
+class BackgroundSender:
     """Sends in a thread while there is something to send.
 
     :param condition: with the session's lock; notified when all is sent.

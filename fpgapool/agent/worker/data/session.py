@@ -120,7 +120,7 @@ class DataSession:
             settings.window_bytes,
         )
         self._output = self.outgoing.output
-        self.sender = sending.Sender(
+        self.sender = sending.BackgroundSender(
             self.condition, self._next_message, self.lose, settings
         )
         # The core needs the state from the previous slot first.

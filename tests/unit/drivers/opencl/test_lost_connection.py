@@ -113,7 +113,7 @@ def open_session(core, post):
         ),
         hello.Keyring(test_state.order()),
         post,
-        blocks.Cache(0).open("project", "session"),
+        blocks.BlockCache(0).open("project", "session"),
     )
 
 
