@@ -30,7 +30,8 @@ class Heads:
         with the least. Ties go to the client's name, then to the queue's
         number.
     :raises ValueError: if it is neither.
-    :ivar per_task: the service that a task counts as when it begins.
+    :ivar by_time: whether the time of slots is what counts as service …
+    :ivar per_task: … or each task, when it begins.
     """
 
     def __init__(self, arbitration: str) -> None:
@@ -47,8 +48,8 @@ class Heads:
                 f"arbitration must be {' or '.join(group.ARBITRATIONS)}"
             )
         self._arbitration = arbitration
-        self._by_time = arbitration == group.TIME
-        self.per_task = 0.0 if self._by_time else 1.0
+        self.by_time = arbitration == group.TIME
+        self.per_task = 0.0 if self.by_time else 1.0
 
     def arbitrate(
         self, arbitration: str, clients: Iterable[model.Client]
@@ -67,7 +68,7 @@ class Heads:
             share.served = share.floor = 0.0
         self._use(arbitration)
         for queue in waiting:
-            self._push(queue)
+            self.ask(queue, queue.asked_s)
 
     def project(self, project_id: str) -> model.Share:
         """Return the share of a project.
@@ -81,7 +82,7 @@ class Heads:
 
     def charge(self, client: model.Client, slot_s: float) -> None:
         """Count the time of a slot as service, if that decides the order."""
-        if self._by_time:
+        if self.by_time:
             client.share.served += slot_s
             client.project.served += slot_s
 
@@ -89,17 +90,14 @@ class Heads:
         """Register a queue's head as waiting since ``asked_s``."""
         queue.asking = True
         queue.asked_s = asked_s
-        self._push(queue)
-
-    def _push(self, queue: model.Queue) -> None:
         client = queue.client
-        share = client.share if self._by_time else client.project
+        share = client.share if self.by_time else client.project
         if not share.heads:
             share.ask()
         heapq.heappush(
             share.heads,
             (
-                queue.asked_s,
+                asked_s,
                 client.client_id,
                 queue.number,
                 next(_SERIALS),

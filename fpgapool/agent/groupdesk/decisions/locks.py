@@ -33,7 +33,7 @@ class Locks:
 
     :param clients: a lost one is removed with its last lock.
     :param idle_s: how long a lock lasts without a task.
-    :param out: takes decisions.
+    :ivar out: takes decisions.
     :ivar held: how many have members …
     :ivar count: … and how many there are, with those that wait.
     """
@@ -50,7 +50,7 @@ class Locks:
         self._heads = waiting
         self._members = members
         self._idle_s = idle_s
-        self._out = out
+        self.out = out
         # Whether one member is reserved for clients without locks. One host of
         # each group does so.
         self._spares_member = True
@@ -77,7 +77,7 @@ class Locks:
         """
         most = self._most(client, self._members.expected)
         if lock_id in client.locks or self.count >= most:
-            self._out.append(
+            self.out.append(
                 model.LockRefused(client, lock_id, codes.LOCK_LIMIT)
             )
             return
@@ -105,7 +105,7 @@ class Locks:
         """Take a task that runs under a lock."""
         lock = client.locks.get(task.lock_id)
         if lock is None or lock.closing:
-            self._out.append(model.Answer(task, codes.LOCK_LOST))
+            self.out.append(model.Answer(task, codes.LOCK_LOST))
             return
         client.counts.arrived += 1
         client.counts.waiting += 1
@@ -127,7 +127,7 @@ class Locks:
         counts = task.client.counts
         counts.waiting -= 1
         counts.running += 1
-        self._out.append(model.Start(member.number, task, False))
+        self.out.append(model.Start(member.number, task, False))
 
     def task_ended(
         self, client: model.Client, lock: model.Lock, now: float
@@ -149,7 +149,7 @@ class Locks:
         """
         for lock in [*client.locks.values()]:
             if code is not None:
-                self._out += [model.Answer(task, code) for task in lock.tasks]
+                self.out += [model.Answer(task, code) for task in lock.tasks]
             lock.tasks.clear()
             if lock.member is None:
                 self._withdraw(client, lock)
@@ -161,7 +161,7 @@ class Locks:
         if not self._most(client, self._members.expected):
             # There are too few members now, even if other clients unlock.
             queue.asking = False
-            self._out.append(
+            self.out.append(
                 model.LockRefused(client, lock.lock_id, codes.LOCK_LIMIT)
             )
             self._withdraw(client, lock)
@@ -199,7 +199,7 @@ class Locks:
         self.held += 1
         clear = member.served not in (None, client.owner)
         member.served = client.owner
-        self._out.append(
+        self.out.append(
             model.Locked(client, lock.lock_id, member.number, clear)
         )
         self.start_task(lock)
@@ -213,7 +213,7 @@ class Locks:
 
     def _remove(self, client: model.Client, lock: model.Lock) -> None:
         for task in lock.tasks:
-            self._out.append(model.Answer(task, codes.LOCK_LOST))
+            self.out.append(model.Answer(task, codes.LOCK_LOST))
         client.counts.waiting -= len(lock.tasks)
         lock.tasks.clear()
         client.lengths[lock.queue.number] -= _LOCKED
@@ -232,7 +232,7 @@ class Locks:
         self._remove(client, lock)
         self.held -= 1
         self.charge(lock, now)
-        self._out.append(model.Unlocked(client, lock.lock_id, code))
+        self.out.append(model.Unlocked(client, lock.lock_id, code))
         queue, member = lock.queue, lock.member
         assert member is not None, "the lock was granted"
         member.lock = None

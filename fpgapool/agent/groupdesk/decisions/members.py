@@ -14,7 +14,7 @@ from fpgapool.agent.groupdesk.decisions import model
 class Members:
     """The members, by their numbers.
 
-    :param out: takes decisions.
+    :ivar out: takes decisions.
     :ivar free: numbers of those without task and lock; a heap.
     :ivar expected: how many members there are or will be; a lock waits for
         them. Call :meth:`shrink` after a change.
@@ -29,7 +29,7 @@ class Members:
     ) -> None:
         self._heads = waiting
         self._holders = holders
-        self._out = out
+        self.out = out
         self.all: dict[int, model.Member] = {}
         self.free: list[int] = []
         self.expected = 0
@@ -109,4 +109,4 @@ class Members:
     def _leave(self, member: model.Member) -> None:
         del self.all[member.number]
         self._holders.forget(member.number)
-        self._out.append(model.Left(member.number))
+        self.out.append(model.Left(member.number))

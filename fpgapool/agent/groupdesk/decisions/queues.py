@@ -74,6 +74,8 @@ class Queues:
         self.members = group_members.Members(
             self._heads, self._holders, self._out
         )
+        # Every task comes here: these save look-ups.
+        self._members, self._free = self.members.all, self.members.free
         self.locks = group_locks.Locks(
             self._clients, self._heads, self.members, lock_idle_s, self._out
         )
@@ -214,7 +216,7 @@ class Queues:
         :param ran: False if it lacked a block; the task will be resent.
         :returns: the task, None if no client waits for its result.
         """
-        member = self.members.all.get(number)
+        member = self._members.get(number)
         if member is None or member.task is None:
             return None
         task, member.task = member.task, None
@@ -232,7 +234,8 @@ class Queues:
             self.locks.task_ended(client, lock, now)
         else:
             counts.busy_s += busy_s
-            self._heads.charge(client, busy_s)
+            if self._heads.by_time:
+                self._heads.charge(client, busy_s)
             queue = task.queue
             client.lengths[queue.number] -= 1
             queue.busy = False
@@ -283,55 +286,53 @@ class Queues:
 
         :returns: all decisions since the last call, in order.
         """
-        free, pop = self.members.free, self._heads.pop
+        heads, free = self._heads, self._free
         if self._holders.due_s != math.inf:
             self._holders.due_s = math.inf
-            self._heads.retry_blocked()
+            heads.retry_blocked()
         while free:
-            queue = pop()
+            queue = heads.pop()
             if queue is None:
                 break
             if not queue.waiting:
                 # Its client is gone.
                 queue.asking = False
-            elif queue.client.paused:
-                self._heads.block(queue)
-            elif isinstance(item := queue.waiting[0], model.Lock):
+                continue
+            client = queue.client
+            if client.paused:
+                heads.block(queue)
+                continue
+            task = queue.waiting[0]
+            if isinstance(task, model.Lock):
                 self.locks.grant_next(queue, now)
+                continue
+            if task.blocks:
+                chosen = self._holders.choose(task, free, self._members, now)
+                if chosen is None:
+                    heads.block(queue)
+                    continue
+                task, number = chosen
+                self.members.take(number)
             else:
-                self._serve(queue, item, now)
-        if not self._out:
-            return []
-        out = self._out[:]
-        self._out.clear()
+                number = heapq.heappop(free)
+            queue.waiting.popleft()
+            queue.asking, queue.busy = False, True
+            member = self._members[number]
+            member.task = task
+            served = member.served
+            member.served = owner = client.owner
+            client.project.served += heads.per_task
+            counts = client.counts
+            counts.waiting -= 1
+            counts.running += 1
+            clear = served is not None and served != owner
+            if task.blocks or clear:
+                self._holders.started(number, task, clear, now)
+            self._out.append(model.Start(number, task, clear))
+        out = self._out
+        if out:
+            self._out = self.members.out = self.locks.out = []
         return out
-
-    def _serve(self, queue: model.Queue, task: model.Task, now: float) -> None:
-        """Start the task at a queue's head, or set the queue aside."""
-        members = self.members
-        if task.blocks:
-            chosen = self._holders.choose(task, members.free, members.all, now)
-            if chosen is None:
-                self._heads.block(queue)
-                return
-            task, number = chosen
-            members.take(number)
-        else:
-            number = heapq.heappop(members.free)
-        queue.waiting.popleft()
-        queue.asking, queue.busy = False, True
-        client, member = queue.client, members.all[number]
-        member.task = task
-        served = member.served
-        member.served = owner = client.owner
-        client.project.served += self._heads.per_task
-        counts = client.counts
-        counts.waiting -= 1
-        counts.running += 1
-        clear = served is not None and served != owner
-        if task.blocks or clear:
-            self._holders.started(number, task, clear, now)
-        self._out.append(model.Start(number, task, clear))
 
     @property
     def deadline_s(self) -> float | None:
