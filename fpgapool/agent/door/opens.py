@@ -1,12 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The sessions that clients of a front door opened and still wait for.
+"""The sessions that clients of a front door have opened and wait for. Pure.
 
-Pure: clients, the conductor and the clock come in as method calls, and the
-resulting actions come out as effects. Answers to calls and unsolicited news
-from the conductor are handled alike. A failed call is repeated. A cancelling
-cast may be lost, so it is repeated until it has taken effect. A session that
-was silent for long is polled.
+Clients, the conductor and the clock come in as method calls; what to do comes
+out as effects. Nothing is kept on disk, and any message may be lost, so an
+entry repeats what it wants until the conductor's view of the session shows it:
+
+* *asking*: nobody has answered its submit or reopen. The call is repeated with
+  growing pauses. After ``open_timeout_s`` the client gets
+  ``CONDUCTOR_UNAVAILABLE``, and a new session is cancelled.
+* *answered*: a view has come. Newer views go to the client. A session that has
+  been silent for ``poll_interval_s`` is polled.
+* *cancelling*: the client has cancelled or closed the session, or has gone
+  away before it could use it. The cast is repeated for ``CANCEL_REPEAT_S``,
+  unless the client comes back.
+
+The entry is forgotten when the session has ended, or when it is in use and its
+client has disconnected: then the worker decides. Replies to calls and views
+that the conductor sends by itself are handled alike, in order of revision.
 """
 
 from __future__ import annotations

@@ -1,14 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The state machine of a worker's slot; it decides, and has no effects.
+"""The state machine of a worker's slot: events in, effects out.
 
-It takes events and the time and returns effects; the service around it
-carries them out and reports back with further events.
+The machine has no clock and does no I/O. The service around it carries out the
+effects and reports back with further events, some of which may be late: an
+event of another generation than the current assignment's is ignored.
 
-``states.SLOT_MOVES`` is the life cycle of a slot. A slot keeps its state until
-its scrub is done: a slot that is being cleaned is not free yet. A slot that
-cannot be scrubbed is ``faulty`` until a self-test, which has no client, ends
-with a scrub that succeeds.
+The state of the slot follows ``states.SLOT_MOVES``, which is also what agent
+and conductor know of it::
+
+           assign              programmed           attached
+    idle ─────────▶ preparing ───────────▶ ready ────────────▶ active
+     ▲                  │                    │              lost │ ▲
+     │                  │                    │                   ▼ │ attached
+     │                  │                    │                detached
+     │                  ▼                    ▼                   │
+     └──── scrubbed ────┴────────────────────┴───────────────────┘
+
+Beside that state, two things happen to an assignment, in this order:
+
+* It *ends* (``_ending``): the session closed or failed, a deadline passed, or
+  the agent released the slot. The first reason counts. Programming cannot be
+  interrupted, so an end meanwhile takes effect after it.
+* The slot is *cleared* (``_clearing``): the data plane stops and the driver
+  scrubs the slot. The state stays until that is done, because a slot that is
+  being cleaned is not free. If it cannot be scrubbed, the slot is ``faulty``
+  until a self-test ends with a successful scrub.
+
+A worker serves one project. An assignment for another one is refused with
+``RECYCLE``: the process ends, and its successor gets the assignment.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@
 
 ``queues``
     Takes events and the time, and returns decisions.
+``clients``, ``members``, ``locks``
+    The state of each; parts of the queues.
 ``heads``
     The heads of queues, in the order of service.
 ``holding``

@@ -1,15 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A session's data plane: it receives, processes and sends data.
+"""A session's data plane: receives, processes and sends data.
 
-The connection's thread receives into reused buffers while the session's own
-thread processes, and a third one sends what is long, so that both directions
-and the computation overlap. The receiving thread processes a small piece
-itself if everything is idle: handing it over would cost more.
+Three threads work on a session, so that both directions and the computation
+overlap: one for each connection receives (:mod:`.receiving`), the session's
+own thread processes, and a third one sends long messages (:mod:`.sending`).
+``busy`` belongs to the thread that processes, and sends unless the sender
+does. A receiving thread takes it for a small piece if everything is idle:
+handing it over would cost more.
 
 The session outlives its connections. It keeps output that was sent and not
 acknowledged. It drops input that was received and not processed, because the
-client sends it again.
+client sends it again::
+
+    attached ──connection lost──▶ detached ──attach, with offsets──▶ attached
+       │
+       ├─ CLOSE: the rest is processed and sent, then CLOSED
+       ├─ failure, or the client gives up: ERROR
+       └─ the slot is taken: begun pieces are finished (``leaving``)
+                              │
+                              ▼
+                    ended, then stopped: no thread runs any more
 """
 
 from __future__ import annotations
