@@ -43,7 +43,6 @@ class Fetcher:
         :param on_ready: called in the loop's thread with the file's path,
             before this method returns if the file is cached …
         :param on_failed: … or this, with the error.
-        :param again: the cached file is damaged.
         """
         waiting = _Waiting(
             on_ready, on_failed, time.monotonic() + self._cache.timeout_s

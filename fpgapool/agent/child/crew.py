@@ -113,8 +113,6 @@ CREW = Crew()
 class Later:
     """Calls functions after a fixed delay, in one thread. A call may come up
     to a tenth of the delay late, so that the thread wakes less often.
-
-    :param delay_s: the delay.
     """
 
     def __init__(self, delay_s: float, name: str) -> None:

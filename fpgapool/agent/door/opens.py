@@ -130,11 +130,7 @@ Effect: typing.TypeAlias = Opening | Cancel | Close | Poll | Push
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Open:
-    """A session that a client waits for.
-
-    :ivar opening: the call to make until it is answered.
-    :ivar asking: whether a call is under way.
-    """
+    """A session that a client waits for."""
 
     opening: Opening
     gives_up_at_s: float

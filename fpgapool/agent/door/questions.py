@@ -45,7 +45,6 @@ Call: typing.TypeAlias = Callable[[], Members]
 class Questions:
     """Asks the conductor for clients.
 
-    :param caller: makes the calls.
     :param known: returns the view of a session of a project, without asking
         the conductor; None if it is not known here.
     """

@@ -137,7 +137,6 @@ class MemberPorts:
         """Set which slots are members once they are ready; let the others
         leave.
 
-        :param wanted: the generation of each.
         :param surplus: how many of them should leave, idle ones first.
         :raises frames.ProtocolError: if one is not of this host.
         """

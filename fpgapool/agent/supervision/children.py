@@ -77,7 +77,6 @@ _SAME = (
 def connect_client(path: str, what: str) -> socket.socket:
     """Return a connection to a process's data socket, for a client.
 
-    :param what: the process, for people.
     :raises rules.RequestError: if it accepts none.
     """
     sock = processes.dial(path)
@@ -254,10 +253,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
             self._ask_status(child)
 
     def _end(self, child: C, reason: str) -> None:
-        """Kill a process that does not respond.
-
-        :param reason: for the log.
-        """
+        """Kill a process that does not respond."""
         LOG.warning("Killing %s: it %s", child.title, reason)
         child.ended_for = reason
         child.signal(signal.SIGKILL)

@@ -125,7 +125,6 @@ def _status(sock: socket.socket) -> messages.Message:
 class _WorkerProcess(children.Child):
     """The process of one slot, or its absence.
 
-    :ivar made_for: what a worker is started for, see :func:`_made_for`.
     :ivar stale: the present one was started for something else, or has served
         a group.
     :ivar reported_idle: it has reported that by itself since the last request.

@@ -108,7 +108,6 @@ class Runner:
         """Run a task.
 
         :param task: its record, in place. A core may overwrite the input.
-        :returns: its result or failure.
         """
         self.started += 1
         self.is_running = True
@@ -224,10 +223,7 @@ class Runner:
     def _open(
         self, task: records.Record, is_own: bool
     ) -> processing.Processor:
-        """Return the core of a task, open.
-
-        :param is_own: no other task uses it: it gets arguments.
-        """
+        """Return the core of a task, open."""
         offset_bytes = task.number
         if offset_bytes and not self._profile.stateless:
             raise processing.Failure(
@@ -538,11 +534,7 @@ def _soiled(order: state.Order, exc: Exception) -> state.Ended:
 
 
 class _Postbox:
-    """A channel whose waits end when a connection does.
-
-    :param sock: of the desk, which sends nothing over it.
-    :ivar max_bytes: longest output that a result can have.
-    """
+    """A channel whose waits end when a connection does."""
 
     def __init__(
         self, channel: rings.Channel, sock: channels.PlainChannel

@@ -12,7 +12,6 @@ class Clients:
     """The clients that are attached, or have locks.
 
     :param slots: of this host; each client has as many queues.
-    :ivar all: by name.
     """
 
     def __init__(self, slots: int, waiting: heads.Heads) -> None:

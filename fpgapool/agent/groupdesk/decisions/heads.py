@@ -54,10 +54,7 @@ class Heads:
     def arbitrate(
         self, arbitration: str, clients: Iterable[model.Client]
     ) -> None:
-        """Change the order of service.
-
-        :param clients: all of the group.
-        """
+        """Change the order of service."""
         if arbitration == self._arbitration:
             return
         waiting = [*iter(self.pop, None)]

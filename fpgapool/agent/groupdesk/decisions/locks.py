@@ -33,7 +33,6 @@ class Locks:
 
     :param clients: a lost one is removed with its last lock.
     :param idle_s: how long a lock lasts without a task.
-    :ivar out: takes decisions.
     :ivar held: how many have members …
     :ivar count: … and how many there are, with those that wait.
     """
@@ -72,7 +71,6 @@ class Locks:
     def lock(self, client: model.Client, lock_id: int, now: float) -> None:
         """Request a member and a queue for a client alone.
 
-        :param client: an attached client.
         :param lock_id: its number for the lock, above 0 and not in use.
         """
         most = self._most(client, self._members.expected)

@@ -14,7 +14,6 @@ from fpgapool.agent.groupdesk.decisions import model
 class Members:
     """The members, by their numbers.
 
-    :ivar out: takes decisions.
     :ivar free: numbers of those without task and lock; a heap.
     :ivar expected: how many members there are or will be; a lock waits for
         them. Call :meth:`shrink` after a change.

@@ -50,7 +50,6 @@ class Queues:
     :param slots: of this host; each client has as many queues.
     :param arbitration: as for :class:`heads.Heads`.
     :param resume_grace_s: how long the locks of a lost client last.
-    :param max_waiting_tasks: of one client.
     """
 
     def __init__(
@@ -142,10 +141,7 @@ class Queues:
             self.locks.start_task(lock)
 
     def _drop_tasks(self, client: model.Client) -> list[model.Task]:
-        """Empty the queues of a client, but for locks.
-
-        :returns: the waiting tasks.
-        """
+        """Empty the queues of a client, but for locks."""
         dropped = []
         for queue in client.queues:
             locks = []
@@ -183,8 +179,6 @@ class Queues:
     ) -> model.Task:
         """Queue a task, or refuse it with a code.
 
-        :param payload: belongs to the caller.
-        :param size_bytes: of params and input.
         :param lock_id: of the lock that it runs under; 0: none.
         :param blocks: that it refers to; it prefers a member that has them.
         """
@@ -212,7 +206,6 @@ class Queues:
     ) -> model.Task | None:
         """A member's task has ended, with a result or an error.
 
-        :param busy_s: how long it worked on it.
         :param ran: False if it lacked a block; the task will be resent.
         :returns: the task, None if no client waits for its result.
         """

@@ -544,10 +544,7 @@ class DataSession:
 def _closed_frame(
     input_bytes: int, output_bytes: int, started_s: float
 ) -> bytes:
-    """Encode the last frame of a session that its client has closed.
-
-    :param started_s: when it began, monotonic clock.
-    """
+    """Encode the last frame of a session that its client has closed."""
     return frames.encode_frame(
         frames.FrameHeader(frames.CLOSED),
         {
