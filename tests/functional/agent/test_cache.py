@@ -268,7 +268,7 @@ def test_what_is_overdue_is_not_begun(make_cache, source, tmp_path):
     bitstream = source.put(b"x" * 100)
     path = made.get(bitstream)
     for again in (False, True):
-        with pytest.raises(cache.Late, match="turn"):
+        with pytest.raises(cache.Late, match="another fetch"):
             made.get(bitstream, again, time.monotonic())
     assert len(source.asked) == 1
     assert made.counts.failures == 2
