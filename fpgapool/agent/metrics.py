@@ -18,8 +18,8 @@ from fpgapool.agent.host import monitor
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import slot as slots
 from fpgapool.agent.supervision import desks
-from fpgapool.common import metrics
-from fpgapool.common import tallies
+from fpgapool.common.monitoring import metrics
+from fpgapool.common.monitoring import tallies
 from fpgapool.vocabulary import states
 
 _HOST = ("host",)

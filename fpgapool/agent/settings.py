@@ -15,7 +15,7 @@ from fpgapool.agent.host import shaping
 from fpgapool.agent.slots import table
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
-from fpgapool.common import signing
+from fpgapool.common.messaging import signing
 from fpgapool.drivers import loader
 from fpgapool.vocabulary import rules
 

@@ -294,7 +294,7 @@ PLANTED = {
     "protocol to sockets": ("protocol/a.py", "import socket"),
     "protocol to another": (
         "protocol/a.py",
-        "import fpgapool.common.channel",
+        "import fpgapool.common.channels.channel",
     ),
     "agent to the database": ("agent/a.py", "from fpgapool.db import api"),
     "agent to cores": ("agent/a.py", "import fpgapool.accelerators.aes"),
@@ -306,7 +306,7 @@ PLANTED = {
     ),
     "worker to oslo, through another": (
         "agent/worker/a.py",
-        "import fpgapool.common.channel",
+        "import fpgapool.common.channels.channel",
     ),
     "OpenCL elsewhere": ("drivers/a.py", "import pyopencl as cl"),
     "conductor to drivers": ("conductor/a.py", "import fpgapool.drivers.base"),
@@ -320,7 +320,10 @@ PLANTED = {
     ),
     "conductor to sim": ("conductor/a.py", "import fpgapool.sim"),
     "client to the agent": ("client/a.py", "import fpgapool.agent"),
-    "client to common": ("client/a.py", "import fpgapool.common.rpc"),
+    "client to common": (
+        "client/a.py",
+        "import fpgapool.common.messaging.rpc",
+    ),
     "client to oslo, late": (
         "client/a.py",
         "def f():\n    from oslo_config import cfg",

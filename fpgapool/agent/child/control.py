@@ -13,7 +13,7 @@ import socket
 import threading
 
 from fpgapool.agent.child import port
-from fpgapool.common import channel as channels
+from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 

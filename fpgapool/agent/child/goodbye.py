@@ -8,7 +8,7 @@ A TCP connection that is closed with unread bytes may lose data that it sent.
 from __future__ import annotations
 
 from fpgapool.agent.child import crew
-from fpgapool.common import channel as channels
+from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 

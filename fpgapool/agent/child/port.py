@@ -15,10 +15,10 @@ from fpgapool.agent.child import certificate as certificates
 from fpgapool.agent.child import crew
 from fpgapool.agent.child import goodbye
 from fpgapool.agent.child import settings as child_settings
-from fpgapool.common import channel as channels
-from fpgapool.common import ratelimit
-from fpgapool.common import strangers
-from fpgapool.common import tls_channel
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.channels import pending as strangers
+from fpgapool.common.channels import tls_channel
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions

@@ -22,7 +22,7 @@ import typing
 from collections.abc import Callable
 
 from fpgapool.agent.child import settings as child_settings
-from fpgapool.common import lost_lines
+from fpgapool.common.monitoring import lost_lines
 
 LOG = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ import typing
 from collections.abc import Callable
 from collections.abc import Collection
 
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 
 INVALID_SETTINGS = "INVALID_SETTINGS"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

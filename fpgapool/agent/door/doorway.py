@@ -30,9 +30,9 @@ from oslo_log import log as logging
 
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import settings as agent_settings
-from fpgapool.common import channel
-from fpgapool.common import codec
-from fpgapool.common import ratelimit
+from fpgapool.common.channels import channel
+from fpgapool.common.messaging import codec
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes

@@ -16,7 +16,7 @@ from fpgapool.agent.door import questions
 from fpgapool.agent.door import requests
 from fpgapool.agent.door import sessions
 from fpgapool.agent.door import slots as host_slots
-from fpgapool.common import ratelimit
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import messages
 from fpgapool.rpcapi import conductor as conductor_api
 from fpgapool.vocabulary import codes

@@ -26,7 +26,7 @@ from fpgapool.agent.door import doorway
 from fpgapool.agent.door import profiles
 from fpgapool.agent.door import requests
 from fpgapool.common import exception
-from fpgapool.common import ratelimit
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.rpcapi import conductor as conductor_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules

@@ -21,7 +21,7 @@ from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.door import doorway
 from fpgapool.agent.door import opens
 from fpgapool.agent.door import requests
-from fpgapool.common import ratelimit
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.rpcapi import conductor as conductor_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules

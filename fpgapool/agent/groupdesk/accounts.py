@@ -13,7 +13,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 
 from fpgapool.agent.child import port as data_ports
-from fpgapool.common import ratelimit
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.vocabulary import codes
 
 #: A project's clients are not read while more than this waits at the desk.

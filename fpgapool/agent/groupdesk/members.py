@@ -22,8 +22,8 @@ from fpgapool.agent.child import port as data_ports
 from fpgapool.agent.groupdesk import loop as loops
 from fpgapool.agent.groupdesk import ports
 from fpgapool.agent.groupdesk.decisions import queues
-from fpgapool.common import channel as channels
-from fpgapool.common import rings
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.channels import rings
 from fpgapool.protocol import frames
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes

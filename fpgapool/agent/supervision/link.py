@@ -11,8 +11,8 @@ from collections.abc import Callable
 from oslo_log import log as logging
 
 from fpgapool.agent import loop as agent_loop
-from fpgapool.common import codec
-from fpgapool.common import descriptors
+from fpgapool.common.channels import descriptors
+from fpgapool.common.messaging import codec
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 

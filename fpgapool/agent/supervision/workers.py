@@ -35,8 +35,8 @@ from fpgapool.agent.supervision import children
 from fpgapool.agent.supervision import link as links
 from fpgapool.agent.supervision import processes
 from fpgapool.agent.supervision import unread
-from fpgapool.common import buffers
-from fpgapool.common import channel
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import documents
 from fpgapool.protocol import frames

@@ -18,7 +18,7 @@ from fpgapool.agent.worker.data import memory as memories
 from fpgapool.agent.worker.data import processing
 from fpgapool.agent.worker.data import receiving
 from fpgapool.agent.worker.data import session as sessions
-from fpgapool.common import channel as channels
+from fpgapool.common.channels import channel as channels
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes

@@ -29,8 +29,8 @@ from fpgapool.agent.worker import state
 from fpgapool.agent.worker import tasks
 from fpgapool.agent.worker.data import blocks
 from fpgapool.agent.worker.data import memory as memories
-from fpgapool.common import buffers
-from fpgapool.common import channel as channels
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel as channels
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.drivers import selftest

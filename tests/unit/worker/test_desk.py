@@ -10,7 +10,7 @@ import pytest
 
 from fpgapool.agent.child import port as ports
 from fpgapool.agent.worker import desk as desks
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 
 pytestmark = pytest.mark.security
 

@@ -22,7 +22,7 @@ from fpgapool.agent.worker import state
 from fpgapool.agent.worker.data import blocks
 from fpgapool.agent.worker.data import memory
 from fpgapool.agent.worker.data import processing
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.worker import test_parts

@@ -19,7 +19,7 @@ from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker.data import memory
-from fpgapool.common import buffers
+from fpgapool.common.channels import buffers
 from fpgapool.protocol import frames
 from tests.harness import mapping
 

@@ -21,7 +21,7 @@ from fpgapool.agent.worker.data import processing
 from fpgapool.agent.worker.data import receiving
 from fpgapool.agent.worker.data import sending
 from fpgapool.agent.worker.data import session
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from tests.harness import waiting
 from tests.unit.worker import test_parts

@@ -16,8 +16,8 @@ from fpgapool.agent.child import goodbye
 from fpgapool.agent.worker.data import blocks
 from fpgapool.agent.worker.data import processing
 from fpgapool.agent.worker.data import session as sessions
-from fpgapool.common import channel as channels
-from fpgapool.common import ratelimit
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 

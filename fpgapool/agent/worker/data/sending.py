@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from fpgapool.agent.child import crew
 from fpgapool.agent.worker import settings as worker_settings
-from fpgapool.common import channel as channels
+from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import frames
 
 #: Sending a shorter message takes no longer than handing it over.

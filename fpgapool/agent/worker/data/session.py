@@ -43,8 +43,8 @@ from fpgapool.agent.worker.data import memory as memories
 from fpgapool.agent.worker.data import outgoing
 from fpgapool.agent.worker.data import processing
 from fpgapool.agent.worker.data import sending
-from fpgapool.common import channel as channels
-from fpgapool.common import ratelimit
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import blocks as references
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream

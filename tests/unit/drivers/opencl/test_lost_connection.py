@@ -20,7 +20,7 @@ from fpgapool.agent.worker.data import outgoing
 from fpgapool.agent.worker.data import processing
 from fpgapool.agent.worker.data import receiving
 from fpgapool.agent.worker.data import session as data_sessions
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from tests.harness import waiting
 from tests.unit.accelerators import runs
