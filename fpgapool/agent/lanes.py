@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A queue of lanes that are served in turn."""
+"""A queue with lanes that take turns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = typing.TypeVar("T")
 
 
 class Lanes(typing.Generic[T]):
-    """A bounded queue in which no item waits behind a crowd of another lane.
+    """A bounded queue whose lanes take turns, so that none blocks another.
 
     Within a lane, first in is first out. If there is no room, the last item
     of the longest lane is dropped. Not safe to use from several threads.
@@ -34,10 +34,8 @@ class Lanes(typing.Generic[T]):
     def put(self, lane: Hashable, key: Hashable, value: T) -> T | None:
         """Add an item.
 
-        :param lane: the lane.
-        :param key: an item with the same key in this lane is replaced, at its
+        :param key: an item with the same key in this lane is replaced in
             place.
-        :param value: the item.
         :returns: the item dropped for lack of room, or None.
         """
         waiting = self._lanes.get(lane)
@@ -57,7 +55,7 @@ class Lanes(typing.Generic[T]):
         :raises KeyError: if there is no item.
         """
         if not self._lanes:
-            raise KeyError("nothing waits")
+            raise KeyError("the queue is empty")
         lane = next(iter(self._lanes))
         self._lanes.move_to_end(lane)
         return self._take(lane, last=False)

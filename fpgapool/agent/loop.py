@@ -30,13 +30,13 @@ WRITE = selectors.EVENT_WRITE
 
 Callback = Callable[[], None]
 
-#: Callbacks run in one turn before the sockets are checked again, so that a
-#: flood of RPC messages cannot keep clients waiting.
+#: Callbacks per turn, before the sockets are polled again: a flood of RPC
+#: messages must not block clients.
 MAX_CALLS_PER_TURN = 1000
 
 
 class Timer:
-    """A callback that falls due later; it can be cancelled."""
+    """A callback that is due later; it can be cancelled."""
 
     __slots__ = ("callback", "due_s")
 
@@ -50,10 +50,7 @@ class Timer:
 
 
 class Loop:
-    """Selector, timers and a queue of calls, served by one thread.
-
-    :param name: name of the thread.
-    """
+    """Selector, timers and a queue of calls, served by one thread."""
 
     def __init__(self, name: str) -> None:
         self._selector = selectors.DefaultSelector()
@@ -84,19 +81,13 @@ class Loop:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End the thread after its present turn.
-
-        :param timeout_s: how long to wait for it.
-        """
+        """End the thread after its present turn."""
         self.call(self._request_stop)
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
 
     def call(self, callback: Callback) -> None:
-        """Run ``callback`` in the loop's thread, soon; any thread may call it.
-
-        :param callback: the callback.
-        """
+        """Run ``callback`` soon in the loop's thread; from any thread."""
         self._calls.append(callback)
         with self._wake_lock:
             if self._wake_pending:
@@ -114,7 +105,6 @@ class Loop:
         """Run ``callback`` in the loop's thread and wait for its end.
 
         :param callback: the callback; its exception is raised here.
-        :param timeout_s: how long to wait.
         :raises TimeoutError: if it has not ended by then.
         """
         done = threading.Event()
@@ -137,20 +127,16 @@ class Loop:
     def call_in_turn(self, callback: Callback) -> None:
         """Run ``callback`` after all else; only for the loop's own thread.
 
-        Before each of these, the loop serves its sockets, timers and calls:
-        however many take turns, they delay only each other.
+        The loop serves its sockets, timers and calls before each of these, so
+        that they delay only each other.
 
-        :param callback: a small piece of work; it asks again for the rest.
+        :param callback: a small piece of work; it requeues itself for the
+            rest.
         """
         self._turns.append(callback)
 
     def call_later(self, delay_s: float, callback: Callback) -> Timer:
-        """Run ``callback`` once, later; only for the loop's own thread.
-
-        :param delay_s: seconds from now.
-        :param callback: the callback.
-        :returns: the timer, to cancel it.
-        """
+        """Run ``callback`` once, later; only for the loop's own thread."""
         timer = Timer(self.now() + max(0.0, delay_s), callback)
         heapq.heappush(self._timers, (timer.due_s, next(self._order), timer))
         return timer
@@ -163,9 +149,7 @@ class Loop:
     ) -> None:
         """Call ``callback(events)`` whenever ``fileobj`` is ready.
 
-        :param fileobj: socket or descriptor.
         :param events: READ, WRITE or both; another call replaces them.
-        :param callback: called with the events that came.
         """
         known = self._watched.get(fileobj)
         self._watched[fileobj] = events, callback
@@ -175,10 +159,7 @@ class Loop:
             self._selector.modify(fileobj, events)
 
     def unwatch(self, fileobj: typing.Any) -> None:
-        """Stop watching; harmless when it is not watched.
-
-        :param fileobj: socket or descriptor.
-        """
+        """Stop watching; harmless when it is not watched."""
         if self._watched.pop(fileobj, None) is not None:
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(fileobj)
@@ -236,8 +217,8 @@ class Loop:
 
     @staticmethod
     def _guarded(callback: Callback) -> None:
-        """Run a callback; its failure must not take the others down."""
+        """Run a callback; its failure must not affect others."""
         try:
             callback()
         except Exception:
-            LOG.exception("Unexpected failure; the agent goes on")
+            LOG.exception("Unexpected failure; the agent continues")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""RPC interface of an agent: every handler only passes the message on."""
+"""RPC interface of an agent; the handlers only pass messages on."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def _checked(method: Method) -> Method:
 def _epoch(told: object) -> int:
     """Check a leader's epoch.
 
-    The agent remembers the highest epoch and from then on refuses lower ones.
-    An invalid one would keep all real leaders out.
+    The agent refuses epochs lower than the highest one seen, so that an
+    invalid epoch would lock out all real leaders.
 
     :raises ValueError: if no leader can have it.
     """
     if type(told) is not int or not 0 < told <= agent_api.MAX_EPOCH:
-        raise ValueError("no leader has such an epoch")
+        raise ValueError("invalid leader epoch")
     return told
 
 
@@ -65,19 +65,18 @@ def _generation(told: object) -> int:
     :raises ValueError: if it is not a generation.
     """
     if type(told) is not int or told < 0:
-        raise ValueError("that is no generation")
+        raise ValueError("invalid generation")
     return told
 
 
 def _check_new_generation(told: object, leader_epoch: int) -> None:
-    """Check an assignment's generation, which keeps out all that are lower.
+    """Check a new assignment's generation; the slot will refuse lower ones.
 
-    :param leader_epoch: of the leader that sent it.
     :raises ValueError: if neither that leader nor an earlier one can have
         issued it.
     """
     if not agent_api.can_be_of(_generation(told), leader_epoch):
-        raise ValueError("no leader has given out such a generation")
+        raise ValueError("this leader cannot have issued such a generation")
 
 
 def _check_group_id(told: str) -> None:
@@ -86,15 +85,15 @@ def _check_group_id(told: str) -> None:
     :raises ValueError: if it cannot.
     """
     if not _GROUP_ID.fullmatch(told):
-        raise ValueError("that is no group's id")
+        raise ValueError("invalid group id")
 
 
 class AgentManager(rpc.Endpoint):
     """Endpoint of the topic ``fpgapool-agent``.
 
     :param command: makes a change to the slot table.
-    :param news: gives the front door's clients the news of their sessions;
-        called where the table is changed.
+    :param news: notifies clients of the front door of changed sessions; called
+        in the loop's thread.
     """
 
     CASTS = frozenset(
@@ -132,7 +131,7 @@ class AgentManager(rpc.Endpoint):
     def self_test(
         self, ctxt: object, leader_epoch: int, request: Primitive
     ) -> None:
-        """Have a slot prove that it works: an assignment without a client."""
+        """Test a slot: an assignment without a client."""
         wanted = objects.AssignRequest.from_primitive(request)
         self._assign(
             _epoch(leader_epoch), dataclasses.replace(wanted, self_test=True)
@@ -145,7 +144,7 @@ class AgentManager(rpc.Endpoint):
         if request.group_id:
             _check_group_id(request.group_id)
             if request.session_id != request.group_id:
-                raise ValueError("a member's session_id is its group's id")
+                raise ValueError("session_id must equal group_id for a member")
         self._command(
             f"assign of {request.device}.{request.slot}, "
             f"generation {request.generation}",
@@ -207,7 +206,7 @@ class AgentManager(rpc.Endpoint):
     def session_changed(
         self, ctxt: object, leader_epoch: int, views: Iterable[Primitive]
     ) -> None:
-        """Pass news of sessions to the front door."""
+        """Pass changed sessions to the front door."""
         epoch = _epoch(leader_epoch)
         told = [objects.SessionView.from_primitive(view) for view in views]
 

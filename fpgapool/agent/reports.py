@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The reports of a host to the conductor, and its messages of ready slots."""
+"""Sends a host's reports, and messages about ready slots, to the conductor."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from fpgapool.rpcapi import conductor as conductor_api
 
 RETRY_S = 1.0
 
-#: A slot on its way to its client changes several times within milliseconds,
-#: and the conductor need not hear of each step.
+#: A slot that is being prepared changes several times within milliseconds;
+#: these changes go into one report.
 GATHER_S = 0.02
 
 KEY = "report"
 
 
 class Reporter:
-    """Reports the slots soon after a change, and at intervals.
+    """Reports the slots shortly after changes, and periodically.
 
     All methods but :meth:`failed` run in the loop's thread.
 
@@ -65,7 +65,7 @@ class Reporter:
         self._serving = False
 
     def soon(self) -> None:
-        """Report changes soon; at once if a slot has become free."""
+        """Report changes soon, immediately if a slot has become free."""
         if not self._serving or self._pending:
             return
         if self.busy < self._most_busy:
@@ -111,10 +111,10 @@ class Reporter:
             self._schedule(min(RETRY_S, self._interval_s))
 
     def prepared(self, prepared: objects.Prepared) -> None:
-        """Tell that a slot is ready for its client.
+        """Report that a slot is ready for its client.
 
-        This message overtakes reports, on the way and in the threads of the
-        conductor, which must know which reports are older.
+        This message may overtake reports; its sequence number tells the
+        conductor which reports are older.
         """
         numbered = dataclasses.replace(
             prepared, agent_boot_id=self._boot_id, sequence=self._sequence

@@ -2,10 +2,10 @@
 
 """Messages from an agent to the conductor, sent outside the loop's thread.
 
-A sender blocks while the broker is away. One thread sends all casts and a few
-threads make all calls. Messages that find no room are replaced or refused,
-never piled up. Projects take turns, so that none waits behind the requests of
-another one.
+Sending blocks while the broker is unreachable. One thread sends all casts and
+a few threads make all calls. The queues are bounded: messages are replaced or
+refused. Projects take turns, so that none waits behind the requests of
+another.
 """
 
 from __future__ import annotations
@@ -38,11 +38,9 @@ MAX_WAITING_CALLS = 64
 
 
 class Sender:
-    """One thread that sends casts; a newer one replaces its predecessor.
+    """One thread that sends casts; a newer cast replaces a queued one with the
+    same key. Casts that were queued during sending go out in one message.
 
-    Casts that piled up during sending go out in one message.
-
-    :param name: name of the thread.
     :param together: combines the casts made within it into one message.
     :param on_failure: called in the sending thread with the key of a cast
         that could not be sent.
@@ -151,7 +149,7 @@ class Sender:
                 for cast in batch.values():
                     cast()
         except Exception as error:
-            # One line per outage; every cast is repeated by its owner.
+            # Log once per outage; the owners of casts repeat them.
             if not self._failing:
                 LOG.warning("Cannot reach the conductor: %s", error)
             self._failing = True
@@ -159,7 +157,7 @@ class Sender:
                 self._on_failure(key)
             return
         if self._failing:
-            LOG.info("Messages to the conductor go out again")
+            LOG.info("The conductor can be reached again")
         self._failing = False
 
 
@@ -169,12 +167,7 @@ class _Work(typing.NamedTuple):
 
 
 class Caller:
-    """A few threads that wait for answers of the conductor and drivers.
-
-    :param loop: its thread gets the results.
-    :param name: name of the threads.
-    :param threads: how many.
-    """
+    """A few threads that wait for answers of the conductor and drivers."""
 
     def __init__(
         self, loop: agent_loop.Loop, name: str, threads: int = CALL_THREADS
@@ -196,7 +189,7 @@ class Caller:
             thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End the threads; answers that come later are dropped.
+        """End the threads; later answers are dropped.
 
         :param timeout_s: how long to wait for each.
         """
@@ -217,13 +210,11 @@ class Caller:
     ) -> None:
         """Make a call; the loop's thread handles its outcome.
 
-        :param call: may block and raise.
-        :param on_result: gets the returned value.
         :param on_error: gets the raised exception, queue.Full if too many
             calls wait and most of them in its lane.
         :param limit_s: after that time the outcome is a TimeoutError, and a
-            later result is dropped: a frozen broker blocks its callers. None
-            waits for ever. With a limit, only the loop's thread may submit.
+            later result is dropped: a frozen broker blocks its callers. None:
+            no limit. With a limit, only the loop's thread may submit.
         """
         if limit_s is not None:
             on_result, on_error = self._limited(on_result, on_error, limit_s)
@@ -249,7 +240,7 @@ class Caller:
         on_error: Callable[[Exception], None],
         limit_s: float,
     ) -> tuple[Callable[[T], None], Callable[[Exception], None]]:
-        """Return two callbacks of which exactly one is called, in time."""
+        """Return two callbacks, exactly one of which is called in time."""
         over = False
 
         def once(

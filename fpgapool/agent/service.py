@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The agent of one host, put together.
+"""The agent of one host: builds, starts and stops its parts.
 
 Nothing here is global to the process: one process can hold several agents,
 each with its own host identity and state directory.
@@ -12,7 +12,6 @@ import dataclasses
 import fcntl
 import os
 import pathlib
-import socket
 import threading
 import typing
 from collections.abc import Iterable
@@ -30,6 +29,7 @@ from fpgapool.agent.bitstreams import cache
 from fpgapool.agent.bitstreams import fetching
 from fpgapool.agent.bitstreams import trust
 from fpgapool.agent.door import frontdoor
+from fpgapool.agent.door import slots
 from fpgapool.agent.host import boards
 from fpgapool.agent.host import energy
 from fpgapool.agent.host import monitor
@@ -37,7 +37,6 @@ from fpgapool.agent.host import shaping
 from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import table
 from fpgapool.agent.supervision import desks
-from fpgapool.agent.supervision import processes
 from fpgapool.agent.supervision import workers
 from fpgapool.common import clock
 from fpgapool.common.channels import channel
@@ -49,8 +48,6 @@ from fpgapool.drivers import loader
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.rpcapi import conductor as conductor_api
 from fpgapool.vocabulary import codes
-from fpgapool.vocabulary import rules
-from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
@@ -59,7 +56,7 @@ TICK_S = 1.0
 SETTLE_TIMEOUT_S = 5.0
 SETTLE_INTERVAL_S = 0.02
 
-#: The release of a slot may have to wait until its programming has ended.
+#: A slot that is being programmed cannot be released before that has ended.
 RELEASE_TIMEOUT_S = 10.0
 
 #: How long a member tries to reach its group's desk.
@@ -68,10 +65,8 @@ DESK_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 
-#: A metrics scraper does not wait much longer.
+#: Metrics scrapers time out about then.
 METRICS_TIMEOUT_S = 2.0
-
-_IN_USE = frozenset({states.SLOT_ACTIVE, states.SLOT_DETACHED})
 
 LOCK_NAME = "agent.lock"
 CACHE_NAME = "bitstream-cache"
@@ -84,10 +79,8 @@ class AgentError(Exception):
 class Agent:
     """The agent of one host.
 
-    :param settings: identity, paths and limits.
-    :param conductor: the conductor's RPC interface.
     :param counts: receives the counts; ``conductor`` may use it, too.
-    :ivar faults: of the devices, by name; None: it can be used.
+    :ivar faults: the fault of each device, by name; None if it can be used.
     """
 
     def __init__(
@@ -100,10 +93,6 @@ class Agent:
         self._counts = counts or agent_metrics.Counts()
         self._settings = settings
         self._conductor = conductor
-        self.manager = manager.AgentManager(
-            self._command,
-            lambda views: self._front_door.session_changed(views),
-        )
         self._clock = clock.WallClock()
         self._trust = trust.Trust(
             settings.trusted_keys, settings.signature_required
@@ -111,26 +100,29 @@ class Agent:
         # Each session with an untrusted bitstream causes log lines.
         self._untrusted_log = ratelimit.RateLimitedLog(__name__)
         self.faults: dict[str, str | None] = {}
-        self._lock_fd: int | None = None
         self._server: typing.Any = None
-        self._serving = False
-        self._stopped = threading.Event()
+        self._started = self._serving = False
         self._stop_lock = threading.Lock()
+        self._lock_fd: int | None = _lock_state_dir(settings.state_path)
+        try:
+            self._build_slots()
+            self._build_messages()
+            self._build_parts()
+        except BaseException:
+            self._unlock()
+            raise
+        self.manager = manager.AgentManager(
+            self._command, self._front_door.session_changed
+        )
 
     # Life cycle.
 
     def start(self) -> None:
         """Take over running workers, start the rest, and serve.
 
-        :raises: AgentError, drivers.DriverError or
-            doorway.FrontDoorError.
+        :raises: AgentError or doorway.FrontDoorError.
         """
-        self._prepare_state_dir()
-        try:
-            self._build()
-        except BaseException:
-            self._unlock()
-            raise
+        self._started = True
         try:
             self._start_parts()
         except BaseException:
@@ -149,17 +141,13 @@ class Agent:
         Stopping twice, or without having started, does nothing.
         """
         with self._stop_lock:
-            if self._stopped.is_set() or self._lock_fd is None:
-                return
-            self._stop_parts()
+            if self._started:
+                self._started = False
+                self._stop_parts()
             self._unlock()
-            self._stopped.set()
 
     def fill(self, page: metrics.Page) -> None:
-        """Fill in the metrics; any thread may call this.
-
-        :param page: where to put them.
-        """
+        """Fill in the metrics; any thread may call this."""
         writer = agent_metrics.Writer(self._settings.host_name, page)
         writer.put_counts(self._counts)
         if not self._serving:
@@ -184,55 +172,36 @@ class Agent:
         writer.put_devices(found)
         writer.put_groups(groups)
 
-    def _prepare_state_dir(self) -> None:
-        path = pathlib.Path(self._settings.state_path)
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.chmod(0o700)
-            fd = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise AgentError(f"state_path {path}: {error}") from error
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(fd)
-            raise AgentError(
-                f"state_path {path}: another agent uses it"
-            ) from error
-        self._lock_fd = fd
-
     def _unlock(self) -> None:
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None
 
-    def _build(self) -> None:
+    def _build_slots(self) -> None:
         settings = self._settings
-        driver = loader.load_driver_path(
+        self._driver = loader.load_driver_path(
             settings.driver_path,
             {
                 **agent_settings.driver_settings(settings),
                 "state_dir": settings.state_path,
             },
         )
-        self._devices = _checked(driver.discover())
+        self._devices = _checked(self._driver.discover())
         programming_s = max(
             (device.programming_time_s for device in self._devices),
             default=0.0,
         )
         #: Only the loop's thread touches it.
         self.table = table.SlotTable(
-            table.HostFacts(
-                settings.host_uuid,
-                settings.data_network,
-                settings.data_address,
-            ),
+            agent_settings.host_facts(settings),
             self._devices,
             release_timeout_s=RELEASE_TIMEOUT_S + 2 * programming_s,
         )
         _check_socket_paths(settings.state_path, self.table.slot_keys())
         self._meter = energy.Meter(self.table.slot_keys())
-        name = f"agent-{settings.host_name}"
+
+    def _build_messages(self) -> None:
+        name = f"agent-{self._settings.host_name}"
         self.loop = agent_loop.Loop(name)
         self._casts = sender.Sender(
             f"{name}-sender",
@@ -243,17 +212,23 @@ class Agent:
             self.loop,
             self._conductor,
             self._casts,
-            settings.report_interval_s,
+            self._settings.report_interval_s,
             self._make_report,
         )
         self._caller = sender.Caller(self.loop, f"{name}-caller")
         self._opener = sender.Caller(
             self.loop, f"{name}-opener", sender.OPENING_THREADS
         )
+        # Fetches have threads of their own: one takes long and must not
+        # delay other calls.
+        self._fetch_caller = sender.Caller(self.loop, f"{name}-bitstreams")
+
+    def _build_parts(self) -> None:
+        settings = self._settings
         self._boards = boards.Boards(
-            driver, self._devices, self._caller, self._take_health
+            self._driver, self._devices, self._caller, self._take_health
         )
-        self.workers = workers.Supervisor(
+        self.workers = workers.Workers(
             settings, self.loop, self._counts, self._happened
         )
         self.desks = desks.Desks(
@@ -264,15 +239,21 @@ class Agent:
             self._reporter.soon,
         )
         self._front_door = frontdoor.FrontDoor(
-            agent_settings.front_door_settings(settings),
+            settings,
             self.loop,
             self._conductor,
             self._casts,
             self._caller,
             self._opener,
-            self,
+            slots.HostSlots(settings, self.table, self.desks),
         )
-        self._build_cache(name)
+        self._cache = cache.BitstreamCache(
+            pathlib.Path(settings.state_path) / CACHE_NAME,
+            settings.bitstream_source,
+            max_bytes=settings.bitstream_cache_bytes,
+            timeout_s=settings.bitstream_fetch_timeout_s,
+        )
+        self._fetcher = fetching.Fetcher(self._fetch_caller, self._cache)
         self._nic = monitor.NicMonitor(
             interval_s=settings.report_interval_s,
             device=settings.nic_device,
@@ -286,19 +267,6 @@ class Agent:
             reading=lambda: self._nic.reading,
             remove_at_stop=settings.data_share_remove_at_stop,
         )
-
-    def _build_cache(self, name: str) -> None:
-        settings = self._settings
-        self._cache = cache.Cache(
-            pathlib.Path(settings.state_path) / CACHE_NAME,
-            settings.bitstream_source,
-            max_bytes=settings.bitstream_cache_bytes,
-            timeout_s=settings.bitstream_fetch_timeout_s,
-        )
-        # Fetches have threads of their own: one takes long and must not
-        # delay other calls.
-        self._fetch_caller = sender.Caller(self.loop, f"{name}-bitstreams")
-        self._fetcher = fetching.Fetcher(self._fetch_caller, self._cache)
 
     def _start_parts(self) -> None:
         if self._devices:
@@ -338,7 +306,7 @@ class Agent:
             raise AgentError(f"cache of bitstreams: {error}") from error
 
     def _settle(self) -> None:
-        """Wait for processes found running, which would look idle else."""
+        """Wait for processes found running; they would look idle otherwise."""
         settled = threading.Event()
         give_up_s = self.loop.now() + SETTLE_TIMEOUT_S
 
@@ -412,89 +380,13 @@ class Agent:
     # Events of slots; the loop's thread.
 
     def _happened(self, key: orders.Key, change: table.Change) -> None:
-        before = self.table.standing(key)
+        slot = self.table.slot(key)
+        before = slot.standing()
         effects = change(self.table, self._clock.now())
-        self._counts.count_result(key, self.table.last_result(key))
-        if self.table.standing(key) != before:
+        self._counts.count_result(key, slot.last_result)
+        if slot.standing() != before:
             self._take_standing()
         self._carry_out(effects)
-
-    # Requests of the front door; the loop's thread.
-
-    def connect(
-        self,
-        project_id: str,
-        session_id: str,
-        generation: int,
-        view: objects.SessionView | None = None,
-    ) -> socket.socket:
-        """See :class:`frontdoor.Slots`."""
-        key = self._offered_key(generation, view) or self._key_in_use(
-            project_id, session_id, generation
-        )
-        sock = processes.dial(
-            workers.data_path(self._settings.state_path, key)
-        )
-        if sock is None:
-            raise rules.RequestError(
-                codes.WORKER_LOST, "the slot's worker takes no connections"
-            )
-        # The client's descriptor shares this open file description.
-        sock.setblocking(True)
-        return sock
-
-    def _offered_key(
-        self, generation: int, view: objects.SessionView | None
-    ) -> orders.Key | None:
-        """Return the slot here that the conductor has offered, if it has.
-
-        Its worker knows the client by its secret, once the order is there.
-        """
-        if (
-            view is None
-            or view.state != states.READY
-            or not view.secret_sha256
-            or view.generation != generation
-            or view.slot_host_uuid != self._settings.host_uuid
-        ):
-            return None
-        return str(view.device), int(view.slot or 0)
-
-    def _key_in_use(
-        self, project_id: str, session_id: str, generation: int
-    ) -> orders.Key:
-        """Return the slot that a session may connect to.
-
-        :raises rules.RequestError: if there is none.
-        """
-        found = self.table.find_session(session_id)
-        if found is None or found[1].project_id != project_id:
-            raise rules.RequestError(
-                codes.SESSION_NOT_FOUND, "no slot of this host has the session"
-            )
-        key, holder = found
-        if holder.generation != generation:
-            raise rules.RequestError(
-                codes.STALE_GENERATION,
-                f"the session's generation is {holder.generation} here",
-            )
-        if self.table.state(key) not in (states.SLOT_READY, *_IN_USE):
-            raise rules.RequestError(
-                codes.SESSION_NOT_READY, "the slot is not ready yet"
-            )
-        return key
-
-    def connect_group(self, project_id: str, group_id: str) -> socket.socket:
-        """See :class:`frontdoor.Slots`."""
-        return self.desks.connect(project_id, group_id)
-
-    def sessions_in_use(self) -> Iterable[str]:
-        """See :class:`frontdoor.Slots`."""
-        return {
-            holder.session_id
-            for key, holder in self.table.holders().items()
-            if self.table.state(key) in _IN_USE
-        }
 
     # Effects; the loop's thread.
 
@@ -503,14 +395,14 @@ class Agent:
         self._carry_out(effects)
 
     def _take_standing(self) -> None:
-        """Let the parts know who holds which slot."""
+        """Update the parts that depend on the holders of slots."""
         holders = self.table.holders()
         self._reporter.busy = len(holders)
         self._meter.set_holders(
             {key: one.generation for key, one in holders.items()},
             self.loop.now(),
         )
-        self.desks.set_members(self.table.members(), self.table.untold())
+        self.desks.set_members(self.table.members(), self.table.unreported())
 
     def _carry_out(self, effects: Iterable[orders.Effect]) -> None:
         for effect in effects:
@@ -530,8 +422,8 @@ class Agent:
 
     def _send_order(self, order: orders.ToWorker) -> None:
         if order.operation == "assign":
-            # Checked now and not when the file came: a key may have been
-            # withdrawn while the worker made room.
+            # Checked now, not when the file came: a key may have been revoked
+            # since.
             objection = self._trust.objection(order)
             if objection is not None:
                 self._refuse(order, objection)
@@ -551,7 +443,7 @@ class Agent:
     def _for_desk(
         self, order: orders.ToWorker, group_id: str
     ) -> orders.ToWorker:
-        """Tell a worker where its desk awaits it, and how long to try."""
+        """Add the socket of the group's desk, and how long to try it."""
         members = {
             **order.members,
             "desk_socket": desks.member_path(
@@ -563,7 +455,7 @@ class Agent:
         return dataclasses.replace(order, members=members)
 
     def _refuse(self, order: orders.ToWorker, objection: str) -> None:
-        """Do not program a slot with a bitstream that this host distrusts."""
+        """Refuse to program a slot with an untrusted bitstream."""
         self._untrusted_log.warning(
             "Slot %s.%d is not programmed with the bitstream %s, of %s: %s",
             *order.key,
@@ -583,7 +475,7 @@ class Agent:
         )
 
     def _fetch(self, order: orders.Fetch) -> None:
-        """Bring a file here; only its slot waits for that."""
+        """Fetch a file; only its slot waits for it."""
         key, generation = order.key, order.generation
         # Set before the fetch, so that the file cannot be removed meanwhile.
         self._cache.set_in_use(self.table.bitstreams_in_use())
@@ -639,7 +531,7 @@ class Agent:
             return
         self.loop.call_later(TICK_S, self._tick)
         self._apply(self.table.tick(self._clock.now()))
-        # Workers report changes by themselves, but not every byte.
+        # Workers report changes by themselves, but not their byte counts.
         self.workers.tick()
         self.desks.tick()
         self._boards.check()
@@ -653,15 +545,12 @@ class Agent:
         if changes and fault is not None:
             LOG.error("Device %s cannot be used: %s", device, fault)
         elif changes:
-            LOG.info("Device %s is well again", device)
+            LOG.info("Device %s has recovered", device)
         self._apply(changes)
 
 
 def make(settings: agent_settings.AgentSettings) -> Agent:
-    """Return an agent that counts all its work; RPC must be set up.
-
-    :param settings: its settings.
-    """
+    """Return an agent with its counts; RPC must be set up."""
     counts = agent_metrics.Counts()
     return Agent(
         settings,
@@ -670,10 +559,32 @@ def make(settings: agent_settings.AgentSettings) -> Agent:
     )
 
 
+def _lock_state_dir(state_path: str) -> int:
+    """Lock the state directory; return the lock's descriptor.
+
+    :raises AgentError: if it cannot be made, or another agent uses it.
+    """
+    path = pathlib.Path(state_path)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.chmod(0o700)
+        fd = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise AgentError(f"state_path {path}: {error}") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        raise AgentError(
+            f"state_path {path}: another agent uses it"
+        ) from error
+    return fd
+
+
 def _check_socket_paths(state_path: str, keys: Iterable[orders.Key]) -> None:
     """Refuse a directory in which workers or desks could not listen.
 
-    They would start again and again, and their clients would wait.
+    They would be restarted forever, and their clients would wait.
     """
     state_dir = os.path.abspath(state_path)
     paths = [
@@ -699,9 +610,9 @@ def _checked(
     for device in devices:
         if not device.name or "/" in device.name or "\0" in device.name:
             raise AgentError(
-                f"the driver names a device {device.name!r:.80}: sockets of "
-                "workers have that in their names, so that it must not be "
-                "empty or have a slash or a zero"
+                f"the driver names a device {device.name!r:.80}: it must not "
+                "be empty or contain a slash or NUL, as the names of sockets "
+                "contain it"
             )
     return devices
 

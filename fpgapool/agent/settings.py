@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The settings of an agent, gathered from the configuration."""
+"""The settings of an agent, read from the configuration."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from oslo_config import cfg
 
 from fpgapool.agent.bitstreams import sources
-from fpgapool.agent.door import doorway
 from fpgapool.agent.host import shaping
+from fpgapool.agent.slots import table
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
 from fpgapool.common.messaging import signing
@@ -24,17 +24,14 @@ from fpgapool.vocabulary import rules
 class AgentSettings:
     """All settings of an agent; see the options of the same names.
 
-    :param state_path: directory of this host alone.
-    :param driver_name: for reports.
     :param driver_path: ``module:Class``.
     :param driver_settings: the driver's settings besides ``state_dir``.
     :param log_dir: where workers write their logs; None: standard error.
-    :param bitstream_source: has the files of the library's bitstreams …
-    :param bitstream_cache_bytes: … how much room they may take up here …
+    :param bitstream_source: where files of bitstreams come from …
+    :param bitstream_cache_bytes: … the size of their cache on this host …
     :param bitstream_fetch_timeout_s: … and how long a fetch may take.
-    :param trusted_keys: one of them must have signed each bitstream that is
-        programmed and needs it; None: this host trusts none.
-    :param signature_required: whether all bitstreams need it.
+    :param trusted_keys: verify the bitstreams that need a signature; None:
+        this host trusts none.
     :param keys: that messages are signed with, in both directions.
     """
 
@@ -134,9 +131,6 @@ def options_of_driver(
 ) -> dict[str, object]:
     """Return the options of the group named like the driver.
 
-    :param conf: the configuration, with its files read.
-    :param name: of the driver.
-    :param path: of its class.
     :raises: drivers.DriverError if there is no such driver, or
         ConfigurationError if a value does not suit an option.
     """
@@ -155,6 +149,13 @@ def driver_settings(settings: AgentSettings) -> dict[str, object]:
     return {**settings.driver_settings, "host_uuid": settings.host_uuid}
 
 
+def host_facts(settings: AgentSettings) -> table.HostFacts:
+    """Return what the slot table needs to know of the host."""
+    return table.HostFacts(
+        settings.host_uuid, settings.data_network, settings.data_address
+    )
+
+
 def data_share(settings: AgentSettings) -> shaping.Share | None:
     """Return the data plane's share of the link, None for all of it.
 
@@ -165,22 +166,4 @@ def data_share(settings: AgentSettings) -> shaping.Share | None:
         bytes_per_s=settings.data_rate_bytes_per_s,
         data_address=settings.data_address,
         data_ports=settings.data_ports,
-    )
-
-
-def front_door_settings(
-    settings: AgentSettings,
-) -> doorway.FrontDoorSettings:
-    """Return the part that the front door needs."""
-    return doorway.FrontDoorSettings(
-        host_uuid=settings.host_uuid,
-        host_name=settings.host_name,
-        sockets=settings.front_door_sockets,
-        socket_mode=settings.front_door_mode,
-        max_connections=settings.max_front_door_connections,
-        max_project_connections=settings.max_front_door_project_connections,
-        max_project_sessions=settings.max_front_door_project_sessions,
-        open_timeout_s=settings.open_timeout_s,
-        session_poll_interval_s=settings.session_poll_interval_s,
-        chunk_bytes=settings.chunk_bytes,
     )

@@ -19,7 +19,7 @@ from tests.harness import slots
 
 _DEFAULTS = {
     field.name: field.default
-    for field in dataclasses.fields(settings.Settings)
+    for field in dataclasses.fields(settings.WorkerSettings)
 }
 CHUNK_BYTES: int = _DEFAULTS["chunk_bytes"]
 WINDOW_CHUNKS: int = _DEFAULTS["window_chunks"]

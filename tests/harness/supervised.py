@@ -7,13 +7,13 @@ from fpgapool.agent.supervision import desks
 from fpgapool.agent.supervision import workers
 
 
-def pid(supervisor: workers.Supervisor, key: orders.Key) -> int | None:
+def pid(supervisor: workers.Workers, key: orders.Key) -> int | None:
     """Return the number of a slot's worker, None if none is connected."""
     worker = supervisor._workers[key]
-    return None if worker.sock is None else worker.pid
+    return None if worker.link.sock is None else worker.pid
 
 
 def desk_pid(keeper: desks.Desks, group_id: str) -> int | None:
     """Return the number of a group's desk, None if none is connected."""
     desk = keeper._desks[group_id]
-    return None if desk.sock is None else desk.pid
+    return None if desk.link.sock is None else desk.pid

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fpgapool.agent.child import settings as child_settings
 from fpgapool.agent.groupdesk import orders
 from fpgapool.agent.groupdesk import settings
-from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
@@ -135,5 +135,5 @@ def test_settings(document: dict) -> None:
     assert settings.parse(json.dumps(SETTINGS)).data_ports == (0, 0)
     try:
         settings.parse(json.dumps(document))
-    except worker_settings.InvalidSettings:
+    except child_settings.InvalidSettings:
         pass

@@ -67,7 +67,7 @@ class Desk(stateful.RuleBasedStateMachine):
         self.since_s: dict[tuple[str, int], float] = {}
         self.unlocked_s: dict[int, float] = {}
         self.owed_s = collections.Counter[str]()
-        self.queues.join(0)
+        self.queues.members.join(0)
         self.members.add(0)
         self.served[0] = None
 
@@ -185,7 +185,7 @@ class Desk(stateful.RuleBasedStateMachine):
             return
         self.serial[name] += 1
         self.locks[name][self.serial[name]] = False
-        self.queues.lock(client, self.serial[name], self.now)
+        self.queues.locks.lock(client, self.serial[name], self.now)
         self._decide()
         assert len(self.holds) <= SLOTS
 
@@ -197,7 +197,7 @@ class Desk(stateful.RuleBasedStateMachine):
         lock_id, granted = next(iter(self.locks[name].items()))
         if not granted:
             del self.locks[name][lock_id]
-        self.queues.unlock(client, lock_id, self.now)
+        self.queues.locks.unlock(client, lock_id, self.now)
         self._decide()
 
     @stateful.rule(passed_s=st.floats(0.0, 8.0), number=slots)
@@ -231,11 +231,11 @@ class Desk(stateful.RuleBasedStateMachine):
         self.resizes += 1
         if number in self.members:
             self.leaving.add(number)
-            self.queues.leave(number)
+            self.queues.members.leave(number)
         else:
             self.members.add(number)
             self.served[number] = None
-            self.queues.join(number)
+            self.queues.members.join(number)
         self._decide()
 
     @stateful.rule(number=slots)
@@ -309,7 +309,7 @@ class Desk(stateful.RuleBasedStateMachine):
         for client in self.clients.values():
             self.queues.resume(client)
             for lock_id in [*self.locks[client.client_id]]:
-                self.queues.unlock(client, lock_id, self.now)
+                self.queues.locks.unlock(client, lock_id, self.now)
         self._decide()
         self.now += GRACE_S
         self.queues.expire(self.now)
@@ -319,7 +319,7 @@ class Desk(stateful.RuleBasedStateMachine):
                 if number not in self.members:
                     self.members.add(number)
                     self.served[number] = None
-                    self.queues.join(number)
+                    self.queues.members.join(number)
             self._decide()
             if not self.running:
                 break

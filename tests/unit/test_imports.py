@@ -43,13 +43,13 @@ conductor.decisions: bitstreams.library clients.nova common conductor.counts
     core db objects vocabulary # pure: time comes in, effects go out
 conductor: bitstreams core strategies objects db clients rpcapi conf common
     version vocabulary # runs the decisions
-agent.worker: drivers protocol common.buffers common.channel
-    common.lost_lines common.rings common.tls_channel common.ratelimit
-    common.strangers version vocabulary
+agent.child: protocol common.channel common.lost_lines common.ratelimit
+    common.strangers common.tls_channel vocabulary # starts fast
+agent.worker: agent.child drivers protocol common.buffers common.channel
+    common.rings common.ratelimit version vocabulary
     # starts fast; its agent takes over buffers
-agent.groupdesk: agent.worker protocol common.channel common.doorbells
-    common.ratelimit common.rings vocabulary # starts as fast as a worker, with
-    # its sockets and threads
+agent.groupdesk: agent.child protocol common.channel common.doorbells
+    common.ratelimit common.rings vocabulary # starts fast
 agent: drivers objects protocol rpcapi conf common privsep bitstreams.files
     bitstreams.signatures version vocabulary # never the database
 api: bitstreams core objects db clients rpcapi conf common policies version
@@ -95,7 +95,7 @@ NAMES_AND_FUTURES = frozenset({"concurrent", "datetime", "uuid"})
 #: Frames, messages and streams are bytes; whoever uses them does the I/O.
 BYTES_ONLY = ("protocol",)
 #: Processes that an agent starts.
-PROCESSES = ("agent.worker", "agent.groupdesk")
+PROCESSES = ("agent.child", "agent.worker", "agent.groupdesk")
 OSLO_PREFIX = "oslo_"
 #: Top-level names outside the standard library, for those that are limited.
 THIRD_PARTY: dict[str, frozenset[str]] = {

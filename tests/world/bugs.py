@@ -14,6 +14,8 @@ import sqlalchemy as sa
 from fpgapool import objects
 from fpgapool.agent.groupdesk import ports
 from fpgapool.agent.groupdesk import service as desk_service
+from fpgapool.agent.groupdesk.decisions import locks
+from fpgapool.agent.groupdesk.decisions import members as desk_members
 from fpgapool.agent.groupdesk.decisions import model as desk_model
 from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.agent.slots import table
@@ -513,7 +515,7 @@ def busy_time_paid_by_the_owner_too() -> None:
 
 @_group_bug("clients are not charged for their tasks and locks")
 def lock_that_costs_nothing() -> None:
-    queues.Queues._charge_lock = (  # type: ignore[method-assign]
+    locks.Locks.charge = (  # type: ignore[method-assign]
         lambda *_args: None
     )
 
@@ -579,16 +581,16 @@ def member_programmed_while_its_task_runs() -> None:
 
 @_group_bug("a member leaves its task")
 def member_leaves_while_its_task_runs() -> None:
-    leave = queues.Queues.leave
+    leave = desk_members.Members.leave
 
-    def hasty(desk: queues.Queues, member: int) -> None:
-        place = desk._members.get(member)
+    def hasty(desk: desk_members.Members, member: int) -> None:
+        place = desk.all.get(member)
         if place is None or place.task is None or place.lock is not None:
             leave(desk, member)
         else:
             desk._leave(place)
 
-    queues.Queues.leave = hasty  # type: ignore[method-assign]
+    desk_members.Members.leave = hasty  # type: ignore[method-assign]
 
 
 @_group_bug("a member has two tasks")
@@ -599,10 +601,10 @@ def member_freed_before_its_task_ends() -> None:
         desk: queues.Queues, *args: typing.Any, **kwargs: typing.Any
     ) -> typing.Any:
         task = submit(desk, *args, **kwargs)
-        busy = [one for one in desk._members.values() if one.task]
+        busy = [one for one in desk.members.all.values() if one.task]
         for one in busy:
-            if not one.lock and one.number not in desk._free:
-                desk._free.append(one.number)
+            if not one.lock and one.number not in desk.members.free:
+                desk.members.free.append(one.number)
         return task
 
     queues.Queues.submit = hasty  # type: ignore[method-assign]

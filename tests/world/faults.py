@@ -537,7 +537,7 @@ def _desk_kill(pool: pools.Pool, fault: schedules.Fault) -> Callable[[], None]:
         return [
             process
             for process, desk in pool.desks.items()
-            if any(one.task for one in desk._queues._members.values())
+            if any(one.task for one in desk._queues.members.all.values())
         ]
 
     return _die_at_work(pool, fault, at_work)

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from fpgapool.agent.groupdesk import ports
 from fpgapool.agent.groupdesk import service as desk_service
+from fpgapool.agent.groupdesk.decisions import locks
 from fpgapool.agent.groupdesk.decisions import model as desk_model
 from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.agent.worker import tasks
@@ -135,7 +136,7 @@ class Watcher:
             (tasks.Member, "arm", self._armed),
             (queues.Queues, "decide", self._decisions),
             (queues.Queues, "lost", self._lost),
-            (queues.Queues, "_end_lock", self._lock_ended),
+            (locks.Locks, "end", self._lock_ended),
             (queues.Queues, "take_counts", self._counts_taken),
             (queues.Queues, "attach", self._attached),
             (queues.Queues, "detach", self._detached),
@@ -561,7 +562,7 @@ class Watcher:
         if task is None:
             return
         self._ended[task.client.client_id] += ran
-        if desk._members[member].lock is None:
+        if desk.members.all[member].lock is None:
             if task.lock_id:
                 # Its lock has ended meanwhile.
                 busy_s = min(busy_s, now - self._unlocked_s[desk, member])
@@ -574,12 +575,17 @@ class Watcher:
     def _lock_ended(
         self,
         _none: None,
-        desk: queues.Queues,
+        room: locks.Locks,
         client: desk_model.Client,
         lock: desk_model.Lock,
         _code: str,
         now: float,
     ) -> None:
+        desk = next(
+            one._queues
+            for one in self._pool.desks.values()
+            if one._queues.locks is room
+        )
         since_s = self._locked_s[desk].pop((client.client_id, lock.lock_id))
         self._owe(desk, now - since_s)
         if lock.member is not None:
@@ -587,7 +593,7 @@ class Watcher:
 
     def _counts_taken(
         self,
-        taken: dict[str, desk_model.Counts],
+        taken: dict[str, desk_model.Usage],
         desk: queues.Queues,
         now: float,
     ) -> None:
@@ -629,18 +635,23 @@ class Watcher:
     ) -> None:
         """See that locks have members, and end."""
         room = desk._queues
-        if not room._locks and not room._held:
+        if not room.locks.count and not room.locks.held:
             return
-        locked = [one.lock for one in room._members.values() if one.lock]
+        locked = [one.lock for one in room.members.all.values() if one.lock]
         known = [
             lock
             for client in room.clients.values()
             for lock in client.locks.values()
         ]
         granted = [lock for lock in known if lock.member is not None]
-        check(len(known) == room._locks, "locks are lost", known, room._locks)
         check(
-            set(locked) == set(granted) and len(locked) == room._held,
+            len(known) == room.locks.count,
+            "locks are lost",
+            known,
+            room.locks.count,
+        )
+        check(
+            set(locked) == set(granted) and len(locked) == room.locks.held,
             "a member is locked for nobody",
             locked,
             granted,

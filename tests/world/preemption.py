@@ -168,8 +168,8 @@ class Watcher:
     def _leaves(
         self, _frame: bytes, session: worker_session.DataSession
     ) -> None:
-        if session._channel is None:
-            self._moved.add(session._keyring.order.session_id)
+        if session.channel is None:
+            self._moved.add(session.keyring.order.session_id)
 
     def _measured(
         self,

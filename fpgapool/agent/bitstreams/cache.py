@@ -2,10 +2,9 @@
 
 """The files of bitstreams on an agent's host.
 
-A file's name is the SHA-256 of its contents. So a damaged file can be
-recognized at any time, and two equal bitstreams take up room once. The
-directory is the whole state: a starting agent finds in it the files of its
-predecessor.
+A file's name is the SHA-256 of its contents. A damaged file is recognized at
+any time, and equal bitstreams are stored once. The directory is the whole
+state: a starting agent finds in it the files of its predecessor.
 """
 
 from __future__ import annotations
@@ -38,19 +37,18 @@ _READ_BYTES = 1 << 20
 
 
 class Unavailable(Exception):
-    """A bitstream's file cannot be brought to this host."""
+    """A bitstream's file cannot be fetched to this host."""
 
 
 class Late(Unavailable):
-    """The file could not be fetched in time; it might be with more time."""
+    """The file could not be fetched in time; a longer timeout may help."""
 
 
 @dataclasses.dataclass(slots=True)
 class Counts:
     """Counts of events, and the present state.
 
-    :ivar damaged: files that were here and turned out to be wrong.
-    :ivar fetched_bytes: fetched from the source.
+    :ivar damaged: cached files whose contents were wrong.
     :ivar stored_bytes: of the files that are here now.
     """
 
@@ -76,15 +74,15 @@ class _Entry:
     proved: tuple[int, ...] | None = None
 
 
-class Cache:
-    """Keeps files until there is no more room; any thread may use it.
+class BitstreamCache:
+    """Keeps files while there is room; thread-safe. Threads that need the same
+    file take turns.
 
-    Threads that want the same file get it one after the other.
-
-    :param directory: for the files; it is made when needed.
-    :param source: has the files that are not here.
-    :param max_bytes: of all files together; files in use count, but stay.
-    :param timeout_s: of a fetch, all tries included, unless the caller sets a
+    :param directory: created when needed.
+    :param source: where missing files come from.
+    :param max_bytes: limit of all files; files in use count, but are not
+        evicted.
+    :param timeout_s: for a fetch with its retries, unless the caller sets a
         deadline.
     """
 
@@ -101,7 +99,7 @@ class Cache:
         self._max_bytes = max_bytes
         self.timeout_s = timeout_s
         self._lock = threading.Lock()
-        # Checksums of the files that a thread checks or fetches.
+        # Checksums of files that are being checked or fetched.
         self._busy: set[str] = set()
         self._not_busy = threading.Condition(self._lock)
         self._entries: dict[str, _Entry] = {}
@@ -110,7 +108,7 @@ class Cache:
         self.counts = Counts()
 
     def load(self) -> None:
-        """Find the files already here, and remove incomplete ones.
+        """Index the cached files, and remove incomplete ones.
 
         :raises OSError: if the directory cannot be read.
         """
@@ -128,27 +126,21 @@ class Cache:
             self._make_room(0)
 
     def stop(self) -> None:
-        """Make running fetches fail soon."""
+        """Cancel running fetches."""
         self._stopping.set()
         with self._not_busy:
             self._not_busy.notify_all()
 
     def set_in_use(self, checksums: frozenset[str]) -> None:
-        """Set the files that must not be removed now.
-
-        :param checksums: of the files.
-        """
+        """Set the files that must not be removed now."""
         with self._lock:
             self._in_use = checksums
 
     def peek(self, bitstream: objects.BitstreamRef) -> str | None:
-        """Return the path of a file that is already known to be right.
+        """Return the path of a file that is already verified, without
+        blocking.
 
-        This neither reads nor fetches it, and does not wait for a thread that
-        does.
-
-        :param bitstream: the bitstream.
-        :returns: None if only :meth:`get` can tell.
+        :returns: None if the file must be verified or fetched first.
         """
         checksum = bitstream.checksum_sha256
         with self._lock:
@@ -170,15 +162,12 @@ class Cache:
         again: bool = False,
         deadline_s: float | None = None,
     ) -> str:
-        """Return the path of a verified file, fetched if need be.
+        """Return the path of a verified file. Blocks while the file is
+        fetched, or hashed for the first time since the start.
 
-        Blocks while the file is fetched, or hashed if it has not been checked
-        since the start.
-
-        :param bitstream: the bitstream.
-        :param again: the file that is here was found to be wrong.
-        :param deadline_s: when to give up, monotonic clock. None is the usual
-            time from now.
+        :param again: the cached file is damaged.
+        :param deadline_s: when to give up, monotonic clock; None: after
+            ``timeout_s``.
         :raises Unavailable: if it cannot be fetched.
         :raises Late: if it is not fetched by then.
         """
@@ -220,7 +209,9 @@ class Cache:
             if self._stopping.is_set():
                 raise _stopped()
             if checksum in self._busy or time.monotonic() >= deadline_s:
-                raise Late("its turn to be fetched did not come in time")
+                raise Late(
+                    "another fetch of the same file did not end in time"
+                )
             self._busy.add(checksum)
         try:
             yield
@@ -234,7 +225,7 @@ class Cache:
     def _find(
         self, bitstream: objects.BitstreamRef, path: pathlib.Path
     ) -> bool:
-        """Look for a file and make sure that it is right.
+        """Return whether a file is cached and its contents are right.
 
         Its contents are read unless its attributes are those of the last
         check. The driver notices changes that leave no trace there.
@@ -255,7 +246,7 @@ class Cache:
         return True
 
     def _mark_used(self, entry: _Entry, path: pathlib.Path) -> None:
-        """Count the use of a right file; the lock is held."""
+        """Record the use of a verified file; the lock is held."""
         os.utime(path)
         entry.proved = _looks(path)
         entry.used_ns = time.time_ns()
@@ -341,7 +332,7 @@ class Cache:
 
     @contextlib.contextmanager
     def _part(self, path: pathlib.Path) -> Iterator[tuple[pathlib.Path, int]]:
-        """Make a temporary file; it is removed unless it gets its name."""
+        """Create a temporary file, removed at the end unless renamed."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = path.with_name(
             f"{path.name}.{secrets.token_hex(4)}{_PART_SUFFIX}"
@@ -397,8 +388,8 @@ def _stopped() -> sources.SourceError:
 def _explain(error: OSError | sources.SourceError) -> str:
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return "there is no space for it on this host"
-        return f"it cannot be kept on this host: {error}"
+            return "no space left for it on this host"
+        return f"it cannot be stored on this host: {error}"
     return str(error)
 
 
@@ -415,8 +406,9 @@ def _looks(path: pathlib.Path) -> tuple[int, ...]:
 def _is_right(
     path: pathlib.Path, checksum: str, proved: tuple[int, ...] | None
 ) -> bool:
-    """Whether a file has the right contents, hashed only if its attributes
-    have changed since the last check."""
+    """Whether a file's contents are right; hashes only if its attributes
+    changed.
+    """
     if _looks(path) == proved:
         return True
     digest = hashlib.sha256()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fetching of bitstreams' files to this host, without blocking the loop."""
+"""Fetches bitstreams' files to this host without blocking the loop."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ class Fetcher:
     A request for a file that is already being fetched waits for that fetch.
     The time limit of each request begins when it is made, not when a thread
     is free: the caller that asked for the slot has a deadline, too.
-
-    :param caller: has the threads.
-    :param cache: has the files.
     """
 
-    def __init__(self, caller: sender.Caller, cache: caches.Cache) -> None:
+    def __init__(
+        self, caller: sender.Caller, cache: caches.BitstreamCache
+    ) -> None:
         self._caller = caller
         self._cache = cache
         # The requests waiting for each checksum, in the order of deadlines.
@@ -39,13 +38,11 @@ class Fetcher:
         *,
         again: bool = False,
     ) -> None:
-        """Make sure that a file is here.
+        """Make a file available on this host.
 
-        :param bitstream: the bitstream.
-        :param on_ready: called in the loop's thread, with the file's path; if
-            the file is here, before this method returns …
+        :param on_ready: called in the loop's thread with the file's path,
+            before this method returns if the file is cached …
         :param on_failed: … or this, with the error.
-        :param again: the file that is here is damaged.
         """
         waiting = _Waiting(
             on_ready, on_failed, time.monotonic() + self._cache.timeout_s
@@ -64,8 +61,8 @@ class Fetcher:
     def _submit(self, bitstream: objects.BitstreamRef, again: bool) -> None:
         waiting = self._waiting[bitstream.checksum_sha256]
         first_s, last_s = waiting[0].deadline_s, waiting[-1].deadline_s
-        # The limit answers in time if no thread does. Requests that join
-        # later are not due earlier.
+        # The limit applies even if no thread is free. Requests that join later
+        # have later deadlines.
         self._caller.submit(
             functools.partial(self._cache.get, bitstream, again, last_s),
             functools.partial(self._ready, bitstream.checksum_sha256),
@@ -84,12 +81,12 @@ class Fetcher:
         until_s: float,
         error: Exception,
     ) -> None:
-        """Fail the requests whose time is over; retry for the others."""
+        """Fail requests whose deadline has passed; retry for the others."""
         waiting = self._waiting.pop(bitstream.checksum_sha256)
         message = str(error) or type(error).__name__
         left: list[_Waiting] = []
         if isinstance(error, TimeoutError):
-            message = f"it was not here within {self._cache.timeout_s:g} s"
+            message = f"it was not fetched within {self._cache.timeout_s:g} s"
             over_s = max(time.monotonic(), waiting[0].deadline_s)
             left = [one for one in waiting if one.deadline_s > over_s]
         elif isinstance(error, caches.Late):
@@ -103,10 +100,7 @@ class Fetcher:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A request that waits for a file.
-
-    :ivar deadline_s: its deadline, monotonic clock.
-    """
+    """A request that waits for a file."""
 
     on_ready: Callable[[str], None]
     on_failed: Callable[[str], None]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where an agent gets the files of bitstreams from."""
+"""Where the files of bitstreams come from."""
 
 from __future__ import annotations
 
@@ -27,10 +27,7 @@ READ_TIMEOUT_S = 20.0
 
 
 class SourceError(Exception):
-    """A file is unavailable.
-
-    :ivar final: another try cannot help.
-    """
+    """A file is unavailable."""
 
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
@@ -48,7 +45,6 @@ class Source(typing.Protocol):
         The data may be wrong. The caller verifies them and closes this
         generator.
 
-        :param bitstream: the bitstream.
         :raises SourceError: if there is no such file, or it ends too early.
         """
 
@@ -60,17 +56,12 @@ class NoSource:
         self, bitstream: objects.BitstreamRef
     ) -> Generator[bytes, None, None]:
         """See :class:`Source`."""
-        raise SourceError(
-            "the agent was told of no source of bitstreams", final=True
-        )
+        raise SourceError("no source of bitstreams is configured", final=True)
         yield b""
 
 
 class DirectorySource:
-    """The directory of the API's file store, shared or on the same machine.
-
-    :param directory: of the store.
-    """
+    """The directory of the API's file store, shared or on the same machine."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = pathlib.Path(directory)
@@ -88,7 +79,7 @@ class DirectorySource:
         try:
             file = open(path, "rb")  # noqa: SIM115 - closed below
         except OSError as error:
-            # On a shared file system it may be a little late.
+            # On a shared file system it may appear late.
             raise SourceError(f"{path}: {error.strerror}") from error
         with file:
             while piece := _read(file, path):
@@ -142,7 +133,7 @@ class ApiSource:
 def _check_status(status: int) -> None:
     if status == 200:
         return
-    # A service that is starting or overloaded is worth another try.
+    # Retry a service that is starting or overloaded.
     final = status < 500 and status not in (408, 425, 429)
     raise SourceError(f"the API answered with {status}", final=final)
 

@@ -18,8 +18,8 @@ class Trust:
     The signature covers the checksum. Cache and driver compare the checksum
     with the file.
 
-    :param keys: the trusted keys; they are read at each check. None: this
-        host trusts none.
+    :param keys: the trusted keys, read at each check; None: this host trusts
+        none.
     :param required: see :func:`signatures.is_needed`.
     """
 
@@ -34,7 +34,6 @@ class Trust:
 
         Blocks while the keys are read.
 
-        :param order: the assignment.
         :returns: the reason, for people; None if there is none.
         """
         reference = order.members["bitstream_ref"]

@@ -4,8 +4,8 @@
 
 A session needs several threads, most of them briefly; starting one takes
 longer than its work. The threads end with the process: a thread that hangs
-cannot be ended in any other way. That rules out an executor, which waits for
-its threads at the end.
+cannot be ended in any other way. An executor is no option, as it waits for its
+threads at exit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Task(typing.NamedTuple):
 
 
 class Crew:
-    """Daemon threads, as many as are needed at the same time.
+    """A pool of daemon threads that grows as needed.
 
     :param spare: how many idle threads are kept …
     :param idle_s: … and for how long.
@@ -60,8 +60,6 @@ class Crew:
     ) -> threading.Event:
         """Run a function in a thread.
 
-        :param name: of the thread meanwhile.
-        :param target: its exceptions are logged.
         :returns: is set when it has ended.
         """
         task = _Task(name, target, arguments, threading.Event())
@@ -91,7 +89,7 @@ class Crew:
         with contextlib.suppress(queue.Empty):
             return self._tasks.get(timeout=self._idle_s)
         with self._lock:
-            # Another thread may just have counted on this one.
+            # A task may have been queued for this thread in the meantime.
             with contextlib.suppress(queue.Empty):
                 return self._tasks.get_nowait()
             self._idle -= 1
@@ -113,13 +111,8 @@ CREW = Crew()
 
 
 class Later:
-    """Calls functions some time after they were given, in one thread.
-
-    Each comes up to a tenth of the time later, with those that follow: the
-    thread wakes less often.
-
-    :param delay_s: how long after; the same for all.
-    :param name: of the thread.
+    """Calls functions after a fixed delay, in one thread. A call may come up
+    to a tenth of the delay late, so that the thread wakes less often.
     """
 
     def __init__(self, delay_s: float, name: str) -> None:

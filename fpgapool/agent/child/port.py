@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The data port: accepts and limits the connections of clients."""
+"""The data port: accepts clients' connections, and limits their number."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import typing
 from fpgapool.agent.child import certificate as certificates
 from fpgapool.agent.child import crew
 from fpgapool.agent.child import goodbye
-from fpgapool.agent.worker import hello as hellos
-from fpgapool.agent.worker.data import session as sessions
+from fpgapool.agent.child import settings as child_settings
 from fpgapool.common.channels import channel as channels
 from fpgapool.common.channels import pending as strangers
 from fpgapool.common.channels import tls_channel
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import exceptions
 
 #: Limit of connections that have not identified themselves; beyond it one is
 #: cut.
@@ -40,9 +40,7 @@ def listen_unix(path: str) -> socket.socket:
     A file that an earlier process left is replaced; the caller holds the
     slot's lock, so no process listens there.
 
-    :param path: of the socket.
-    :returns: the listening socket.
-    :raises OSError: if that is impossible; it names the path.
+    :raises OSError: names the path.
     """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
@@ -61,9 +59,7 @@ def listen_unix(path: str) -> socket.socket:
 def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
     """Listen on the first free port of a range.
 
-    :param address: numeric address of this host.
     :param ports: first and last; 0 for any.
-    :returns: the listening socket.
     :raises PortUnavailable: if all of them are taken, or the address is not
         this host's.
     """
@@ -86,27 +82,12 @@ def listen_tcp(address: str, ports: tuple[int, int]) -> socket.socket:
     )
 
 
-class Settings(typing.Protocol):
-    """What the port needs to know.
-
-    :ivar data_socket: path where clients of this host connect.
-    :ivar data_address: address where other clients connect; None for none.
-    :ivar data_ports: first and last port to try there; 0 for any.
-    :ivar hello_timeout_s: how long a connection may take to identify itself.
-    """
-
-    @property
-    def data_socket(self) -> str: ...
-    @property
-    def data_address(self) -> str | None: ...
-    @property
-    def data_ports(self) -> tuple[int, int]: ...
-    @property
-    def hello_timeout_s(self) -> float: ...
+class Refused(exceptions.CodedError):
+    """A client is turned away."""
 
 
-class Desk(typing.Protocol):
-    """What serves clients that have sent a HELLO."""
+class Server(typing.Protocol):
+    """Serves clients that have sent a HELLO."""
 
     def serve(
         self, hello: typing.Any, channel: channels.Channel, local: bool
@@ -114,9 +95,8 @@ class Desk(typing.Protocol):
         """Serve a client's connection to its end, then close it.
 
         :param hello: of the client, as the port's parser returned it.
-        :param channel: the client's channel.
         :param local: whether it can pass descriptors.
-        :raises sessions.Refused: if the client is turned away; the channel is
+        :raises Refused: if the client is turned away; the channel is
             left open.
         :raises ConnectionError: if the connection is lost meanwhile.
         """
@@ -125,28 +105,25 @@ class Desk(typing.Protocol):
 class DataPort:
     """Accepts clients, on a Unix socket and perhaps on TCP.
 
-    :param settings: of the worker.
     :param desk: serves those that identify themselves.
     :param certificate: for TLS, None without it.
-    :param parse: checks a HELLO.
-    :param expect: waits a moment if a client comes early; gets its HELLO.
+    :param expect: called with the HELLO; waits briefly if a client comes
+        early.
     :raises OSError: if the Unix socket cannot be made.
     :raises PortUnavailable: if there is no TCP port.
     """
 
     def __init__(
         self,
-        settings: Settings,
-        desk: Desk,
+        settings: child_settings.ChildSettings,
+        server: Server,
         certificate: certificates.Certificate | None,
-        parse: collections.abc.Callable[
-            [dict[str, typing.Any]], typing.Any
-        ] = hellos.parse,
+        parse: collections.abc.Callable[[dict[str, typing.Any]], typing.Any],
         expect: collections.abc.Callable[[typing.Any], None] | None = None,
     ) -> None:
         self._expect = expect
         self._settings = settings
-        self._desk = desk
+        self._server = server
         self._certificate = certificate
         self._parse = parse
         self._log = ratelimit.RateLimitedLog(__name__)
@@ -171,9 +148,9 @@ class DataPort:
         return port
 
     def register(self, selector: selectors.BaseSelector) -> None:
-        """Let a selector call :meth:`accept`.
+        """Register :meth:`accept` with a selector.
 
-        :param selector: whose data are callables that take the socket.
+        :param selector: its data are callables that take the socket.
         """
         for listener in (self._local, self._tcp):
             if listener is not None:
@@ -181,10 +158,7 @@ class DataPort:
                 selector.register(listener, selectors.EVENT_READ, self.accept)
 
     def accept(self, listener: socket.socket) -> None:
-        """Accept a connection and serve it in a thread of its own.
-
-        :param listener: the listening socket.
-        """
+        """Accept a connection and serve it in a thread of its own."""
         try:
             sock, address = listener.accept()
         except OSError as exc:
@@ -192,7 +166,7 @@ class DataPort:
             return
         local = listener is self._local
         place = "" if local else address[0]
-        # Not in the thread: this bounds the number of such threads.
+        # Called here, not in the thread, to bound the number of threads.
         self._strangers.enter(sock, place)
         crew.CREW.start("client", self._serve, sock, place, local)
 
@@ -214,16 +188,16 @@ class DataPort:
                     self._expect(hello)
             finally:
                 self._strangers.leave(sock)
-            self._desk.serve(hello, channel, local)
-        except (frames.ProtocolError, sessions.Refused) as exc:
+            self._server.serve(hello, channel, local)
+        except (frames.ProtocolError, Refused) as exc:
             self._log.warning("client refused: %s: %s", exc.code, exc.message)
             if channel is not None:
                 self._turn_away(channel, place, exc.code, exc.message)
         except channels.DeadlineExceeded:
-            self._log.warning("client dropped: no HELLO in time")
+            self._log.warning("client dropped: HELLO timed out")
             if channel is not None:
                 self._turn_away(
-                    channel, place, codes.HELLO_TIMEOUT, "no HELLO in time"
+                    channel, place, codes.HELLO_TIMEOUT, "HELLO timed out"
                 )
         except OSError as exc:
             self._log.info("client lost: %s", exc)
@@ -272,7 +246,7 @@ class DataPort:
             )
         if header.stream_id:
             raise frames.ProtocolError(
-                codes.STREAM_LIMIT, "there is one stream, number 0"
+                codes.STREAM_LIMIT, "stream_id must be 0"
             )
         payload = channels.recv_payload(channel, header, deadline_s)
         return self._parse(frames.decode_json(payload))

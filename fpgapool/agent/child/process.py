@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What all processes do that an agent starts: workers and desks.
+"""What workers and desks do at their start.
 
 Their one argument is a JSON document with settings, the path of one, or ``-``
 for standard input.
@@ -21,7 +21,7 @@ import threading
 import typing
 from collections.abc import Callable
 
-from fpgapool.agent.worker import settings as worker_settings
+from fpgapool.agent.child import settings as child_settings
 from fpgapool.common.monitoring import lost_lines
 from fpgapool.vocabulary import codes
 
@@ -36,23 +36,7 @@ class Taken(Exception):
     """Another process does the work of this one."""
 
 
-class Settings(typing.Protocol):
-    """The settings of a log.
-
-    :ivar log_file: its path; None for standard error.
-    :ivar log_level: name of the lowest level that is logged.
-    :ivar log_name: names this process in each line.
-    """
-
-    @property
-    def log_file(self) -> str | None: ...
-    @property
-    def log_level(self) -> str: ...
-    @property
-    def log_name(self) -> str: ...
-
-
-_S = typing.TypeVar("_S", bound=Settings)
+_S = typing.TypeVar("_S", bound=child_settings.ChildSettings)
 
 
 def main(
@@ -63,9 +47,7 @@ def main(
 ) -> int:
     """Run a process: read its settings, leave its agent, and begin a log.
 
-    :param module: its name, for the usage message.
     :param arguments: of the command line, without the program's name.
-    :param parse: makes settings of a document.
     :param run: does the work and returns the exit status.
     :returns: the exit status; 2 if the settings are wrong.
     """
@@ -74,11 +56,11 @@ def main(
         return EXIT_USAGE
     try:
         settings = parse(_read(arguments[0]))
-    except (OSError, worker_settings.InvalidSettings) as exc:
+    except (OSError, child_settings.InvalidSettings) as exc:
         sys.stderr.write(f"{codes.INVALID_SETTINGS}: {exc}\n")
         return EXIT_USAGE
-    # Away from the agent's terminal and process group, whose signals are not
-    # meant for this process.
+    # Leave the agent's terminal and process group: their signals are not meant
+    # for this process.
     if os.getsid(0) != os.getpid():
         try:
             os.setsid()
@@ -98,7 +80,7 @@ def _read(argument: str) -> str:
         return file.read()
 
 
-def _set_up_log(settings: Settings) -> None:
+def _set_up_log(settings: child_settings.ChildSettings) -> None:
     stream, problem = sys.stderr, None
     if settings.log_file is not None:
         try:
@@ -126,9 +108,8 @@ def _set_up_log(settings: Settings) -> None:
 
 
 def lock(path: str) -> int:
-    """Be the only process with this lock, to the end of the process.
+    """Take a lock that lasts until the process ends.
 
-    :param path: of the lock's file.
     :returns: a descriptor, which has to stay open.
     :raises Taken: if another process has the lock.
     :raises OSError: if the file cannot be made.
@@ -142,8 +123,18 @@ def lock(path: str) -> int:
     return fd
 
 
+def claim(control_socket: str, *other_sockets: str) -> int:
+    """Create the directories of sockets, and take the lock for them.
+
+    :returns: the descriptor of the lock; see :func:`lock`.
+    """
+    for path in (control_socket, *other_sockets):
+        os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
+    return lock(f"{control_socket}.lock")
+
+
 def exit_on_signals(end: Callable[[str], None]) -> None:
-    """Let signals end the process in its own way.
+    """Make signals end the process in an orderly way.
 
     :param end: takes the reason, in a thread of its own.
     """
@@ -166,9 +157,8 @@ def exit_on_signals(end: Callable[[str], None]) -> None:
 
 
 def accept_forever(selector: selectors.BaseSelector) -> None:
-    """Call the data of all sockets that are ready, with the socket.
-
-    It ends with the process: closed listeners only stop being ready.
+    """Call the callbacks of all sockets that are ready, until the process
+    ends.
     """
     with contextlib.suppress(OSError, ValueError):
         while True:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The Unix sockets by which programs of this host reach the pool.
+"""The Unix sockets through which programs on this host reach the pool.
 
 Each project has one socket. A program that may open it acts for the project.
 The agent's loop serves all clients, so a client costs a descriptor and no
@@ -29,6 +29,7 @@ from collections.abc import Mapping
 from oslo_log import log as logging
 
 from fpgapool.agent import loop as agent_loop
+from fpgapool.agent import settings as agent_settings
 from fpgapool.common.channels import channel
 from fpgapool.common.messaging import codec
 from fpgapool.common.monitoring import ratelimit
@@ -48,74 +49,32 @@ _OTHER_MEMBERS_BYTES = 1024
 ACCEPTS_PER_TURN = 16
 MESSAGES_PER_TURN = 16
 
-#: A client with that many unread bytes is not listening.
+#: A client with so many unread bytes is disconnected.
 MAX_UNREAD_BYTES = 1 << 20
 
-#: For all clients of a project; the one with the most unread bytes goes.
+#: For all clients of a project; beyond it, the one with the most is
+#: disconnected.
 MAX_PROJECT_UNREAD_BYTES = 16 << 20
 
-#: Connections to workers that a client has not received yet. Until they are
-#: read they use up descriptors: those of this process, or all that its user
-#: may have in flight.
+#: Connections to workers that a client has not received yet. Until then they
+#: count against the descriptor limits of this process and its user.
 MAX_UNREAD_DESCRIPTORS = 16
 MAX_PROJECT_UNREAD_DESCRIPTORS = 256
 
-#: This share of the client limit is first come, first served.
+#: Up to this share of the client limit, projects may exceed their own share.
 SCARCE_SHARE = 0.75
 
 #: How often a front door checks that its sockets are still in place.
 CHECK_INTERVAL_S = 1.0
 
-#: When the process has no free descriptor, new clients wait that long.
+#: New clients wait so long when the process has no free descriptor.
 ACCEPT_PAUSE_S = 1.0
 
-#: Added to the path of a socket while it is being made.
+#: Suffix of a socket's path until it is ready.
 NEW_SUFFIX = ".new"
 
 _CREDENTIALS = struct.Struct("3i")
 _INT = struct.Struct("i")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FrontDoorSettings:
-    """Settings of a front door.
-
-    :param sockets: path of the socket of each project.
-    :param socket_mode: permissions of the sockets.
-    :param max_connections: over all sockets.
-    :param max_project_connections: of one socket; 0 means an equal share of
-        all.
-    :param max_project_sessions: that clients of one socket wait for or use.
-    :param open_timeout_s: until CONDUCTOR_UNAVAILABLE.
-    :param session_poll_interval_s: a session is polled after this much
-        silence.
-    :param chunk_bytes: the longest piece that the workers take.
-    """
-
-    host_uuid: str
-    host_name: str
-    sockets: Mapping[str, str]
-    socket_mode: int = 0o660
-    max_connections: int = 1000
-    max_project_connections: int = 0
-    max_project_sessions: int = 20000
-    open_timeout_s: float = 10.0
-    session_poll_interval_s: float = 5.0
-    chunk_bytes: int = 4 * 1024 * 1024
-
-    @property
-    def connections_per_project(self) -> int:
-        """How many clients a project can always have connected."""
-        share = self.max_connections // max(len(self.sockets), 1)
-        return self.max_project_connections or max(share, 1)
-
-    def may_exceed(self, connections: int) -> bool:
-        """Whether a project may have more, as others do not use their share.
-
-        :param connections: of all projects, now.
-        """
-        is_scarce = connections >= self.max_connections * SCARCE_SHARE
-        return not (self.max_project_connections or is_scarce)
 
 
 class FrontDoorError(Exception):
@@ -137,9 +96,9 @@ class Client:
     questions: int = 0
     #: The client waits for its turn.
     in_line: bool = False
-    #: The decoder may hold messages that have not been served yet.
+    #: The decoder may hold messages that have not been handled yet.
     behind: bool = False
-    #: It takes connections to workers with the news of its sessions.
+    #: It accepts connections to workers with notifications of its sessions.
     takes_connections: bool = False
     closed: bool = False
 
@@ -149,15 +108,12 @@ class Doorway:
 
     Everything but the constructor runs in the loop's thread.
 
-    :param settings: sockets and limits.
-    :param loop: serves the connections.
-    :param on_message: receives each message of a client.
     :param on_gone: called when a client's connection has ended.
     """
 
     def __init__(
         self,
-        settings: FrontDoorSettings,
+        settings: agent_settings.AgentSettings,
         loop: agent_loop.Loop,
         on_message: Callable[[Client, messages.Message], None],
         on_gone: Callable[[Client], None],
@@ -184,10 +140,7 @@ class Doorway:
         return bool(self._listeners)
 
     def client(self, number: int) -> Client | None:
-        """Return a client that is connected.
-
-        :param number: of its connection.
-        """
+        """Return a client that is connected."""
         return self._clients.get(number)
 
     # Life of the sockets.
@@ -198,7 +151,7 @@ class Doorway:
         :raises: FrontDoorError.
         """
         try:
-            for project_id, path in self._settings.sockets.items():
+            for project_id, path in self._settings.front_door_sockets.items():
                 self._listen(project_id, path)
         except BaseException:
             self.stop()
@@ -206,9 +159,8 @@ class Doorway:
         self._loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
 
     def stop(self) -> None:
-        """Close everything; clients find the next agent and go on there.
-
-        No session is cancelled: the agent leaves, not its clients.
+        """Close everything; clients reconnect to the next agent. No session is
+        cancelled.
         """
         for path, listener in self._listeners.items():
             self._loop.unwatch(listener)
@@ -231,7 +183,7 @@ class Doorway:
                 # No client can connect before listen(). The name appears once
                 # the permissions are right.
                 listener.bind(fresh_path)
-                os.chmod(fresh_path, self._settings.socket_mode)
+                os.chmod(fresh_path, self._settings.front_door_mode)
                 listener.listen(BACKLOG)
                 os.rename(fresh_path, path)
                 self._inodes[path] = os.stat(path).st_ino
@@ -258,7 +210,7 @@ class Doorway:
         if not self._listeners:
             return
         self._loop.call_later(CHECK_INTERVAL_S, self._check_sockets)
-        for project_id, path in self._settings.sockets.items():
+        for project_id, path in self._settings.front_door_sockets.items():
             if self._is_in_place(path):
                 continue
             lost = self._listeners[path]
@@ -322,17 +274,28 @@ class Doorway:
         self._watch(client)
 
     def _refusal(self, project_id: str) -> str | None:
-        """Return why there is no room for one more client, if so."""
+        """Return why one more client is refused, None if it is not."""
         settings, count = self._settings, len(self._clients)
-        own = self._by_project[project_id]
-        if own >= settings.connections_per_project and not (
-            settings.may_exceed(count)
+        most = settings.max_front_door_connections
+        most_of_project = settings.max_front_door_project_connections
+        share = most_of_project or max(
+            most // max(len(settings.front_door_sockets), 1), 1
+        )
+        is_scarce = count >= most * SCARCE_SHARE
+        if self._by_project[project_id] >= share and (
+            most_of_project or is_scarce
         ):
-            # Other projects have room of their own.
-            return "the front door serves too many clients of this project"
-        if count >= settings.max_connections:
-            return "the front door serves too many clients already"
+            # Other projects keep their share.
+            return "too many connected clients of this project"
+        if count >= most:
+            return "too many connected clients"
         return None
+
+    def fail(
+        self, client: Client, number: object, code: str, message: str
+    ) -> None:
+        """Answer a request, or greet a client, with an error."""
+        self.send(client, messages.error_reply(number, code, message))
 
     # Bytes.
 
@@ -422,8 +385,8 @@ class Doorway:
                 messages.error_reply(
                     message.get("id"),
                     codes.FRAME_TOO_LARGE,
-                    f"the answer has more than {messages.MAX_MESSAGE_BYTES}"
-                    " bytes; ask the REST API",
+                    f"the answer exceeds {messages.MAX_MESSAGE_BYTES}"
+                    " bytes; use the REST API",
                 )
             )
             owned = []
@@ -522,21 +485,28 @@ class Doorway:
             _close_fds(fds)
         client.unsent.clear()
 
-    def reply(self, client: Client, number: object, **members: object) -> None:
-        self.send(client, messages.reply(number, **members))
 
-    def fail(
-        self, client: Client, number: object, code: str, message: str
-    ) -> None:
-        self.send(client, messages.error_reply(number, code, message))
+@dataclasses.dataclass(frozen=True, slots=True)
+class Request:
+    """A request of a client, which is answered once."""
+
+    doorway: Doorway
+    client: Client
+    number: object
+    members: Mapping[str, object]
+
+    def reply(self, **members: object) -> None:
+        self.doorway.send(self.client, messages.reply(self.number, **members))
+
+    def fail(self, code: str, message: str) -> None:
+        self.doorway.fail(self.client, self.number, code, message)
 
 
 def fitting(
     documents: Iterable[Mapping[str, object]],
 ) -> list[Mapping[str, object]]:
-    """Return the first documents of a list, as many as a reply has room for.
-
-    There is always one.
+    """Return the first documents of a list that fit into one reply, at least
+    one.
     """
     found: list[Mapping[str, object]] = []
     left_bytes = messages.MAX_MESSAGE_BYTES - _OTHER_MEMBERS_BYTES
@@ -600,7 +570,9 @@ def _remove_stale(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise FrontDoorError(f"front door {path}: a file is in the way")
+        raise FrontDoorError(
+            f"front door {path}: the path exists and is not a socket"
+        )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -609,6 +581,6 @@ def _remove_stale(path: str) -> None:
             os.unlink(path)
             return
         except BlockingIOError:
-            # Its backlog is full, so some process listens.
+            # Its backlog is full, so a process listens.
             LOG.debug("Front door %s is busy", path)
     raise FrontDoorError(f"front door {path}: another process serves it")

@@ -1,12 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The sessions that clients of a front door opened and still wait for.
+"""The sessions that clients of a front door have opened and wait for. Pure.
 
-Pure: clients, the conductor and the clock come in as method calls, and the
-resulting actions come out as effects. Answers to calls and unsolicited news
-from the conductor are handled alike. A failed call is repeated. A cancelling
-cast may be lost, so it is repeated until it has taken effect. A session that
-was silent for long is polled.
+Clients, the conductor and the clock come in as method calls; what to do comes
+out as effects. Nothing is kept on disk, and any message may be lost, so an
+entry repeats what it wants until the conductor's view of the session shows it:
+
+* *asking*: nobody has answered its submit or reopen. The call is repeated with
+  growing pauses. After ``open_timeout_s`` the client gets
+  ``CONDUCTOR_UNAVAILABLE``, and a new session is cancelled.
+* *answered*: a view has come. Newer views go to the client. A session that has
+  been silent for ``poll_interval_s`` is polled.
+* *cancelling*: the client has cancelled or closed the session, or has gone
+  away before it could use it. The cast is repeated for ``CANCEL_REPEAT_S``,
+  unless the client comes back.
+
+The entry is forgotten when the session has ended, or when it is in use and its
+client has disconnected: then the worker decides. Replies to calls and views
+that the conductor sends by itself are handled alike, in order of revision.
 """
 
 from __future__ import annotations
@@ -28,8 +39,8 @@ REPORT_INTERVAL_S = 1.0
 FIRST_RESEND_S = 1.0
 LONGEST_RESEND_S = 8.0
 
-#: How long a cancellation is repeated. A conductor that comes back later
-#: finds the session READY without a client and lets it expire.
+#: How long a cancellation is repeated. A conductor that returns later lets the
+#: session expire, as no client connects.
 CANCEL_REPEAT_S = 60.0
 
 #: An unanswered request is taken back after this time. A client that still
@@ -56,11 +67,7 @@ class Submit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reopen:
-    """Ask the conductor for another slot for a session that lost its own.
-
-    :ivar host_uuid: host of the front door.
-    :ivar generation: the lost one.
-    """
+    """Ask the conductor for another slot for a session that lost its slot."""
 
     host_uuid: str
     project_id: str
@@ -70,7 +77,7 @@ class Reopen:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cancel:
-    """Tell the conductor that the session is not wanted any more.
+    """Cancel a session.
 
     Exactly one of the two ids is set.
     """
@@ -87,7 +94,6 @@ class Close:
 
     :ivar generation: of the slot that served it last.
     :ivar input_bytes: that the client has sent, and the slots have computed.
-    :ivar output_bytes: that it has received.
     :ivar confirmed: whether the worker has confirmed it; its report counts if
         it comes.
     """
@@ -102,7 +108,7 @@ class Close:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Poll:
-    """Ask the conductor for sessions of which no news has come.
+    """Ask the conductor about sessions that have been silent.
 
     :ivar sessions: project and session ids, and the known revision of each.
     """
@@ -118,20 +124,15 @@ class Push:
     view: objects.SessionView
 
 
-Wish: typing.TypeAlias = Submit | Reopen
-Effect: typing.TypeAlias = Wish | Cancel | Close | Poll | Push
+Opening: typing.TypeAlias = Submit | Reopen
+Effect: typing.TypeAlias = Opening | Cancel | Close | Poll | Push
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Open:
-    """A session that a client waits for.
+    """A session that a client waits for."""
 
-    :ivar wish: the call to make until it is answered.
-    :ivar asking: whether a call is under way.
-    :ivar secret: of which the request has the hash.
-    """
-
-    wish: Wish
+    opening: Opening
     gives_up_at_s: float
     secret: str = dataclasses.field(default="", repr=False)
     next_send_s: float = 0.0
@@ -147,31 +148,31 @@ class _Open:
 
     @property
     def project_id(self) -> str:
-        return self.wish.project_id
+        return self.opening.project_id
 
     @property
     def request_id(self) -> str:
         """Empty while it is unknown."""
-        if isinstance(self.wish, Submit):
-            return self.wish.request.request_id
+        if isinstance(self.opening, Submit):
+            return self.opening.request.request_id
         return "" if self.view is None else self.view.request_id
 
     @property
     def session_id(self) -> str:
         """Empty while it is unknown."""
-        if isinstance(self.wish, Reopen):
-            return self.wish.session_id
+        if isinstance(self.opening, Reopen):
+            return self.opening.session_id
         return "" if self.view is None else self.view.session_id
 
-    def shown(self) -> objects.SessionView | None:
+    def client_view(self) -> objects.SessionView | None:
         """Return the view for the client; None if it lacks the secret."""
         view = self.view
         if view is None or view.state != states.READY or view.secret:
             return view
         if (
-            isinstance(self.wish, Submit)
+            isinstance(self.opening, Submit)
             and view.secret_sha256
-            and view.secret_sha256 == self.wish.request.secret_sha256
+            and view.secret_sha256 == self.opening.request.secret_sha256
         ):
             return dataclasses.replace(view, secret=self.secret)
         return None
@@ -180,9 +181,10 @@ class _Open:
         """Whether the slot awaits a secret that is not the request's."""
         view = self.view
         return (
-            isinstance(self.wish, Submit)
+            isinstance(self.opening, Submit)
             and view is not None
-            and view.secret_sha256 not in ("", self.wish.request.secret_sha256)
+            and view.secret_sha256
+            not in ("", self.opening.request.secret_sha256)
         )
 
     def schedule(self, now: float) -> None:
@@ -193,10 +195,9 @@ class _Open:
 class Opens:
     """All requests of one front door that have not ended.
 
-    :param open_timeout_s: how long the conductor may take to say anything
-        about a new request.
-    :param poll_interval_s: how long a session may be silent before it is
-        polled.
+    :param open_timeout_s: how long the conductor may take to answer a new
+        request.
+    :param poll_interval_s: a session is polled after this much silence.
     """
 
     def __init__(
@@ -211,24 +212,18 @@ class Opens:
         self._by_project: collections.Counter[str] = collections.Counter()
         # The inner dicts serve as ordered sets.
         self._by_client: dict[int, dict[_Open, None]] = {}
-        #: Views that came out of order and were dropped.
+        #: Outdated views that were dropped.
         self.stale_views = 0
 
     def __len__(self) -> int:
         return len(self._opens)
 
     def count(self, client: int) -> int:
-        """Return how many sessions a client waits for or uses.
-
-        :param client: number of its connection.
-        """
+        """Return how many sessions a client waits for or uses."""
         return len(self._by_client.get(client, ()))
 
     def count_of_project(self, project_id: str) -> int:
-        """Return how many sessions clients of a project wait for or use.
-
-        :param project_id: the project.
-        """
+        """Return how many sessions clients of a project wait for or use."""
         return self._by_project[project_id]
 
     def is_counted(
@@ -238,11 +233,7 @@ class Opens:
         session_id: str = "",
         request_id: str = "",
     ) -> bool:
-        """Whether a session of a project is counted among those.
-
-        :param session_id: the session, or
-        :param request_id: the request that led to it.
-        """
+        """Whether a session of a project is counted among those."""
         return (project_id, request_id) in self._by_request or (
             (project_id, session_id) in self._by_session
         )
@@ -250,11 +241,7 @@ class Opens:
     def view(
         self, project_id: str, session_id: str
     ) -> objects.SessionView | None:
-        """Return the known view of a session without asking the conductor.
-
-        :param project_id: project of the client that asks.
-        :param session_id: the session.
-        """
+        """Return the known view of a session without asking the conductor."""
         entry = self._by_session.get((project_id, session_id))
         return None if entry is None else entry.view
 
@@ -265,30 +252,26 @@ class Opens:
         now: float,
         secret: str = "",
     ) -> list[Effect]:
-        """A client wants a session, or comes back for it.
+        """A client requests a session, or reconnects to it.
 
-        :param client: number of its connection.
-        :param request: the client's request.
-        :param now: seconds.
         :param secret: for its first connection to a slot; the request has its
             hash. It stays here.
-        :returns: effects.
         """
         entry = self._by_request.get((request.project_id, request.request_id))
         if entry is None:
             entry = _Open(
-                wish=Submit(request),
+                opening=Submit(request),
                 gives_up_at_s=now + self._open_timeout_s,
                 secret=secret,
             )
             self._add(entry)
         elif entry.cancel_reason in _TAKEN_BACK_BY_US:
-            # The client has come back: keep the session if it still lives.
+            # The client has reconnected: keep the session if it still exists.
             entry.cancel_reason = None
             entry.gives_up_at_s = now + self._open_timeout_s
             entry.resend_s = FIRST_RESEND_S
             if entry.view is None:
-                entry.wish, entry.asking = Submit(request), False
+                entry.opening, entry.asking = Submit(request), False
                 entry.secret = secret
         self._attach(entry, client)
         if entry.view is None:
@@ -296,22 +279,18 @@ class Opens:
         return self._present(entry, now)
 
     def reopen(self, client: int, lost: Reopen, now: float) -> list[Effect]:
-        """A client's session lost its slot and needs another one.
-
-        :param client: number of its connection.
-        :param lost: the session and the lost generation.
-        :param now: seconds.
-        :returns: effects.
-        """
+        """A client's session lost its slot and needs another one."""
         entry = self._by_session.get((lost.project_id, lost.session_id))
         if entry is None:
-            entry = _Open(wish=lost, gives_up_at_s=now + self._open_timeout_s)
+            entry = _Open(
+                opening=lost, gives_up_at_s=now + self._open_timeout_s
+            )
             self._add(entry)
         self._attach(entry, client)
         if entry.view is not None and _answers(lost, entry.view):
             return self._present(entry, now)
-        if entry.wish != lost:
-            entry.wish, entry.asking = lost, False
+        if entry.opening != lost:
+            entry.opening, entry.asking = lost, False
         entry.answered = False
         entry.cancel_reason = None
         entry.gives_up_at_s = now + self._open_timeout_s
@@ -321,13 +300,7 @@ class Opens:
     def may_report(
         self, client: int, project_id: str, session_id: str, now: float
     ) -> bool:
-        """Whether a client may tell now how far it has computed itself.
-
-        :param client: number of its connection.
-        :param project_id: its project.
-        :param session_id: its session.
-        :param now: seconds.
-        """
+        """Whether a client may report its own progress now."""
         entry = self._by_session.get((project_id, session_id))
         if (
             entry is None
@@ -343,21 +316,22 @@ class Opens:
         if entry.asking:
             return []
         entry.asking = True
-        return [entry.wish]
+        return [entry.opening]
 
-    def call_ended(self, wish: Wish, now: float) -> None:
+    def call_ended(self, opening: Opening, now: float) -> None:
         """A call has ended, and its result has been handled.
 
-        :param wish: the call; it is made again if it is still open.
-        :param now: seconds.
+        :param opening: the call; it is made again if it is still open.
         """
-        if isinstance(wish, Submit):
-            request = wish.request
+        if isinstance(opening, Submit):
+            request = opening.request
             key = request.project_id, request.request_id
             entry = self._by_request.get(key)
         else:
-            entry = self._by_session.get((wish.project_id, wish.session_id))
-        if entry is not None and entry.wish is wish:
+            entry = self._by_session.get(
+                (opening.project_id, opening.session_id)
+            )
+        if entry is not None and entry.opening is opening:
             entry.asking = False
             if entry.cancel_reason is None:
                 entry.schedule(now)
@@ -370,14 +344,10 @@ class Opens:
         reason: str,
         now: float,
     ) -> list[Effect]:
-        """A client does not want a session any more.
+        """A client cancels a session.
 
-        :param project_id: its project.
         :param session_id: the session, or None.
         :param request_id: the request, or None.
-        :param reason: code.
-        :param now: seconds.
-        :returns: effects.
         """
         if request_id is not None:
             session_id = None
@@ -391,13 +361,9 @@ class Opens:
     def close(self, close: Close, now: float) -> list[Effect]:
         """A client has closed a session.
 
-        The worker reports that to the conductor, too. The client's word is
-        sent only if no such end is heard, as both the worker and its agent
-        may die before their report.
-
-        :param close: what the client says.
-        :param now: seconds.
-        :returns: effects.
+        The worker reports the end to the conductor, too. The client's report
+        is sent only if the worker's does not arrive: worker and agent may die
+        before.
         """
         entry = self._by_session.get((close.project_id, close.session_id))
         if entry is None:
@@ -414,18 +380,15 @@ class Opens:
     ) -> list[Effect]:
         """A client's connection ended, so its sessions have no client.
 
-        :param client: number of the connection.
-        :param now: seconds.
-        :param active: sessions that this host's slot table knows to be in
-            use, whatever the conductor said last.
-        :returns: effects.
+        :param active: sessions that use slots of this host, whatever state the
+            conductor last reported.
         """
         in_use = frozenset(active)
         effects: list[Effect] = []
         for entry in self._by_client.pop(client, ()):
             entry.client = None
             if not entry.answered:
-                # No client would come to the slot of a reopened session.
+                # No client would connect to the slot of a reopened session.
                 effects += self._cancel(entry, codes.CLIENT_GONE, now)
             elif _is_connected(entry, in_use):
                 self._forget(entry)
@@ -437,12 +400,7 @@ class Opens:
         return effects
 
     def heard(self, view: objects.SessionView, now: float) -> list[Effect]:
-        """The conductor reported the state of a session.
-
-        :param view: the session.
-        :param now: seconds.
-        :returns: effects.
-        """
+        """The conductor reported the state of a session."""
         key = view.project_id, view.request_id
         entry = self._by_request.get(key) or self._by_session.get(
             (view.project_id, view.session_id)
@@ -453,7 +411,7 @@ class Opens:
         if entry.view is not None and view.revision <= entry.view.revision:
             self.stale_views += 1
             return []
-        entry.answered = entry.answered or _answers(entry.wish, view)
+        entry.answered = entry.answered or _answers(entry.opening, view)
         entry.view = view
         self._add(entry)
         if self._is_over(entry, view):
@@ -470,7 +428,7 @@ class Opens:
         """
         if entry.client is None:
             return []
-        view = entry.shown()
+        view = entry.client_view()
         if view is not None:
             return [Push(entry.client, view)]
         if not entry.awaits_another():
@@ -510,12 +468,8 @@ class Opens:
     ) -> list[Effect]:
         """The conductor answered a poll.
 
-        :param poll: the poll.
-        :param changed: the sessions with news.
         :param unknown: ids of sessions that do not exist. The conductor
-            records what it has once answered, so these are lost.
-        :param now: seconds.
-        :returns: effects.
+            records a session before it answers, so these are lost.
         """
         effects: list[Effect] = []
         lost = frozenset(unknown)
@@ -538,11 +492,7 @@ class Opens:
         return effects
 
     def tick(self, now: float) -> list[Effect]:
-        """Repeat, give up and poll whatever is due.
-
-        :param now: seconds.
-        :returns: effects.
-        """
+        """Repeat, give up and poll whatever is due."""
         effects: list[Effect] = []
         silent: list[tuple[str, str, int]] = []
         for entry in list(self._opens):
@@ -606,14 +556,16 @@ class Opens:
 
     def _give_up(self, entry: _Open, now: float) -> list[Effect]:
         if entry.cancel_reason is not None and entry.view is not None:
-            # A client that is still there hears of the session again when the
+            # A client that is still connected is notified again when the
             # conductor is back.
             entry.cancel_reason = None
             if entry.client is None:
                 self._forget(entry)
             return []
         view = _unanswered_view(entry)
-        if entry.cancel_reason is not None or isinstance(entry.wish, Reopen):
+        if entry.cancel_reason is not None or isinstance(
+            entry.opening, Reopen
+        ):
             # A running session is not taken back: its client may ask again.
             return self._finish(entry, view)
         # The client of a request that was taken in before this agent started
@@ -640,7 +592,7 @@ class Opens:
             del self._opens[entry]
             self._by_project[entry.project_id] -= 1
         for index, name in self._names(entry):
-            # The name may belong to another entry by now.
+            # The name may belong to another entry now.
             if index.get((entry.project_id, name)) is entry:
                 del index[entry.project_id, name]
         self._detach(entry)
@@ -653,13 +605,13 @@ def _is_connected(entry: _Open, in_use: frozenset[str]) -> bool:
     )
 
 
-def _answers(wish: Wish, view: objects.SessionView) -> bool:
-    """Whether a wish has been fulfilled, or no longer can be."""
-    if isinstance(wish, Submit):
+def _answers(opening: Opening, view: objects.SessionView) -> bool:
+    """Whether a view answers an opening."""
+    if isinstance(opening, Submit):
         return True
-    # News of the lost slot is no answer.
-    return view.generation > wish.generation or (
-        view.generation == wish.generation
+    # A view of the lost slot is not an answer.
+    return view.generation > opening.generation or (
+        view.generation == opening.generation
         and (view.state == states.QUEUED or view.state in states.TERMINAL)
     )
 
@@ -686,19 +638,19 @@ def _cancellation(entry: _Open, reason: str) -> Cancel | Close:
 def _unanswered_view(entry: _Open) -> objects.SessionView:
     reason = codes.CONDUCTOR_UNAVAILABLE
     message = "the conductor did not answer in time"
-    if isinstance(entry.wish, Submit):
+    if isinstance(entry.opening, Submit):
         return objects.SessionView.rejected(
-            entry.wish.request, reason, message
+            entry.opening.request, reason, message
         )
     known = entry.view or objects.SessionView(
-        session_id=entry.wish.session_id,
+        session_id=entry.opening.session_id,
         request_id="",
         project_id=entry.project_id,
         state=states.LOST,
         accelerator="",
         claimed_bytes=0,
-        generation=entry.wish.generation,
-        host_uuid=entry.wish.host_uuid,
+        generation=entry.opening.generation,
+        host_uuid=entry.opening.host_uuid,
     )
     return _lost(known, reason, message)
 

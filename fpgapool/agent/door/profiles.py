@@ -20,7 +20,8 @@ from fpgapool.vocabulary import names
 
 LOG = logging.getLogger(__name__)
 
-#: A project's new version of its own accelerator may take other parameters.
+#: A project's own accelerator may have got other parameters with a new
+#: version.
 REFRESH_AFTER_S = 10.0
 
 #: Neither unknown names nor an unresponsive conductor may cause a stream of
@@ -34,12 +35,7 @@ OnDone: typing.TypeAlias = Callable[[Profiles | None], None]
 def find(
     known: Profiles, project_id: str, name: str
 ) -> objects.AcceleratorProfile | None:
-    """Return the profile that a name means to a project, None without one.
-
-    :param known: all profiles, by key.
-    :param project_id: the asking project.
-    :param name: of an accelerator, or a key.
-    """
+    """Resolve a name for a project; None if there is no such profile."""
     key = names.resolve(
         name,
         project_id,
@@ -61,8 +57,6 @@ def page(
 ) -> dict[str, object]:
     """Return the reply with accelerators, and the numbers of their slots.
 
-    :param known: the profiles, in order.
-    :param hosts: of the pool's summary.
     :returns: ``accelerators``, as many as one message holds; if there are
         others, ``next``, after which these begin.
     """
@@ -78,11 +72,9 @@ def page(
 class ProfileCache:
     """Profiles by name, fetched when one is missing or they grow old.
 
-    :param loop: the thread that uses the cache.
-    :param caller: makes the calls.
     :param fetch: returns all profiles; may block and raise.
-    :param limit_s: how long a caller waits. The question may have gone to a
-        conductor that has died, so it is repeated within that time.
+    :param limit_s: how long a caller waits. The question is repeated within
+        that time, as the conductor may have died.
     """
 
     def __init__(
@@ -112,7 +104,6 @@ class ProfileCache:
     ) -> None:
         """Get the profiles, at once or when the conductor has answered.
 
-        :param project_id: the asking project.
         :param name: the profile that is needed, None for all of them.
         :param on_done: gets the profiles, which may lack that one; None if it
             is not among the known ones and the conductor does not answer.
@@ -135,8 +126,8 @@ class ProfileCache:
         if known is None or age_s >= MISS_REFRESH_AFTER_S:
             self._refresh()
         else:
-            # The accelerator may have been approved just now, so old profiles
-            # are no reason to answer that it does not exist.
+            # The accelerator may have just been approved, so old profiles do
+            # not prove that it does not exist.
             self._refresh_in(MISS_REFRESH_AFTER_S - age_s)
 
     def _refresh_in(self, delay_s: float) -> None:
@@ -168,5 +159,5 @@ class ProfileCache:
             self._refresh_in(MISS_REFRESH_AFTER_S)
 
     def _give_up(self, timer: agent_loop.Timer) -> None:
-        # The old profiles lack this one, but it may exist by now.
+        # It may exist by now, although the old profiles lack it.
         self._waiting.pop(timer)(None)

@@ -27,10 +27,7 @@ Members = Mapping[str, object]
 
 
 def repeatable_id(members: Members) -> int | str | None:
-    """Return a request's id, if it fits into every answer.
-
-    :param members: of the message.
-    """
+    """Return a request's id, None if it is too long to repeat."""
     number = members.get("id")
     if isinstance(number, str) and len(number) > MAX_ID_LENGTH:
         return None
@@ -40,7 +37,6 @@ def repeatable_id(members: Members) -> int | str | None:
 def session_id(members: Members) -> str:
     """Return the id of the session that the message names.
 
-    :param members: of the message.
     :raises rules.RequestError: SESSION_NOT_FOUND.
     """
     return _matching(
@@ -55,7 +51,6 @@ def session_id(members: Members) -> str:
 def group_id(members: Members) -> str:
     """Return the id of the group that the message names.
 
-    :param members: of the message.
     :raises rules.RequestError: GROUP_NOT_FOUND.
     """
     return _matching(
@@ -70,7 +65,6 @@ def group_id(members: Members) -> str:
 def group_name(members: Members) -> str:
     """Return the name, or the id, of the group that the message names.
 
-    :param members: of the message.
     :raises rules.RequestError: GROUP_NOT_FOUND.
     """
     value = members.get("name")
@@ -84,7 +78,6 @@ def group_name(members: Members) -> str:
 def client_id(members: Members) -> str:
     """Return the id of the group's client that the message names.
 
-    :param members: of the message.
     :raises rules.RequestError: GROUP_CLIENT_NOT_FOUND.
     """
     return _matching(
@@ -99,7 +92,6 @@ def client_id(members: Members) -> str:
 def secret_hash(members: Members) -> str:
     """Return the hash of a client's secret.
 
-    :param members: of the message.
     :raises rules.RequestError: INVALID_REQUEST.
     """
     return _matching(
@@ -127,13 +119,12 @@ def _matching(
 def generation(members: Members) -> int:
     """Return the generation that the message names.
 
-    :param members: of the message.
     :raises rules.RequestError: INVALID_REQUEST.
     """
     value = members.get("generation")
     if not rules.is_int(value) or not 0 <= value < 2**63:
         raise rules.RequestError(
-            codes.INVALID_REQUEST, "generation must be a whole number"
+            codes.INVALID_REQUEST, "generation must be a non-negative integer"
         )
     return value
 
@@ -141,35 +132,32 @@ def generation(members: Members) -> int:
 def size_bytes(members: Members, name: str) -> int:
     """Return a number of bytes.
 
-    :param members: of the message.
-    :param name: of the member that has it.
     :raises rules.RequestError: INVALID_SIZE.
     """
     value = members.get(name)
     if not rules.is_int(value) or not 0 <= value <= rules.MAX_SIZE_BYTES:
         raise rules.RequestError(
-            codes.INVALID_SIZE, f"{name} must be a whole number"
+            codes.INVALID_SIZE, f"{name} must be a non-negative integer"
         )
     return value
 
 
 def after(members: Members) -> str:
-    """Return where a list shall go on; empty at its beginning.
+    """Return the marker after which a list continues; empty: from the start.
 
-    :param members: of the message.
     :raises rules.RequestError: INVALID_REQUEST.
     """
     value = members.get("after", "")
     if not isinstance(value, str):
-        raise rules.RequestError(codes.INVALID_REQUEST, "after must be a text")
+        raise rules.RequestError(
+            codes.INVALID_REQUEST, "after must be a string"
+        )
     return value
 
 
 def accelerator(members: Members, member: str = "accelerator") -> str:
     """Return the name of the accelerator that the message names.
 
-    :param members: of the message.
-    :param member: the member that has the name.
     :raises rules.RequestError: UNKNOWN_ACCELERATOR.
     """
     value = members.get(member)
@@ -183,7 +171,6 @@ def accelerator(members: Members, member: str = "accelerator") -> str:
 def cancel_target(members: Members) -> tuple[str | None, str | None]:
     """Return session id or request id, whichever the client gave.
 
-    :param members: of the message.
     :raises rules.RequestError: SESSION_NOT_FOUND, INVALID_REQUEST_ID.
     """
     if members.get("session_id") is not None:
@@ -200,11 +187,6 @@ def open_request(
 ) -> objects.OpenRequest:
     """Check an ``open``.
 
-    :param members: of the message.
-    :param project_id: project of the socket that it came by.
-    :param user_id: the asking user.
-    :param host_uuid: host of the front door.
-    :returns: the request for the conductor.
     :raises rules.RequestError: with the code of the first wrong member.
     """
     return objects.OpenRequest(

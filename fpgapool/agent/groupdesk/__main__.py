@@ -19,7 +19,7 @@ from fpgapool.agent.groupdesk import settings as desk_settings
 LOG = logging.getLogger("fpgapool.agent.groupdesk")
 
 
-def _run(settings: desk_settings.Settings) -> int:
+def _run(settings: desk_settings.DeskSettings) -> int:
     try:
         desk = service.Desk(settings)
     except process.Taken as exc:

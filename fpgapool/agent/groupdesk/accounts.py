@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the clients of each project use of a desk, and how much they may.
-
-A project at its limit affects no other one.
-"""
+"""What each project uses of a desk, and its limits."""
 
 from __future__ import annotations
 
@@ -15,27 +12,19 @@ import typing
 from collections.abc import Callable
 from collections.abc import Iterator
 
-from fpgapool.agent.worker.data import session as sessions
+from fpgapool.agent.child import port as data_ports
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.vocabulary import codes
 
-#: While so much of a project waits at the desk, its clients are not read from.
+#: A project's clients are not read while more than this waits at the desk.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 #: What a waiting task takes beside its record.
 TASK_BYTES = 512
 
-# New connections, each with rings of its own: per second in the long run, and
-# at once. All clients of a project come at once when a desk is restarted.
+# New connections, each with its own rings: sustained rate and burst. All
+# clients of a project reconnect at once when a desk restarts.
 _CLIENT_PER_S, _CLIENT_BURST = 5.0, 30
 _PROJECT_PER_S, _PROJECT_BURST = 50.0, 256
-
-
-class Reader(typing.Protocol):
-    """A client's port, as its account needs it."""
-
-    @property
-    def may_read(self) -> bool:
-        """Whether it may take more of its client's records."""
 
 
 class Account:
@@ -44,14 +33,13 @@ class Account:
     All of it runs in the loop's thread.
 
     :ivar wake: lets the loop look at a port again.
-    :ivar waiting_bytes: of all clients.
     :ivar stalled: ports that are not read from, and have to be woken.
     """
 
     def __init__(self, wake: Callable[[typing.Any], None]) -> None:
         self.wake = wake
         self.waiting_bytes = 0
-        self.stalled: set[Reader] = set()
+        self.stalled: set[typing.Any] = set()
 
     def wake_readers(self) -> None:
         """Wake those that may be read again."""
@@ -63,9 +51,7 @@ class Account:
 class Accounts:
     """The accounts of all projects.
 
-    :param max_connections: of each project.
     :param wake: lets the loop look at a port again.
-    :param clock: monotonic, in seconds.
     """
 
     def __init__(
@@ -96,24 +82,24 @@ class Accounts:
 
     @contextlib.contextmanager
     def connection(self, project_id: str, client_id: str) -> Iterator[None]:
-        """Count a connection of a client, which may attach; thread-safe.
+        """Count a connection while it lasts; thread-safe.
 
-        :raises sessions.Refused: ``RATE_LIMITED`` or ``QUOTA_EXCEEDED``.
+        :raises data_ports.Refused: ``RATE_LIMITED`` or ``QUOTA_EXCEEDED``.
         """
         wait_s = self._by_client.wait_s(client_id) or self._by_project.wait_s(
             project_id
         )
         if wait_s:
-            raise sessions.Refused(
+            raise data_ports.Refused(
                 codes.RATE_LIMITED,
-                f"too many new connections: try again in {wait_s:.1f} s",
+                f"too many new connections; retry in {wait_s:.1f} s",
             )
         with self._lock:
             if self._connections[project_id] >= self._max_connections:
-                raise sessions.Refused(
+                raise data_ports.Refused(
                     codes.QUOTA_EXCEEDED,
                     f"programs of a project may have {self._max_connections}"
-                    " connections to a group on one host",
+                    " connections to a group per host",
                 )
             self._connections[project_id] += 1
         try:

@@ -19,10 +19,10 @@ from collections.abc import Callable
 
 from fpgapool.agent.child import crew
 from fpgapool.agent.child import goodbye
+from fpgapool.agent.child import port as data_ports
 from fpgapool.agent.groupdesk import accounts
 from fpgapool.agent.groupdesk import ports
 from fpgapool.agent.groupdesk import settings as desk_settings
-from fpgapool.agent.worker.data import session as sessions
 from fpgapool.common.channels import channel as channels
 from fpgapool.common.channels import rings
 from fpgapool.common.monitoring import ratelimit
@@ -41,7 +41,6 @@ _SEND_TIMEOUT_S = 60.0
 class Access:
     """A client that may attach.
 
-    :ivar project_id: its project.
     :ivar secret_sha256: SHA-256 of its secret, hexadecimal.
     """
 
@@ -50,8 +49,8 @@ class Access:
     secret_sha256: str = dataclasses.field(repr=False)
 
 
-class Desk(typing.Protocol):
-    """What connections tell the loop."""
+class DeskLoop(typing.Protocol):
+    """The loop's side of connections."""
 
     def attach(
         self,
@@ -60,24 +59,19 @@ class Desk(typing.Protocol):
         shutdown: Callable[[], None],
         application: str,
     ) -> ports.ClientPort:
-        """Let a client send records; a former connection of it ends."""
+        """Let a client send records; an earlier connection of it ends."""
 
     def detach(self, port: ports.ClientPort, for_good: bool) -> None:
         """The connection of a client is over."""
 
 
-class Connections:
-    """The desk of the data port.
-
-    :param settings: of the desk.
-    :param desk: the loop's side.
-    :param projects: count their connections.
-    """
+class GroupServer:
+    """Serves the clients of a group on the data port."""
 
     def __init__(
         self,
-        settings: desk_settings.Settings,
-        desk: Desk,
+        settings: desk_settings.DeskSettings,
+        desk: DeskLoop,
         projects: accounts.Accounts,
     ) -> None:
         self._settings = settings
@@ -88,20 +82,20 @@ class Connections:
         self._revoked: set[str] = set()
 
     def admit(self, clients: list[Access]) -> None:
-        """Let clients attach, from now on."""
+        """Allow clients to attach."""
         with self._lock:
             for client in clients:
                 self._access[client.client_id] = client
                 self._revoked.discard(client.client_id)
 
     def revoke(self, client_id: str) -> None:
-        """Let a client attach no more."""
+        """Revoke a client's access."""
         with self._lock:
             if self._access.pop(client_id, None) is not None:
                 self._revoked.add(client_id)
 
     def access(self, client_id: str) -> Access | None:
-        """Return what is known of a client, None if it may not attach."""
+        """Return a client's access, None if it has none."""
         with self._lock:
             return self._access.get(client_id)
 
@@ -116,15 +110,14 @@ class Connections:
     ) -> None:
         """Serve a client's connection to its end, then close it.
 
-        :param hello: of the client.
-        :param channel: the client's channel.
         :param local: whether it can pass descriptors.
-        :raises sessions.Refused: if it may not attach, or not now.
+        :raises data_ports.Refused: if it may not attach, or not now.
         :raises ConnectionError: if the connection is lost meanwhile.
         """
         if (hello.transport == groups.SHM) != local:
-            raise sessions.Refused(
-                codes.PROTOCOL_ERROR, "shm is for Unix sockets, and only shm"
+            raise data_ports.Refused(
+                codes.PROTOCOL_ERROR,
+                "shm needs a Unix socket, and a Unix socket needs shm",
             )
         project_id = self._check(hello)
         with self._projects.connection(project_id, hello.client_id):
@@ -144,7 +137,7 @@ class Connections:
             digest.hexdigest().encode(), expected.encode()
         )
         if revoked:
-            raise sessions.Refused(
+            raise data_ports.Refused(
                 codes.ACCESS_REVOKED, ports.text_of(codes.ACCESS_REVOKED)
             )
         if (
@@ -152,9 +145,10 @@ class Connections:
             or not known
             or hello.group_id != self._settings.group_id
         ):
-            # One answer for every cause: an attacker learns nothing from it.
-            raise sessions.Refused(
-                codes.UNAUTHORIZED, "group, client or secret are wrong"
+            # The same answer for every cause, so that an attacker learns
+            # nothing.
+            raise data_ports.Refused(
+                codes.UNAUTHORIZED, "wrong group, client or secret"
             )
         return access.project_id
 

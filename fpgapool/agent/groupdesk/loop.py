@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One thread that waits for many rings, and for calls of other threads.
+"""One thread that serves many rings, and calls from other threads.
 
-While there is work, all rings that had some lately are looked at in turn,
-without a system call. When none has any, their peers are asked to ring, and
-the thread sleeps.
+While there is work, the thread polls all rings that were active lately,
+without system calls. When all are empty, it asks the peers to ring, and
+sleeps.
 """
 
 from __future__ import annotations
@@ -21,21 +21,18 @@ from fpgapool.common.monitoring import ratelimit
 LOG = ratelimit.RateLimitedLog(__name__)
 
 _LONGEST_SLEEP_S = 3600.0
-# While the first ports have work, the others are looked at this often.
+# While the first ports have work, the others are polled every so many rounds.
 _SKIPPED_ROUNDS = 4
 
 
 class Port(typing.Protocol):
-    """A ring, or another source of work, that the loop looks at."""
+    """A ring, or another source of work, that the loop polls."""
 
     def fileno(self) -> int:
         """Descriptor that is readable when the peer has rung."""
 
     def work(self, now: float) -> bool:
-        """Do some of the work that is there.
-
-        :returns: whether there was any.
-        """
+        """Do some of the work that is there."""
 
     def arm(self) -> bool:
         """Ask the peer to ring.
@@ -47,14 +44,14 @@ class Port(typing.Protocol):
         """Silence the doorbell, after :meth:`arm` and perhaps a wait."""
 
 
-class Loop:
+class RingLoop:
     """Serves ports until it is stopped.
 
-    :param after_work: called after each work of a port, and after calls, with
-        the time.
-    :param after_round: called when all ports were looked at, with the time.
-    :param is_hungry: whether other ports than the first ones must be looked
-        at, although the first ones have work.
+    :param after_work: called with the time after a port has worked, and after
+        calls.
+    :param after_round: called with the time when all ports were polled.
+    :param is_hungry: whether the other ports must be polled, too, although the
+        first ones have work.
     :param deadline_s: returns when ``after_work`` has to be called even
         without work; None: never.
     """
@@ -98,7 +95,7 @@ class Loop:
         """Serve a port.
 
         :param port: not served yet.
-        :param first: whether it is looked at before the others.
+        :param first: whether it is polled before the others.
         """
         fd = port.fileno()
         self._ports[fd] = port
@@ -108,7 +105,7 @@ class Loop:
         self._wake(port)
 
     def wake(self, port: Port) -> None:
-        """Look at a port again that sleeps, if it is served."""
+        """Poll a sleeping port again, if it is served."""
         is_served = self._ports.get(port.fileno()) is port
         if is_served and port not in self._first_awake + self._awake:
             port.disarm()
@@ -121,7 +118,7 @@ class Loop:
             self._awake.append(port)
 
     def remove(self, port: Port) -> None:
-        """Serve a port no longer; it is not closed yet."""
+        """Stop serving a port, which is not closed yet."""
         del self._ports[port.fileno()]
         self._epoll.unregister(port.fileno())
         self._first -= {port}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the agent asks of a desk, checked."""
+"""The agent's requests to a desk, checked."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from fpgapool.vocabulary import group
 _SHA256_DIGITS = 64
 
 
-class Status(typing.NamedTuple):
-    """Say what there is."""
+class GetStatus(typing.NamedTuple):
+    """Report the status."""
 
 
-class Members(typing.NamedTuple):
-    """Make these slots the members, when they are ready; let others leave.
+class SetMembers(typing.NamedTuple):
+    """Set the members, as :meth:`members.MemberPorts.want` says.
 
     :ivar wanted: the generation of each, by device and number.
-    :ivar surplus: how many of them shall leave: idle ones first.
+    :ivar surplus: how many of them should leave, idle ones first.
     """
 
     wanted: dict[tuple[str, int], int]
@@ -33,7 +33,7 @@ class Members(typing.NamedTuple):
 
 
 class Admit(typing.NamedTuple):
-    """Let clients attach, besides those that may already."""
+    """Allow more clients to attach."""
 
     clients: list[connections.Access]
 
@@ -61,10 +61,8 @@ class Hosts(typing.NamedTuple):
     spares_member: bool = True
 
 
-class Counts(typing.NamedTuple):
-    """Say what clients did since the desk began.
-
-    If there are many clients, ``more`` in the reply says that others follow.
+class ReadCounts(typing.NamedTuple):
+    """Report the usage of clients since the desk began, page by page.
 
     :ivar after: only clients whose names are greater.
     """
@@ -77,7 +75,7 @@ class Exit(typing.NamedTuple):
 
 
 Order: typing.TypeAlias = (
-    Status | Members | Admit | Keep | Hosts | Counts | Exit
+    GetStatus | SetMembers | Admit | Keep | Hosts | ReadCounts | Exit
 )
 
 
@@ -85,14 +83,14 @@ def parse(message: messages.Message) -> Order:
     """Check a request.
 
     :param message: the request; members of later versions are ignored.
-    :raises frames.ProtocolError: if it is not one, or wrong.
+    :raises frames.ProtocolError: if it is invalid.
     """
     operation = frames.require(message, "op", str)
     match operation:
         case "status":
-            return Status()
+            return GetStatus()
         case "members":
-            return Members(_wanted(message), _natural(message, "surplus"))
+            return SetMembers(_wanted(message), _natural(message, "surplus"))
         case "admit":
             return Admit(
                 [
@@ -114,8 +112,8 @@ def parse(message: messages.Message) -> Order:
         case "counts":
             after = message.get("after", "")
             if not isinstance(after, str):
-                raise _wrong("after must be a text")
-            return Counts(after)
+                raise _wrong("after must be a string")
+            return ReadCounts(after)
         case "exit":
             return Exit()
     raise frames.ProtocolError(
@@ -163,7 +161,7 @@ def _one_of(
 def _natural(document: messages.Message, name: str) -> int:
     value = document.get(name, 0)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise _wrong(f"{name} must be a whole number from 0")
+        raise _wrong(f"{name} must be a non-negative integer")
     return value
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The ends of the desk: its clients' channels, and its members'.
+"""The desk's ends of channels to clients and members.
 
 All of it runs in the loop's thread, except :class:`Mailbox`, the channel of a
 client on another host, whose threads send and receive frames.
@@ -31,27 +31,26 @@ from fpgapool.vocabulary import codes
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-#: A member that has freed its task may take so long to answer.
+#: How long a member may take to answer after it has freed its task.
 ANSWER_S = 1.0
 
 _RESULTS = frozenset({records.DONE, records.FAILED, records.MISS})
 
-# A port gives way to the others after so many records.
+# Records per turn of a port.
 _BATCH = 8
 # Results that are sent together, and the longest of them.
 _LATE_RESULTS = 32
 _LATE_BYTES = 4096
 # Results of longer tasks are sent at once.
 _SHORT_NS = 100_000
-# Records that have no room: answers to a full window, and what tells of locks
-# and members.
+# Records that wait for room: answers to a full window, and notifications.
 _MOST_PUT_OFF = 2 * groups.MAX_WINDOW_TASKS
 # Results that are sent together to a client on another host.
 _MAILED_RECORDS = 32
 #: Longer tasks are copied only once, and not kept while they run.
 KEPT_BYTES = 64 * 1024
-#: Records from, and to, a client on another host. If it does not receive
-#: results, no task of it starts meanwhile.
+#: Records from, and to, a client on another host. While it does not receive
+#: results, none of its tasks starts.
 _MAX_MAIL_BYTES = 8 * 1024 * 1024
 
 _LONG_BYTES = KEPT_BYTES + records.HEADER_BYTES
@@ -104,9 +103,7 @@ def _there(channel: Channel | rings.Channel) -> rings.Record | bytes:
 class ClientPort:
     """A connected client.
 
-    :param channel: to the client.
     :param shutdown: ends its connection, from any thread.
-    :param desk_queues: of the desk.
     :param decide: carries out the decisions of the queues.
     :param failed: takes this port and the reason when it must end.
     :ivar client: in the queues, and …
@@ -174,7 +171,7 @@ class ClientPort:
         self._channel.close()
 
     def leave(self) -> None:
-        """Forget its tasks, and results that were kept back."""
+        """Forget its tasks and batched results."""
         self._late.clear()
         self.account.stalled.discard(self)
         self._keep(-self._waiting_bytes)
@@ -227,9 +224,9 @@ class ClientPort:
         task_id = record.task_id
         kind = record.kind & groups.KIND_MASK
         if kind == groups.LOCK:
-            self._queues.lock(self.client, task_id, now)
+            self._queues.locks.lock(self.client, task_id, now)
         elif kind == groups.UNLOCK:
-            self._queues.unlock(self.client, task_id, now)
+            self._queues.locks.unlock(self.client, task_id, now)
         elif kind == groups.TOO_LARGE:
             self.fail_task(task_id, codes.TASK_TOO_LARGE)
         elif kind == records.TASK:
@@ -296,7 +293,7 @@ class ClientPort:
             records.header(records.FAILED, task_id, len(detail)) + detail
         )
 
-    def tell(
+    def notify(
         self, kind: int, number: int, document: dict[str, object] | None = None
     ) -> None:
         """Send a record that is about no task."""
@@ -306,20 +303,19 @@ class ClientPort:
     def send_result(self, busy_ns: int, *parts: rings.Buffer) -> bool:
         """Send a result at once or with some others.
 
-        A client that has much waiting needs no result at once, and is not
-        woken for each of them if they come quickly: at most a quarter as many
-        are kept back as there are waiting.
+        A client with many waiting tasks is not woken for each result: up to a
+        quarter as many results as it has waiting tasks are batched.
 
         :param busy_ns: how long the task took.
         :param parts: its record; if it is short, one part.
-        :returns: whether results were kept back, for :meth:`send_late`.
+        :returns: whether results were batched, for :meth:`send_late`.
         """
         # With fewer than eight waiting tasks each result goes at once, so that
         # a program which waits for one result at a time never waits here. One
-        # with more may wait 5 ms in vain, if the tasks that it still has are
-        # long, or wait behind long ones of other clients. That is little
-        # beside those, and sending whenever the loop would sleep wakes the
-        # program for each result while members are the bottleneck.
+        # with more may wait up to 5 ms longer if its next tasks are long, or
+        # wait behind long ones. That is short compared with those tasks.
+        # Sending whenever the loop would sleep would wake the program for each
+        # result while members are the bottleneck.
         late = self._late
         most = min(self.client.counts.waiting // 4, _LATE_RESULTS)
         if busy_ns > _SHORT_NS or len(parts) > 1:
@@ -334,7 +330,7 @@ class ClientPort:
         return False
 
     def send_late(self) -> None:
-        """Send the results that were kept back."""
+        """Send the batched results."""
         late, self._late = self._late, []
         if late and not self.closed:
             self._send_all(late)
@@ -349,7 +345,7 @@ class ClientPort:
             self._put_off(results[sent:])
 
     def send(self, *parts: rings.Buffer) -> None:
-        """Send a record, later if there is no room."""
+        """Send a record, once there is room."""
         try:
             if not self._outbox and self._channel.put(*parts):
                 return
@@ -361,8 +357,8 @@ class ClientPort:
     def _put_off(self, results: list[bytes]) -> None:
         self._outbox.extend(results)
         if len(self._outbox) > _MOST_PUT_OFF:
-            # It has got answers to all its tasks, and no news of the group.
-            self._failed(self, "it receives nothing")
+            # It has answers to all its tasks, and receives nothing.
+            self._failed(self, "it does not receive its results")
             return
         self._queues.pause(self.client)
         # If it sleeps, it waits for records, and now it needs room.
@@ -378,13 +374,13 @@ class ClientPort:
 
 
 _TEXTS = {
-    codes.ACCESS_REVOKED: "the client may not use the group any more",
+    codes.ACCESS_REVOKED: "the client's access was revoked",
     codes.LOCK_LOST: "the lock has ended",
-    codes.LOCK_LIMIT: "there are as many locks as there can be",
-    codes.QUEUE_FULL: "too many tasks of the client wait at the desk",
-    codes.TASK_LOST: "a member died with the task: send it again",
-    codes.TASK_TOO_LARGE: "the parameters and input of the task are too long",
-    codes.WORKER_DIED: "several members died with the task",
+    codes.LOCK_LIMIT: "no more locks are possible",
+    codes.QUEUE_FULL: "the client has too many waiting tasks",
+    codes.TASK_LOST: "the member died while it ran the task; resend it",
+    codes.TASK_TOO_LARGE: "parameters and input of the task are too long",
+    codes.WORKER_DIED: "several members died while they ran the task",
     codes.OK: "",
 }
 
@@ -512,11 +508,7 @@ class MemberPort:
     ) -> bool:
         """Send a task.
 
-        :param payload: its record.
-        :param has_blocks: whether it refers to blocks.
         :param clear: whether another client was served before.
-        :param scope: project and application of the client.
-        :param now: the time.
         :returns: False if there is no room: the member does not work.
         """
         if clear and not self._clear(scope):
@@ -562,7 +554,7 @@ class MemberPort:
         )
 
     def stop(self) -> None:
-        """Let the member leave, cleared, which LEFT confirms."""
+        """Ask the member to leave; LEFT confirms that it is cleared."""
         if not self._put(_STOP):
             self.sock.shutdown()
 

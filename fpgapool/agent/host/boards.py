@@ -16,11 +16,8 @@ LOG = logging.getLogger(__name__)
 
 
 class Boards:
-    """Asks a driver outside the loop's thread, which uses this class.
+    """Calls a driver in other threads; the loop's thread uses this class.
 
-    :param driver: of the boards.
-    :param devices: the boards.
-    :param caller: has the threads.
     :param tell: called in the loop's thread with a device's name, its fault,
         None without one, and its power in W, None if it does not measure
         that.
@@ -43,7 +40,7 @@ class Boards:
         self._read_power_cap()
 
     def try_all(self) -> dict[str, str | None]:
-        """Try all boards before they are used. May block for seconds.
+        """Check all boards before they are used. May block for seconds.
 
         :returns: the fault of each, by its name, None without one.
         """
@@ -73,7 +70,7 @@ class Boards:
         try:
             self.power_cap_w = self._driver.power_cap_w()
         except Exception as error:
-            # The last one still holds.
+            # The last known cap still applies.
             LOG.debug("The cap on power cannot be read: %s", error)
 
     def _power_w(self, device: str) -> float | None:

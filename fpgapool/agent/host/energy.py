@@ -2,7 +2,7 @@
 
 """The energy that the holders of slots draw from their boards.
 
-Pure: readings and holders come in with the time as an argument.
+Pure: takes readings and holders, with the time as an argument.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from fpgapool.agent.slots import orders
 
-# A reading says nothing about a board's power after this time.
+# A reading is outdated after this time.
 _OUTDATED_S = 10.0
 
 
@@ -34,8 +34,6 @@ class Meter:
     A board draws the power of its last reading. All of it, idle power
     included, is divided equally among the held slots. While no slot is held,
     it belongs to none.
-
-    :param keys: all slots.
     """
 
     def __init__(self, keys: list[orders.Key]) -> None:
@@ -52,9 +50,7 @@ class Meter:
     ) -> None:
         """Take a reading.
 
-        :param device: its device.
         :param power_w: None if the board does not measure it.
-        :param now: monotonic clock, seconds.
         """
         self._advance(now)
         self._boards[device] = _Board(power_w, now)
@@ -62,11 +58,7 @@ class Meter:
     def set_holders(
         self, generations: Mapping[orders.Key, int], now: float
     ) -> None:
-        """Record the holder of each held slot from now on.
-
-        :param generations: of the slots that are held.
-        :param now: monotonic clock, seconds.
-        """
+        """Record which slots are held, and by which assignment."""
         if generations == self._held:
             return
         self._advance(now)
@@ -78,8 +70,6 @@ class Meter:
     def energy_j(self, key: orders.Key, now: float) -> float | None:
         """Return the energy drawn by a slot's holder, or by its last one.
 
-        :param key: the slot.
-        :param now: monotonic clock, seconds.
         :returns: joules; None if the board was not measured.
         """
         self._advance(now)

@@ -34,9 +34,7 @@ LOOPBACK_DEVICE = "lo"
 class NicReading:
     """One reading of the network device.
 
-    :ivar bytes_per_s: rate per direction.
-    :ivar rx_bytes: received since the device was made.
-    :ivar tx_bytes: sent.
+    :ivar rx_bytes: received since the device was created.
     :ivar rate_known: whether the rate is more than an assumption.
     """
 
@@ -47,21 +45,11 @@ class NicReading:
     rate_known: bool = True
 
 
-class Kernel(typing.Protocol):
-    """The source of readings; every method may raise anything."""
-
-    def find_device(self, address: str | None) -> str | None:
-        """Return the device with an address, or that of the default route."""
-
-    def counters(self, device: str) -> tuple[int, int]:
-        """Return bytes received and sent."""
-
-    def speed_bytes_per_s(self, device: str) -> float | None:
-        """Return the rate of the link, None if it has none."""
-
-
 class NetlinkKernel:
-    """Asks the kernel by pyroute2; one short-lived socket per question."""
+    """Asks the kernel by pyroute2; one short-lived socket per question.
+
+    Any method may raise anything.
+    """
 
     def find_device(self, address: str | None) -> str | None:
         """Return the device with an address, or that of the default route.
@@ -83,10 +71,7 @@ class NetlinkKernel:
             return route.get_links(index)[0].get_attr("IFLA_IFNAME")
 
     def counters(self, device: str) -> tuple[int, int]:
-        """Return bytes received and sent.
-
-        :param device: its name.
-        """
+        """Return bytes received and sent."""
         import pyroute2
 
         with pyroute2.IPRoute() as route:
@@ -95,10 +80,7 @@ class NetlinkKernel:
             return int(stats["rx_bytes"]), int(stats["tx_bytes"])
 
     def speed_bytes_per_s(self, device: str) -> float | None:
-        """Return the rate of the link, None if it has none.
-
-        :param device: its name.
-        """
+        """Return the rate of the link, None if it has none."""
         from pyroute2 import ethtool
 
         tool = ethtool.Ethtool()
@@ -126,13 +108,10 @@ def _plain(address: str) -> str:
 
 
 class NicMonitor:
-    """Reads the network device again and again.
+    """Reads the network device periodically.
 
-    :param interval_s: time between two readings.
     :param device: name given by the operator, None to find it.
     :param bytes_per_s: rate given by the operator, 0 to ask the kernel.
-    :param data_address: address whose device it is.
-    :param kernel: the source of readings.
     """
 
     def __init__(
@@ -142,7 +121,7 @@ class NicMonitor:
         device: str | None = None,
         bytes_per_s: float = 0.0,
         data_address: str | None = None,
-        kernel: Kernel | None = None,
+        kernel: NetlinkKernel | None = None,
     ) -> None:
         self._interval_s = interval_s
         self._given_device = device
@@ -164,7 +143,7 @@ class NicMonitor:
 
     @property
     def reading(self) -> NicReading:
-        """The newest reading; the last good one if the kernel is silent."""
+        """The newest reading; if the kernel does not answer, the last one."""
         return self._reading
 
     def start(self, timeout_s: float = 1.0) -> None:
@@ -191,10 +170,7 @@ class NicMonitor:
                 return
 
     def read(self, now: float) -> None:
-        """Take one reading.
-
-        :param now: monotonic time, seconds.
-        """
+        """Take one reading."""
         try:
             if now >= self._speed_due_s:
                 self._speed_due_s = now + SPEED_INTERVAL_S
@@ -228,7 +204,7 @@ class NicMonitor:
         if speed_bytes_per_s is None:
             self._complain(
                 f"has no known rate; {UNKNOWN_NIC_BYTES_PER_S:.3g} bytes/s "
-                f"are assumed, [agent] nic_bytes_per_s can say better"
+                f"are assumed; set [agent] nic_bytes_per_s"
             )
         return speed_bytes_per_s
 

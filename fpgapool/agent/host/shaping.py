@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Link protection: the data plane takes no more of a link than its share.
+"""Link protection: limits the data plane to its share of the link.
 
 The operator gives the desired state, and the kernel has the actual one. A
 separate thread reconciles the two repeatedly, because links go and come back.
-If that fails, the agent goes on without a cap and reports it.
+If that fails, the agent continues without a cap and reports it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ DIRECTIONS = ("outgoing", "incoming")
 class Share:
     """The share that the operator gives the data plane, in each direction.
 
-    :ivar ports: the ports on which workers listen.
     :ivar percent: of the link's rate; 0 where a rate is given.
     :ivar bytes_per_s: rate; 0 where a percentage is given.
     """
@@ -65,8 +64,6 @@ def share(
 
     :param percent: ``data_share_percent``.
     :param bytes_per_s: ``data_rate_bytes_per_s``.
-    :param data_address: the address on which workers listen.
-    :param data_ports: the ports on which they listen.
     :returns: the share, None for no cap.
     :raises: ConfigurationError that names the option.
     """
@@ -74,7 +71,7 @@ def share(
         return None
     if percent and bytes_per_s:
         raise _invalid(
-            "data_share_percent and data_rate_bytes_per_s exclude each other"
+            "set data_share_percent or data_rate_bytes_per_s, not both"
         )
     lowest, highest = privsep.MIN_CAP_BYTES_PER_S, privsep.MAX_CAP_BYTES_PER_S
     if bytes_per_s and not lowest <= bytes_per_s <= highest:
@@ -107,7 +104,6 @@ class Problem:
 
     :ivar direction: ``outgoing`` or ``incoming``.
     :ivar code: stable, one of this module or :mod:`fpgapool.privsep.cap`.
-    :ivar message: for a person.
     """
 
     direction: str
@@ -138,32 +134,14 @@ class LinkState:
         return "; ".join(map(str, self.problems)) or None
 
 
-class Kernel(typing.Protocol):
-    """Finds and changes links; any method may raise anything."""
+class PrivilegedKernel:
+    """Reads directly; the privileged process makes the changes.
+
+    Any method may raise anything.
+    """
 
     def find_network(self, address: str) -> tuple[str, str] | None:
         """Return the device that has an address, and the prefix there."""
-
-    def cap(
-        self, device: str, bytes_per_s: int, network: str, ports: range
-    ) -> Mapping[str, typing.Any]:
-        """See :func:`fpgapool.privsep.link.put_cap`."""
-
-    def uncap(self) -> None:
-        """See :func:`fpgapool.privsep.link.remove_cap`."""
-
-    def is_capped(self, device: str) -> bool:
-        """See :meth:`fpgapool.privsep.cap.Cap.is_on`."""
-
-
-class PrivilegedKernel:
-    """Reads directly; the privileged process makes the changes."""
-
-    def find_network(self, address: str) -> tuple[str, str] | None:
-        """Return the device that has an address, and the prefix there.
-
-        :param address: of this host.
-        """
         import pyroute2
 
         plain = ipaddress.ip_address(address)
@@ -216,11 +194,9 @@ class LinkProtection:
 
     :param wish: the share, None for no cap; then a cap left by an earlier
         agent is removed.
-    :param data_address: the address on which workers listen.
     :param device: given by the operator, None for that of the address.
     :param reading: returns the latest reading of the link.
     :param remove_at_stop: whether the cap is removed when the agent stops.
-    :param kernel: reads and makes the changes.
     """
 
     def __init__(
@@ -231,7 +207,7 @@ class LinkProtection:
         device: str | None,
         reading: Callable[[], monitor.NicReading],
         remove_at_stop: bool = False,
-        kernel: Kernel | None = None,
+        kernel: PrivilegedKernel | None = None,
     ) -> None:
         self._wish = wish
         self._data_address = data_address
@@ -253,20 +229,17 @@ class LinkProtection:
         return self._state
 
     def start(self, timeout_s: float = 5.0) -> None:
-        """Set the cap and keep it.
+        """Set the cap, and keep it set.
 
-        :param timeout_s: how long to wait for the cap, so that it is set
-            before data flow.
+        :param timeout_s: how long to wait for the cap: it should be set before
+            data flows.
         """
         self._thread.start()
         if self._wish is not None:
             self._first.wait(timeout_s)
 
     def stop(self, timeout_s: float) -> None:
-        """Leave the cap, or remove it if the settings say so.
-
-        :param timeout_s: how long to wait.
-        """
+        """Leave the cap, or remove it if the settings say so."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
@@ -328,7 +301,7 @@ class LinkProtection:
             )
         device, network = self._given_device or found[0], found[1]
         if device == monitor.LOOPBACK_DEVICE:
-            raise _NoCap(device, LOOPBACK, "the loopback device is no link")
+            raise _NoCap(device, LOOPBACK, "the loopback device has no link")
         return device, network
 
     def _rate_bytes_per_s(self, wish: Share, device: str) -> int:
@@ -337,14 +310,14 @@ class LinkProtection:
         reading = self._reading()
         if reading.rate_known:
             self._known_rate = (device, reading.bytes_per_s)
-        # A link that is down has no rate. It will come back with the old one.
+        # A link that is down has no rate; it will come back with the same one.
         known_device, link_bytes_per_s = self._known_rate
         if known_device != device:
             raise _NoCap(
                 device,
                 RATE_UNKNOWN,
-                f"the rate of {device} is not known; [agent] nic_bytes_per_s"
-                " can tell it",
+                f"the rate of {device} is unknown; [agent] nic_bytes_per_s"
+                " sets it",
             )
         return int(link_bytes_per_s * wish.percent / 100)
 
@@ -366,7 +339,7 @@ class LinkProtection:
             )
 
     def remove_left_over(self) -> None:
-        """Remove the cap that an agent with other settings left.
+        """Remove a cap that an agent with other settings has left.
 
         No privileges are requested if there is no such cap.
         """

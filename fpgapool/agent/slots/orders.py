@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The orders of the slot table: values, which the agent carries out."""
+"""The effects of the slot table, which the agent carries out."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class ToWorker:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fetch:
-    """Get the file of an assignment's bitstream to this host.
+    """Fetch the file of an assignment's bitstream.
 
-    :ivar again: the file that is here is damaged.
+    :ivar again: the cached file is damaged.
     """
 
     key: Key
@@ -39,7 +39,7 @@ class Fetch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EndWorker:
-    """End the slot's worker, which does not obey."""
+    """Kill the slot's worker, which does not respond."""
 
     key: Key
     reason: str
@@ -47,10 +47,7 @@ class EndWorker:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeepGroup:
-    """Have a group's desk follow an order.
-
-    :ivar leader_epoch: of the leader that sent it.
-    """
+    """Have a group's desk follow an order."""
 
     leader_epoch: int
     order: objects.GroupOrder
@@ -58,10 +55,10 @@ class KeepGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changed:
-    """The table has changed or a report was requested: report it soon."""
+    """The table has changed, or a report was requested."""
 
 
-#: A payload tells the conductor where the session's client finds the slot.
+#: Prepared tells the conductor where the session's client finds the slot.
 Effect: typing.TypeAlias = (
     ToWorker | Fetch | EndWorker | objects.Prepared | KeepGroup | Changed
 )

@@ -20,7 +20,7 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 from fpgapool.vocabulary import states
 
-#: A holder's energy grows all the time; it is read at such intervals.
+#: How often a holder's energy is read for reports.
 ENERGY_S = 1.0
 
 #: Returns the energy of a slot's holder in J; None if it is not measured.
@@ -38,8 +38,8 @@ class WorkerStatus:
 
     :ivar is_member: the holder is a group, and ``session_id`` its id.
     :ivar blocks: figures of the blocks that the worker keeps.
-    :ivar is_stale: it is replaced before it gets an assignment; its agent
-        knows that.
+    :ivar is_stale: it is replaced before its next assignment; set by the
+        agent.
     """
 
     state: str
@@ -110,16 +110,15 @@ class Slot:
     :ivar fault: why its worker cannot be started.
     :ivar status: the worker's last status, None without one.
     :ivar pending: accepted, and not yet confirmed by a status of the worker;
-        ``pending_sent`` says whether the worker was told.
-    :ivar request: the last assignment of the slot.
-    :ivar bitstream_path: where the file of its bitstream is, once it is here;
-        ``refetched`` if it was damaged and had to be fetched a second time.
+        ``pending_sent`` says whether it was sent to the worker.
+    :ivar bitstream_path: of the fetched file of its bitstream; ``refetched``
+        if the first file was damaged.
     :ivar released: the slot was taken back from its last assignment.
-    :ivar leaving: the worker is about to end, to make room for a fresh one.
+    :ivar leaving: the worker is about to be replaced.
     :ivar prepared: the message to the conductor about the holder's slot.
-    :ivar offer: what the last report said of where its client can come.
-    :ivar leave_asked_s: when its group's desk began to be asked to let it
-        leave; the worker is not told until ``leave_deadline_s``.
+    :ivar offer: where its next client can connect, as last reported.
+    :ivar leave_asked_s: when its group's desk was first asked to let it leave;
+        the worker is released at ``leave_deadline_s``.
     """
 
     key: orders.Key
@@ -145,7 +144,7 @@ class Slot:
     release_deadline_s: float | None = None
     leave_asked_s: float = 0.0
     leave_deadline_s: float | None = None
-    # The last report, what it showed, and when its energy was read.
+    # The last report, what it was made from, and when the energy was read.
     _reported: objects.SlotReport | None = None
     _shown: tuple[object, ...] = ()
     _read_s: float = 0.0
@@ -165,8 +164,8 @@ class Slot:
         )
 
     @property
-    def is_untold(self) -> bool:
-        """Whether its worker has not said who holds it."""
+    def is_unreported(self) -> bool:
+        """Whether its worker has not reported its holder yet."""
         return self.status is None and self.pending is None
 
     @property
@@ -176,8 +175,18 @@ class Slot:
             return bool(self.pending.group_id)
         return self.status is not None and self.status.is_member
 
+    def standing(self) -> tuple[object, ...]:
+        """Return its part in holders, members and unreported slots."""
+        holder = self.holder()
+        return (
+            None if holder is None else (holder.session_id, holder.generation),
+            self.has_member,
+            self.release_reason is None,
+            self.is_unreported,
+        )
+
     def waits_for_client(self, generation: int) -> bool:
-        """Whether an assignment holds the slot, and its client may come."""
+        """Whether an assignment holds the slot and waits for its client."""
         holder = self.holder()
         return (
             holder is not None
@@ -187,7 +196,9 @@ class Slot:
         )
 
     def is_at_desk(self) -> bool:
-        """Whether the slot serves a group: its desk may let it leave."""
+        """Whether the slot serves a group, so that its desk decides when it
+        leaves.
+        """
         return (
             self.holder() is not None
             and self.has_member
@@ -195,7 +206,9 @@ class Slot:
         )
 
     def visible(self) -> tuple[object, ...]:
-        """Return the parts that are reported at once; bytes can wait."""
+        """Return what is reported at once when it changes; byte counts can
+        wait.
+        """
         shown = None if self.status is None else _all_but_bytes(self.status)
         return shown, self.last_result, self.pending
 
@@ -248,7 +261,7 @@ class Slot:
         return self.end_pending(states.PREPARE_FAILED, code, message, now)
 
     def send_pending(self) -> list[orders.Effect]:
-        """Send the assignment to the worker, once it and the file are here."""
+        """Send the assignment, once the worker and the file are ready."""
         request, status = self.pending, self.status
         if (
             request is None
@@ -273,7 +286,7 @@ class Slot:
             # As JSON will have it.
             "bitstream_ref": reference and dataclasses.asdict(reference),
         }
-        # What the client was told is nothing to the worker.
+        # The worker need not know the client's offer.
         del members["offer"]
         members["bitstream_path"] = self.bitstream_path
         if request.bitstream_ref is not None:
@@ -285,7 +298,7 @@ class Slot:
         return [self._order("assign", request.generation, members)]
 
     def send_release(self) -> list[orders.Effect]:
-        """Tell the worker to let go of its holder, if a release is due."""
+        """Have the worker release its holder, if a release is due."""
         holder = self.holder()
         if (
             holder is None
@@ -298,10 +311,19 @@ class Slot:
         return [self._order("release", holder.generation, reason)]
 
     def ask_secret(self, generation: int) -> list[orders.Effect]:
-        """Have the worker mint another secret."""
+        """Have the worker create another secret."""
         if not self.connected:
             return []
         return [self._order("reissue_secret", generation, {})]
+
+    def repeat(self, generation: int) -> list[orders.Effect]:
+        """Report again that a slot is ready, if it waits for its client."""
+        if not self.waits_for_client(generation):
+            return []
+        if self.prepared is not None:
+            return [self.prepared]
+        # An earlier agent received the secret, which was lost with it.
+        return self.ask_secret(generation)
 
     def _order(
         self, operation: str, generation: int, members: Mapping[str, object]
@@ -350,8 +372,8 @@ class Slot:
         pending = self.pending
         if pending is None:
             return
-        # Until it is given the assignment again, the worker still shows how
-        # the first try ended.
+        # Until it gets the assignment again, the worker still reports the
+        # first attempt's result.
         is_taken = status.seen_generation >= pending.generation and not (
             self.refetched
             and status.ended(pending.generation) == codes.BITSTREAM_DAMAGED
@@ -412,8 +434,8 @@ class Slot:
     def _death_of(self, holder: Holder, now: float) -> objects.SessionResult:
         """Return the result of the holder of a worker that died.
 
-        A requested release is done by that. A session whose client has not
-        come yet has lost nothing and can go to another slot.
+        This completes a requested release. A session whose client has not
+        connected yet has lost nothing, and can get another slot.
         """
         state, code = states.FAILED, codes.WORKER_DIED
         if self.release_reason is not None:
@@ -464,7 +486,7 @@ class Slot:
         return reported
 
     def line(self, energy_j: float | None = None) -> objects.SlotReport:
-        """Return how the slot stands.
+        """Return the slot's line of a report.
 
         :param energy_j: of its holder, None if it is not measured.
         """
@@ -492,7 +514,7 @@ class Slot:
         )
 
     def _offer(self, address: Address) -> objects.Offer | None:
-        """Return where the next client can come at once, None if it cannot."""
+        """Return where the next client can connect at once, if it can."""
         status = self.status
         if (
             status is None
@@ -510,7 +532,7 @@ class Slot:
         )
 
     def is_expected(self, prepared: objects.Prepared) -> bool:
-        """Whether the client of the slot knows already where to come."""
+        """Whether the client already knows where to connect."""
         request = self.request
         return (
             request is not None
@@ -529,9 +551,8 @@ def result(
     message: str,
     now: float,
 ) -> objects.SessionResult:
-    """Return the result of an assignment for which no worker has one.
+    """Return a result for an assignment that no worker has reported.
 
-    :param of: the assignment.
     :param now: wall clock, seconds.
     """
     return objects.SessionResult(

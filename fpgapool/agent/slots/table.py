@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import typing
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -24,17 +25,13 @@ from fpgapool.rpcapi import agent as agent_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
-#: A member whose desk says that it still has a task leaves by then.
+#: A member leaves by then even if its desk reports that it still has a task.
 MAX_LEAVE_S = 600.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
-    """A slot of a group.
-
-    :ivar generation: of its assignment.
-    :ivar leaves: it was released.
-    """
+    """A slot of a group."""
 
     generation: int
     leaves: bool
@@ -60,11 +57,8 @@ class SlotTable:
     ``leader_epoch`` that of the asking leader, and ``now`` the wall clock in
     seconds. Methods return effects, to be carried out in order.
 
-    :param host: identity and data address.
-    :param devices: the boards.
-    :param release_timeout_s: how long a worker may take to let go of a
-        released holder before the worker is ended.
-    :ivar leader_epoch: the highest seen.
+    :param release_timeout_s: how long a worker may take to release its holder
+        before it is killed.
     :ivar refusals: refused commands by reason: "epoch", "generation", "slot",
         "busy".
     """
@@ -77,6 +71,7 @@ class SlotTable:
         release_timeout_s: float = 10.0,
     ) -> None:
         self._host = host
+        self._address = functools.partial(endpoints, host)
         self._release_timeout_s = release_timeout_s
         self._devices = {device.name: device for device in devices}
         # As JSON has them.
@@ -114,29 +109,9 @@ class SlotTable:
             if (holder := slot.holder()) is not None
         }
 
-    def state(self, key: orders.Key) -> str:
-        """Return the state of a slot."""
-        return self._slots[key].state
-
-    def find_session(
-        self, session_id: str
-    ) -> tuple[orders.Key, slots.Holder] | None:
-        """Return a session's slot and holder, None if it has none here."""
-        for key, holder in self.holders().items():
-            if holder.session_id == session_id:
-                return key, holder
-        return None
-
-    def standing(self, key: orders.Key) -> tuple[object, ...]:
-        """Return a slot's part in holders, members and untold slots."""
-        slot = self._slots[key]
-        holder = slot.holder()
-        return (
-            None if holder is None else (holder.session_id, holder.generation),
-            slot.has_member,
-            slot.release_reason is None,
-            slot.is_untold,
-        )
+    def slot(self, key: orders.Key) -> slots.Slot:
+        """Return a slot."""
+        return self._slots[key]
 
     def members(self) -> dict[str, dict[orders.Key, Member]]:
         """Return the slots that groups have here, by the group's id."""
@@ -149,15 +124,11 @@ class SlotTable:
                 )
         return found
 
-    def untold(self) -> frozenset[orders.Key]:
-        """Return the slots whose workers have not said who holds them."""
+    def unreported(self) -> frozenset[orders.Key]:
+        """Return the slots whose workers have not reported their holder."""
         return frozenset(
-            key for key, slot in self._slots.items() if slot.is_untold
+            key for key, slot in self._slots.items() if slot.is_unreported
         )
-
-    def last_result(self, key: orders.Key) -> objects.SessionResult | None:
-        """Return the result of a slot's last holder, None if unknown."""
-        return self._slots[key].last_result
 
     # Commands of the conductor.
 
@@ -188,7 +159,7 @@ class SlotTable:
         if request.generation < slot.seen_generation:
             return self._refuse("generation")
         if request.generation == slot.seen_generation:
-            return self._repeat(slot, request.generation)
+            return [*slot.repeat(request.generation), orders.Changed()]
         if slot.holder() is not None:
             # The conductor repeats this until it sees the slot released.
             return self._refuse("busy")
@@ -206,15 +177,6 @@ class SlotTable:
         )
         return [orders.Changed()]
 
-    @staticmethod
-    def _repeat(slot: slots.Slot, generation: int) -> list[orders.Effect]:
-        if not slot.waits_for_client(generation):
-            return [orders.Changed()]
-        if slot.prepared is not None:
-            return [slot.prepared, orders.Changed()]
-        # An earlier agent received the secret, which was lost with it.
-        return [*slot.ask_secret(generation), orders.Changed()]
-
     def release(
         self,
         leader_epoch: int,
@@ -226,7 +188,6 @@ class SlotTable:
     ) -> list[orders.Effect]:
         """Take a slot from a session.
 
-        :param session_id: the holder.
         :param reason: code that the session's result will carry.
         """
         if not self.accept_epoch(leader_epoch):
@@ -240,12 +201,12 @@ class SlotTable:
         if generation < slot.seen_generation or not agent_api.can_be_of(
             generation, leader_epoch
         ):
-            # Assignments of a leader that never existed were taken back above.
-            # No other such generation may keep out those of real leaders.
+            # A generation that no leader can have issued must not block those
+            # of real leaders; if it holds the slot, it was released above.
             return self._refuse("generation")
         if generation > slot.seen_generation:
-            # Its assign is lost or still under way. If it arrives later, it
-            # must not be executed.
+            # The assign was lost or is delayed. If it arrives later, it must
+            # be refused.
             slot.seen_generation = generation
             if holder is None:
                 slot.last_result = objects.SessionResult(
@@ -269,7 +230,7 @@ class SlotTable:
         if not slot.is_at_desk():
             return self._release_worker(slot, now)
         if slot.leave_deadline_s is None:
-            # Its desk lets the task end, and then the member leave.
+            # The desk lets the task end before the member leaves.
             slot.leave_asked_s = now
             slot.leave_deadline_s = now + self._release_timeout_s
         return [orders.Changed()]
@@ -292,7 +253,7 @@ class SlotTable:
     def reissue_secret(
         self, leader_epoch: int, key: orders.Key, generation: int
     ) -> list[orders.Effect]:
-        """Make the worker of an unconnected session mint a new secret."""
+        """Have the worker of an unconnected session create a new secret."""
         if not self.accept_epoch(leader_epoch):
             return []
         slot = self._slots.get(key)
@@ -331,15 +292,12 @@ class SlotTable:
 
         The worker has not been given the assignment, so the slot is not
         affected.
-
-        :param message: why, for people.
-        :param code: why, for programs.
         """
         slot = self._pending(key, generation)
         return [] if slot is None else slot.fail_pending(code, message, now)
 
     def bitstreams_in_use(self) -> frozenset[str]:
-        """Return the checksums of the files that slots were given for."""
+        """Return the checksums of files that assignments of slots need."""
         return frozenset(
             slot.request.bitstream_ref.checksum_sha256
             for slot in self._slots.values()
@@ -380,7 +338,7 @@ class SlotTable:
     def member_leaves(
         self, key: orders.Key, generation: int, now: float
     ) -> list[orders.Effect]:
-        """A desk says that a member will leave after its present task."""
+        """A desk reports that a member will leave after its current task."""
         slot = self._slots.get(key)
         if slot is None or slot.leave_deadline_s is None:
             return []
@@ -403,7 +361,7 @@ class SlotTable:
 
         :param secret: one-time secret, hexadecimal; empty: the client has its
             own.
-        :param certificate_sha256: pinned by the client; None without TLS.
+        :param certificate_sha256: the client checks it; None without TLS.
         """
         slot = self._slots[key]
         holder = slot.holder()
@@ -435,7 +393,6 @@ class SlotTable:
 
         :param code: why; codes.RECYCLE keeps the assignment for the worker's
             successor.
-        :param message: the same for people.
         """
         slot = self._pending(key, generation)
         if slot is None:
@@ -459,23 +416,17 @@ class SlotTable:
     def worker_unstartable(
         self, key: orders.Key, message: str, now: float
     ) -> list[orders.Effect]:
-        """The start of a slot's worker failed several times in a row.
-
-        :param message: the last error.
-        """
+        """The start of a slot's worker failed several times in a row."""
         slot = self._slots[key]
         known, slot.fault = slot.fault, message
         if slot.pending is not None:
             return slot.fail_pending(codes.SLOT_FAULTY, message, now)
         return [] if known == message else [orders.Changed()]
 
-    def _address(self, port: int | None) -> tuple[objects.Endpoint, ...]:
-        return endpoints(self._host, port)
-
     # Time and devices.
 
     def tick(self, now: float) -> list[orders.Effect]:
-        """End workers that do not let go of a released holder."""
+        """Kill workers that do not release their holder in time."""
         effects: list[orders.Effect] = []
         for slot in self._slots.values():
             leave_s = slot.leave_deadline_s
@@ -492,7 +443,6 @@ class SlotTable:
     ) -> list[orders.Effect]:
         """Record a driver's assessment of a device.
 
-        :param device: its name.
         :param fault: the fault, None for a healthy device.
         """
         if self._device_faults.get(device) == fault:
@@ -509,8 +459,7 @@ class SlotTable:
         """Return the whole table for a report.
 
         :param energy_j: returns the energy drawn by the holder of a slot;
-            None: it is not told.
-        :param now: monotonic clock, seconds.
+            None: reports have no energy.
         """
         return tuple(
             objects.DeviceReport(

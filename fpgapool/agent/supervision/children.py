@@ -7,6 +7,18 @@ and starts only the missing ones. A process is signalled only through a
 descriptor of it (pidfd), and only after that process has been proved to be
 the one behind the control socket. So a recycled process number never costs
 another process its life.
+
+A process goes through these states::
+
+    absent ──start──▶ started ──its socket accepts──▶ connected
+      ▲  ▲               │                               │   ▲
+      │  └── died ◀──────┴──────── its pidfd is ready ◀──┤   │
+      │                                                  ▼   │
+      └── given up (not proved) ◀── hung up ◀── connection ends
+
+``absent`` ends after a pause that doubles with each failure in a row. An agent
+that finds a process at its start begins with ``connected``: the process is
+proved by its first status.
 """
 
 from __future__ import annotations
@@ -26,85 +38,97 @@ from oslo_log import log as logging
 
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import settings as agent_settings
+from fpgapool.agent.supervision import link as links
 from fpgapool.agent.supervision import processes
-from fpgapool.common.channels import descriptors
-from fpgapool.common.messaging import codec
-from fpgapool.protocol import frames
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
 
 LOG = logging.getLogger(__name__)
 
 CONNECT_INTERVAL_S = 0.02
 
-#: A live process that has sent nothing within this time is of no use.
+#: A process that has sent nothing within this time is killed.
 START_TIMEOUT_S = 30.0
 
 FIRST_RESPAWN_S = 0.1
 LONGEST_RESPAWN_S = 30.0
 
-#: A process that lived this long was not broken from the start.
+#: After this time a process counts as healthy.
 HEALTHY_AFTER_S = 10.0
 
-#: So many deaths in a row, each soon after a start, are told.
+#: Report a process as faulty after so many failures in a row.
 FAULTY_AFTER_FAILURES = 4
 
 #: The most that one tick adds to the silence of a process.
 LONGEST_TICK_S = 2.0
-
-RECEIVE_BYTES = 65536
 
 #: How a process ended.
 LEFT = "left"
 KILLED = "killed"
 DIED = "died"
 
+#: Settings that all processes take from their agent unchanged.
+_SAME = (
+    "data_address data_ports tls block_cache_bytes hello_timeout_s log_level"
+).split()
+
+
+def connect_client(path: str, what: str) -> socket.socket:
+    """Return a connection to a process's data socket, for a client.
+
+    :raises rules.RequestError: if it accepts none.
+    """
+    sock = processes.dial(path)
+    if sock is None:
+        raise rules.RequestError(
+            codes.WORKER_LOST, f"{what} accepts no connections"
+        )
+    # The client's descriptor shares this open file description.
+    sock.setblocking(True)
+    return sock
+
+
+def log_file(settings: agent_settings.AgentSettings, name: str) -> str | None:
+    """Return the path of a process's log; None: standard error."""
+    log_dir = settings.log_dir
+    return log_dir and os.path.join(os.path.abspath(log_dir), name)
+
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
 class Child:
     """A process, or its absence.
 
-    :ivar title: for the log.
-    :ivar control_path: of its control socket.
-    :ivar log_file: path of its log; None: the agent's standard error.
+    :ivar proved: ``pidfd`` is proved to be of the process behind the socket.
+    :ivar ended_for: why it was, or is about to be, ended on purpose.
     """
 
     title: str
     control_path: str
+    data_path: str
     log_file: str | None
+    link: links.Link = dataclasses.field(init=False)
     pid: int = 0
     pidfd: int | None = None
-    #: ``pidfd`` is proved to be of the process behind the control socket.
     proved: bool = False
-    sock: socket.socket | None = None
-    decoder: messages.MessageDecoder = dataclasses.field(
-        default_factory=messages.MessageDecoder
-    )
-    unsent: bytearray = dataclasses.field(default_factory=bytearray)
-    #: What was asked and is not answered yet.
-    requests: dict[int, typing.Any] = dataclasses.field(default_factory=dict)
-    last_number: int = 0
-    #: How long it has been silent while it owed answers.
-    silent_s: float = 0.0
     started_at_s: float = 0.0
     failures: int = 0
-    #: A status has come over the present connection.
-    heard: bool = False
-    #: Why it was, or is about to be, ended on purpose.
     ended_for: str | None = None
     timer: agent_loop.Timer | None = None
 
     def is_silent(self, limit_s: float) -> bool:
-        """Whether it has owed an answer for so long."""
-        # One that never reported has a limit of its own.
+        """Whether it has not answered for so long."""
+        # One that has never reported has another limit.
+        link = self.link
         return (
-            self.sock is not None
-            and self.heard
+            link.sock is not None
+            and link.heard
             and self.ended_for is None
-            and self.silent_s >= limit_s
+            and link.silent_s >= limit_s
         )
 
     def signal(self, number: signal.Signals) -> None:
-        """Signal the process, if it is certainly the right one."""
+        """Signal the process, if it is proved to be the right one."""
         if self.pidfd is None or not self.proved:
             return
         try:
@@ -113,17 +137,10 @@ class Child:
             LOG.debug("%s has ended", self.title)
 
     def cancel_timer(self) -> None:
-        """Forget what was to be done later."""
+        """Cancel what was to be done later."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-
-
-def log_file(settings: agent_settings.AgentSettings, name: str) -> str | None:
-    """Return the path of a process's log; None: standard error."""
-    if settings.log_dir is None:
-        return None
-    return os.path.join(os.path.abspath(settings.log_dir), name)
 
 
 C = typing.TypeVar("C", bound=Child)
@@ -133,13 +150,12 @@ class Keeper(abc.ABC, typing.Generic[C]):
     """Keeps processes alive and talks to them.
 
     Everything but :meth:`close` runs in the loop's thread.
-
-    :param settings: of the agent.
-    :param loop: serves the control connections.
     """
 
     #: For messages.
     KIND: typing.ClassVar[str]
+    #: The module that the processes run.
+    MODULE: typing.ClassVar[str]
 
     def __init__(
         self, settings: agent_settings.AgentSettings, loop: agent_loop.Loop
@@ -155,16 +171,12 @@ class Keeper(abc.ABC, typing.Generic[C]):
         """Return all processes, present and absent."""
 
     @abc.abstractmethod
-    def _module(self) -> str:
-        """Return the module that the processes run."""
-
-    @abc.abstractmethod
-    def _document(self, child: C) -> dict[str, object]:
-        """Return the settings of a process."""
-
-    @abc.abstractmethod
     def _greet(self, child: C) -> None:
         """There is a control connection; ask for the status."""
+
+    @abc.abstractmethod
+    def _ask_status(self, child: C) -> None:
+        """Ask a process for its status."""
 
     @abc.abstractmethod
     def _handle(self, child: C, message: messages.Message) -> None:
@@ -182,77 +194,67 @@ class Keeper(abc.ABC, typing.Generic[C]):
         """A process is gone.
 
         :param how: :data:`LEFT`, :data:`KILLED` or :data:`DIED`; None for one
-            that is not, or not certainly, a process of this kind.
+            that could not be proved to be of this kind.
         """
 
     @abc.abstractmethod
     def _unstartable(self, child: C, message: str) -> None:
         """The start of a process failed several times in a row."""
 
-    def _left(self, child: C) -> None:
-        """A process has ended on its own, without a fault."""
-        self._spawn(child)
+    def _document(self, child: C) -> dict[str, object]:
+        """Return the settings of a process."""
+        settings = self._settings
+        return {
+            "control_socket": child.control_path,
+            "data_socket": child.data_path,
+            **{name: getattr(settings, name) for name in _SAME},
+            "orphan_s": settings.worker_orphan_s,
+            "exit_with_agent": not settings.workers_outlive_agent,
+            "log_file": child.log_file,
+        }
 
-    def _started(self, child: C) -> None:
-        """A process was started."""
+    def _link(
+        self,
+        child: C,
+        read: Callable[[socket.socket], bytes | memoryview] = links.receive,
+    ) -> C:
+        """Attach a control connection, which is not open yet."""
+        child.link = links.Link(
+            self._loop,
+            child.title,
+            functools.partial(self._handle, child),
+            functools.partial(self._disconnected, child),
+            read,
+        )
+        return child
 
     def settled(self) -> bool:
         """Whether all processes found running have reported."""
         return all(
-            child.heard or child.proved or child.pidfd is None
+            child.link.heard or child.proved or child.pidfd is None
             for child in self._children()
         )
-
-    def _ask(
-        self,
-        child: C,
-        operation: str,
-        members: typing.Mapping[str, object],
-        request: typing.Any,
-    ) -> None:
-        """Send a request.
-
-        Without a connection it is dropped; the caller repeats it when there
-        is one.
-
-        :param request: kept in ``requests`` until it is answered.
-        """
-        if child.sock is None:
-            return
-        child.last_number += 1
-        child.requests[child.last_number] = request
-        child.unsent += messages.encode(
-            messages.request(child.last_number, operation, **members)
-        )
-        self._flush(child)
 
     def tick(self) -> None:
         """Ask every process for its status; end those that do not answer.
 
-        Called at regular intervals. A frozen process, or one whose main
-        thread hangs, is of no use.
+        Called at regular intervals. This finds frozen processes, and hanging
+        main threads.
         """
         now, last_s = self._loop.now(), self._ticked_at_s
         self._ticked_at_s = now
         # Time during which the agent itself stood still counts for little.
         passed_s = min(now - last_s, LONGEST_TICK_S)
         for child in [*self._children()]:
-            if child.requests:
-                child.silent_s += passed_s
+            if child.link.requests:
+                child.link.silent_s += passed_s
             if child.is_silent(self._settings.worker_timeout_s):
                 self._end(child, "does not answer")
             self._ask_status(child)
 
-    @abc.abstractmethod
-    def _ask_status(self, child: C) -> None:
-        """Ask a process for its status."""
-
     def _end(self, child: C, reason: str) -> None:
-        """Kill a process that does not obey.
-
-        :param reason: for the log.
-        """
-        LOG.warning("%s is ended: it %s", child.title, reason)
+        """Kill a process that does not respond."""
+        LOG.warning("Killing %s: it %s", child.title, reason)
         child.ended_for = reason
         child.signal(signal.SIGKILL)
 
@@ -266,10 +268,11 @@ class Keeper(abc.ABC, typing.Generic[C]):
         self._closing = True
         children = [*self._children()]
         for child in children:
-            if child.sock is not None:
-                # This tells a process that goes with its agent to end.
-                child.sock.close()
-                child.sock = None
+            if child.link.sock is not None:
+                # A process that goes with its agent ends when the connection
+                # does.
+                child.link.sock.close()
+                child.link.sock = None
         if not self._settings.workers_outlive_agent:
             self._end_all(children, timeout_s)
         for child in children:
@@ -278,13 +281,13 @@ class Keeper(abc.ABC, typing.Generic[C]):
     def _end_all(self, children: list[C], timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
         for child in children:
-            # A process without a connection misses that sign.
+            # A process without a connection does not notice that.
             child.signal(signal.SIGTERM)
         for child in children:
             if child.pidfd is None:
                 continue
             if not processes.ended(child.pidfd, deadline_s - time.monotonic()):
-                LOG.warning("%s is killed", child.title)
+                LOG.warning("Killing %s", child.title)
                 child.signal(signal.SIGKILL)
                 processes.ended(child.pidfd, timeout_s)
             processes.exit_status(child.pidfd)
@@ -301,7 +304,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
 
         :returns: False if there is none.
         """
-        sock = self._dial(child)
+        sock = processes.dial(child.control_path)
         if sock is None:
             return False
         child.pid = processes.peer_pid(sock)
@@ -322,44 +325,40 @@ class Keeper(abc.ABC, typing.Generic[C]):
         return True
 
     def _prove(self, child: C) -> bool:
-        """Check whether a silent process is one of this kind.
+        """Prove that a silent process is one of this kind.
 
         If the socket still accepts, its process has lived since before the
         descriptor was opened, so the number is still its own.
         """
-        sock = self._dial(child)
+        sock = processes.dial(child.control_path)
         if sock is None:
             return False
         with sock:
             is_same = processes.peer_pid(sock) == child.pid
-            child.proved = is_same and processes.runs(
-                child.pid, self._module()
-            )
+            child.proved = is_same and processes.runs(child.pid, self.MODULE)
         return child.proved
 
-    def _spawn(self, child: C) -> None:
+    def _spawn(self, child: C) -> bool:
+        """Start a process, now or later; return whether it has started."""
         child.timer = None
         child.ended_for = None
         child.started_at_s = self._loop.now()
         try:
-            child.pid = processes.start(self._module(), self._document(child))
+            child.pid = processes.start(self.MODULE, self._document(child))
             # The child has not been waited for yet, so that its number still
             # belongs to it.
             child.pidfd = os.pidfd_open(child.pid)
         except OSError as error:
             LOG.error("%s does not start: %s", child.title, error)
             self._failed(child, str(error))
-            return
+            return False
         LOG.info("%s: process %d", child.title, child.pid)
-        self._started(child)
         child.proved = True
         self._watch_process(child)
         self._connect_later(child)
+        return True
 
     # Connection.
-
-    def _dial(self, child: C) -> socket.socket | None:
-        return processes.dial(child.control_path)
 
     def _connect_later(self, child: C) -> None:
         child.timer = self._loop.call_later(
@@ -368,9 +367,9 @@ class Keeper(abc.ABC, typing.Generic[C]):
 
     def _connect(self, child: C) -> None:
         child.timer = None
-        if child.pidfd is None or child.sock is not None:
+        if child.pidfd is None or child.link.sock is not None:
             return
-        sock = self._dial(child)
+        sock = processes.dial(child.control_path)
         # Until a fresh child has made its socket, another process may still
         # listen there.
         if sock is not None and processes.peer_pid(sock) != child.pid:
@@ -384,112 +383,27 @@ class Keeper(abc.ABC, typing.Generic[C]):
             self._connect_later(child)
 
     def _connected(self, child: C, sock: socket.socket) -> None:
-        child.sock = sock
-        child.decoder = messages.MessageDecoder(codec.decode_json)
-        child.unsent.clear()
-        child.requests.clear()
-        child.silent_s = 0.0
-        child.heard = False
+        child.link.open(sock)
         child.timer = self._loop.call_later(
             START_TIMEOUT_S, functools.partial(self._check_heard, child, sock)
         )
-        self._watch(child)
         self._greet(child)
 
     def _check_heard(self, child: C, sock: socket.socket) -> None:
-        if child.sock is not sock or child.heard:
+        if child.link.sock is not sock or child.link.heard:
             return
         if child.proved or self._prove(child):
             self._end(child, "does not answer")
         else:
             self._abandon(child)
 
-    def _watch(self, child: C) -> None:
-        sock = child.sock
-        if sock is None:
-            return
-        events = agent_loop.READ
-        if child.unsent:
-            events |= agent_loop.WRITE
-        self._loop.watch(
-            sock, events, functools.partial(self._ready, child, sock)
-        )
-
-    def _ready(self, child: C, sock: socket.socket, events: int) -> None:
-        if child.sock is sock and events & agent_loop.WRITE:
-            self._flush(child)
-        if child.sock is sock and events & agent_loop.READ:
-            self._receive(child, sock)
-
-    def _flush(self, child: C) -> None:
-        sock = child.sock
-        if sock is None:
-            return
-        try:
-            while child.unsent:
-                sent_bytes = sock.send(child.unsent)
-                del child.unsent[:sent_bytes]
-        except BlockingIOError:
-            LOG.debug("%s is busy", child.title)
-        except OSError as error:
-            # The reading side handles the end.
-            LOG.debug("%s: %s", child.title, error)
-            child.unsent.clear()
-        self._watch(child)
-
-    def _read(self, child: C, sock: socket.socket) -> bytes | memoryview:
-        """Return what a process has sent, nothing at the end.
-
-        :raises OSError: if nothing is there, or the connection is lost.
-        :raises frames.ProtocolError: if it is not what it should be.
-        """
-        return sock.recv(RECEIVE_BYTES)
-
-    def _receive(self, child: C, sock: socket.socket) -> None:
-        data: bytes | memoryview
-        try:
-            data = self._read(child, sock)
-            received = child.decoder.feed(data)
-        except BlockingIOError:
-            return
-        except ConnectionError as error:
-            # It has ended with a request unread, also in an ordinary way: its
-            # exit says how.
-            LOG.info("%s: %s", child.title, error)
-            data = b""
-            received = []
-        except (OSError, frames.ProtocolError) as error:
-            LOG.warning("%s: %s", child.title, error)
-            data = b""
-            received = []
-        for message in received:
-            if child.sock is sock:
-                self._dispatch(child, message)
-        if not data:
-            self._disconnected(child)
-
-    def _dispatch(self, child: C, message: messages.Message) -> None:
-        try:
-            self._handle(child, message)
-        except (KeyError, TypeError, ValueError) as error:
-            LOG.error(
-                "%s sent an invalid message: %r",
-                child.title,
-                error,
-            )
-
     def _disconnected(self, child: C) -> None:
-        if child.sock is None:
-            return
-        self._loop.unwatch(child.sock)
-        child.sock.close()
-        child.sock = None
         child.cancel_timer()
         self._hung_up(child)
         if child.pidfd is None:
             return
         if child.proved:
-            # Its descriptor shows whether it is dying.
+            # Its descriptor becomes ready if it ends.
             child.started_at_s = self._loop.now()
             self._connect_later(child)
         else:
@@ -510,19 +424,17 @@ class Keeper(abc.ABC, typing.Generic[C]):
             return
         exit_status = processes.exit_status(pidfd)
         status = processes.how(exit_status)
-        if child.sock is not None:
-            # Its last messages, such as a result, may still be there.
-            self._receive_rest(child)
-        self._disconnected_by_death(child)
-        LOG.info(
-            "%s ended (%s)",
-            child.title,
-            child.ended_for or status,
-        )
+        # Its last messages, such as a result, may still be there.
+        child.link.receive_rest()
+        if child.pidfd != pidfd:
+            # Not proved, and given up with the end of its connection.
+            return
+        self._forget_process(child)
+        LOG.info("%s ended (%s)", child.title, child.ended_for or status)
         lived_s = self._loop.now() - child.started_at_s
-        if child.heard and lived_s >= HEALTHY_AFTER_S:
+        heard, child.link.heard = child.link.heard, False
+        if heard and lived_s >= HEALTHY_AFTER_S:
             child.failures = 0
-        heard, child.heard = child.heard, False
         left = heard and exit_status in (0, None)
         self._died(
             child, KILLED if child.ended_for else LEFT if left else DIED
@@ -530,7 +442,7 @@ class Keeper(abc.ABC, typing.Generic[C]):
         if left:
             # The exit status is unknown if an earlier agent started it, and
             # the first try is free.
-            self._left(child)
+            self._spawn(child)
         else:
             # The other process may have been started by an agent that died
             # before that process had made its socket.
@@ -538,36 +450,28 @@ class Keeper(abc.ABC, typing.Generic[C]):
             log = child.log_file or "standard error of the agent"
             self._failed(
                 child,
-                f"the {self.KIND} ended ({status}); {log} says why",
+                f"the {self.KIND} ended ({status}); see {log}",
                 self._take_over if taken else self._spawn,
             )
 
     def _abandon(self, child: C) -> None:
-        """Forget a process that is not, or not certainly, of this kind."""
-        self._disconnected_by_death(child)
+        """Forget a process that could not be proved to be of this kind."""
+        self._forget_process(child)
         self._died(child, None)
         self._failed(child, f"the {self.KIND} found at the start is gone")
 
-    def _receive_rest(self, child: C) -> None:
-        while child.sock is not None:
-            sock = child.sock
-            try:
-                if not descriptors.is_readable(sock, 0):
-                    return
-            except (OSError, ValueError):
-                return
-            self._receive(child, sock)
-
-    def _disconnected_by_death(self, child: C) -> None:
+    def _forget_process(self, child: C) -> None:
         self._close_pidfd(child)
         child.cancel_timer()
-        self._disconnected(child)
+        if child.link.sock is not None:
+            child.link.close()
+            self._hung_up(child)
 
     def _failed(
         self,
         child: C,
         message: str,
-        retry: Callable[[C], None] | None = None,
+        retry: Callable[[C], object] | None = None,
     ) -> None:
         child.failures += 1
         if child.failures >= FAULTY_AFTER_FAILURES:

@@ -4,13 +4,11 @@
 
 A desk is started with the first member, when the conductor's order for the
 group is here, and ends with the group, or when the group has neither members
-nor clients here. It outlives its agent, as :mod:`fpgapool.agent.supervision.children`
-says.
+nor clients here. It outlives its agent, as :mod:`.children` says.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import os
 import pathlib
@@ -37,16 +35,10 @@ from fpgapool.vocabulary import rules
 
 LOG = logging.getLogger(__name__)
 
-#: How long reports show the last counts of a desk that has ended.
+#: How long reports contain the last counts of a desk that has ended.
 LINGER_S = 60.0
-#: A message has room for so many clients.
+#: Clients per message.
 CLIENTS_AT_ONCE = 128
-
-#: Settings that desks take from their agent unchanged.
-_SAME = (
-    "data_address data_ports tls block_cache_bytes hello_timeout_s log_level"
-    " max_group_project_connections"
-).split()
 
 Members: typing.TypeAlias = Mapping[orders.Key, table.Member]
 
@@ -54,11 +46,6 @@ Members: typing.TypeAlias = Mapping[orders.Key, table.Member]
 def member_path(state_dir: str, group_id: str) -> str:
     """Return the path of the socket where a desk awaits its members."""
     return _path(state_dir, group_id, "member")
-
-
-def data_path(state_dir: str, group_id: str) -> str:
-    """Return the path of the socket of a desk's local clients."""
-    return _path(state_dir, group_id, "data")
 
 
 def longest_path(state_dir: str) -> str:
@@ -79,11 +66,7 @@ class Figures:
     """Numbers of the desk of one group, for metrics.
 
     :ivar members: slots that serve the group.
-    :ivar clients: those that are connected.
-    :ivar waiting: tasks in its queues.
-    :ivar running: tasks in its members.
     :ivar tasks: those that have ended since the first desk of the group.
-    :ivar busy_s: slot-seconds of these.
     """
 
     group_id: str
@@ -96,20 +79,23 @@ class Figures:
 
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
-class _Desk(children.Child):
+class _DeskProcess(children.Child):
     """The process of one group, or its absence.
 
-    :ivar order: that it shall follow, of the leader with this epoch.
+    :ivar order: the current order, from the leader with this epoch.
     :ivar members: slots of this host that the group holds.
     :ivar joined: the slots that the process has, with their generations.
-    :ivar sent: the members that the process was told last, if it was.
+    :ivar sent: the members of the last request to the process, if there was
+        one.
     :ivar boot_id: of the process that the counts are of.
     :ivar revision: of the order that the process follows.
     :ivar clients: how many are connected.
     :ivar counts: of each client, by its name.
-    :ivar partial: counts whose rest is not here yet.
-    :ivar is_counted: a process has told all counts to this agent.
-    :ivar idle_since_s: when it was of use for the last time.
+    :ivar partial: the pages of counts received so far.
+    :ivar is_counted: a process has reported all counts to this agent.
+    :ivar idle_since_s: when it was last needed.
+    :ivar tasks: number of ended tasks of all processes …
+    :ivar busy_s: … and their slot-seconds.
     """
 
     group_id: str
@@ -131,6 +117,8 @@ class _Desk(children.Child):
     )
     is_counted: bool = False
     idle_since_s: float = 0.0
+    tasks: int = 0
+    busy_s: float = 0.0
 
     @property
     def is_wanted(self) -> bool:
@@ -141,38 +129,96 @@ class _Desk(children.Child):
             and bool(self.members)
         )
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the group has ended."""
+        return self.order is not None and self.order.deleted
 
-class Desks(children.Keeper[_Desk]):
+    @property
+    def is_reported(self) -> bool:
+        """Whether reports contain the group."""
+        if self.members or self.pidfd is not None:
+            return True
+        return not self.is_deleted and bool(self.boot_id or self.order)
+
+    def report(self, host: table.HostFacts) -> objects.GroupReport:
+        """Return the group's part of the host's report."""
+        runs = self.link.sock is not None and self.link.heard
+        if self.order is None:
+            # The desk may follow an order of an earlier agent.
+            revision = 0
+        elif runs or self.is_wanted:
+            revision = self.revision if runs else 0
+        else:
+            revision = self.order.revision
+        return objects.GroupReport(
+            group_id=self.group_id,
+            revision=revision,
+            desk_boot_id=self.boot_id,
+            endpoints=table.endpoints(host, self.data_port) if runs else (),
+            certificate_sha256=self.certificate_sha256 if runs else None,
+            clients=tuple(self.counts.values()),
+        )
+
+    def figures(self) -> Figures:
+        """Return the numbers for metrics."""
+        return Figures(
+            group_id=self.group_id,
+            members=len(self.joined) if self.pidfd is not None else 0,
+            clients=self.clients,
+            waiting=sum(one.waiting for one in self.counts.values()),
+            running=sum(one.running for one in self.counts.values()),
+            tasks=self.tasks,
+            busy_s=self.busy_s,
+        )
+
+    def take_partial(self, boot_id: str) -> bool:
+        """Take the complete counts.
+
+        :returns: whether they are of another process than those before.
+        """
+        # Only complete counts: what a report lacked would count twice in the
+        # next.
+        is_new = self.boot_id != boot_id
+        former = {} if is_new else self.counts
+        self.counts, self.partial = self.partial, {}
+        for name, one in self.counts.items():
+            old = former.get(name)
+            self.tasks += one.ended - (old.ended if old else 0)
+            self.busy_s += one.busy_s - (old.busy_s if old else 0.0)
+        self.boot_id = boot_id
+        self.is_counted = True
+        return is_new
+
+
+class Desks(children.Keeper[_DeskProcess]):
     """Keeps the desks of the host alive, and makes them follow their orders.
 
     Everything but :meth:`close` runs in the loop's thread.
 
-    :param settings: of the agent.
-    :param loop: serves the control connections.
     :param keys: all slots of the host.
-    :param tell: passes the events of members to the slot table.
+    :param emit: passes the events of members to the slot table.
     :param changed: called when the next report has news.
     """
 
     KIND = "desk"
+    MODULE = processes.DESK_MODULE
 
     def __init__(
         self,
         settings: agent_settings.AgentSettings,
         loop: agent_loop.Loop,
         keys: Iterable[orders.Key],
-        tell: Callable[[orders.Key, table.Change], None],
+        emit: Callable[[orders.Key, table.Change], None],
         changed: Callable[[], None],
     ) -> None:
         super().__init__(settings, loop)
         self._keys = list(keys)
-        self._tell = tell
+        self._emit = emit
         self._changed = changed
-        self._desks: dict[str, _Desk] = {}
-        self._untold: frozenset[orders.Key] = frozenset(self._keys)
-        # Of all processes, by group.
-        self._tasks = collections.Counter[str]()
-        self._busy_s = collections.defaultdict[str, float](float)
+        self._host = agent_settings.host_facts(settings)
+        self._desks: dict[str, _DeskProcess] = {}
+        self._unreported: frozenset[orders.Key] = frozenset(self._keys)
 
     def start(self) -> None:
         """Take over the living desks."""
@@ -181,27 +227,29 @@ class Desks(children.Keeper[_Desk]):
             for path in sorted(directory.iterdir()):
                 self._adopt(self._desk(path.name))
 
-    def _desk(self, group_id: str) -> _Desk:
+    def _desk(self, group_id: str) -> _DeskProcess:
         desk = self._desks.get(group_id)
         if desk is None:
-            desk = self._desks[group_id] = _Desk(
-                title=f"Desk of group {group_id}",
-                control_path=_path(self._state_dir, group_id, "control"),
-                log_file=children.log_file(
-                    self._settings, f"desk-{group_id}.log"
-                ),
-                group_id=group_id,
-                idle_since_s=self._loop.now(),
+            desk = self._desks[group_id] = self._link(
+                _DeskProcess(
+                    title=f"Desk of group {group_id}",
+                    control_path=_path(self._state_dir, group_id, "control"),
+                    data_path=_path(self._state_dir, group_id, "data"),
+                    log_file=children.log_file(
+                        self._settings, f"desk-{group_id}.log"
+                    ),
+                    group_id=group_id,
+                    idle_since_s=self._loop.now(),
+                )
             )
         return desk
 
-    # What there shall be.
+    # Desired state.
 
     def keep(self, epoch: int, order: objects.GroupOrder) -> None:
-        """Take an order; an older one than the last changes nothing.
+        """Take an order; an outdated one changes nothing.
 
         :param epoch: of the leader that sent it.
-        :param order: for one group.
         """
         if order.deleted and order.group_id not in self._desks:
             return
@@ -212,24 +260,25 @@ class Desks(children.Keeper[_Desk]):
             if order == desk.order and desk.revision == order.revision:
                 desk.epoch = epoch
                 return
-        before = self._report(desk)
+        before = desk.report(self._host)
         desk.epoch, desk.order = epoch, order
         desk.idle_since_s = self._loop.now()
         self._send_order(desk)
         self._run(desk)
-        if self._report(desk) != before:
+        if desk.report(self._host) != before:
             self._changed()
 
     def set_members(
-        self, members: Mapping[str, Members], untold: frozenset[orders.Key]
+        self,
+        members: Mapping[str, Members],
+        unreported: frozenset[orders.Key],
     ) -> None:
         """Take the slots that groups have here.
 
-        :param members: by the group's id.
-        :param untold: slots that may have any holder: their workers have not
-            reported yet.
+        :param unreported: slots that may have any holder: their workers have
+            not reported yet.
         """
-        self._untold = untold
+        self._unreported = unreported
         for group_id in members:
             self._desk(group_id)
         for desk in self._desks.values():
@@ -239,40 +288,39 @@ class Desks(children.Keeper[_Desk]):
                 self._run(desk)
             self._send_members(desk)
 
-    def _run(self, desk: _Desk) -> None:
-        """Start a process, if one is wanted and there is none."""
+    def _run(self, desk: _DeskProcess) -> None:
+        """Start a process if one is needed and there is none."""
         if desk.pidfd is None and desk.timer is None and desk.is_wanted:
             self._take_over(desk)
 
-    def _spawn(self, child: _Desk) -> None:
+    def _spawn(self, child: _DeskProcess) -> bool:
         child.timer = None
-        if child.is_wanted:
-            super()._spawn(child)
+        return child.is_wanted and super()._spawn(child)
 
     def tick(self) -> None:
-        """Ask all desks how they are, and forget those of no use."""
+        """Ask all desks for their status, and forget those that are not
+        needed.
+        """
         super().tick()
         now = self._loop.now()
         for desk in [*self._desks.values()]:
             if desk.pidfd is not None or desk.members or desk.timer:
                 desk.idle_since_s = now
-            elif now >= desk.idle_since_s + LINGER_S or _is_deleted(desk):
+            elif now >= desk.idle_since_s + LINGER_S or desk.is_deleted:
                 self._forget(desk)
 
-    def _forget(self, desk: _Desk) -> None:
+    def _forget(self, desk: _DeskProcess) -> None:
         # An earlier agent may have started a process that was not there yet.
         if self._adopt(desk):
             return
         del self._desks[desk.group_id]
-        self._tasks.pop(desk.group_id, None)
-        self._busy_s.pop(desk.group_id, None)
         shutil.rmtree(os.path.dirname(desk.control_path), ignore_errors=True)
         self._changed()
 
-    # What there is.
+    # Actual state.
 
     def settled(self) -> bool:
-        """Whether all desks found running have told their counts."""
+        """Whether all desks found running have reported their counts."""
         return all(
             desk.pidfd is None or desk.is_counted
             for desk in self._desks.values()
@@ -281,61 +329,15 @@ class Desks(children.Keeper[_Desk]):
     def reports(self) -> tuple[objects.GroupReport, ...]:
         """Return the part of the host's report that is about groups."""
         return tuple(
-            self._report(desk)
+            desk.report(self._host)
             for desk in self._desks.values()
-            if self._is_reported(desk)
-        )
-
-    @staticmethod
-    def _is_reported(desk: _Desk) -> bool:
-        if desk.members or desk.pidfd is not None:
-            return True
-        # Else only its directory is left.
-        return not _is_deleted(desk) and bool(desk.boot_id or desk.order)
-
-    def _report(self, desk: _Desk) -> objects.GroupReport:
-        runs = desk.sock is not None and desk.heard
-        if desk.order is None:
-            # The desk may follow the one that a former agent had.
-            revision = 0
-        elif runs or desk.is_wanted:
-            revision = desk.revision if runs else 0
-        else:
-            revision = desk.order.revision
-        return objects.GroupReport(
-            group_id=desk.group_id,
-            revision=revision,
-            desk_boot_id=desk.boot_id,
-            endpoints=self._endpoints(desk) if runs else (),
-            certificate_sha256=desk.certificate_sha256 if runs else None,
-            clients=tuple(desk.counts.values()),
-        )
-
-    def _endpoints(self, desk: _Desk) -> tuple[objects.Endpoint, ...]:
-        settings = self._settings
-        return table.endpoints(
-            table.HostFacts(
-                settings.host_uuid,
-                settings.data_network,
-                settings.data_address,
-            ),
-            desk.data_port,
+            if desk.is_reported
         )
 
     def figures(self) -> list[Figures]:
         """Return the numbers of all desks."""
         return [
-            Figures(
-                group_id=desk.group_id,
-                members=len(desk.joined) if desk.pidfd is not None else 0,
-                clients=desk.clients,
-                waiting=sum(one.waiting for one in desk.counts.values()),
-                running=sum(one.running for one in desk.counts.values()),
-                tasks=self._tasks[desk.group_id],
-                busy_s=self._busy_s[desk.group_id],
-            )
-            for desk in self._desks.values()
-            if self._is_reported(desk)
+            desk.figures() for desk in self._desks.values() if desk.is_reported
         ]
 
     def connect(self, project_id: str, group_id: str) -> socket.socket:
@@ -353,20 +355,13 @@ class Desks(children.Keeper[_Desk]):
             raise rules.RequestError(
                 codes.GROUP_NOT_FOUND, "the group has no desk on this host"
             )
-        sock = processes.dial(data_path(self._state_dir, group_id))
-        if sock is None:
-            raise rules.RequestError(
-                codes.WORKER_LOST, "the group's desk takes no connections"
-            )
-        # The client's descriptor shares this open file description.
-        sock.setblocking(True)
-        return sock
+        return children.connect_client(desk.data_path, "the group's desk")
 
     # Requests.
 
-    def _send_order(self, desk: _Desk) -> None:
+    def _send_order(self, desk: _DeskProcess) -> None:
         order = desk.order
-        if order is None or not desk.heard:
+        if order is None or not desk.link.heard:
             return
         clients = () if order.deleted else order.clients
         for first in range(0, len(clients), CLIENTS_AT_ONCE):
@@ -379,39 +374,40 @@ class Desks(children.Keeper[_Desk]):
                 }
                 for one in some
             ]
-            self._ask(desk, "admit", {"clients": admitted}, "admit")
-        rules_now = {
-            "revision": order.revision,
-            "arbitration": order.arbitration,
-            "clear_between": order.clear_between,
-        }
-        self._ask(desk, "keep", rules_now, "keep")
-        hosts = [_host(one) for one in order.hosts]
+            self._ask(desk, "admit", {"clients": admitted})
+        self._ask(
+            desk,
+            "keep",
+            {
+                "revision": order.revision,
+                "arbitration": order.arbitration,
+                "clear_between": order.clear_between,
+            },
+        )
         self._ask(
             desk,
             "hosts",
             {
                 "revision": order.revision,
-                "hosts": hosts,
+                "hosts": [_host(one) for one in order.hosts],
                 "spares_member": self._spares_member(order),
             },
-            "hosts",
         )
         self._ask_status(desk)
 
     def _spares_member(self, order: objects.GroupOrder) -> bool:
         """Whether locks leave a member of this host to the other clients.
 
-        One host of a group does so: the one with the most members, the lowest
-        id of equals. Where it is not certain, this host does.
+        One host of a group does so: the one with the most members, ties go to
+        the lowest id. If in doubt, this host does.
         """
         members = {one.host_uuid: one.members for one in order.hosts}
         mine = self._settings.host_uuid
         first = max(sorted(members), key=members.__getitem__, default=mine)
         return first == mine or not members.get(mine)
 
-    def _send_members(self, desk: _Desk) -> None:
-        if not desk.heard:
+    def _send_members(self, desk: _DeskProcess) -> None:
+        if not desk.link.heard:
             return
         wanted = {
             **self._unknown(desk),
@@ -428,67 +424,61 @@ class Desks(children.Keeper[_Desk]):
             {"device": device, "slot": slot, "generation": generation}
             for (device, slot), generation in wanted.items()
         ]
-        self._ask(desk, "members", {"members": members}, "members")
+        self._ask(desk, "members", {"members": members})
 
-    def _unknown(self, desk: _Desk) -> dict[orders.Key, int]:
-        """Return what may still be members, and must not be sent away."""
+    def _unknown(self, desk: _DeskProcess) -> dict[orders.Key, int]:
+        """Return joined slots that may still be members, and must stay."""
         return {
             key: generation
             for key, generation in desk.joined.items()
-            if key in self._untold
+            if key in self._unreported
         }
 
-    def _is_needed(self, desk: _Desk) -> bool:
-        """Whether the process may not end."""
-        if desk.members or self._unknown(desk):
-            return True
-        return desk.clients > 0 and not _is_deleted(desk)
+    def _ask(
+        self,
+        desk: _DeskProcess,
+        operation: str,
+        members: Mapping[str, object],
+    ) -> None:
+        desk.link.ask(operation, members, operation)
 
-    def _ask_status(self, child: _Desk) -> None:
-        self._ask(child, "status", {}, "status")
-        if "counts" not in child.requests.values():
-            # Pages of two questions would mix.
-            self._ask_counts(child)
-
-    def _ask_counts(self, child: _Desk, after: str = "") -> None:
-        self._ask(child, "counts", {"after": after}, "counts")
+    def _ask_status(self, child: _DeskProcess) -> None:
+        self._ask(child, "status", {})
+        if "counts" not in child.link.requests.values():
+            # Pages of two requests would mix.
+            self._ask(child, "counts", {"after": ""})
 
     # Of the keeper.
 
-    def _children(self) -> Iterable[_Desk]:
+    def _children(self) -> Iterable[_DeskProcess]:
         return self._desks.values()
 
-    def _module(self) -> str:
-        return processes.DESK_MODULE
-
-    def _document(self, child: _Desk) -> dict[str, object]:
-        order, settings = child.order, self._settings
-        assert order is not None, "without an order no desk is wanted"
+    def _document(self, child: _DeskProcess) -> dict[str, object]:
+        order = child.order
+        assert order is not None, "a desk needs an order"
         return {
+            **super()._document(child),
             "group_id": child.group_id,
             "slots": [list(key) for key in self._keys],
-            "control_socket": child.control_path,
-            "data_socket": data_path(self._state_dir, child.group_id),
             "member_socket": member_path(self._state_dir, child.group_id),
-            **{name: getattr(settings, name) for name in _SAME},
+            "max_group_project_connections": (
+                self._settings.max_group_project_connections
+            ),
             "arbitration": order.arbitration,
             "clear_between": order.clear_between,
             "max_task_bytes": order.max_task_bytes,
-            "orphan_s": settings.worker_orphan_s,
-            "exit_with_agent": not settings.workers_outlive_agent,
-            "log_file": child.log_file,
         }
 
-    def _greet(self, child: _Desk) -> None:
+    def _greet(self, child: _DeskProcess) -> None:
         child.revision = 0
         child.sent = None
         child.partial = {}
         self._ask_status(child)
 
-    def _hung_up(self, child: _Desk) -> None:
+    def _hung_up(self, child: _DeskProcess) -> None:
         self._changed()
 
-    def _died(self, child: _Desk, how: str | None) -> None:
+    def _died(self, child: _DeskProcess, how: str | None) -> None:
         child.clients = 0
         # A client without a desk has no task there.
         child.counts = {
@@ -498,15 +488,15 @@ class Desks(children.Keeper[_Desk]):
             for name, counts in child.counts.items()
         }
 
-    def _unstartable(self, child: _Desk, message: str) -> None:
+    def _unstartable(self, child: _DeskProcess, message: str) -> None:
         LOG.error("%s does not work: %s", child.title, message)
 
-    def _handle(self, child: _Desk, message: messages.Message) -> None:
-        child.silent_s = 0.0
+    def _handle(self, child: _DeskProcess, message: messages.Message) -> None:
+        child.link.silent_s = 0.0
         if "event" in message:
             # A member has joined or left; the status says more.
             return
-        operation = child.requests.pop(message["id"], None)
+        operation = child.link.requests.pop(message["id"], None)
         if not message["ok"]:
             LOG.error(
                 "%s refused %s: %s",
@@ -520,10 +510,10 @@ class Desks(children.Keeper[_Desk]):
             self._take_counts(child, message)
 
     def _take_status(
-        self, child: _Desk, status: Mapping[str, typing.Any]
+        self, child: _DeskProcess, status: Mapping[str, typing.Any]
     ) -> None:
-        before, is_first = self._report(child), not child.heard
-        child.heard = child.proved = True
+        before, is_first = child.report(self._host), not child.link.heard
+        child.link.heard = child.proved = True
         child.joined = {
             (str(one["device"]), int(one["slot"])): int(one["generation"])
             for one in status["members"]
@@ -536,7 +526,7 @@ class Desks(children.Keeper[_Desk]):
         if is_first:
             self._send_members(child)
             self._send_order(child)
-        if self._report(child) != before:
+        if child.report(self._host) != before:
             self._changed()
         for one in status["members"]:
             if one["state"] == "leaving":
@@ -546,58 +536,28 @@ class Desks(children.Keeper[_Desk]):
                 )
 
     def _leaves(self, key: orders.Key, generation: int) -> None:
-        self._tell(
+        self._emit(
             key,
             lambda slots, now: slots.member_leaves(key, generation, now),
         )
 
     def _take_counts(
-        self, child: _Desk, message: Mapping[str, typing.Any]
+        self, child: _DeskProcess, message: Mapping[str, typing.Any]
     ) -> None:
-        told = {
+        page = {
             client_id: objects.ClientCounts(client_id=client_id, **counts)
             for client_id, counts in message["clients"].items()
         }
-        child.partial.update(told)
+        child.partial.update(page)
         if message["more"]:
-            self._ask_counts(child, max(told))
+            self._ask(child, "counts", {"after": max(page)})
             return
-        # Only whole: what one report lacks would count twice in the next.
-        is_new = child.boot_id != message["boot_id"]
-        former = {} if is_new else child.counts
-        child.counts, child.partial = child.partial, {}
-        self._add_up(child, former)
-        child.boot_id = str(message["boot_id"])
-        child.is_counted = True
-        if is_new:
+        if child.take_partial(str(message["boot_id"])):
             self._changed()
-        if not self._is_needed(child):
+        needed = child.members or self._unknown(child)
+        if not needed and (child.is_deleted or not child.clients):
             # The next report has its last counts.
-            self._ask(child, "exit", {}, "exit")
-
-    def _add_up(
-        self, desk: _Desk, former: Mapping[str, objects.ClientCounts]
-    ) -> None:
-        """Add what clients did since former counts."""
-        for name, one in desk.counts.items():
-            old = former.get(name, _NOTHING)
-            self._tasks[desk.group_id] += one.ended - old.ended
-            self._busy_s[desk.group_id] += one.busy_s - old.busy_s
-
-
-_NOTHING = objects.ClientCounts(
-    client_id="",
-    ended=0,
-    arrived=0,
-    waiting=0,
-    running=0,
-    busy_s=0.0,
-    connected=False,
-)
-
-
-def _is_deleted(desk: _Desk) -> bool:
-    return desk.order is not None and desk.order.deleted
+            self._ask(child, "exit", {})
 
 
 def _host(host: objects.GroupHost) -> dict[str, object]:

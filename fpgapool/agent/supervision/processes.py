@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Processes of an agent: their start, their recognition and their end.
-
-They are waited for by descriptor (pidfd): a number may have been reused.
+"""Starts, recognizes and reaps processes of an agent. It waits for descriptors
+(pidfd), as process numbers are reused.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from fpgapool.common.channels import descriptors
 WORKER_MODULE = "fpgapool.agent.worker"
 DESK_MODULE = "fpgapool.agent.groupdesk"
 
-#: Exit status of a process that finds another one in its place.
+#: Exit status of a process if another one holds its lock.
 EXIT_TAKEN = 3
 
 _CREDENTIALS = struct.Struct("3i")
@@ -31,9 +30,6 @@ _CREDENTIALS = struct.Struct("3i")
 def start(module: str, document: Mapping[str, object]) -> int:
     """Start a process in its own session, so that it may outlive the agent.
 
-    :param module: what it runs.
-    :param document: its settings.
-    :returns: its number.
     :raises OSError: if it cannot be started.
     """
     environment = dict(os.environ)

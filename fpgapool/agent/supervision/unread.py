@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Buffers that clients may still be reading when their session is over.
+"""Buffers that clients may still read after their session has ended.
 
-A worker hands them to its agent, for the next project in the slot gets a fresh
-process, which has nothing of the former one. The agent never looks into them:
-it empties them after a while. A client could keep its maps for ever, and the
-memory would be missing on the host.
+A worker hands them to its agent, because the next project in the slot gets a
+new process, which must not have them. The agent never reads them. It clears
+them after a while: a client could keep its mappings, and thus the host's
+memory, forever.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from fpgapool.common.channels import channel
 #: How long a client may read its buffers after the end of the session.
 UNREAD_S = 60.0
 
-#: So many sessions of a slot have their buffers kept: memory and descriptors
-#: are limited, and clients may lose their slots again and again.
+#: Sessions per slot whose buffers are kept, as memory and descriptors are
+#: limited.
 SESSIONS = 4
 
 
@@ -44,10 +44,10 @@ class Unread:
     def keep(self, key: orders.Key, fds: list[int]) -> None:
         """Keep the buffers of a session that is over.
 
-        If there are too many for one slot, the oldest are emptied.
+        If there are too many for one slot, the oldest are cleared.
 
         :param key: the slot whose worker hands them over.
-        :param fds: their descriptors, closed at last in any case.
+        :param fds: their descriptors; closed in any case.
         :raises ValueError: if they are not buffers of a session.
         """
         try:
@@ -75,7 +75,7 @@ class Unread:
             buffers.discard(kept.popleft()[1])
 
     def close(self) -> None:
-        """Leave the buffers to their clients: they did not end the agent."""
+        """Close the descriptors; clients keep their mappings."""
         for kept in self._kept.values():
             for _, fds in kept:
                 channel.close_fds(fds)

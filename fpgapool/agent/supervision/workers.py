@@ -2,7 +2,7 @@
 
 """The worker processes of a host: one per slot, started ahead of its use.
 
-Workers may outlive their agent, as :mod:`fpgapool.agent.supervision.children` says.
+Workers may outlive their agent, as :mod:`.children` says.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import array
 import collections
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -31,6 +32,7 @@ from fpgapool.agent.slots import orders
 from fpgapool.agent.slots import slot
 from fpgapool.agent.slots import table
 from fpgapool.agent.supervision import children
+from fpgapool.agent.supervision import link as links
 from fpgapool.agent.supervision import processes
 from fpgapool.agent.supervision import unread
 from fpgapool.common.channels import buffers
@@ -44,17 +46,11 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
-#: Settings that workers take from their agent unchanged.
-_SAME = (
-    "data_address data_ports tls chunk_bytes window_chunks block_cache_bytes"
-    " hello_timeout_s log_level"
-).split()
-
 #: How long an idle worker may take to answer, and to end.
 IDLE_TIMEOUT_S = 10.0
 
 #: Passes an event of a slot to the slot table.
-Tell: typing.TypeAlias = Callable[[orders.Key, table.Change], None]
+Emit: typing.TypeAlias = Callable[[orders.Key, table.Change], None]
 
 
 def control_path(state_dir: str, key: orders.Key) -> str:
@@ -76,12 +72,10 @@ class Busy(Exception):
 
 
 def end_idle(state_dir: str, device: str | None) -> None:
-    """End the idle workers that the host's former agent has left.
+    """End the idle workers of the host's last agent. No agent may be running.
 
-    The caller keeps agents away.
-
-    :param device: only those of its slots; None: all.
-    :raises Busy: if there is another one.
+    :param device: only workers of its slots; None: all.
+    :raises Busy: if a worker is not idle.
     """
     for path in sorted(pathlib.Path(_workers_dir(state_dir)).glob("*.sock")):
         name, _, number = path.stem.rpartition(".")
@@ -119,22 +113,21 @@ def _status(sock: socket.socket) -> messages.Message:
     :raises OSError: if there is none in time.
     """
     decoder = messages.MessageDecoder()
-    while data := sock.recv(children.RECEIVE_BYTES):
+    while data := sock.recv(links.RECEIVE_BYTES):
         for message in decoder.feed(data):
             status = message.get("status")
             if isinstance(status, dict):
                 return status
-    raise ConnectionError("it hangs up")
+    raise ConnectionError("it closed the connection")
 
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
-class _Worker(children.Child):
+class _WorkerProcess(children.Child):
     """The process of one slot, or its absence.
 
-    :ivar made_for: what a worker is started for, see :func:`_made_for`.
     :ivar stale: the present one was started for something else, or has served
         a group.
-    :ivar told_idle: it has said so, unasked, since the last question.
+    :ivar reported_idle: it has reported that by itself since the last request.
     """
 
     key: orders.Key
@@ -142,37 +135,36 @@ class _Worker(children.Child):
     fds: list[int] = dataclasses.field(default_factory=list)
     made_for: str = ""
     stale: bool = False
-    told_idle: bool = False
+    reported_idle: bool = False
 
 
-class Supervisor(children.Keeper[_Worker]):
-    """Keeps one worker per slot alive and talks to it.
+class Workers(children.Keeper[_WorkerProcess]):
+    """Keeps one worker for each slot alive, and talks to it.
 
-    :param settings: of the agent.
-    :param loop: serves the control connections.
     :param counts: receives the counts of events …
-    :param tell: … and this passes the events to the slot table.
+    :param emit: … and this passes the events to the slot table.
     :ivar started: number of started processes, by device.
     :ivar ended: number of ended ones, by device and how: "left", "killed", or
         "died".
     """
 
     KIND = "worker"
+    MODULE = processes.WORKER_MODULE
 
     def __init__(
         self,
         settings: agent_settings.AgentSettings,
         loop: agent_loop.Loop,
         counts: metrics.Counts,
-        tell: Tell,
+        emit: Emit,
     ) -> None:
         super().__init__(settings, loop)
         self._counts = counts
-        self._tell = tell
-        self._workers: dict[orders.Key, _Worker] = {}
-        # A part of a message may have come before.
+        self._emit = emit
+        self._workers: dict[orders.Key, _WorkerProcess] = {}
+        # Part of a message may have been received before.
         self._most_fds = 2 * buffers.DESCRIPTORS
-        self._buffer = memoryview(bytearray(children.RECEIVE_BYTES))
+        self._buffer = memoryview(bytearray(links.RECEIVE_BYTES))
         self._unread = unread.Unread(
             loop, 2 * settings.chunk_bytes * settings.window_chunks
         )
@@ -180,10 +172,7 @@ class Supervisor(children.Keeper[_Worker]):
         self.ended = collections.Counter[tuple[str, str]]()
 
     def start(self, devices: Iterable[drivers.DeviceInfo]) -> None:
-        """Take over the living workers and start the missing ones.
-
-        :param devices: the boards.
-        """
+        """Take over the living workers and start the missing ones."""
         directory = pathlib.Path(_workers_dir(self._state_dir))
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.chmod(0o700)
@@ -191,14 +180,16 @@ class Supervisor(children.Keeper[_Worker]):
             for facts in device.slots:
                 key = device.name, facts.number
                 name = f"{key[0]}.{key[1]}"
-                worker = self._workers[key] = _Worker(
+                worker = self._workers[key] = _WorkerProcess(
                     title=f"Worker of slot {name}",
                     control_path=control_path(self._state_dir, key),
+                    data_path=data_path(self._state_dir, key),
                     log_file=children.log_file(
                         self._settings, f"worker-{name}.log"
                     ),
                     key=key,
                 )
+                self._link(worker, functools.partial(self._read, worker))
                 worker.made_for = _made_for(
                     device, self._document(worker), self._settings
                 )
@@ -209,29 +200,28 @@ class Supervisor(children.Keeper[_Worker]):
 
         Without a connection it is dropped; the caller repeats it when there
         is one.
-
-        :param request: slot and request.
         """
         worker = self._workers[request.key]
         if request.operation == "assign" and worker.stale:
             self._replace(worker, request)
             return
-        self._ask(worker, request.operation, request.members, request)
+        worker.link.ask(request.operation, request.members, request)
 
-    def _replace(self, worker: _Worker, request: orders.ToWorker) -> None:
-        """Let a fresh worker have an assignment.
+    def _replace(
+        self, worker: _WorkerProcess, request: orders.ToWorker
+    ) -> None:
+        """Replace a worker before it gets an assignment.
 
-        A worker is not replaced as soon as it is idle: it keeps the result of
-        its last session, of which the conductor may not have heard. The next
-        assignment shows that it has.
+        A worker is not replaced as soon as it is idle: it keeps its last
+        result until the conductor has it, which the next assignment shows.
         """
         LOG.info(
-            "%s is replaced: it is from before a change, or was in a group",
+            "Replacing %s: its settings are outdated, or it was in a group",
             worker.title,
         )
         key, generation = request.key, request.generation
-        self._ask(worker, "exit", {}, request)
-        self._tell(
+        worker.link.ask("exit", {}, request)
+        self._emit(
             key,
             lambda slots, now: slots.worker_refused(
                 key, generation, codes.RECYCLE, "", now
@@ -239,11 +229,7 @@ class Supervisor(children.Keeper[_Worker]):
         )
 
     def end(self, key: orders.Key, reason: str) -> None:
-        """Kill a worker that does not obey.
-
-        :param key: the slot.
-        :param reason: for the log.
-        """
+        """Kill a worker that does not obey."""
         self._end(self._workers[key], reason)
 
     def close(self, timeout_s: float) -> None:
@@ -255,47 +241,43 @@ class Supervisor(children.Keeper[_Worker]):
 
     # Of the keeper.
 
-    def _children(self) -> Iterable[_Worker]:
+    def _children(self) -> Iterable[_WorkerProcess]:
         return self._workers.values()
 
-    def _module(self) -> str:
-        return processes.WORKER_MODULE
-
-    def _document(self, child: _Worker) -> dict[str, object]:
+    def _document(self, child: _WorkerProcess) -> dict[str, object]:
         settings, key = self._settings, child.key
         return {
+            **super()._document(child),
             "worker_id": f"{key[0]}.{key[1]}",
             "device": key[0],
             "slot": key[1],
             "state_dir": self._state_dir,
-            "control_socket": child.control_path,
-            "data_socket": data_path(self._state_dir, key),
             "driver": settings.driver_path,
             "driver_settings": agent_settings.driver_settings(settings),
-            **{name: getattr(settings, name) for name in _SAME},
-            "orphan_s": settings.worker_orphan_s,
-            "exit_with_agent": not settings.workers_outlive_agent,
-            "log_file": child.log_file,
+            "chunk_bytes": settings.chunk_bytes,
+            "window_chunks": settings.window_chunks,
             "made_for": child.made_for,
         }
 
-    def _started(self, child: _Worker) -> None:
-        self.started[child.key[0]] += 1
+    def _spawn(self, child: _WorkerProcess) -> bool:
+        has_started = super()._spawn(child)
+        self.started[child.key[0]] += has_started
+        return has_started
 
-    def _greet(self, child: _Worker) -> None:
+    def _greet(self, child: _WorkerProcess) -> None:
         key = child.key
-        child.told_idle = False
-        self._tell(key, lambda slots, _now: slots.worker_connected(key))
+        child.reported_idle = False
+        self._emit(key, lambda slots, _now: slots.worker_connected(key))
         self._ask_status(child)
 
-    def _ask_status(self, child: _Worker) -> None:
-        if child.told_idle:
-            # It is alive, and counts nothing meanwhile.
-            child.told_idle = False
+    def _ask_status(self, child: _WorkerProcess) -> None:
+        if child.reported_idle:
+            # It is alive, and idle.
+            child.reported_idle = False
             return
         self.send(orders.ToWorker(child.key, "status", 0, {}))
 
-    def _read(self, child: _Worker, sock: socket.socket) -> memoryview:
+    def _read(self, child: _WorkerProcess, sock: socket.socket) -> memoryview:
         room_bytes = socket.CMSG_SPACE(
             buffers.DESCRIPTORS * array.array("i").itemsize
         )
@@ -310,30 +292,32 @@ class Supervisor(children.Keeper[_Worker]):
         return self._buffer[:count]
 
     @staticmethod
-    def _close_fds(child: _Worker) -> None:
+    def _close_fds(child: _WorkerProcess) -> None:
         fds, child.fds = child.fds, []
         channel.close_fds(fds)
 
-    def _hung_up(self, child: _Worker) -> None:
+    def _hung_up(self, child: _WorkerProcess) -> None:
         self._close_fds(child)
         key = child.key
-        self._tell(key, lambda slots, _now: slots.worker_disconnected(key))
+        self._emit(key, lambda slots, _now: slots.worker_disconnected(key))
 
-    def _died(self, child: _Worker, how: str | None) -> None:
+    def _died(self, child: _WorkerProcess, how: str | None) -> None:
         key = child.key
         if how is not None:
             self.ended[key[0], how] += 1
-        self._tell(key, lambda slots, now: slots.worker_died(key, now))
+        self._emit(key, lambda slots, now: slots.worker_died(key, now))
 
-    def _unstartable(self, child: _Worker, message: str) -> None:
+    def _unstartable(self, child: _WorkerProcess, message: str) -> None:
         key = child.key
-        self._tell(
+        self._emit(
             key,
             lambda slots, now: slots.worker_unstartable(key, message, now),
         )
 
-    def _handle(self, child: _Worker, message: messages.Message) -> None:
-        child.silent_s = 0.0
+    def _handle(
+        self, child: _WorkerProcess, message: messages.Message
+    ) -> None:
+        child.link.silent_s = 0.0
         event = message.get("event")
         if event == "prepared":
             self._prepared(child.key, message)
@@ -344,7 +328,7 @@ class Supervisor(children.Keeper[_Worker]):
             self._unread.keep(child.key, fds)
             return
         if event is None:
-            request = child.requests.pop(message["id"], None)
+            request = child.link.requests.pop(message["id"], None)
             if request is not None and not message["ok"]:
                 error = message["error"]
                 self._refused(
@@ -353,7 +337,7 @@ class Supervisor(children.Keeper[_Worker]):
         members = message.get("status")
         if members is None:
             return
-        child.heard = child.proved = True
+        child.link.heard = child.proved = True
         child.stale = members.get("made_for") != child.made_for or bool(
             members.get("was_member")
         )
@@ -361,11 +345,11 @@ class Supervisor(children.Keeper[_Worker]):
         status = slot.WorkerStatus.from_members(
             {**members, "is_stale": child.stale}
         )
-        child.told_idle = event == "status" and (
+        child.reported_idle = event == "status" and (
             status.state == states.SLOT_IDLE
         )
         self._counts.count_status(key, status)
-        self._tell(
+        self._emit(
             key, lambda slots, now: slots.worker_status(key, status, now)
         )
 
@@ -374,7 +358,7 @@ class Supervisor(children.Keeper[_Worker]):
         secret = str(message["secret"])
         certificate_sha256 = message.get("certificate_sha256")
         self._counts.count_prepared(key, generation, self._loop.now())
-        self._tell(
+        self._emit(
             key,
             lambda slots, _now: slots.worker_prepared(
                 key, generation, secret, certificate_sha256
@@ -393,7 +377,7 @@ class Supervisor(children.Keeper[_Worker]):
             message,
         )
         if request.operation == "assign":
-            self._tell(
+            self._emit(
                 key,
                 lambda slots, now: slots.worker_refused(
                     key, generation, code, message, now
@@ -406,7 +390,7 @@ def _made_for(
     document: Mapping[str, object],
     settings: agent_settings.AgentSettings,
 ) -> str:
-    """Return a text for all that decides what a worker does.
+    """Return a digest of everything that determines what a worker does.
 
     It changes with the release, the settings, the board, and the files that
     the driver's settings name, such as one that describes the boards.

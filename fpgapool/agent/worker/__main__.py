@@ -21,7 +21,7 @@ from fpgapool.drivers import base as drivers
 LOG = logging.getLogger("fpgapool.agent.worker")
 
 
-def _run(settings: worker_settings.Settings) -> int:
+def _run(settings: worker_settings.WorkerSettings) -> int:
     try:
         worker = service.Worker(settings)
     except process.Taken as exc:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Connects clients of the data port to their sessions."""
+"""Admits clients of the data port, and opens their sessions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import functools
 import logging
 import threading
 
+from fpgapool.agent.child import port as ports
 from fpgapool.agent.worker import hello as hellos
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
@@ -15,6 +16,7 @@ from fpgapool.agent.worker import watch
 from fpgapool.agent.worker.data import blocks
 from fpgapool.agent.worker.data import memory as memories
 from fpgapool.agent.worker.data import processing
+from fpgapool.agent.worker.data import receiving
 from fpgapool.agent.worker.data import session as sessions
 from fpgapool.common.channels import channel as channels
 from fpgapool.drivers import base as drivers
@@ -24,33 +26,30 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
-#: How long a client may come before the order that announces it.
+#: How long a client that connects early waits for the order.
 EARLY_S = 1.0
 
-#: Connections, each with a thread. A session has two, and for a moment those
-#: that they replace.
+#: Connections, each with a thread. A session has two, and briefly those that
+#: they replace.
 MAX_CONNECTIONS = 32
 
-# Of one piece. Memory for more would be missing on good hosts, too: a
-# thousand times the usual piece.
+# Output of one piece: a thousand times the usual size. No host has memory for
+# more.
 _MOST_OUTPUT_BYTES = 2**32
 
 
-class Desk:
-    """Admits only the client of the present assignment.
+class SessionServer:
+    """Admits only the client of the current assignment.
 
-    :param settings: of the worker.
-    :param driver: opens the slot.
     :param post: takes events; must not block.
-    :param cache: keeps clients' blocks.
     """
 
     def __init__(
         self,
-        settings: worker_settings.Settings,
+        settings: worker_settings.WorkerSettings,
         driver: drivers.Driver,
         post: sessions.Post,
-        cache: blocks.Cache,
+        cache: blocks.BlockCache,
     ) -> None:
         self._settings = settings
         self._driver = driver
@@ -67,11 +66,7 @@ class Desk:
         self._opening = threading.Lock()
 
     def arm(self, order: state.Order, profile: drivers.Profile) -> None:
-        """Expect the client of an assignment.
-
-        :param order: the assignment.
-        :param profile: of the accelerator in the slot.
-        """
+        """Accept the client of an assignment from now on."""
         with self._armed:
             self._keyring = hellos.Keyring(order)
             self._newest_generation = order.generation
@@ -79,9 +74,8 @@ class Desk:
             self._armed.notify_all()
 
     def mint(self, order: state.Order, anew: bool) -> str | None:
-        """Make a secret for the expected client.
+        """Create a secret for the expected client.
 
-        :param order: the assignment.
         :param anew: also if the client has one of its own.
         :returns: the secret, empty if the client has its own; None if the
             assignment is over.
@@ -101,12 +95,12 @@ class Desk:
         return session.input_bytes, session.output_bytes
 
     def progress(self) -> watch.Progress:
-        """Tell how far the session is."""
+        """Return the session's progress."""
         session = self._session
         return watch.BEGUN if session is None else session.progress()
 
     def try_memory(self) -> None:
-        """Make the buffers of a client, and drop them.
+        """Allocate a client's buffers, and free them.
 
         :raises OSError: if there is no memory, or no descriptor, for them.
         """
@@ -116,12 +110,10 @@ class Desk:
         ).close()
 
     def clear(self, code: str, message: str) -> tuple[int, int]:
-        """Expect no client, and end the session if there is one.
+        """Accept no client, and end the session if there is one.
 
         Returns when none of its threads runs any more.
 
-        :param code: sent to its client.
-        :param message: the same for people.
         :returns: the session's bytes, input and output.
         """
         with self._lock:
@@ -141,21 +133,21 @@ class Desk:
     ) -> None:
         """Serve a client's connection to its end, then close it.
 
-        :param hello: of the client.
-        :param channel: the client's channel.
         :param local: whether it can pass descriptors.
-        :raises sessions.Refused: if it is not the client, or its session
+        :raises ports.Refused: if it is not the client, or its session
             cannot continue; the channel is left open.
         :raises ConnectionError: if the connection is lost meanwhile.
         """
         if hello.transport == hellos.SHM and not local:
-            raise sessions.Refused(
+            raise ports.Refused(
                 codes.PROTOCOL_ERROR, "shm needs a Unix socket"
             )
         with self._lock:
-            # They may all wait for a slow core.
+            # They may all be waiting for a slow core.
             if self._connections >= MAX_CONNECTIONS:
-                raise channels.ChannelClosed("too many connections wait")
+                raise channels.ChannelClosed(
+                    "too many connections are waiting"
+                )
             self._connections += 1
         try:
             self._serve(hello, channel)
@@ -173,15 +165,12 @@ class Desk:
                 self._open(hello, keyring)
             session = self._session
         if session is None:
-            raise sessions.Refused(codes.SESSION_CLOSED, "the session is over")
+            raise ports.Refused(codes.SESSION_CLOSED, "the session is over")
         self._attach(session, hello, keyring, channel, first)
-        session.serve(channel)
+        receiving.serve(session, channel)
 
     def expect(self, hello: hellos.Hello) -> None:
-        """Wait a moment for the order, if the client comes before it.
-
-        :param hello: of the client.
-        """
+        """Wait briefly for the order, if the client connects before it."""
         if hello.secret is None:
             return
         with self._armed:
@@ -216,7 +205,7 @@ class Desk:
     def _open(self, hello: hellos.Hello, keyring: hellos.Keyring) -> None:
         try:
             session = self._make_session(hello, keyring)
-        except sessions.Refused as refused:
+        except ports.Refused as refused:
             self._fail(keyring, refused.code, refused.message)
             raise
         except (OSError, MemoryError) as exc:
@@ -225,7 +214,7 @@ class Desk:
             code = codes.HOST_OUT_OF_MEMORY
             message = f"no memory for the client's buffers: {reason}"
             self._fail(keyring, code, message, states.PREPARE_FAILED)
-            raise sessions.Refused(code, message) from exc
+            raise ports.Refused(code, message) from exc
         with self._lock:
             self._session = session
 
@@ -246,12 +235,12 @@ class Desk:
         settings = self._settings
         profile = self._profile
         if profile is None:
-            raise sessions.Refused(codes.SESSION_CLOSED, "the session is over")
+            raise ports.Refused(codes.SESSION_CLOSED, "the session is over")
         processor = processing.Processor(
             self._open_core(hello, keyring.order), profile
         )
         if processor.multiple_bytes > settings.chunk_bytes:
-            raise sessions.Refused(
+            raise ports.Refused(
                 codes.INVALID_PARAMS,
                 "these parameters need pieces of "
                 f"{processor.multiple_bytes} bytes; a piece has at most "
@@ -261,7 +250,7 @@ class Desk:
         if hello.start_input_offset and not (
             profile.stateless or processor.has_checkpoints
         ):
-            raise sessions.Refused(
+            raise ports.Refused(
                 codes.BAD_OFFSET,
                 f"{profile.name} is not stateless: it starts at offset 0",
             )
@@ -293,7 +282,7 @@ class Desk:
                 hello.params,
             )
         except processing.Failure as exc:
-            raise sessions.Refused(exc.code, exc.message) from None
+            raise ports.Refused(exc.code, exc.message) from None
 
     def _make_memory(
         self, hello: hellos.Hello, processor: processing.Processor
@@ -302,7 +291,7 @@ class Desk:
         chunk_bytes, window_bytes = settings.chunk_bytes, settings.window_bytes
         most_bytes = processor.needed_bytes(chunk_bytes, True)
         if most_bytes > _MOST_OUTPUT_BYTES:
-            raise sessions.Refused(
+            raise ports.Refused(
                 codes.CORE_FAILED,
                 f"a piece of {chunk_bytes} bytes may have {most_bytes} bytes "
                 f"of output; at most {_MOST_OUTPUT_BYTES} are possible",
@@ -324,7 +313,7 @@ class Desk:
         first: bool,
     ) -> None:
         if session.shared != (hello.transport == hellos.SHM):
-            raise sessions.Refused(
+            raise ports.Refused(
                 codes.PROTOCOL_ERROR, "a session keeps its transport"
             )
         try:
@@ -338,7 +327,7 @@ class Desk:
             )
         except (channels.ChannelClosed, channels.DeadlineExceeded):
             if first:
-                # Without OPENED the client has no secret to resume with.
+                # Without OPENED the client cannot resume.
                 self._fail(
                     keyring,
                     codes.CONNECTION_LOST,
@@ -386,8 +375,8 @@ class Desk:
             channel.send(data, deadline_s=deadline_s)
 
 
-def _unauthorized() -> sessions.Refused:
-    # One answer for every cause: an attacker learns nothing from it.
-    return sessions.Refused(
-        codes.UNAUTHORIZED, "session, generation or secret are wrong"
+def _unauthorized() -> ports.Refused:
+    # The same answer for every cause, so that an attacker learns nothing.
+    return ports.Refused(
+        codes.UNAUTHORIZED, "wrong session, generation or secret"
     )

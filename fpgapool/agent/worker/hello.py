@@ -20,25 +20,25 @@ SECRET_BYTES = 32
 STREAM = "stream"
 SHM = "shm"
 
-#: Highest offset at which a session may start: it leaves enough offsets for
-#: any rate, for ever.
+#: Highest offset at which a session may start: no session can exhaust the
+#: offsets above it.
 MAX_START_OFFSET = 2**63
 
-# A secret may be reissued while the one before is on its way to the client.
+# A secret may be reissued while the previous one is on its way.
 _MAX_SECRETS = 4
-# A HELLO has one of them.
+# A HELLO has exactly one of them.
 _SECRETS = ("secret", "resume_secret", "return_secret")
 
 
 class Unauthorized(Exception):
-    """The secret is not one that is accepted now."""
+    """The secret is not accepted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hello:
     """A checked HELLO.
 
-    Its secrets and parameters are kept out of its representation.
+    Its representation omits secrets and parameters.
     """
 
     session_id: str
@@ -59,7 +59,6 @@ def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
     """Check a HELLO.
 
     :param document: its payload; unknown members are ignored.
-    :returns: the checked HELLO.
     :raises frames.ProtocolError: if a member is missing or wrong.
     """
     members = {
@@ -75,11 +74,11 @@ def parse(document: collections.abc.Mapping[str, typing.Any]) -> Hello:
     if sum(members[name] is not None for name in _SECRETS) != 1:
         raise frames.ProtocolError(
             frames.PROTOCOL_ERROR,
-            "one of secret, resume_secret and return_secret is needed",
+            "exactly one of secret, resume_secret, return_secret is required",
         )
     if members["transport"] not in (STREAM, SHM):
         raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, "transport is neither stream nor shm"
+            frames.PROTOCOL_ERROR, "transport must be stream or shm"
         )
     for name in (
         "input_offset",
@@ -122,10 +121,8 @@ class Keyring:
     """The secrets of one assignment; only their hashes are kept.
 
     A first secret works once. Each OPENED replaces the resume secret; the
-    one before works until the client has shown that it knows the new one,
-    because an OPENED may be lost with its connection.
-
-    :param order: the assignment.
+    previous one works until the client has used the new connection, as an
+    OPENED may be lost.
     """
 
     def __init__(self, order: state.Order) -> None:
@@ -140,7 +137,7 @@ class Keyring:
         self._opened = False
 
     def mint(self) -> str:
-        """Make a secret for the client's first connection.
+        """Create a secret for the client's first connection.
 
         :returns: 256 bits in hexadecimal.
         """
@@ -149,7 +146,7 @@ class Keyring:
         return secret
 
     def mint_resume(self) -> str:
-        """Make the secret for the client's next connection.
+        """Create the secret for the client's next connection.
 
         :returns: 256 bits in hexadecimal.
         """
@@ -158,9 +155,8 @@ class Keyring:
         return secret
 
     def mint_return(self) -> str:
-        """Make the secret for a second connection, to which output goes.
-
-        It replaces the one of the connection before, and works once.
+        """Create the secret for a second connection, which will carry output.
+        It replaces the previous one, and works once.
 
         :returns: 256 bits in hexadecimal.
         """
@@ -172,7 +168,7 @@ class Keyring:
         """Check the HELLO of a second connection.
 
         :param hello: of the client; its secret is now used up.
-        :raises Unauthorized: if session, generation or secret are wrong.
+        :raises Unauthorized: if session, generation or secret is wrong.
         """
         expected = self._return
         if not (
@@ -189,16 +185,15 @@ class Keyring:
         )
 
     def confirm_resume(self) -> None:
-        """Note that the client has the newest resume secret."""
+        """Record that the client has the newest resume secret."""
         del self._resume[:-1]
 
     def admit(self, hello: Hello) -> bool:
         """Check a HELLO against the secrets.
 
-        :param hello: of the client.
         :returns: True for the first connection, whose secret is now used up;
             False for one that resumes.
-        :raises Unauthorized: if session, generation or secret are wrong.
+        :raises Unauthorized: if session, generation or secret is wrong.
         """
         first = hello.secret is not None
         accepted = self._first if first and not self._opened else self._resume
@@ -207,7 +202,7 @@ class Keyring:
         digest = _digest(
             (hello.secret if first else hello.resume_secret) or ""
         )
-        # All of them, so that the time does not show which one was close.
+        # Compare all of them, so that the time reveals nothing.
         known = sum(
             hmac.compare_digest(digest, expected) for expected in accepted
         )

@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The worker: carries out the decisions of the state machine.
-
-The main thread owns the machine and takes events one after the other.
-Programming and scrubbing may block and have threads of their own, as have
-connections; all of them only post events.
+"""The worker: carries out the decisions of the state machine. The main thread
+owns the machine and handles events one by one. Programming, scrubbing and
+connections block, so they have threads of their own, which only post events.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import math
 import os
 import queue
-import selectors
 import time
 import typing
+from collections.abc import Callable
 
-from fpgapool.agent.child import certificate as certificates
 from fpgapool.agent.child import control
 from fpgapool.agent.child import crew
-from fpgapool.agent.child import port as ports
 from fpgapool.agent.child import process
+from fpgapool.agent.child import sockets
 from fpgapool.agent.worker import desk as desks
+from fpgapool.agent.worker import hello as hellos
+from fpgapool.agent.worker import orders
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import tasks
@@ -41,66 +41,48 @@ from fpgapool.vocabulary import fields
 
 LOG = logging.getLogger(__name__)
 
-# Codes of a failed preparation that are reported unchanged.
+# Codes of failed preparations that are reported as they are.
 _TOLD_CODES = codes.BITSTREAM_FAULTS | {codes.SELF_TEST_FAILED}
 
 #: Exit status of a worker whose core hangs.
 EXIT_CORE_HANGS = 4
 
-# A slot that needs no programming is ready within milliseconds, and so is a
-# short session over. The agent hears that a slot prepares, or that its client
-# has come, if that takes longer.
+# A slot that needs no programming is ready within milliseconds, and a short
+# session ends as fast. The agent is notified of a change only if no other
+# follows within this time.
 _GATHER_S = 0.01
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Request:
-    agent: control.Agent
-    message: messages.Message
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _NewAgent:
-    agent: control.Agent
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _AgentGone:
-    agent: control.Agent
-
-
-_Item: typing.TypeAlias = (
-    state.Event | memories.Unread | _Request | _NewAgent | _AgentGone
-)
+#: To be done by the main thread.
+_Call: typing.TypeAlias = Callable[[], None]
 
 
 class Worker:
     """One slot's process.
 
-    :param settings: from the agent.
     :raises process.Taken: if another worker runs the slot.
     :raises drivers.DriverError: if the driver cannot be built.
-    :raises ports.PortUnavailable: if there is no data port.
+    :raises port.PortUnavailable: if there is no data port.
     :raises OSError: if a socket or directory cannot be made.
-    :ivar is_spent: only the end of the process cleans the slot. A library of
-        the driver may have threads that never end.
+    :ivar is_spent: the slot is clean only when the process ends; a driver's
+        library may have threads that never end.
     """
 
-    def __init__(self, settings: worker_settings.Settings) -> None:
+    def __init__(self, settings: worker_settings.WorkerSettings) -> None:
         self.is_spent = False
         self._settings = settings
-        self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self._agent: control.Agent | None = None
+        self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+        self._newest = control.Newest()
         self._quit_reason: str | None = None
-        # Buffers that no agent has taken yet.
+        # Buffers to be handed to an agent.
         self._unread: list[memories.Unread] = []
         # Deadline for the core to stop after its session.
         self._clear_due_s = math.inf
-        # The agent does not know the present status, and is told by this time.
+        # When to report a changed status to the agent.
         self._tell_due_s = math.inf
-        for path in (settings.control_socket, settings.data_socket):
-            os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
-        self._lock_fd = process.lock(settings.control_socket + ".lock")
+        self._lock_fd = process.claim(
+            settings.control_socket, settings.data_socket
+        )
         self._driver = loader.load_driver_path(
             settings.driver,
             {"state_dir": settings.state_dir, **settings.driver_settings},
@@ -110,32 +92,31 @@ class Worker:
             orphan_s=settings.orphan_s,
             exit_with_agent=settings.exit_with_agent,
         )
-        self._certificate = (
-            certificates.Certificate()
-            if settings.tls and settings.data_address is not None
-            else None
+        self._cache = blocks.BlockCache(settings.block_cache_bytes)
+        self._desk = desks.SessionServer(
+            settings, self._driver, self.post, self._cache
         )
-        self._cache = blocks.Cache(settings.block_cache_bytes)
-        self._desk = desks.Desk(settings, self._driver, self.post, self._cache)
         self._member = tasks.Member(
             settings, self._driver, self.post, self._cache
         )
-        self._port = ports.DataPort(
-            settings, self._desk, self._certificate, expect=self._desk.expect
-        )
-        self._control = control.ControlSocket(
-            settings.control_socket,
-            lambda agent: self._items.put(_NewAgent(agent)),
-            lambda agent, message: self._items.put(_Request(agent, message)),
-            lambda agent: self._items.put(_AgentGone(agent)),
+        self._sockets = sockets.Sockets(
+            settings,
+            self._desk,
+            hellos.parse,
+            lambda agent: self._calls.put(lambda: self._agent_came(agent)),
+            lambda agent, message: self._calls.put(
+                lambda: self._answer(agent, message)
+            ),
+            lambda agent: self._calls.put(lambda: self._agent_went(agent)),
+            self._desk.expect,
         )
 
     def post(self, event: state.Event | memories.Unread) -> None:
-        """Hand an event to the main thread, from any thread.
-
-        :param event: the event.
-        """
-        self._items.put(event)
+        """Hand an event to the main thread, from any thread."""
+        if isinstance(event, memories.Unread):
+            self._calls.put(functools.partial(self._keep_unread, event))
+        else:
+            self._calls.put(functools.partial(self._decide, event))
 
     def exit(self, reason: str) -> None:
         """End the process, from any thread."""
@@ -143,63 +124,59 @@ class Worker:
 
     def run(self) -> None:
         """Work until the machine ends the process."""
-        selector = selectors.DefaultSelector()
-        self._control.register(selector)
-        self._port.register(selector)
-        crew.CREW.start("accept", process.accept_forever, selector)
-        if self._certificate is not None:
-            crew.CREW.start("certificate", self._certificate.context)
+        self._sockets.serve()
         LOG.info(
             "worker %s runs slot %d of %s, data port %s",
             self._settings.worker_id,
             self._settings.slot,
             self._settings.device,
-            self._port.tcp_port,
+            self._sockets.tcp_port,
         )
         try:
             while self._has_work():
-                item = self._next_item()
-                if item is not None:
-                    self._handle(item)
+                call = self._next_call()
+                if call is not None:
+                    call()
                 self._tell()
             LOG.info("worker ends: %s", self._quit_reason)
         finally:
-            # The lock goes with the process, after the sockets.
-            self._control.close()
-            self._port.close()
+            # The lock is released with the process, after the sockets.
+            self._sockets.close()
             self._discard_unread()
 
     def _has_work(self) -> bool:
-        # A session that ends may still leave buffers to be emptied. They are
-        # in the queue before its deadline goes.
+        # A session that ends may still leave buffers to be cleared. They are
+        # queued before its deadline is reset.
         return (
             self._quit_reason is None
             or self._clear_due_s < math.inf
-            or not self._items.empty()
+            or not self._calls.empty()
         )
 
-    def _next_item(self) -> _Item | None:
-        """:returns: None if it is time to tell the agent the status."""
+    def _next_call(self) -> _Call | None:
+        """:returns: None if it is time to report the status."""
         deadline_s = self._machine.deadline_s
         if deadline_s is None:
             deadline_s = math.inf
         due_s = min(deadline_s, self._clear_due_s, self._tell_due_s)
         if due_s == math.inf:
-            return self._items.get()
+            return self._calls.get()
         try:
-            return self._items.get(timeout=max(0.0, due_s - time.monotonic()))
+            return self._calls.get(timeout=max(0.0, due_s - time.monotonic()))
         except queue.Empty:
             now = time.monotonic()
             if now >= self._clear_due_s:
                 _give_up()
-            return self._tick() if now >= deadline_s else None
+            return self._tick if now >= deadline_s else None
 
-    def _tick(self) -> state.Tick:
+    def _tick(self) -> None:
         order = self._machine.order
         if order is not None and order.desk_socket is not None:
             member = self._member
-            return state.Tick(member.progress(), member.is_waiting)
-        return state.Tick(self._desk.progress())
+            tick = state.Tick(member.progress(), member.is_waiting)
+        else:
+            tick = state.Tick(self._desk.progress())
+        self._decide(tick)
 
     def _counters(self, order: state.Order | None) -> tuple[int, int]:
         """Return the bytes of an assignment so far, input and output."""
@@ -209,39 +186,30 @@ class Worker:
             return self._member.counters()
         return self._desk.counters()
 
-    def _handle(self, item: _Item) -> None:
-        match item:
-            case _NewAgent(agent):
-                if self._agent is not None:
-                    self._agent.hang_up()
-                self._agent = agent
-                self._decide(state.AgentConnected())
-                self._hand_over()
-            case _AgentGone(agent):
-                # The loss of a replaced agent does not matter.
-                if agent is self._agent:
-                    self._agent = None
-                    self._decide(state.AgentLost())
-            case _Request(agent, message):
-                if agent is self._agent:
-                    self._answer(agent, message)
-            case memories.Unread():
-                # Without an agent there is no other session: one is enough.
-                self._discard_unread()
-                self._unread.append(item)
-                self._hand_over()
-            case _:
-                self._decide(item)
+    def _agent_came(self, agent: control.Agent) -> None:
+        self._newest.came(agent)
+        self._decide(state.AgentConnected())
+        self._hand_over()
+
+    def _agent_went(self, agent: control.Agent) -> None:
+        if self._newest.went(agent):
+            self._decide(state.AgentLost())
+
+    def _keep_unread(self, unread: memories.Unread) -> None:
+        # Without an agent no other session follows: one is enough.
+        self._discard_unread()
+        self._unread.append(unread)
+        self._hand_over()
 
     def _hand_over(self) -> None:
         """Give the agent buffers that outlive the session and this process.
 
         The slot's next project may need a fresh process.
         """
-        while self._unread and self._agent is not None:
+        while self._unread and self._newest.agent is not None:
             fds = self._unread[0].fds
             message = messages.notification("unread")
-            if not self._agent.hand_over(message, fds):
+            if not self._newest.agent.hand_over(message, fds):
                 return
             channels.close_fds(fds)
             del self._unread[0]
@@ -251,9 +219,11 @@ class Worker:
             buffers.discard(self._unread.pop().fds)
 
     def _answer(self, agent: control.Agent, message: messages.Message) -> None:
+        if agent is not self._newest.agent:
+            return
         number = message.get("id")
         try:
-            event = _event_of(message)
+            event = orders.parse(message)
         except frames.ProtocolError as exc:
             agent.send(messages.error_reply(number, exc.code, exc.message))
             return
@@ -308,37 +278,27 @@ class Worker:
                     self._quit_reason = reason
 
     def _tell(self) -> None:
-        """Send the agent its messages, unless there will be more at once."""
+        """Send the agent its messages, unless more will follow at once."""
         if self._tell_due_s < math.inf:
             is_early = self._tell_due_s > time.monotonic()
             if is_early and self._quit_reason is None:
                 return
             self._tell_due_s = math.inf
-            self._notify("status", status=self.status())
-        if self._agent is not None:
-            self._agent.flush()
-
-    def _notify(self, event: str, **members: object) -> None:
-        if self._agent is not None:
-            self._agent.send(messages.notification(event, **members))
+            self._newest.notify("status", status=self.status())
+        self._newest.flush()
 
     def _announce(self, order: state.Order, anew: bool) -> None:
         secret = self._desk.mint(order, anew)
         if secret is None:
             return
-        self._notify(
+        self._newest.notify(
             "prepared",
             session_id=order.session_id,
             generation=order.generation,
             secret=secret,
-            data_port=self._port.tcp_port,
+            data_port=self._sockets.tcp_port,
             local_socket=self._settings.data_socket,
-            certificate_sha256=self._certificate_sha256(),
-        )
-
-    def _certificate_sha256(self) -> str | None:
-        return (
-            None if self._certificate is None else self._certificate.sha256()
+            certificate_sha256=self._sockets.certificate_sha256(),
         )
 
     def _program(self, order: state.Order) -> None:
@@ -371,8 +331,8 @@ class Worker:
             self.post(state.ProgramFailed(generation, message))
             return
         if not order.self_test:
-            # The message with the secret carries it to clients that need it.
-            self._certificate_sha256()
+            # It is sent to clients together with the secret.
+            self._sockets.certificate_sha256()
             if order.desk_socket is None:
                 self._desk.arm(order, profile)
             else:
@@ -395,9 +355,7 @@ class Worker:
                 spent = str(exc)
                 self.is_spent = True
             else:
-                LOG.exception(
-                    "scrubbing failed: the slot is not used any more"
-                )
+                LOG.exception("scrubbing failed: the slot is faulty")
                 fault = f"{type(exc).__name__}: {exc}"
         self.post(
             state.Scrubbed(
@@ -440,9 +398,9 @@ class Worker:
             "last_result": None if result is None else _result_members(result),
             "recycle_for": machine.recycle_for,
             "message": machine.fault or "",
-            "data_port": self._port.tcp_port,
+            "data_port": self._sockets.tcp_port,
             "local_socket": self._settings.data_socket,
-            "certificate_sha256": self._certificate_sha256(),
+            "certificate_sha256": self._sockets.certificate_sha256(),
         }
 
 
@@ -451,31 +409,7 @@ _result_members = fields.copier(
 )
 
 
-def _event_of(message: messages.Message) -> state.Event | None:
-    """Decode a request; None is a question for the status."""
-    operation = frames.require(message, "op", str)
-    match operation:
-        case "status":
-            return None
-        case "assign":
-            return state.Assign(state.Order(**control.order_members(message)))
-        case "release":
-            return state.Release(
-                frames.require(message, "generation", int),
-                frames.require(message, "reason", str),
-            )
-        case "reissue_secret":
-            return state.ReissueSecret(
-                frames.require(message, "generation", int)
-            )
-        case "exit":
-            return state.Exit("its agent asked for it")
-    raise frames.ProtocolError(
-        codes.UNKNOWN_OPERATION, f"no operation {operation[:64]!r}"
-    )
-
-
 def _give_up() -> None:
-    LOG.critical("the core does not let go of its session: the worker ends")
+    LOG.critical("the core does not stop after its session: the worker ends")
     logging.shutdown()
     os._exit(EXIT_CORE_HANGS)

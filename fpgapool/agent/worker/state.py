@@ -1,14 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The state machine of a worker's slot; it decides, and has no effects.
+"""The state machine of a worker's slot: events in, effects out.
 
-It takes events and the time and returns effects; the service around it
-carries them out and reports back with further events.
+The machine has no clock and does no I/O. The service around it carries out the
+effects and reports back with further events, some of which may be late: an
+event of another generation than the current assignment's is ignored.
 
-``states.SLOT_MOVES`` is the life cycle of a slot. A slot keeps its state until
-its scrub is done: a slot that is being cleaned is not free yet. A slot that
-cannot be scrubbed is ``faulty`` until a self-test, which has no client, ends
-with a scrub that succeeds.
+The state of the slot follows ``states.SLOT_MOVES``, which is also what agent
+and conductor know of it::
+
+           assign              programmed           attached
+    idle ─────────▶ preparing ───────────▶ ready ────────────▶ active
+     ▲                  │                    │              lost │ ▲
+     │                  │                    │                   ▼ │ attached
+     │                  │                    │                detached
+     │                  ▼                    ▼                   │
+     └──── scrubbed ────┴────────────────────┴───────────────────┘
+
+Beside that state, two things happen to an assignment, in this order:
+
+* It *ends* (``_ending``): the session closed or failed, a deadline passed, or
+  the agent released the slot. The first reason counts. Programming cannot be
+  interrupted, so an end meanwhile takes effect after it.
+* The slot is *cleared* (``_clearing``): the data plane stops and the driver
+  scrubs the slot. The state stays until that is done, because a slot that is
+  being cleaned is not free. If it cannot be scrubbed, the slot is ``faulty``
+  until a self-test ends with a successful scrub.
+
+A worker serves one project. An assignment for another one is refused with
+``RECYCLE``: the process ends, and its successor gets the assignment.
 """
 
 from __future__ import annotations
@@ -22,10 +42,10 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 _NO_LIMITS = watching.Limits()
-#: Only a process that did not run looks so late at a deadline.
+#: A process that notices a deadline so late was not running.
 _LATE_S = 2.0
 
-#: How long a worker that ends with its agent waits for it at first.
+#: How long a worker that ends with its agent waits for its first agent.
 FIRST_AGENT_S = 30.0
 
 
@@ -39,7 +59,6 @@ class Order:
     :ivar origin_host_uuid: host of the client, None if it is on none.
     :ivar limits: of the session while it is connected.
     :ivar file: of the bitstream; None if the driver has its own.
-    :ivar bitstream_id: of the file, in the library.
     :ivar self_test: there is no client; the order only tests the slot.
     :ivar desk_socket: where a group's desk awaits its members; the desk is the
         client then. None for a session.
@@ -89,7 +108,7 @@ class AgentConnected:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AgentLost:
-    """The agent's connection ended and no other one followed."""
+    """The agent's connection ended, and no newer agent has connected."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -158,7 +177,7 @@ class Detached:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QuantumDone:
-    """The session has come to a border."""
+    """The session has completed a quantum."""
 
     generation: int
 
@@ -178,10 +197,11 @@ class Ended:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scrubbed:
-    """Nothing of the holder is left, or the slot cannot be cleaned.
+    """The slot is clean, or cannot be cleaned.
 
-    :ivar fault: why it cannot, None if it is clean.
-    :ivar spent: why only the end of this process cleans it; None if not so.
+    :ivar fault: why it cannot be cleaned, None if it is clean.
+    :ivar spent: why only the end of this process cleans it; None if it is
+        clean now.
     """
 
     generation: int
@@ -196,9 +216,8 @@ class Scrubbed:
 class Tick:
     """Time has passed.
 
-    :ivar progress: of the session.
-    :ivar is_waiting: the slot is a group's and has no task, so it is not idle
-        by the fault of a client.
+    :ivar is_waiting: the slot is a group's and has no task: no client is to
+        blame for its idleness.
     """
 
     progress: watching.Progress = watching.BEGUN
@@ -245,7 +264,7 @@ class Program:
 class Announce:
     """Tell the agent that the client may come.
 
-    :ivar anew: mint a secret although the client may have one.
+    :ivar anew: create a secret even if the client has one.
     """
 
     order: Order
@@ -275,7 +294,7 @@ class Clear:
 class Changed:
     """Tell the agent the new status.
 
-    :ivar soon: not at once: the next change may come within milliseconds.
+    :ivar soon: after a short delay, as another change may follow at once.
     """
 
     soon: bool = False
@@ -306,25 +325,21 @@ class _Ending:
 class Machine:
     """The state of one slot.
 
-    :param now: monotonic time in seconds.
     :param orphan_s: how long to live with neither agent nor session.
-    :param exit_with_agent: whether to end as soon as the agent is gone; the
-        worker waits less long for an agent that never came.
+    :param exit_with_agent: whether to end as soon as the agent is gone; it
+        also waits less for its first agent.
 
     :ivar state: of the slot, a key of ``states.SLOT_MOVES``.
     :ivar deadline_s: when the next :class:`Tick` is due, None if none is.
     :ivar order: the assignment that holds the slot, None if none does.
-    :ivar seen_generation: the highest generation accepted.
-    :ivar programmed: accelerator in the slot, as far as this process knows.
+    :ivar programmed: accelerator in the slot, None if unknown.
     :ivar bitstream_id: of the file in the slot, if there is one.
-    :ivar last_project_id: the project that this process has worked for.
-    :ivar was_member: it has served a group, perhaps for clients of other
-        projects than that one: the next assignment needs a fresh process.
-    :ivar recycle_for: the project that needs a fresh process.
-    :ivar last_result: of the previous holder, until the next one comes.
+    :ivar was_member: it has served a group, whose clients may belong to other
+        projects: the next assignment needs a new process.
+    :ivar recycle_for: the project that needs a new process.
+    :ivar last_result: of the previous holder, until the next assignment.
     :ivar fault: why the slot is faulty, None if it is not.
     :ivar beyond_claim: the session has sent more than it claimed.
-    :ivar quanta: the borders that it has come to.
     """
 
     def __init__(
@@ -357,8 +372,6 @@ class Machine:
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Handle an event.
 
-        :param event: the event.
-        :param now: monotonic time in seconds.
         :returns: the effects, in the order to carry them out.
         """
         if self._exiting and isinstance(event, (Assign, ReissueSecret)):
@@ -392,7 +405,7 @@ class Machine:
         return True
 
     def _impossible(self, what: str) -> list[Effect]:
-        """End a session after an event that the slot's state rules out."""
+        """End a session after an event that is impossible in this state."""
         return self._end(
             states.FAILED,
             codes.INTERNAL_ERROR,
@@ -428,11 +441,11 @@ class Machine:
         ):
             self.recycle_for = order.project_id
             return [
-                Refuse(codes.RECYCLE, "another project needs a fresh worker"),
+                Refuse(codes.RECYCLE, "another project needs a new worker"),
                 *self._exit("recycled for another project"),
             ]
         self.order = order
-        # If a second try fails, too, only this state tells them apart.
+        # The agent must see this state, to tell two failed attempts apart.
         repairs = order.generation == self.seen_generation
         changed = _CHANGED if repairs else _CHANGED_SOON
         self.seen_generation = order.generation
@@ -445,9 +458,8 @@ class Machine:
         return [changed, Program(order)]
 
     def _repairs(self, order: Order) -> bool:
-        """Whether an assignment is repeated with another file.
-
-        The first file was damaged.
+        """Whether an assignment is retried with another file, as the first was
+        damaged.
         """
         result = self.last_result
         return (
@@ -525,7 +537,7 @@ class Machine:
             return self._scrubbed(event, order, now)
         if self._clearing:
             if isinstance(event, Ended) and event.outcome == states.CLOSED:
-                # The client was done before it had to leave.
+                # The client had closed before the slot was taken.
                 self._ending = _Ending(
                     event.outcome, event.code, event.message
                 )
@@ -570,7 +582,7 @@ class Machine:
         self.deadline_s = now + order.connect_timeout_s
         if order.desk_socket is not None:
             return [_CHANGED, Join(order)]
-        # Without an agent no client would receive the secret.
+        # Without an agent the secret would not reach the client.
         announce = self._announce() if self._agent else []
         return [_CHANGED, *announce]
 
@@ -588,11 +600,11 @@ class Machine:
         if order.desk_socket is None:
             return [_CHANGED_SOON]
         self.was_member = True
-        # Members of groups stay.
+        # Members of groups stay attached: report that at once.
         return [_CHANGED]
 
     def _detached(self, order: Order, now: float) -> list[Effect]:
-        # A connection may be lost before it counts.
+        # A connection may be lost before it is attached.
         if not self._move(states.LOST_CLIENT):
             return []
         self.deadline_s = now + order.resume_grace_s
@@ -631,7 +643,7 @@ class Machine:
         if self.deadline_s is None or now < self.deadline_s:
             return []
         if now - self.deadline_s >= _LATE_S:
-            # The process was frozen: what has come meanwhile is heard first.
+            # The process was frozen: handle what has arrived first.
             self.deadline_s = now + watching.INTERVAL_S
             if self._watch is not None:
                 self._watch.resumed(now)
@@ -649,7 +661,7 @@ class Machine:
             return self._end(
                 states.EXPIRED,
                 codes.RESUME_TIMEOUT,
-                "the client did not come back in time",
+                "the client did not reconnect in time",
             )
         return self._exit("neither agent nor session")
 
@@ -681,7 +693,7 @@ class Machine:
             return [_CHANGED]
         ending = _Ending(outcome, code, message)
         if self.state == states.SLOT_PREPARING:
-            # Programming cannot be interrupted; the steps after it can.
+            # Programming cannot be interrupted; the session ends after it.
             self._ending = ending
             return []
         return self._clear(ending)

@@ -38,17 +38,17 @@ from fpgapool.vocabulary import states
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-# The first and the longest pause before another try to reach the desk.
+# The first and the longest pause between attempts to reach the desk.
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 1.0
 
 _NO_BYTES = memoryview(b"")
 
-#: Failures that later tasks would meet, too.
+#: Failures that would affect later tasks, too.
 _FATAL = codes.DEVICE_FAULTS - {codes.DEVICE_OUT_OF_MEMORY}
 
 
-class Result(typing.NamedTuple):
+class TaskResult(typing.NamedTuple):
     """The end of a task.
 
     :ivar kind: ``records.DONE`` or ``records.FAILED``.
@@ -66,19 +66,10 @@ class Result(typing.NamedTuple):
 class Runner:
     """Runs tasks in a programmed slot. Has no threads, sockets or rings.
 
-    :param driver: of the slot.
-    :param device: name of the device.
-    :param slot: number of the slot in it.
-    :param profile: of the accelerator in the slot.
-    :param traffic: the path of the tasks' data.
-    :param cache: keeps clients' blocks.
-    :param clock_ns: any monotonic time.
-    :ivar input_bytes: input of all tasks so far.
-    :ivar output_bytes: output of all tasks so far.
     :ivar started: number of tasks so far.
     :ivar is_running: whether a task runs now.
-    :ivar fault: code of the failure after which the slot runs no more tasks;
-        None as long as it does.
+    :ivar fault: code of the failure after which the slot runs no more tasks,
+        None without one.
     """
 
     def __init__(
@@ -88,7 +79,7 @@ class Runner:
         slot: int,
         profile: drivers.Profile,
         traffic: drivers.Traffic,
-        cache: blocks.Cache,
+        cache: blocks.BlockCache,
         clock_ns: collections.abc.Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._driver = driver
@@ -97,7 +88,7 @@ class Runner:
         self._profile = profile
         self._traffic = traffic
         self._cache = cache
-        # Of the present project and application, if there may be any.
+        # Of the current project and application, None without any.
         self._blocks: blocks.Blocks | None = None
         self._clock_ns = clock_ns
         self.input_bytes = 0
@@ -113,12 +104,10 @@ class Runner:
         self._processor: processing.Processor | None = None
         self._cancelled = False
 
-    def run(self, task: records.Record, max_output_bytes: int) -> Result:
+    def run(self, task: records.Record, max_output_bytes: int) -> TaskResult:
         """Run a task.
 
         :param task: its record, in place. A core may overwrite the input.
-        :param max_output_bytes: longest output that it may have.
-        :returns: its result, whatever the core does.
         """
         self.started += 1
         self.is_running = True
@@ -127,14 +116,14 @@ class Runner:
             task, arguments, missing = self._resolve(task)
             if missing:
                 detail = frames.encode_json({"arguments": missing})
-                return Result(records.MISS, 0, detail)
+                return TaskResult(records.MISS, 0, detail)
             self.input_bytes += len(task.rest)
             processor = self._open(task, bool(arguments))
             for number, argument in arguments.items():
                 processor.set_argument(number, argument)
             room = self._room_for(processor, task.rest)
             if room is task.rest and task.kind == records.BLOCKS_TASK:
-                # A block stays as it is.
+                # A cached block must not change.
                 room = self._own_room(len(room))
                 room[:] = task.rest
                 task = task._replace(rest=room)
@@ -155,7 +144,7 @@ class Runner:
             if getattr(exc, "code", None) in _FATAL:
                 self.fault = exc.code  # type: ignore[attr-defined]
             busy_ns = self._clock_ns() - began_ns
-            return Result(records.FAILED, busy_ns, _detail(exc))
+            return TaskResult(records.FAILED, busy_ns, _detail(exc))
         finally:
             if self._blocks is not None:
                 self._blocks.release()
@@ -165,7 +154,7 @@ class Runner:
         if count_bytes != len(room):
             room = room[:count_bytes]
         busy_ns = self._clock_ns() - began_ns
-        return Result(records.DONE, busy_ns, b"", room)
+        return TaskResult(records.DONE, busy_ns, b"", room)
 
     def _resolve(
         self, task: records.Record
@@ -173,7 +162,7 @@ class Runner:
         """Replace the references of a task by blocks.
 
         :returns: the task with its input, its arguments, and the numbers of
-            those blocks that are missing.
+            missing blocks.
         """
         if task.kind != records.BLOCKS_TASK:
             return task, {}, []
@@ -205,11 +194,11 @@ class Runner:
         self._blocks = self._cache.open(project_id, application)
 
     def keep(self) -> None:
-        """Let cores stay that are able to, until :meth:`clear`."""
+        """Keep reusable cores open, until :meth:`clear`."""
         self._locked = True
 
     def clear(self, project_id: str | None = None) -> None:
-        """Remove all that the tasks so far have left.
+        """Remove everything that earlier tasks have left.
 
         :param project_id: of the next task, whose blocks stay; None: unknown.
         :raises drivers.DriverError: if that is impossible.
@@ -219,7 +208,7 @@ class Runner:
         self._blocks = None
         self._cache.wipe(project_id)
         if self._room:
-            # Before the allocator gives the memory to others.
+            # Before the memory is freed.
             self._room[:] = bytes(len(self._room))
             self._room = _NO_BYTES
         self._driver.clear_task(self._device, self._slot)
@@ -234,10 +223,7 @@ class Runner:
     def _open(
         self, task: records.Record, is_own: bool
     ) -> processing.Processor:
-        """Return the core of a task, open.
-
-        :param is_own: no other task uses it: it gets arguments.
-        """
+        """Return the core of a task, open."""
         offset_bytes = task.number
         if offset_bytes and not self._profile.stateless:
             raise processing.Failure(
@@ -269,7 +255,8 @@ class Runner:
                 and (self._locked or (self._profile.stateless and not encoded))
             ):
                 self._kept = (encoded, processor)
-        # In this order: cancel() sees the core, or this sees that it came.
+        # In this order: either cancel() sees the core, or it was called
+        # before.
         self._processor = processor
         if self._cancelled:
             raise processing.Failure(
@@ -302,24 +289,21 @@ def _detail(exc: Exception) -> bytes:
 
 
 class _Over(Exception):
-    """The desk, or this member, has ended the connection."""
+    """The connection to the desk has ended."""
 
 
 class Member:
-    """Connects a slot to its group's desk, again and again.
+    """Connects a slot to its group's desk, and reconnects if need be.
 
-    :param settings: of the worker.
-    :param driver: of the slot.
     :param post: takes events of the assignment; must not block.
-    :param cache: keeps clients' blocks.
     """
 
     def __init__(
         self,
-        settings: worker_settings.Settings,
+        settings: worker_settings.WorkerSettings,
         driver: drivers.Driver,
         post: collections.abc.Callable[[state.Event], None],
-        cache: blocks.Cache,
+        cache: blocks.BlockCache,
     ) -> None:
         self._settings = settings
         self._driver = driver
@@ -332,11 +316,7 @@ class Member:
         self._sock: channels.PlainChannel | None = None
 
     def arm(self, order: state.Order, profile: drivers.Profile) -> None:
-        """Prepare for the tasks of an assignment.
-
-        :param order: the assignment.
-        :param profile: of the accelerator in the slot.
-        """
+        """Prepare for the tasks of an assignment."""
         settings = self._settings
         self._runner = Runner(
             self._driver,
@@ -349,10 +329,7 @@ class Member:
         self._stopped.clear()
 
     def join(self, order: state.Order) -> None:
-        """Begin to serve the desk; :meth:`arm` was called.
-
-        :param order: the assignment.
-        """
+        """Start to serve the desk, after :meth:`arm`."""
         self._done = crew.CREW.start("tasks", self._serve, order)
 
     @property
@@ -369,7 +346,7 @@ class Member:
         return runner.input_bytes, runner.output_bytes
 
     def progress(self) -> watch.Progress:
-        """Tell how far the tasks are; their number counts as input, too."""
+        """Return the progress; each task counts as a byte of input, too."""
         runner = self._runner
         return watch.Progress(
             0 if runner is None else runner.input_bytes + runner.started,
@@ -377,9 +354,9 @@ class Member:
         )
 
     def clear(self) -> tuple[int, int]:
-        """Leave the desk at once. The present task has no result.
+        """Leave the desk at once; the current task is abandoned.
 
-        Returns when the core has let go of the slot.
+        Returns when the core has stopped.
 
         :returns: the bytes of all tasks, input and output.
         """
@@ -408,7 +385,9 @@ class Member:
             except _Over:
                 LOG.info("the connection to the desk is over")
             except (frames.ProtocolError, rings.RingDamaged) as exc:
-                LOG.error("the desk is left, for it sends nonsense: %s", exc)
+                LOG.error(
+                    "leaving the desk, which sent an invalid record: %s", exc
+                )
             ending = ending or self._forget(order, runner)
         if ending is not None:
             self._post(ending)
@@ -416,9 +395,9 @@ class Member:
     def _forget(
         self, order: state.Order, runner: Runner
     ) -> state.Ended | None:
-        """Be a member as if it were the first time."""
+        """Reset, to join again as a new member."""
         self._post(state.Detached(order.generation))
-        # A desk that ends at once again and again keeps no processor busy.
+        # A desk that keeps ending must not cause a busy loop.
         self._stopped.wait(_FIRST_PAUSE_S)
         try:
             runner.clear()
@@ -429,9 +408,8 @@ class Member:
     def _serve_desk(
         self, order: state.Order, runner: Runner
     ) -> state.Ended | None:
-        """Serve one process of the desk.
+        """Serve one desk process.
 
-        :returns: how the assignment ends.
         :raises _Over: if the connection does.
         """
         sock = self._connect(order.desk_socket or "")
@@ -498,7 +476,7 @@ class Member:
                 case records.TASK | records.BLOCKS_TASK:
                     result = runner.run(record, post.max_bytes)
                     if self._stopped.is_set():
-                        # Another member runs the task again.
+                        # Another member will run the task again.
                         break
                     post.send_result(record.task_id, result)
                     post.free()
@@ -556,12 +534,7 @@ def _soiled(order: state.Order, exc: Exception) -> state.Ended:
 
 
 class _Postbox:
-    """A channel whose waits end with a connection beside it.
-
-    :param channel: to the desk.
-    :param sock: the desk sends nothing through it.
-    :ivar max_bytes: longest output that a result can have.
-    """
+    """A channel whose waits end when a connection does."""
 
     def __init__(
         self, channel: rings.Channel, sock: channels.PlainChannel
@@ -588,14 +561,14 @@ class _Postbox:
         self._channel.free(wipe=True)
 
     def wipe(self) -> None:
-        """Wipe the results that were sent, when the desk has freed them.
+        """Wipe sent results, once the desk has freed them.
 
         :raises _Over: if the connection ends.
         """
         while not self._channel.wipe():
             self._wait(rings.ALL)
 
-    def send_result(self, task_id: int, result: Result) -> None:
+    def send_result(self, task_id: int, result: TaskResult) -> None:
         """Send the result of a task.
 
         :raises _Over: if the connection ends.

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits of a connected session, so that it cannot keep a slot idle.
-
-Pure: time and bytes are arguments.
+"""Limits of connected sessions, so that none keeps a slot idle. Pure: time and
+bytes are arguments.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ INTERVAL_S = 0.25
 class Limits:
     """Limits of a connected session; 0 means no limit.
 
-    :ivar idle_timeout_s: longest time in which nothing moves.
+    :ivar idle_timeout_s: longest time without progress.
     :ivar max_hold_s: longest time from the first connection.
     :ivar min_progress_bytes_per_s: least mean rate of the input, over
         periods of ``progress_period_s``.
-    :ivar claim_limit_bytes: input beyond which the pool is notified.
-    :ivar quantum_bytes: input between two borders, of which it is notified.
+    :ivar claim_limit_bytes: input after which the pool is notified.
+    :ivar quantum_bytes: input per quantum; the pool is notified of each.
     """
 
     idle_timeout_s: float = 0.0
@@ -38,9 +37,9 @@ class Limits:
 
 
 class Borders:
-    """Says when a session comes to a border between two quanta.
+    """Notices when a session completes a quantum.
 
-    :param quantum_bytes: 0: there are no borders.
+    :param quantum_bytes: 0: there are no quanta.
     """
 
     def __init__(self, quantum_bytes: int) -> None:
@@ -48,10 +47,7 @@ class Borders:
         self._next_bytes: float = quantum_bytes or math.inf
 
     def reached(self, input_bytes: int) -> bool:
-        """Whether a border was reached since the last call.
-
-        :param input_bytes: processed so far.
-        """
+        """Whether a quantum was completed since the last call."""
         if input_bytes < self._next_bytes:
             return False
         quanta = input_bytes // self._quantum_bytes + 1
@@ -60,13 +56,12 @@ class Borders:
 
 
 class Progress(typing.NamedTuple):
-    """How far a session is.
+    """The progress of a session.
 
-    :ivar input_bytes: processed so far.
     :ivar output_bytes: grows with the output that its client receives.
-    :ivar wait: what has to come before it goes on, for people; ``{}`` stands
-        for how long it has not.
-    :ivar is_computing: the core has to go on, not the client.
+    :ivar wait: what it has been waiting for, for people; ``{}`` stands for how
+        long.
+    :ivar is_computing: it waits for the core, not for the client.
     """
 
     input_bytes: int = 0
@@ -75,16 +70,12 @@ class Progress(typing.NamedTuple):
     is_computing: bool = False
 
 
-#: Of a session that has just begun.
+#: The progress of a new session.
 BEGUN = Progress()
 
 
 class Watch:
-    """Checks one session against its limits.
-
-    :param limits: of the session.
-    :param now: monotonic time in seconds.
-    """
+    """Checks one session against its limits."""
 
     def __init__(self, limits: Limits, now: float) -> None:
         self._limits = limits
@@ -96,26 +87,24 @@ class Watch:
         self._period_bytes = 0
 
     def resumed(self, now: float) -> None:
-        """A connection is back: its absence does not count as idleness."""
+        """A connection is back; its absence is not idleness."""
         self._progress_s = now
         self._period_s = now
         self._period_bytes = self._input_bytes
 
     def beyond_claim(self) -> bool:
-        """Whether the input exceeds the claim, slack included."""
+        """Whether the input exceeds the claim and its tolerance."""
         limit_bytes = self._limits.claim_limit_bytes
         return bool(limit_bytes) and self._input_bytes > limit_bytes
 
     def look(self, progress: Progress, now: float) -> tuple[str, str] | None:
         """Compare the session with its limits.
 
-        :param progress: of the session.
-        :param now: monotonic time in seconds.
         :returns: code and explanation if the session must end.
         """
         self._input_bytes = max(progress.input_bytes, self._input_bytes)
         last, self._last = self._last, progress
-        # A core that begins with a piece has just got it.
+        # A core that starts a piece has just received it.
         if progress._replace(wait=last.wait) != last:
             self._progress_s = now
         limits = self._limits

@@ -70,8 +70,10 @@ def source() -> Source:
 
 @pytest.fixture
 def make_cache(tmp_path: pathlib.Path, source: Source):
-    def make(max_bytes: int = 1000, timeout_s: float = 30.0) -> cache.Cache:
-        made = cache.Cache(
+    def make(
+        max_bytes: int = 1000, timeout_s: float = 30.0
+    ) -> cache.BitstreamCache:
+        made = cache.BitstreamCache(
             tmp_path / "cache",
             source,
             max_bytes=max_bytes,
@@ -266,7 +268,7 @@ def test_what_is_overdue_is_not_begun(make_cache, source, tmp_path):
     bitstream = source.put(b"x" * 100)
     path = made.get(bitstream)
     for again in (False, True):
-        with pytest.raises(cache.Late, match="turn"):
+        with pytest.raises(cache.Late, match="another fetch"):
             made.get(bitstream, again, time.monotonic())
     assert len(source.asked) == 1
     assert made.counts.failures == 2

@@ -20,8 +20,8 @@ import pytest
 
 from fpgapool import client as fpgapool_client
 from fpgapool.agent.door import doorway
-from fpgapool.agent.door import frontdoor
 from fpgapool.agent.door import opens
+from fpgapool.agent.door import questions
 from fpgapool.common import exception
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
@@ -187,7 +187,7 @@ def test_what_a_pool_of_ten_thousand_slots_answers(
     }
     reply = client.request("pool")
     assert code_of(reply) == "FRAME_TOO_LARGE"
-    assert "ask the REST API" in reply["error"]["message"]
+    assert "use the REST API" in reply["error"]["message"]
 
 
 def test_where_a_list_goes_on_is_a_text(client):
@@ -555,7 +555,7 @@ def test_a_project_has_room_of_its_own(directory):
 
 def test_questions_that_nobody_answers_are_bounded(quiet_host, agent):
     quiet_host.conductor.answers.clear()
-    most = frontdoor.MAX_QUESTIONS_PER_CLIENT
+    most = questions.MAX_QUESTIONS_PER_CLIENT
     with Client(quiet_host.front_door) as asking:
         for number in range(most + 1):
             asking.sock.sendall(
@@ -630,7 +630,7 @@ def test_sessions_that_nobody_wants_any_more_count_until_that_is_heard(
 def test_sockets_in_the_way(directory, quiet_host):
     path = pathlib.Path(quiet_host.front_door)
     path.write_text("")
-    with pytest.raises(doorway.FrontDoorError, match="in the way"):
+    with pytest.raises(doorway.FrontDoorError, match="not a socket"):
         quiet_host.start()
     path.unlink()
     with socket.socket(socket.AF_UNIX) as listener:

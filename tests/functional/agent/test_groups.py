@@ -445,7 +445,7 @@ def test_a_deleted_group_is_gone(host, caplog):
     assert descriptors.is_readable(pidfd, harness.TIMEOUT_S)
     os.close(pidfd)
     waiting.wait_until(lambda: not reports_now(agent), "the end of the group")
-    path = os.path.dirname(desks.data_path(host.settings.state_path, GROUP))
+    path = os.path.dirname(desks.member_path(host.settings.state_path, GROUP))
     waiting.wait_until(lambda: not os.path.exists(path), "an empty directory")
     # A repeated order brings nothing back.
     keep(agent, 3, deleted=True, clients=(), hosts=())
@@ -545,6 +545,6 @@ def test_the_front_door_connects_only_projects_with_clients(host):
 @pytest.mark.security
 def test_the_directory_of_a_desk_is_closed_to_others(host):
     start_group(host)
-    path = pathlib.Path(desks.data_path(host.settings.state_path, GROUP))
+    path = pathlib.Path(desks.member_path(host.settings.state_path, GROUP))
     for one in (path.parent, path.parent.parent):
         assert stat.S_IMODE(one.stat().st_mode) & 0o077 == 0

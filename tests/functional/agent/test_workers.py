@@ -546,14 +546,14 @@ def test_a_worker_that_was_just_being_started_is_found_later(
     first = pid_of(agent)
     agent.stop()
     staying_host.conductor.calls.clear()
-    real_dial = workers.Supervisor._dial
-    dials: list[object] = []
+    real_dial = processes.dial
+    dials: list[str] = []
 
-    def dial(self, worker):
-        dials.append(worker)
-        return None if len(dials) == 1 else real_dial(self, worker)
+    def dial(path):
+        dials.append(path)
+        return None if len(dials) == 1 else real_dial(path)
 
-    monkeypatch.setattr(workers.Supervisor, "_dial", dial)
+    monkeypatch.setattr(processes, "dial", dial)
     agent = staying_host.start()
     staying_host.conductor.wait_for_slot(0, idle)
     assert pid_of(agent) == first
@@ -579,7 +579,6 @@ def test_the_lock_is_free_again_after_a_stop(host):
     agent = host.start()
     agent.stop()
     agent.stop()
-    assert agent._stopped.is_set()
     path = pathlib.Path(host.settings.state_path) / service.LOCK_NAME
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -605,7 +604,7 @@ def test_reports_go_on_after_the_broker_was_away(host):
 
 
 def test_a_worker_that_cannot_start_makes_its_slot_faulty(host, monkeypatch):
-    monkeypatch.setattr(processes, "WORKER_MODULE", "fpgapool.no_such_module")
+    monkeypatch.setattr(workers.Workers, "MODULE", "fpgapool.no_such_module")
     monkeypatch.setattr(children, "FIRST_RESPAWN_S", 0.001)
     agent = host.start()
     slot = host.conductor.wait_for_slot(0, lambda one: one.state == "faulty")
@@ -617,7 +616,7 @@ def test_a_worker_that_cannot_start_makes_its_slot_faulty(host, monkeypatch):
         "SLOT_FAULTY",
     )
     assert slot.last_result.message == (
-        "the worker ended (status 1); standard error of the agent says why"
+        "the worker ended (status 1); see standard error of the agent"
     )
 
 

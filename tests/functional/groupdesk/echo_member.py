@@ -48,7 +48,7 @@ def _runner() -> tasks.Runner:
         0,
         accelerators.load_profile("copy"),
         base.Traffic(),
-        blocks.Cache(CACHE_BYTES),
+        blocks.BlockCache(CACHE_BYTES),
     )
 
 

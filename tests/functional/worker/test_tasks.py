@@ -343,7 +343,7 @@ class TestDeaths:
         with pytest.raises(members.Gone):
             member.recv()
         assert worker.wait() == 4
-        assert "the core does not let go" in worker.log()
+        assert "the core does not stop" in worker.log()
 
 
 class TestLeaving:

@@ -47,7 +47,7 @@ class Desks(desks.Desks):
     def _note_change(self) -> None:
         self.changes += 1
 
-    def _ask(self, child, operation, members, request) -> None:
+    def _ask(self, desk, operation, members) -> None:
         self.asked.append((operation, dict(members)))
 
     def _take_over(self, child) -> None:
@@ -90,13 +90,13 @@ class Desks(desks.Desks):
 
     def answer(self, operation: str, **members: object) -> None:
         desk = self._desk(GROUP)
-        desk.requests[1] = operation
+        desk.link.requests[1] = operation
         self._handle(desk, {"id": 1, "ok": True, **members})
 
-    def set(self, *keys: tuple[str, int], untold=NONE) -> None:
+    def set(self, *keys: tuple[str, int], unreported=NONE) -> None:
         """Let the group have slots."""
         members = {key: table.Member(7, leaves=False) for key in keys}
-        self.set_members({GROUP: members} if members else {}, untold)
+        self.set_members({GROUP: members} if members else {}, unreported)
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_a_desk_is_told_all_when_it_is_first_heard(made):
 
 
 def test_slots_that_are_not_known_yet_stay_members(made):
-    made.set(untold=frozenset(KEYS))
+    made.set(unreported=frozenset(KEYS))
     made.hear(members=[member(0, "joined"), member(1, "joined")])
     ((_, told),) = made.take()
     assert [one["slot"] for one in told["members"]] == [0, 1]
@@ -248,7 +248,7 @@ def test_a_slot_that_leaves_is_not_told_as_a_member(made):
 
 def test_a_desk_of_no_use_ends_after_its_last_counts(made):
     made.keep(1, order())
-    made.set(untold=NONE)
+    made.set(unreported=NONE)
     made.hear(clients=1)
     made.count(a=5)
     assert "exit" not in dict(made.take())
@@ -266,7 +266,7 @@ def test_a_desk_of_no_use_ends_after_its_last_counts(made):
 
 def test_a_deleted_group_has_no_clients(made):
     made.keep(1, order(1))
-    made.set(untold=NONE)
+    made.set(unreported=NONE)
     made.hear(clients=1)
     made.take()
     made.keep(1, order(2, deleted=True))
@@ -279,11 +279,11 @@ def test_a_desk_that_ends_with_a_request_unread_is_no_fault(made, caplog):
     caplog.set_level("INFO")
     made.set(KEYS[0])
     desk = made._desk(GROUP)
-    desk.sock, other = socket.socketpair()
-    desk.sock.send(b"request")
+    desk.link.sock, other = socket.socketpair()
+    desk.link.sock.send(b"request")
     other.close()
-    made._receive(desk, desk.sock)
-    assert desk.sock is None
+    desk.link.receive()
+    assert desk.link.sock is None
     (record,) = caplog.records
     assert (record.levelname, desk.title in record.message) == ("INFO", True)
 
@@ -367,6 +367,6 @@ def test_nonsense_of_a_desk_changes_nothing(made, message):
     made.set(KEYS[0])
     before = made.reports()
     desk = made._desk(GROUP)
-    desk.requests[1] = "status"
-    made._dispatch(desk, message)
+    desk.link.requests[1] = "status"
+    desk.link._dispatch(message)
     assert made.reports() == before

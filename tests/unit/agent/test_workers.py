@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from fpgapool.agent import settings
-from fpgapool.agent.supervision import children
+from fpgapool.agent.supervision import link
 from fpgapool.agent.supervision import unread
 from fpgapool.agent.supervision import workers
 from fpgapool.protocol import messages
@@ -50,17 +50,22 @@ class Site:
             chunk_bytes=mapping.BUFFERS_BYTES,
             window_chunks=1,
         )
-        self.supervisor = workers.Supervisor(made, Loop(), None, None)
-        self.supervisor._tell = lambda _key, _change: None
+        self.supervisor = workers.Workers(made, Loop(), None, None)
+        self.supervisor._emit = lambda _key, _change: None
         self._agent_end, self.worker_end = socket.socketpair()
         self._agent_end.setblocking(False)
-        self.child = workers._Worker(
+        self.child = workers._WorkerProcess(
             title="worker",
             control_path="",
+            data_path="",
             log_file=None,
             key=KEY,
-            sock=self._agent_end,
         )
+        self.supervisor._link(self.child, self.read)
+        self.child.link.open(self._agent_end)
+
+    def read(self, sock):
+        return self.supervisor._read(self.child, sock)
 
     def send(self, data, *fds):
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
@@ -69,9 +74,9 @@ class Site:
             os.close(fd)
 
     def receive(self):
-        while self.child.sock is not None:
+        while self.child.link.sock is not None:
             before = len(os.listdir("/proc/self/fd"))
-            self.supervisor._receive(self.child, self._agent_end)
+            self.child.link.receive()
             if before == len(os.listdir("/proc/self/fd")):
                 return
 
@@ -85,6 +90,7 @@ def site(tmp_path):
     made = Site(tmp_path)
     yield made
     made.supervisor.close(0.0)
+    made.child.link.close()
     made.worker_end.close()
 
 
@@ -123,7 +129,7 @@ def test_descriptors_without_messages_end_the_connection(site, caplog):
     for _ in range(3):
         site.send(MESSAGE[:1], os.dup(0), os.dup(0))
     site.receive()
-    assert site.child.sock is None
+    assert site.child.link.sock is None
     assert "descriptors without a message" in caplog.text
     # The agent's end is closed as well.
     assert len(os.listdir("/proc/self/fd")) == before - 1
@@ -134,13 +140,13 @@ def test_a_worker_that_goes_leaves_no_descriptor(site):
     site.receive()
     site.worker_end.close()
     site.receive()
-    assert (site.child.sock, site.child.fds) == (None, [])
+    assert (site.child.link.sock, site.child.fds) == (None, [])
 
 
 def test_the_other_processes_hand_over_nothing(site):
     """Only workers may: the kernel closes what a desk would send."""
     before = len(os.listdir("/proc/self/fd"))
     site.send(MESSAGE, *mapping.ClientEnd().leave())
-    data = children.Keeper._read(site.supervisor, site.child, site.child.sock)
+    data = link.receive(site.child.link.sock)
     assert data == MESSAGE
     assert len(os.listdir("/proc/self/fd")) == before

@@ -55,7 +55,7 @@ class Driver:
         self._current: dict[int, tuple[int, model.Task]] = {}
         self._runs = 0
         for number in range(members):
-            self.queues.join(number)
+            self.queues.members.join(number)
 
     def client(self, name: str, project_id: str = "") -> model.Client:
         return self.queues.attach(name, project_id=project_id)

@@ -7,11 +7,11 @@ from unittest import mock
 
 import pytest
 
+from fpgapool.agent.child import port as data_ports
 from fpgapool.agent.groupdesk import accounts
 from fpgapool.agent.groupdesk import ports
 from fpgapool.agent.groupdesk.decisions import model
 from fpgapool.agent.groupdesk.decisions import queues
-from fpgapool.agent.worker.data import session as sessions
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
 
@@ -36,7 +36,7 @@ def refusal(found, project_id, client_id="c"):
     try:
         with found.connection(project_id, client_id):
             return None
-    except sessions.Refused as exc:
+    except data_ports.Refused as exc:
         return exc.code
 
 
@@ -183,8 +183,8 @@ def test_a_client_with_a_lock_is_heard_while_the_others_wait_for_it():
     desk = Desk("c", "d")
     first, second = desk.ports
     for member in (0, 1):
-        desk.queues.join(member)
-    desk.queues.lock(first.client, 7, 0.0)
+        desk.queues.members.join(member)
+    desk.queues.locks.lock(first.client, 7, 0.0)
     desk.queues.decide(0.0)
     while desk.send(second):
         pass
@@ -201,7 +201,7 @@ def test_a_client_that_receives_nothing_is_dropped():
     port._channel.put.return_value = False
     told = 0
     while not port._failed.called:
-        port.tell(133, 0)
+        port.notify(133, 0)
         told += 1
     assert 4096 < told < 10_000
 

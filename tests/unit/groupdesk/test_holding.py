@@ -93,12 +93,12 @@ def test_no_task_waits_for_a_member_that_leaves_or_is_lost():
     began_s = desk.now
     desk.submit(client, 9.0, blocks=key("x"))
     desk.decide()
-    desk.queues.leave(0)
+    desk.queues.members.leave(0)
     desk.submit(client, 1.0, blocks=key("x"))
     desk.decide()
     assert (desk.runs[-1].member, desk.runs[-1].start_s) == (1, began_s)
     desk.run()
-    desk.queues.join(0)
+    desk.queues.members.join(0)
     desk.submit(client, 1.0, blocks=key("x"))
     desk.run()
     # It has forgotten everything.
@@ -112,7 +112,7 @@ def test_a_member_that_was_cleared_for_another_project_has_no_block():
     desk.run()
     desk.submit(theirs, 1.0)
     desk.run()
-    desk.queues.join(1)
+    desk.queues.members.join(1)
     desk.submit(mine, 1.0, blocks=key("y"))
     desk.run()
     assert desk.runs[-1].clear
@@ -195,7 +195,7 @@ def test_a_task_is_not_overtaken_for_ever():
 
 def test_locks_keep_their_places():
     desk, client = whose_head_waits(2.0)
-    desk.queues.lock(client, 7, desk.now)
+    desk.queues.locks.lock(client, 7, desk.now)
     desk.submit(client, 1.0, blocks=key("y"))
     began_s = desk.now
     desk.run()

@@ -12,7 +12,7 @@ def _locked(slots=2, members=2, **options):
     """Return a desk with a client that holds lock 7."""
     desk = driver.Driver(slots, members, **options)
     client = desk.client("a")
-    desk.queues.lock(client, 7, desk.now)
+    desk.queues.locks.lock(client, 7, desk.now)
     desk.run()
     assert desk.locked == [("a", 7, 0)]
     return desk, client
@@ -22,7 +22,7 @@ def test_a_lock_waits_in_its_queue_like_a_task():
     desk = driver.Driver(slots=1, members=1)
     client = desk.client("a")
     desk.submit(client, 1.0)
-    desk.queues.lock(client, 7, desk.now)
+    desk.queues.locks.lock(client, 7, desk.now)
     desk.run(until_s=0.5)
     assert desk.locked == []
     desk.run(until_s=1.5)
@@ -44,7 +44,7 @@ def test_other_clients_never_use_a_locked_member():
     desk.submit(desk.client("b"), *[1.0] * 5)
     desk.run()
     assert {run.member for run in desk.runs} == {1}
-    desk.queues.unlock(client, 7, desk.now)
+    desk.queues.locks.unlock(client, 7, desk.now)
     desk.submit(client, 1.0)
     desk.run()
     # The core may have kept state: it is cleared even for the same client.
@@ -54,7 +54,7 @@ def test_other_clients_never_use_a_locked_member():
 def test_a_lock_ends_after_the_tasks_before_unlock():
     desk, client = _locked()
     desk.submit(client, 1.0, 1.0, lock_id=7)
-    desk.queues.unlock(client, 7, desk.now)
+    desk.queues.locks.unlock(client, 7, desk.now)
     desk.submit(client, 1.0, lock_id=7)
     desk.run()
     assert desk.codes("a") == {codes.OK: 2, codes.LOCK_LOST: 1}
@@ -65,9 +65,9 @@ def test_a_lock_that_waits_can_be_withdrawn():
     desk = driver.Driver(slots=1, members=1)
     client = desk.client("a")
     desk.submit(client, 1.0)
-    desk.queues.lock(client, 7, desk.now)
-    desk.queues.unlock(client, 7, desk.now)
-    desk.queues.unlock(client, 8, desk.now)
+    desk.queues.locks.lock(client, 7, desk.now)
+    desk.queues.locks.unlock(client, 7, desk.now)
+    desk.queues.locks.unlock(client, 8, desk.now)
     desk.submit(client, 1.0)
     desk.run()
     assert (desk.locked, desk.unlocked) == ([], [])
@@ -79,7 +79,7 @@ def test_there_are_at_most_as_many_locks_as_members():
     desk = driver.Driver(slots=4, members=3)
     client = desk.client("a")
     for lock_id in (1, 2, 3, 4):
-        desk.queues.lock(client, lock_id, desk.now)
+        desk.queues.locks.lock(client, lock_id, desk.now)
     desk.run()
     assert [lock_id for _, lock_id, _ in desk.locked] == [1, 2, 3]
     assert desk.refused == [("a", 4, codes.LOCK_LIMIT)]
@@ -88,23 +88,23 @@ def test_there_are_at_most_as_many_locks_as_members():
 def test_a_lock_waits_for_a_member_that_is_about_to_join():
     desk = driver.Driver(slots=3, members=1)
     client, other = desk.client("a"), desk.client("b")
-    desk.queues.expected = 3
+    desk.queues.members.expected = 3
     for lock_id in (1, 2, 3):
-        desk.queues.lock(client, lock_id, desk.now)
+        desk.queues.locks.lock(client, lock_id, desk.now)
     desk.submit(other, 1.0)
     desk.run()
     # The only member is for the other client.
     assert (desk.locked, desk.codes("b")) == ([], {codes.OK: 1})
     assert desk.refused == [("a", 3, codes.LOCK_LIMIT)]
-    desk.queues.join(1)
+    desk.queues.members.join(1)
     desk.run()
     assert [lock_id for _, lock_id, _ in desk.locked] == [1]
     # The third does not come.
-    desk.queues.expected = 2
-    desk.queues.shrink(0)
+    desk.queues.members.expected = 2
+    desk.queues.members.shrink(0)
     desk.run()
     assert len(desk.refused) == 1
-    desk.queues.unlock(client, 1, desk.now)
+    desk.queues.locks.unlock(client, 1, desk.now)
     desk.run()
     assert [lock_id for _, lock_id, _ in desk.locked] == [1, 2]
 
@@ -113,19 +113,19 @@ def test_a_lock_is_refused_when_its_member_does_not_come():
     desk = driver.Driver(slots=2, members=1)
     client = desk.client("a")
     desk.client("b")
-    desk.queues.expected = 2
-    desk.queues.lock(client, 1, desk.now)
+    desk.queues.members.expected = 2
+    desk.queues.locks.lock(client, 1, desk.now)
     desk.run()
     assert (desk.locked, desk.refused) == ([], [])
-    desk.queues.expected = 1
-    desk.queues.shrink(0)
+    desk.queues.members.expected = 1
+    desk.queues.members.shrink(0)
     desk.run()
     assert desk.refused == [("a", 1, codes.LOCK_LIMIT)]
 
 
 def test_a_lock_number_in_use_is_refused():
     desk, client = _locked()
-    desk.queues.lock(client, 7, desk.now)
+    desk.queues.locks.lock(client, 7, desk.now)
     desk.run()
     assert desk.refused == [("a", 7, codes.LOCK_LIMIT)]
     assert len(desk.locked) == 1
@@ -135,7 +135,7 @@ def test_one_member_stays_for_the_others_and_they_progress():
     desk = driver.Driver(slots=4, members=4)
     client, others = desk.client("a"), [desk.client(n) for n in "bc"]
     for lock_id in (1, 2, 3, 4):
-        desk.queues.lock(client, lock_id, desk.now)
+        desk.queues.locks.lock(client, lock_id, desk.now)
     for other in others:
         desk.submit(other, *[1.0] * 4)
     desk.run()
@@ -149,21 +149,21 @@ def test_a_host_that_spares_no_member_may_be_locked_as_a_whole():
     """Another host of the group has a member for the other clients."""
     desk = driver.Driver(slots=2, members=2)
     client, other = desk.client("a"), desk.client("b")
-    desk.queues.spare_member(False)
+    desk.queues.locks.spare_member(False)
     for lock_id in (1, 2, 3):
-        desk.queues.lock(client, lock_id, desk.now)
+        desk.queues.locks.lock(client, lock_id, desk.now)
     desk.submit(other, 1.0)
     desk.run()
     assert desk.locked == [("a", 1, 0), ("a", 2, 1)]
     assert desk.refused == [("a", 3, codes.LOCK_LIMIT)]
-    assert desk.queues.is_locked
-    desk.queues.unlock(client, 1, desk.now)
+    assert desk.queues.locks.have_all
+    desk.queues.locks.unlock(client, 1, desk.now)
     desk.run()
-    assert not desk.queues.is_locked
+    assert not desk.queues.locks.have_all
     assert desk.codes("b") == {codes.OK: 1}
     # Here it is the only one again.
-    desk.queues.spare_member(True)
-    desk.queues.lock(client, 4, desk.now)
+    desk.queues.locks.spare_member(True)
+    desk.queues.locks.lock(client, 4, desk.now)
     desk.run()
     assert desk.refused[1:] == [("a", 4, codes.LOCK_LIMIT)]
 
@@ -173,8 +173,8 @@ def test_a_lock_above_a_limit_that_came_later_waits_and_blocks_no_one():
     client = desk.client("a")
     desk.submit(client, 1.0, 1.0)
     desk.run(until_s=0.5)
-    desk.queues.lock(client, 1, desk.now)
-    desk.queues.lock(client, 2, desk.now)
+    desk.queues.locks.lock(client, 1, desk.now)
+    desk.queues.locks.lock(client, 2, desk.now)
     other = desk.client("b")
     desk.submit(other, 1.0, 1.0, 1.0)
     desk.run()
@@ -186,11 +186,11 @@ def test_a_lock_above_a_limit_that_came_later_waits_and_blocks_no_one():
 
 
 def _leave(desk):
-    desk.queues.leave(1)
+    desk.queues.members.leave(1)
 
 
 def _shrink(desk):
-    desk.queues.shrink(1)
+    desk.queues.members.shrink(1)
 
 
 def _lose(desk):
@@ -202,18 +202,18 @@ def test_a_lock_that_no_unlock_can_grant_is_refused(go):
     """Two programs that wait for the last member would do so for ever."""
     desk = driver.Driver(slots=2, members=2)
     clients = [desk.client(name) for name in "ab"]
-    desk.queues.lock(clients[0], 1, desk.now)
+    desk.queues.locks.lock(clients[0], 1, desk.now)
     desk.run()
     desk.submit(clients[1], 1.0, 1.0)
-    desk.queues.lock(clients[1], 1, desk.now)
+    desk.queues.locks.lock(clients[1], 1, desk.now)
     assert desk.refused == []
     desk.run()
     assert desk.refused == [("b", 1, codes.LOCK_LIMIT)]
     # This one is within the limit, until a member goes.
-    desk.queues.unlock(clients[0], 1, desk.now)
+    desk.queues.locks.unlock(clients[0], 1, desk.now)
     desk.submit(clients[1], 1.0, 1.0)
     desk.run(until_s=desk.now + 0.5)
-    desk.queues.lock(clients[1], 2, desk.now)
+    desk.queues.locks.lock(clients[1], 2, desk.now)
     desk.queues.submit(clients[1], 99, 1.0, 8, desk.now, 2)
     go(desk)
     desk.run()
@@ -223,7 +223,7 @@ def test_a_lock_that_no_unlock_can_grant_is_refused(go):
     assert clients[1].counts.waiting == 0
     # A lock may be had again when the other program has gone.
     desk.queues.close(clients[0], desk.now)
-    desk.queues.lock(clients[1], 3, desk.now)
+    desk.queues.locks.lock(clients[1], 3, desk.now)
     desk.run()
     assert [one[:2] for one in desk.locked[1:]] == [("b", 3)]
 
@@ -233,7 +233,7 @@ def test_a_lock_that_waits_is_refused_when_another_client_comes():
     client = desk.client("a")
     desk.submit(client, 1.0)
     desk.run(until_s=0.5)
-    desk.queues.lock(client, 1, desk.now)
+    desk.queues.locks.lock(client, 1, desk.now)
     desk.submit(desk.client("b"), 1.0)
     desk.run()
     assert desk.refused == [("a", 1, codes.LOCK_LIMIT)]
@@ -314,22 +314,22 @@ def test_revocation_ends_a_lock():
 
 def test_a_locked_member_leaves_when_the_lock_ends():
     desk, client = _locked()
-    desk.queues.leave(0)
+    desk.queues.members.leave(0)
     desk.submit(client, 1.0, lock_id=7)
     desk.run(until_s=5.0)
     assert desk.left == []
-    desk.queues.unlock(client, 7, desk.now)
+    desk.queues.locks.unlock(client, 7, desk.now)
     desk.run()
     assert desk.left == [0]
 
 
 def test_shrinking_never_takes_a_locked_member():
     desk, client = _locked()
-    desk.queues.shrink(2)
+    desk.queues.members.shrink(2)
     desk.submit(client, 1.0, lock_id=7)
     desk.run(until_s=5.0)
     assert desk.left == [1]
-    desk.queues.unlock(client, 7, desk.now)
+    desk.queues.locks.unlock(client, 7, desk.now)
     desk.run()
     assert desk.left == [1, 0]
 
@@ -355,7 +355,7 @@ def test_if_all_queues_are_locked_other_tasks_wait_for_an_unlock():
     desk.submit(client, 1.0)
     desk.run()
     assert desk.results == []
-    desk.queues.unlock(client, 7, desk.now)
+    desk.queues.locks.unlock(client, 7, desk.now)
     desk.run()
     assert desk.codes("a") == {codes.OK: 1}
 
@@ -363,11 +363,11 @@ def test_if_all_queues_are_locked_other_tasks_wait_for_an_unlock():
 def test_a_lock_waits_for_the_first_member():
     desk = driver.Driver(slots=2, members=0)
     client = desk.client("a")
-    desk.queues.lock(client, 1, desk.now)
-    desk.queues.lock(client, 2, desk.now)
+    desk.queues.locks.lock(client, 1, desk.now)
+    desk.queues.locks.lock(client, 2, desk.now)
     desk.run()
     assert desk.refused == [("a", 2, codes.LOCK_LIMIT)]
-    desk.queues.join(0)
+    desk.queues.members.join(0)
     desk.run()
     assert desk.locked == [("a", 1, 0)]
 
@@ -414,14 +414,14 @@ def test_a_lock_is_charged_while_it_lasts():
     desk.run(until_s=9.0)
     counts = desk.queues.take_counts(desk.now)["a"]
     assert (counts.busy_s, counts.running, counts.ended) == (4.0, 1, 1)
-    desk.queues.unlock(client, 7, desk.now)
+    desk.queues.locks.unlock(client, 7, desk.now)
     desk.run(until_s=12.0)
     assert _charged_s(desk) == 0.0
 
 
 def test_a_lock_that_waits_costs_nothing():
     desk = driver.Driver(slots=1, members=0)
-    desk.queues.lock(desk.client("a"), 7, desk.now)
+    desk.queues.locks.lock(desk.client("a"), 7, desk.now)
     desk.run(until_s=9.0)
     assert _charged_s(desk) == 0.0
 
@@ -472,7 +472,7 @@ def test_a_lost_client_is_charged_until_its_grace_ends():
 def test_with_time_a_lock_counts_as_service():
     desk, client = _locked(arbitration="time", lock_idle_s=1e6)
     desk.run(until_s=20.0)
-    desk.queues.unlock(client, 7, desk.now)
+    desk.queues.locks.unlock(client, 7, desk.now)
     desk.decide()
     desk.submit(client, *[1.0] * 30)
     desk.submit(desk.client("b"), *[1.0] * 30)

@@ -79,7 +79,7 @@ def test_ties_go_to_the_client_then_to_the_queue():
     second, first = desk.client("b"), desk.client("a")
     desk.submit(second, 1.0, 1.0)
     desk.submit(first, 1.0, 1.0)
-    desk.queues.join(0)
+    desk.queues.members.join(0)
     desk.run()
     order = [(run.client_id, run.task_id) for run in desk.runs]
     assert order == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
@@ -239,9 +239,9 @@ def test_a_member_that_was_just_programmed_is_clean():
     desk = driver.Driver(slots=1, members=1)
     desk.submit(desk.client("a"), 1.0)
     desk.run()
-    desk.queues.leave(0)
+    desk.queues.members.leave(0)
     desk.run()
-    desk.queues.join(0)
+    desk.queues.members.join(0)
     desk.submit(desk.client("b"), 1.0)
     desk.run()
     assert [run.clear for run in desk.runs] == [False, False]
@@ -379,7 +379,7 @@ def test_counts_after_a_client_came_back():
 def test_the_owner_of_a_lost_client_is_the_one_that_it_has_now():
     desk = driver.Driver(slots=2, members=2)
     client = desk.queues.attach("a", "p")
-    desk.queues.lock(client, 1, desk.now)
+    desk.queues.locks.lock(client, 1, desk.now)
     desk.run()
     desk.queues.detach(client, desk.now)
     assert desk.queues.attach("a", "a") is client

@@ -98,8 +98,8 @@ class Desk:
         self.port.client.scope = "p", "a"
         self.port.account = accounts.Account(mock.Mock())
         for number in range(members):
-            self.queues.join(number)
-        self.queues.lock(self.port.client, LOCK, 0.0)
+            self.queues.members.join(number)
+        self.queues.locks.lock(self.port.client, LOCK, 0.0)
         self.decide(0.0)
         self.to_member.sent.clear()
 

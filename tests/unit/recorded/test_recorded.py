@@ -17,9 +17,9 @@ import pytest
 import sqlalchemy as sa
 
 from fpgapool.agent import manager as agent_manager
-from fpgapool.agent.child import control
 from fpgapool.agent.slots import slot
 from fpgapool.agent.worker import hello
+from fpgapool.agent.worker import orders
 from fpgapool.agent.worker import state as worker_state
 from fpgapool.client.links import connection
 from fpgapool.common import exception
@@ -334,7 +334,7 @@ def test_clients_understand_workers(old) -> None:
 def test_workers_understand_agents(old, now) -> None:
     for message in old["control"]["requests"]:
         if message["op"] == "assign":
-            order = worker_state.Order(**control.order_members(message))
+            order = worker_state.Order(**orders.order_members(message))
             known = leaves(order)
             for name in (
                 *("session_id", "generation", "project_id", "accelerator"),

@@ -8,15 +8,17 @@ from unittest import mock
 
 import pytest
 
+from fpgapool.agent.child import port as ports
 from fpgapool.agent.worker import desk as desks
-from fpgapool.agent.worker.data import session as sessions
 from fpgapool.common.channels import channel
 
 pytestmark = pytest.mark.security
 
 
 def test_few_connections_wait_for_a_slow_core():
-    desk = desks.Desk(mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock())
+    desk = desks.SessionServer(
+        mock.Mock(), mock.Mock(), mock.Mock(), mock.Mock()
+    )
     hello = mock.Mock(transport="stream", return_secret=None)
     with (
         futures.ThreadPoolExecutor(2 * desks.MAX_CONNECTIONS) as threads,
@@ -32,7 +34,7 @@ def test_few_connections_wait_for_a_slow_core():
         assert not all(one.done() for one in served)
     # The others have waited, and are strangers.
     refused = [
-        one for one in served if isinstance(one.exception(), sessions.Refused)
+        one for one in served if isinstance(one.exception(), ports.Refused)
     ]
     assert len(refused) == desks.MAX_CONNECTIONS
     assert desk._connections == 0

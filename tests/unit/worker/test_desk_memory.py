@@ -14,6 +14,7 @@ import pytest
 
 from fpgapool.accelerators import base
 from fpgapool.accelerators import copy
+from fpgapool.agent.child import port
 from fpgapool.agent.worker import desk
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import settings
@@ -21,7 +22,6 @@ from fpgapool.agent.worker import state
 from fpgapool.agent.worker.data import blocks
 from fpgapool.agent.worker.data import memory
 from fpgapool.agent.worker.data import processing
-from fpgapool.agent.worker.data import session
 from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
@@ -52,7 +52,7 @@ def test_the_slot_was_not_ready_if_there_is_no_memory(
     core = copy.CopyCore({}) if kind != "PrivateMemory" else _Copying({})
     monkeypatch.setattr(processing, "open_core", lambda *_args: core)
     events: list[state.Event] = []
-    made = desk.Desk(
+    made = desk.SessionServer(
         dataclasses.replace(
             settings.parse(json.dumps(test_parts.SETTINGS)),
             chunk_bytes=4096,
@@ -60,7 +60,7 @@ def test_the_slot_was_not_ready_if_there_is_no_memory(
         ),
         None,
         events.append,
-        blocks.Cache(0),
+        blocks.BlockCache(0),
     )
     order = test_state.order()
     made.arm(order, base.load_profile("copy"))
@@ -73,7 +73,7 @@ def test_the_slot_was_not_ready_if_there_is_no_memory(
         }
     )
     here, there = socket.socketpair()
-    with here, there, pytest.raises(session.Refused) as caught:
+    with here, there, pytest.raises(port.Refused) as caught:
         made.serve(came, channel.PlainChannel(here), True)
     assert caught.value.code == codes.HOST_OUT_OF_MEMORY
     assert [(one.outcome, one.code) for one in events] == [
@@ -93,11 +93,11 @@ def test_a_test_of_the_slot_needs_the_memory_too(monkeypatch):
     def fail(*_args: object) -> None:
         raise no_memory()
 
-    made = desk.Desk(
+    made = desk.SessionServer(
         settings.parse(json.dumps(test_parts.SETTINGS)),
         None,
         lambda _event: None,
-        blocks.Cache(0),
+        blocks.BlockCache(0),
     )
     made.try_memory()
     monkeypatch.setattr(memory, "SharedMemory", fail)

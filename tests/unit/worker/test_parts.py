@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fpgapool.agent.child import settings as child_settings
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import settings
 from fpgapool.agent.worker import state
@@ -33,7 +34,7 @@ NO_BYTES = memoryview(b"")
     )
 )
 def test_blocks_hand_out_disjoint_ranges(steps):
-    blocks = memory.Blocks(BLOCK_BYTES, OUT_BYTES)
+    blocks = memory.Ranges(BLOCK_BYTES, OUT_BYTES)
     held = collections.deque()
     for wanted, kept in steps:
         if wanted == 0:
@@ -65,7 +66,7 @@ def test_blocks_hand_out_disjoint_ranges(steps):
     st.lists(st.integers(1, BLOCK_BYTES), max_size=50),
 )
 def test_what_was_dropped_was_never_out(kept, released, dropped):
-    blocks, same = (memory.Blocks(BLOCK_BYTES, OUT_BYTES) for _ in range(2))
+    blocks, same = (memory.Ranges(BLOCK_BYTES, OUT_BYTES) for _ in range(2))
     for wanted in kept:
         assert blocks.reserve(wanted) == same.reserve(wanted)
     before = len(blocks)
@@ -81,7 +82,7 @@ def test_what_was_dropped_was_never_out(kept, released, dropped):
 
 
 def test_blocks_stay_low():
-    blocks = memory.Blocks(BLOCK_BYTES, OUT_BYTES)
+    blocks = memory.Ranges(BLOCK_BYTES, OUT_BYTES)
     blocks.reserve(BLOCK_BYTES)
     starts = set()
     for _ in range(20):
@@ -258,7 +259,7 @@ def test_closing_tells_of_a_piece_that_is_still_held(
     made = memory.SharedMemory(4096, 3)
     held = made.take_input(0, 5)
     made.close()
-    assert "outlive" in caplog.text
+    assert "still mapped" in caplog.text
     assert mapped()
     held.release()
     assert not mapped()
@@ -451,20 +452,20 @@ def test_ports(ports, expected):
     ],
 )
 def test_settings_that_are_wrong(member, value):
-    with pytest.raises(settings.InvalidSettings) as caught:
+    with pytest.raises(child_settings.InvalidSettings) as caught:
         settings.parse(json.dumps({**SETTINGS, member: value}))
     assert str(caught.value).startswith(f"{member}: ")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "1"])
 def test_settings_that_are_no_object(text):
-    with pytest.raises(settings.InvalidSettings):
+    with pytest.raises(child_settings.InvalidSettings):
         settings.parse(text)
 
 
 @pytest.mark.parametrize("member", SETTINGS)
 def test_settings_that_are_missing(member):
     document = {name: SETTINGS[name] for name in SETTINGS if name != member}
-    with pytest.raises(settings.InvalidSettings) as caught:
+    with pytest.raises(child_settings.InvalidSettings) as caught:
         settings.parse(json.dumps(document))
     assert str(caught.value).startswith(f"{member}: ")

@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 
 from fpgapool.agent.child import port
+from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.protocol import frames
 from tests.harness import waiting
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.security
 
 @pytest.fixture
 def settings(tmp_path):
-    return worker_settings.Settings(
+    return worker_settings.WorkerSettings(
         worker_id="board0.0",
         device="board0",
         slot=0,
@@ -42,7 +43,9 @@ def settings(tmp_path):
 )
 def test_strangers_do_not_fill_the_log(settings, caplog, first_bytes):
     caplog.set_level("INFO")
-    data_port = port.DataPort(settings, mock.Mock(name="desk"), None)
+    data_port = port.DataPort(
+        settings, mock.Mock(name="server"), None, hello.parse
+    )
     with selectors.DefaultSelector() as selector:
         data_port.register(selector)
         for _ in range(100):

@@ -18,6 +18,7 @@ from fpgapool.agent.worker import state
 from fpgapool.agent.worker.data import blocks
 from fpgapool.agent.worker.data import memory
 from fpgapool.agent.worker.data import processing
+from fpgapool.agent.worker.data import receiving
 from fpgapool.agent.worker.data import sending
 from fpgapool.agent.worker.data import session
 from fpgapool.common.channels import channel
@@ -67,13 +68,13 @@ def test_memory_is_reused_only_when_nobody_receives_into_it():
         ),
         hello.Keyring(test_state.order()),
         lambda event: None,
-        blocks.Cache(0).open("project", "session"),
+        blocks.BlockCache(0).open("project", "session"),
     )
     log: list[str] = []
     here, there = socket.socketpair()
     first = LateChannel(here, log)
     made.attach(first, 0, 0, lambda *offsets: None)
-    receiver = threading.Thread(target=made.serve, args=(first,))
+    receiver = threading.Thread(target=receiving.serve, args=(made, first))
     receiver.start()
     there.sendall(
         frames.pack_header(
@@ -120,7 +121,7 @@ def _long_session(core, ends: list) -> session.DataSession:
         ),
         hello.Keyring(test_state.order()),
         ends.append,
-        blocks.Cache(0).open("project", "session"),
+        blocks.BlockCache(0).open("project", "session"),
     )
 
 
@@ -132,7 +133,9 @@ class Client:
         self.sock.settimeout(TIMEOUT_S)
         attached = channel.PlainChannel(here)
         made.attach(attached, 0, 0, lambda *offsets: None)
-        self._server = threading.Thread(target=made.serve, args=(attached,))
+        self._server = threading.Thread(
+            target=receiving.serve, args=(made, attached)
+        )
         self._server.start()
 
     def send(self, number: int, flags: int = 0) -> None:
@@ -256,11 +259,11 @@ def test_who_closes_while_it_leaves_has_closed():
     client = Client(made)
     client.send(0, frames.END)
     client.sock.sendall(frames.pack_header(frames.CLOSE))
-    waiting.wait_until(lambda: made._input.closed, "the client has closed")
+    waiting.wait_until(lambda: made.input.closed, "the client has closed")
     # The client reads nothing, so the session has not ended.
     leaving = threading.Thread(target=made.stop, args=("PREEMPTED", ""))
     leaving.start()
-    waiting.wait_until(lambda: made._leaving, "the session leaves")
+    waiting.wait_until(lambda: made.leaving, "the session leaves")
     received = []
     for header, _data in client.frames():
         received.append(header.type)
@@ -312,7 +315,7 @@ def _ratio_session(core: RatioCore, ends: list) -> session.DataSession:
         ),
         hello.Keyring(test_state.order()),
         ends.append,
-        blocks.Cache(0).open("project", "session"),
+        blocks.BlockCache(0).open("project", "session"),
     )
 
 
@@ -366,7 +369,7 @@ def test_a_pong_that_was_not_asked_for_acknowledges_nothing():
 
 
 def test_pieces_before_an_acknowledgement_are_bounded(monkeypatch):
-    monkeypatch.setattr(session, "_MAX_TASKS", 4)
+    monkeypatch.setattr(session, "MAX_TASKS", 4)
     ends: list = []
     made = _ratio_session(RatioCore(CHUNK_BYTES, CHUNK_BYTES), ends)
     client = Client(made)

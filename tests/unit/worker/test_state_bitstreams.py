@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fpgapool.agent.child import control
+from fpgapool.agent.worker import orders
 from fpgapool.agent.worker import state
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
@@ -64,13 +64,13 @@ def fail(machine, code):
 
 
 def test_the_file_is_told_with_the_assignment():
-    order = state.Order(**control.order_members(MESSAGE))
+    order = state.Order(**orders.order_members(MESSAGE))
     assert order == ORDER
 
 
 def test_an_assignment_without_a_file_needs_none():
     order = state.Order(
-        **control.order_members({**MESSAGE, "bitstream_ref": None})
+        **orders.order_members({**MESSAGE, "bitstream_ref": None})
     )
     assert (order.file, order.bitstream_id) == (None, None)
 
@@ -86,7 +86,7 @@ def test_an_assignment_without_a_file_needs_none():
 )
 def test_half_a_file_is_refused(changes):
     with pytest.raises(frames.ProtocolError):
-        control.order_members({**MESSAGE, **changes})
+        orders.order_members({**MESSAGE, **changes})
 
 
 def test_what_is_in_the_slot_is_known_by_its_id(machine):

@@ -116,7 +116,7 @@ def runner(driver):
         3,
         PROFILE,
         base.Traffic(),
-        blocks.Cache(CACHE_BYTES),
+        blocks.BlockCache(CACHE_BYTES),
         clock_ns=lambda: next(ticks),
     )
 
@@ -213,7 +213,7 @@ def test_a_core_with_state_does_not_stay(driver, monkeypatch):
     monkeypatch.setattr(Core, "reusable", True)
     profile = dataclasses.replace(PROFILE, stateless=False)
     runner = tasks.Runner(
-        driver, "board0", 3, profile, base.Traffic(), blocks.Cache(0)
+        driver, "board0", 3, profile, base.Traffic(), blocks.BlockCache(0)
     )
     for _ in range(2):
         assert run(runner, b"a").output == b"a1"
@@ -310,7 +310,7 @@ def missing(result):
 
 @pytest.fixture
 def cache():
-    return blocks.Cache(CACHE_BYTES)
+    return blocks.BlockCache(CACHE_BYTES)
 
 
 @pytest.fixture
@@ -334,7 +334,7 @@ def test_a_task_is_run_with_the_blocks_that_are_kept(keeping, driver, cache):
     assert keeping.input_bytes == 10
     mixed = refer((1, b"weights", False), rest=b"other")
     assert keeping.run(mixed, 99).output == b"other1"
-    assert cache.counts == blocks.Counts(3, 2, 0, 12)
+    assert cache.counts == blocks.BlockCounts(3, 2, 0, 12)
 
 
 def test_a_core_in_place_leaves_its_block_as_it_is(keeping, driver):
@@ -432,7 +432,7 @@ def test_evicted_blocks_are_zeroed_but_not_those_of_the_task(keeping, cache):
     kept.release()
     kept.keep(reference(other), other)
     assert bytes(held) == bytes(60)
-    assert cache.counts == blocks.Counts(1, 3, 1, 60)
+    assert cache.counts == blocks.BlockCounts(1, 3, 1, 60)
 
 
 @pytest.mark.parametrize(
@@ -488,4 +488,4 @@ def test_damaged_data_is_never_kept(cache):
         with pytest.raises(processing.Failure) as caught:
             kept.keep(reference(b"data"), data)
         assert caught.value.code == "BLOCK_DAMAGED"
-    assert cache.counts == blocks.Counts()
+    assert cache.counts == blocks.BlockCounts()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The heads of queues that ask for a member, in the order of service.
+"""The heads of queues that wait for a member, in the order of service.
 
-The project with the least service is first, so that it does not matter how
-many clients one has; of equals, the one that began to ask first.
+The project with the least service comes first, however many clients it has; of
+equals, the head that has waited longest.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import operator
+from collections.abc import Iterable
 
 from fpgapool.agent.groupdesk.decisions import model
 from fpgapool.vocabulary import group
@@ -21,33 +22,79 @@ _SERVED = operator.attrgetter("served")
 
 
 class Heads:
-    """The queues whose head asks for a member.
+    """The queues whose head waits for a member.
 
-    :param arbitration: ``fifo``: the heads of a project are served in the
-        order in which they asked; ``time``: the client with the least busy
-        time first. Ties go to the client's name, then to the queue's number.
-    :param whole: of the group.
+    :param arbitration: ``fifo``: serves the project that was served the fewest
+        tasks, and its heads in the order in which they began to wait;
+        ``time``: serves the project with the least busy time, and its client
+        with the least. Ties go to the client's name, then to the queue's
+        number.
     :raises ValueError: if it is neither.
+    :ivar by_time: whether the time of slots is what counts as service …
+    :ivar per_task: … or each task, when it begins.
     """
 
-    def __init__(self, arbitration: str, whole: model.Share) -> None:
+    def __init__(self, arbitration: str) -> None:
+        self._whole = model.Share(None)
+        self._projects: dict[str, model.Share] = {}
+        # Queues whose head may not be served now: a lock above the limit, or
+        # that of a paused client.
+        self._blocked: list[model.Queue] = []
+        self._use(arbitration)
+
+    def _use(self, arbitration: str) -> None:
         if arbitration not in group.ARBITRATIONS:
             raise ValueError(
                 f"arbitration must be {' or '.join(group.ARBITRATIONS)}"
             )
-        self._by_client = arbitration == group.TIME
-        self._whole = whole
+        self._arbitration = arbitration
+        self.by_time = arbitration == group.TIME
+        self.per_task = 0.0 if self.by_time else 1.0
 
-    def push(self, queue: model.Queue) -> None:
-        """Let the head of a queue ask, since ``asked_s``."""
+    def arbitrate(
+        self, arbitration: str, clients: Iterable[model.Client]
+    ) -> None:
+        """Change the order of service."""
+        if arbitration == self._arbitration:
+            return
+        waiting = [*iter(self.pop, None)]
+        # Past service does not count in the new order.
+        shares = [self._whole, *self._projects.values()]
+        shares += [client.share for client in clients]
+        for share in shares:
+            share.served = share.floor = 0.0
+        self._use(arbitration)
+        for queue in waiting:
+            self.ask(queue, queue.asked_s)
+
+    def project(self, project_id: str) -> model.Share:
+        """Return the share of a project.
+
+        It outlives the project's clients, so that reconnecting resets nothing.
+        """
+        share = self._projects.get(project_id)
+        if share is None:
+            share = self._projects[project_id] = model.Share(self._whole)
+        return share
+
+    def charge(self, client: model.Client, slot_s: float) -> None:
+        """Count the time of a slot as service, if that decides the order."""
+        if self.by_time:
+            client.share.served += slot_s
+            client.project.served += slot_s
+
+    def ask(self, queue: model.Queue, asked_s: float) -> None:
+        """Register a queue's head as waiting since ``asked_s``."""
+        queue.asking = True
+        queue.asked_s = asked_s
         client = queue.client
-        share = client.share if self._by_client else client.project
+        share = client.share if self.by_time else client.project
         if not share.heads:
             share.ask()
         heapq.heappush(
             share.heads,
             (
-                queue.asked_s,
+                asked_s,
                 client.client_id,
                 queue.number,
                 next(_SERIALS),
@@ -55,8 +102,20 @@ class Heads:
             ),
         )
 
+    def block(self, queue: model.Queue) -> None:
+        """Set aside a queue that :meth:`pop` has returned."""
+        self._blocked.append(queue)
+
+    def retry_blocked(self) -> None:
+        """Let the heads that were set aside wait for members again."""
+        blocked, self._blocked = self._blocked, []
+        for queue in blocked:
+            queue.asking = False
+            if queue.waiting:
+                self.ask(queue, queue.asked_s)
+
     def pop(self) -> model.Queue | None:
-        """Return the queue to be served next; None if no head asks."""
+        """Return the queue to be served next; None if no head waits."""
         share = self._whole
         while asking := share.asking:
             if len(asking) == 1:

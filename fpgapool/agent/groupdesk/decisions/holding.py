@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which members have which blocks, and which of them a task prefers.
+"""Which members have which blocks, and the member that a task prefers.
 
-Pure. A member may have evicted a block; then the task comes once more, with
-the data.
+Pure. If a member has evicted a block, the task is sent again with the data.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ from fpgapool.agent.groupdesk.decisions import model
 
 # Of a member; it forgets the oldest ones.
 _MOST_KEYS = 4096
-# So many tasks of each queue are looked at for one that a free member serves …
+# How many tasks of each queue are searched for one that a free member can
+# serve …
 _MOST_LOOKED_AT = 16
-# … and so often another one goes before a task.
+# … and how often a task may be overtaken.
 _MOST_EXCHANGES = 16
 # Weight of the newest task in the mean time of a task.
 _WEIGHT = 0.125
@@ -40,8 +40,8 @@ class Key(typing.NamedTuple):
 class Holders:
     """The blocks of all members.
 
-    :ivar due_s: when a task that waits for a member that has its blocks waits
-        no longer.
+    :ivar due_s: when the first task stops waiting for a member with its
+        blocks.
     """
 
     def __init__(self) -> None:
@@ -58,16 +58,15 @@ class Holders:
         members: Mapping[int, model.Member],
         now: float,
     ) -> tuple[model.Task, int] | None:
-        """Choose a member for the head of a queue, which has blocks.
+        """Choose a member for a queue's head that refers to blocks.
 
         If a busy member has more of its blocks than each free one, another
-        task of its client takes its place: one that a free member serves.
+        task of its client that a free member can serve takes its place.
 
-        :param task: the head.
         :param free: numbers of free members, at least one.
-        :param members: all of them.
         :returns: the head as it is now, and the number of its member; None:
-            the head waits for a busy one, for the mean time of a task at most.
+            the head waits for a busy member, for at most the mean time of a
+            task.
         """
         usable = [
             number
@@ -88,13 +87,15 @@ class Holders:
         return task, self._best(task, free)
 
     def _best(self, task: model.Task, free: Iterable[int]) -> int:
-        """Return the free member with most bytes of a task, or the lowest."""
+        """Return the free member that holds most of a task's bytes."""
         return min(free, key=lambda one: (-self._held_bytes(one, task), one))
 
     def _serving(
         self, task: model.Task, free: Iterable[int], usable: Iterable[int]
     ) -> int | None:
-        """Return a free member; None: a usable one has more of the task."""
+        """Return the best free member; None if a busy one holds more of the
+        task.
+        """
         best = self._best(task, free)
         held_bytes = self._held_bytes(best, task)
         has_most = all(
@@ -105,7 +106,7 @@ class Holders:
     def _exchange(
         self, task: model.Task, free: Iterable[int], usable: Iterable[int]
     ) -> tuple[model.Task, int] | None:
-        """Let a task that a free member serves have the place of a head.
+        """Swap a head with a task that a free member can serve.
 
         :returns: that task, now the head, and its member, if there are any.
         """
@@ -137,7 +138,7 @@ class Holders:
     def started(
         self, number: int, task: model.Task, clear: bool, now: float
     ) -> None:
-        """A task runs on a member, which has its blocks from now on.
+        """A task starts on a member, which will hold its blocks.
 
         :param clear: the blocks of other projects are gone.
         """

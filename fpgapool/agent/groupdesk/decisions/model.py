@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the queues of a group are made of, and what they decide."""
+"""The parts of a group's queues, and their decisions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import typing
 class Task:
     """One call, from its arrival to its result.
 
-    :ivar client: who sent it.
     :ivar task_id: the client's number of it.
     :ivar payload: belongs to the caller. One that sets it to None cannot run
         the task again: if its member dies, the client must send it again.
@@ -64,7 +63,6 @@ class Queue:
 
     :ivar waiting: tasks, and locks that are not granted yet.
     :ivar asking: the head asks for a member.
-    :ivar asked_s: when it began to.
     :ivar busy: its task runs, or its lock is held.
     """
 
@@ -106,11 +104,11 @@ class Lock:
 
 
 class Share:
-    """What a project, or a client of one, has had, and its asking heads.
+    """The service that a project or client has had, and its waiting heads.
 
     :param whole: what it is a part of; None: it is the whole group.
     :ivar served: tasks with ``arbitration=fifo``, slot-seconds with ``time``.
-    :ivar floor: what its part that was served last had had before.
+    :ivar floor: the service of the part that was served last, before that.
     :ivar asking: its parts with asking heads; a dict keeps their order.
     :ivar heads: its own, if it has no parts: when each asked, its client, its
         queue's number, a number that no other entry has, and its queue.
@@ -126,11 +124,10 @@ class Share:
         self.heads: list[tuple[float, str, int, int, Queue]] = []
 
     def ask(self) -> None:
-        """Have a head that asks, where there was none.
+        """Enter the competition: a head waits where there was none.
 
         It starts where the part that was served last was then, unless it has
-        had more: it saves nothing up while it asks for nothing, and a newcomer
-        makes up for nothing.
+        had more: idle time earns no credit, and newcomers do not catch up.
         """
         whole = self.whole
         if whole is None:
@@ -143,7 +140,7 @@ class Share:
         whole.asking[self] = None
 
     def rest(self) -> None:
-        """Have no head that asks any more."""
+        """Leave the competition: no head waits any more."""
         whole = self.whole
         if whole is None:
             return
@@ -153,14 +150,12 @@ class Share:
 
 
 @dataclasses.dataclass(slots=True)
-class Counts:
+class Usage:
     """What a client did in one period.
 
-    :ivar arrived: accepted tasks.
-    :ivar ended: tasks that a member has ended, well or not.
+    :ivar ended: tasks that have ended, with a result or an error.
     :ivar busy_s: slot-seconds of those, and of its locks.
     :ivar waiting: tasks in its queues now, without running ones.
-    :ivar running: tasks that run now.
     """
 
     arrived: int = 0
@@ -171,12 +166,10 @@ class Counts:
 
 
 class Client:
-    """A program attached to the group; made by :meth:`Queues.attach`.
+    """A program attached to the group; made by :meth:`Clients.attach`.
 
-    :ivar client_id: its name.
     :ivar owner: members are cleared when they serve another owner.
     :ivar scope: its project and application, which share blocks.
-    :ivar counts: of the present period.
     :ivar paused: it has no room for results, so that no head is served.
     :ivar project: what all clients of its project have had …
     :ivar share: … and this one.
@@ -216,12 +209,7 @@ class Client:
         self.grace_due_s = 0.0
         self.project = project
         self.share = Share(project)
-        self.counts = Counts()
-
-    def serve(self, amount: float) -> None:
-        """Count service of the client, and of its project."""
-        self.share.served += amount
-        self.project.served += amount
+        self.counts = Usage()
 
     def lengthen(self, length: int) -> Queue:
         """Add to the length of the shortest queue, and return it."""
@@ -259,7 +247,7 @@ class Start(typing.NamedTuple):
 
 
 class Locked(typing.NamedTuple):
-    """A lock has its member: tell the client, and the member to keep state."""
+    """A lock is granted: notify the client, and make the member keep state."""
 
     client: Client
     lock_id: int
@@ -268,7 +256,7 @@ class Locked(typing.NamedTuple):
 
 
 class Unlocked(typing.NamedTuple):
-    """A lock has ended; the code is ``OK`` if its client wanted that."""
+    """A lock has ended; the code is ``OK`` if its client ended it."""
 
     client: Client
     lock_id: int
@@ -291,7 +279,7 @@ class LockRefused(typing.NamedTuple):
 
 
 class Left(typing.NamedTuple):
-    """A member serves the group no more: it can be programmed anew."""
+    """A member has left the group and can be reprogrammed."""
 
     member: int
 
@@ -299,14 +287,3 @@ class Left(typing.NamedTuple):
 Decision: typing.TypeAlias = (
     Start | Locked | Unlocked | Answer | LockRefused | Left
 )
-
-
-def lock_dues(client: Client, lock_idle_s: float) -> list[float]:
-    """Return when the locks of a client end."""
-    if not client.attached:
-        return [client.grace_due_s]
-    return [
-        lock.idle_since_s + lock_idle_s
-        for lock in client.locks.values()
-        if lock.member is not None and lock.member.task is None
-    ]

@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who is served next: queues, locks and members of one group on one host.
+"""The queues of a group's clients on one host, and the decisions.
 
-Pure: events and the time go in, decisions come out. The caller tells events
-in the order in which they happen, and then asks :meth:`Queues.decide` for the
-decisions. Times are seconds of one clock that never goes back.
+Pure: events and the time go in, decisions come out. The caller reports events
+in the order in which they happen, and then calls :meth:`Queues.decide`. Times
+are seconds of one clock that never goes back.
 
 Each client has as many queues as the host has slots. A task joins the
 shortest queue of its client and stays there. A queue is sequential: its head
-asks for a member, runs, returns its result, and then the next head asks.
-Members belong to no queue, so that resizing the group touches no queue.
+waits for a member, runs, returns its result, and then the next head waits::
+
+    submit ──▶ waiting ──head──▶ asking ──decide──▶ running ──ended──▶ result
+                  ▲                │  ▲                │
+                  │      set aside ▼  │ retry          │ member lost
+                  │              blocked               │
+                  └────────────────────────────────────┘
+
+A head is set aside while its client has no room for results, while locks have
+all members that they may have, or while it waits for the member that has its
+blocks. Members belong to no queue, so that resizing the group touches none.
 """
 
 from __future__ import annotations
@@ -18,8 +27,11 @@ import heapq
 import math
 import typing
 
+from fpgapool.agent.groupdesk.decisions import clients as group_clients
 from fpgapool.agent.groupdesk.decisions import heads
 from fpgapool.agent.groupdesk.decisions import holding
+from fpgapool.agent.groupdesk.decisions import locks as group_locks
+from fpgapool.agent.groupdesk.decisions import members as group_members
 from fpgapool.agent.groupdesk.decisions import model
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import group
@@ -31,27 +43,13 @@ LOCK_IDLE_S = 60.0
 #: A task that loses more members than this fails: it may be what kills them.
 MAX_LOSSES = 2
 
-# Added to the length of a queue with a lock: tasks without that lock choose
-# another one while there is one.
-_LOCKED = 1 << 40
-# The member of a lock that has ended may hold state: it is cleared even for
-# the same client.
-_UNCLEAN = ""
-
 
 class Queues:
-    """The tasks, locks and members of a group on one host.
+    """The tasks of a group on one host.
 
     :param slots: of this host; each client has as many queues.
-    :param arbitration: ``fifo`` serves the project that was served the fewest
-        tasks, and its heads in the order in which they asked; ``time`` serves
-        the project with the least busy time, and its client with the least.
+    :param arbitration: as for :class:`heads.Heads`.
     :param resume_grace_s: how long the locks of a lost client last.
-    :param lock_idle_s: how long a lock lasts without a task.
-    :param max_waiting_tasks: of one client.
-    :param max_task_bytes: longest input of a task.
-    :ivar expected: how many members are here or to come: a lock waits for
-        them, and is not refused. Call :meth:`shrink` after a change.
     """
 
     def __init__(
@@ -64,111 +62,72 @@ class Queues:
         max_waiting_tasks: int = MAX_WAITING_TASKS,
         max_task_bytes: int = group.MAX_TASK_BYTES,
     ) -> None:
-        self._slots = slots
         self._resume_grace_s = resume_grace_s
-        self._lock_idle_s = lock_idle_s
         self._max_waiting_tasks = max_waiting_tasks
         self._max_task_bytes = max_task_bytes
-        # Whether one member is kept from locks for the other clients. Of all
-        # hosts of a group, one does so.
-        self._spares_member = True
-        self._members: dict[int, model.Member] = {}
-        self._free: list[int] = []
-        self.expected = 0
-        # Members to give away as soon as they have no task.
-        self._surplus = 0
-        self.clients: dict[str, model.Client] = {}
-        self._whole = model.Share(None)
-        self._projects: dict[str, model.Share] = {}
-        self._use_arbitration(arbitration)
-        # Queues whose head may not be served now: a lock above the limit, or
-        # that of a paused client.
-        self._blocked: list[model.Queue] = []
-        # All locks that are held, with those that wait.
-        self._held = 0
-        self._locks = 0
-        # Of clients that are gone, until the period ends.
-        self._gone: dict[str, model.Counts] = {}
-        self._holders = holding.Holders()
         self._out: list[model.Decision] = []
+        self._holders = holding.Holders()
+        self._heads = heads.Heads(arbitration)
+        self._clients = group_clients.Clients(slots, self._heads)
+        self.clients = self._clients.all
+        self.members = group_members.Members(
+            self._heads, self._holders, self._out
+        )
+        # Every task comes here: these save look-ups.
+        self._members, self._free = self.members.all, self.members.free
+        self.locks = group_locks.Locks(
+            self._clients, self._heads, self.members, lock_idle_s, self._out
+        )
 
     # Clients.
 
     def attach(
         self, client_id: str, owner: str | None = None, project_id: str = ""
     ) -> model.Client:
-        """Let a client send tasks; one that was lost finds its locks again.
+        """Let a client send tasks; a client that reconnects keeps its locks.
 
         :param client_id: of a client that is not attached.
         :param owner: members are cleared when they serve another owner; None:
             each client is its own.
         :param project_id: all clients of a project together have its share.
-        :returns: the client, for the other methods.
         """
-        client = self.clients.get(client_id)
-        if client is None:
-            project = self._projects.get(project_id)
-            if project is None:
-                project = model.Share(self._whole)
-                # It outlives its clients, who could come back as newcomers.
-                self._projects[project_id] = project
-            client = model.Client(
-                client_id, owner or client_id, self._slots, project
-            )
-            self.clients[client_id] = client
-            counts = self._gone.pop(client_id, None)
-            if counts is not None:
-                client.counts = counts
-        client.owner = owner or client_id
-        client.attached = True
-        client.paused = False
-        # The others may have fewer locks now.
-        self._ask_blocked()
-        return client
+        return self._clients.attach(client_id, owner or client_id, project_id)
 
     def detach(self, client: model.Client, now: float) -> None:
         """The connection of a client is lost.
 
-        Its waiting tasks go, and the results of running ones; it sends them
-        again. Its locks last for ``resume_grace_s``.
+        Its waiting tasks and the results of running ones are dropped; it
+        resends them. Its locks last for ``resume_grace_s``.
         """
         client.attached = False
         self._drop_tasks(client)
-        for lock in [*client.locks.values()]:
-            lock.tasks.clear()
-            if lock.member is None:
-                self._withdraw(client, lock)
+        self.locks.drop_tasks(client)
         if client.locks:
             client.grace_due_s = now + self._resume_grace_s
-            self._ask_blocked()
+            self._heads.retry_blocked()
         else:
-            self._forget(client)
+            self._clients.forget(client)
 
     def close(self, client: model.Client, now: float) -> None:
-        """A client leaves for good: as :meth:`detach`, without a grace."""
+        """A client has closed: as :meth:`detach`, without a grace period."""
         self.detach(client, now)
-        self._end_locks(client, codes.OK, now)
+        self.locks.end_all(client, codes.OK, now)
 
     def revoke(self, client_id: str, now: float) -> None:
-        """A client may not use the group any more.
-
-        Its waiting tasks answer ``ACCESS_REVOKED``; results of running ones
-        are dropped.
+        """A client has lost its access. Its waiting tasks fail with
+        ``ACCESS_REVOKED``; results of running ones are dropped.
         """
         client = self.clients.get(client_id)
         if client is None:
             return
         client.attached = False
-        for task in self._drop_tasks(client):
-            self._out.append(model.Answer(task, codes.ACCESS_REVOKED))
-        for lock in [*client.locks.values()]:
-            for task in lock.tasks:
-                self._out.append(model.Answer(task, codes.ACCESS_REVOKED))
-            lock.tasks.clear()
-            if lock.member is None:
-                self._withdraw(client, lock)
-        self._end_locks(client, codes.ACCESS_REVOKED, now)
-        self._forget(client)
+        code = codes.ACCESS_REVOKED
+        self._out += [
+            model.Answer(task, code) for task in self._drop_tasks(client)
+        ]
+        self.locks.drop_tasks(client, code)
+        self.locks.end_all(client, code, now)
+        self._clients.forget(client)
 
     def pause(self, client: model.Client) -> None:
         """Start no further task of a client until :meth:`resume`."""
@@ -177,17 +136,12 @@ class Queues:
     def resume(self, client: model.Client) -> None:
         """Serve a client again."""
         client.paused = False
-        self._ask_blocked()
+        self._heads.retry_blocked()
         for lock in client.locks.values():
-            member = lock.member
-            if lock.tasks and member is not None and member.task is None:
-                self._start_locked(lock)
+            self.locks.start_task(lock)
 
     def _drop_tasks(self, client: model.Client) -> list[model.Task]:
-        """Empty the queues of a client, but for locks.
-
-        :returns: the waiting tasks.
-        """
+        """Empty the queues of a client, but for locks."""
         dropped = []
         for queue in client.queues:
             locks = []
@@ -199,7 +153,7 @@ class Queues:
             client.lengths[queue.number] -= len(queue.waiting) - len(locks)
             queue.waiting.clear()
             queue.waiting.extend(locks)
-        for member in self._members.values():
+        for member in self.members.all.values():
             task = member.task
             if task is not None and task.client is client and not task.dropped:
                 task.dropped = True
@@ -207,34 +161,9 @@ class Queues:
         client.counts.waiting = 0
         return dropped
 
-    def _forget(self, client: model.Client) -> None:
-        if self.clients.pop(client.client_id, None) is not None:
-            self._gone[client.client_id] = client.counts
-        self._ask_blocked()
-
     def arbitrate(self, arbitration: str) -> None:
-        """Serve heads in another order from now on.
-
-        :param arbitration: as for the class; the present one changes nothing.
-        """
-        if arbitration == self._arbitration:
-            return
-        asking = [*iter(self._heads.pop, None)]
-        # What they had before says nothing about their share now.
-        shares = [self._whole, *self._projects.values()]
-        shares += [client.share for client in self.clients.values()]
-        for share in shares:
-            share.served = share.floor = 0.0
-        self._use_arbitration(arbitration)
-        for queue in asking:
-            self._heads.push(queue)
-
-    def _use_arbitration(self, arbitration: str) -> None:
-        self._heads = heads.Heads(arbitration, self._whole)
-        self._arbitration = arbitration
-        # What counts as service: tasks that begin, or the time of slots.
-        self._by_time = arbitration == group.TIME
-        self._per_task = 0.0 if self._by_time else 1.0
+        """Serve heads in another order from now on."""
+        self._heads.arbitrate(arbitration, self.clients.values())
 
     # Tasks.
 
@@ -248,15 +177,10 @@ class Queues:
         lock_id: int = 0,
         blocks: tuple[holding.Key, ...] = (),
     ) -> model.Task:
-        """Take a task, or answer it with a code, which changes nothing.
+        """Queue a task, or refuse it with a code.
 
-        :param client: an attached client.
-        :param task_id: the client's number of the task.
-        :param payload: belongs to the caller.
-        :param size_bytes: of params and input.
         :param lock_id: of the lock that it runs under; 0: none.
-        :param blocks: that it refers to: it prefers a member that has them.
-        :returns: the task.
+        :param blocks: that it refers to; it prefers a member that has them.
         """
         task = model.Task(client, task_id, payload, lock_id, blocks)
         counts = client.counts
@@ -267,305 +191,67 @@ class Queues:
             self._out.append(model.Answer(task, codes.QUEUE_FULL))
             return task
         if lock_id:
-            self._submit_locked(client, task)
+            self.locks.submit(client, task)
             return task
         counts.arrived += 1
         counts.waiting += 1
         queue = task.queue = client.lengthen(1)
         queue.waiting.append(task)
         if not queue.busy and not queue.asking:
-            self._ask(queue, now)
+            self._heads.ask(queue, now)
         return task
 
-    def _submit_locked(self, client: model.Client, task: model.Task) -> None:
-        lock = client.locks.get(task.lock_id)
-        if lock is None or lock.closing:
-            self._out.append(model.Answer(task, codes.LOCK_LOST))
-            return
-        client.counts.arrived += 1
-        client.counts.waiting += 1
-        task.queue = lock.queue
-        lock.tasks.append(task)
-        if lock.member is not None and lock.member.task is None:
-            self._start_locked(lock)
-
-    def _ask(self, queue: model.Queue, asked_s: float) -> None:
-        queue.asking = True
-        queue.asked_s = asked_s
-        self._heads.push(queue)
-
     def ended(
-        self, member: int, busy_s: float, now: float, ran: bool = True
+        self, number: int, busy_s: float, now: float, ran: bool = True
     ) -> model.Task | None:
-        """A member has ended its task, well or not.
+        """A member's task has ended, with a result or an error.
 
-        :param member: its number.
-        :param busy_s: how long it worked on it.
-        :param ran: False if it lacked a block: the task comes again.
-        :returns: the task whose client waits for the result; None if there
-            is none, or its client is gone.
+        :param ran: False if it lacked a block; the task will be resent.
+        :returns: the task, None if no client waits for its result.
         """
-        place = self._members.get(member)
-        if place is None or place.task is None:
+        member = self._members.get(number)
+        if member is None or member.task is None:
             return None
-        task = place.task
-        place.task = None
-        self._holders.ended(member, busy_s, now)
+        task, member.task = member.task, None
+        self._holders.ended(number, busy_s, now)
         client = task.client
         if task.dropped:
-            counts = self._counts(client.client_id)
-            busy_s = min(busy_s, now - place.charged_s)
+            counts = self._clients.counts_of(client.client_id)
+            busy_s = min(busy_s, now - member.charged_s)
         else:
             counts = client.counts
             counts.running -= 1
         counts.ended += ran
-        lock = place.lock
+        lock = member.lock
         if lock is not None:
-            # It is charged for the whole time.
-            lock.idle_since_s = now
-            if lock.tasks:
-                self._start_locked(lock)
-            elif lock.closing:
-                self._end_lock(client, lock, codes.OK, now)
+            self.locks.task_ended(client, lock, now)
         else:
             counts.busy_s += busy_s
-            if self._by_time:
-                client.serve(busy_s)
+            if self._heads.by_time:
+                self._heads.charge(client, busy_s)
             queue = task.queue
             client.lengths[queue.number] -= 1
             queue.busy = False
             if queue.waiting and not queue.asking:
-                self._ask(queue, now)
-            self._free_member(place)
+                self._heads.ask(queue, now)
+            self.members.give_back(member)
         return None if task.dropped else task
 
-    # Locks.
-
-    def lock(self, client: model.Client, lock_id: int, now: float) -> None:
-        """Ask for a member and a queue of its own.
-
-        :param client: an attached client.
-        :param lock_id: its number for the lock, above 0 and not in use.
-        """
-        most = self._most_locks(client, self.expected)
-        if lock_id in client.locks or self._locks >= most:
-            self._out.append(
-                model.LockRefused(client, lock_id, codes.LOCK_LIMIT)
-            )
-            return
-        queue = client.lengthen(_LOCKED)
-        lock = model.Lock(lock_id, queue)
-        client.locks[lock_id] = lock
-        self._locks += 1
-        queue.waiting.append(lock)
-        if not queue.busy and not queue.asking:
-            self._ask(queue, now)
-
-    def unlock(self, client: model.Client, lock_id: int, now: float) -> None:
-        """End a lock after the tasks that it has."""
-        lock = client.locks.get(lock_id)
-        if lock is None:
-            return
-        if lock.member is None:
-            self._withdraw(client, lock)
-        elif lock.tasks or lock.member.task is not None:
-            lock.closing = True
-        else:
-            self._end_lock(client, lock, codes.OK, now)
-
-    def spare_member(self, spares_member: bool) -> None:
-        """Say whether locks leave one member to the other clients.
-
-        Locks that are held stay.
-        """
-        self._spares_member = spares_member
-        self._ask_blocked()
-
-    @property
-    def is_locked(self) -> bool:
-        """Whether locks have all members, so that no other task can run."""
-        return 0 < len(self._members) <= self._held
-
-    def _most_locks(self, client: model.Client, expected: int = 0) -> int:
-        """How many locks there may be if this client wants one.
-
-        With fewer members than ``expected``, so many count.
-        """
-        here = sum(not member.leaving for member in self._members.values())
-        spared = self._spares_member and any(
-            other is not client and other.attached
-            for other in self.clients.values()
-        )
-        # Without any member a lock may wait for the first.
-        return max(1, max(here, expected) - self._surplus) - spared
-
-    def _withdraw(self, client: model.Client, lock: model.Lock) -> None:
-        """Take back a lock that was not granted yet."""
-        for task in lock.tasks:
-            self._out.append(model.Answer(task, codes.LOCK_LOST))
-        client.counts.waiting -= len(lock.tasks)
-        lock.tasks.clear()
-        lock.queue.waiting.remove(lock)
-        client.lengths[lock.queue.number] -= _LOCKED
-        del client.locks[lock.lock_id]
-        self._locks -= 1
-        # Its queue may have waited among the blocked ones for it alone.
-        self._ask_blocked()
-
-    def _refuse(self, lock: model.Lock) -> None:
-        """Refuse a lock that is above a limit which came later.
-
-        The members are too few now, whatever other clients unlock.
-        """
-        client = lock.queue.client
-        lock.queue.asking = False
-        self._out.append(
-            model.LockRefused(client, lock.lock_id, codes.LOCK_LIMIT)
-        )
-        self._withdraw(client, lock)
-
-    def _grant(
-        self, lock: model.Lock, member: model.Member, now: float
-    ) -> None:
-        client = lock.queue.client
-        lock.member = member
-        lock.charged_s = lock.idle_since_s = now
-        member.lock = lock
-        self._held += 1
-        clear = member.served not in (None, client.owner)
-        member.served = client.owner
-        self._out.append(
-            model.Locked(client, lock.lock_id, member.number, clear)
-        )
-        if lock.tasks:
-            self._start_locked(lock)
-
-    def _start_locked(self, lock: model.Lock) -> None:
-        if lock.queue.client.paused:
-            return
-        task = lock.tasks.popleft()
-        member = lock.member
-        assert member is not None, "only a granted lock has a member"
-        member.task = task
-        counts = task.client.counts
-        counts.waiting -= 1
-        counts.running += 1
-        self._out.append(model.Start(member.number, task, False))
-
-    def _end_locks(self, client: model.Client, code: str, now: float) -> None:
-        for lock in [*client.locks.values()]:
-            self._end_lock(client, lock, code, now)
-
-    def _end_lock(
-        self, client: model.Client, lock: model.Lock, code: str, now: float
-    ) -> None:
-        """End a lock that was granted; its member may be gone."""
-        del client.locks[lock.lock_id]
-        self._locks -= 1
-        self._held -= 1
-        for task in lock.tasks:
-            self._out.append(model.Answer(task, codes.LOCK_LOST))
-        client.counts.waiting -= len(lock.tasks)
-        lock.tasks.clear()
-        self._charge_lock(lock, now)
-        self._out.append(model.Unlocked(client, lock.lock_id, code))
-        queue = lock.queue
-        client.lengths[queue.number] -= _LOCKED
-        member = lock.member
-        assert member is not None, "the lock was granted"
-        member.lock = None
-        member.charged_s = now
-        member.served = _UNCLEAN
-        if member.task is None:
-            queue.busy = False
-            if queue.waiting and not queue.asking:
-                self._ask(queue, now)
-            if member.number in self._members:
-                self._free_member(member)
-        else:
-            # Its task ends as one without a lock.
-            client.lengths[queue.number] += 1
-        if client.attached or client.locks:
-            self._ask_blocked()
-        else:
-            self._forget(client)
-
-    def _charge_lock(self, lock: model.Lock, now: float) -> None:
-        """Charge the client for the time of a member that it keeps."""
-        client = lock.queue.client
-        slot_s = now - lock.charged_s
-        client.counts.busy_s += slot_s
-        if self._by_time:
-            client.serve(slot_s)
-        lock.charged_s = now
-
-    def _ask_blocked(self) -> None:
-        blocked, self._blocked = self._blocked, []
-        for queue in blocked:
-            queue.asking = False
-            if queue.waiting:
-                self._ask(queue, queue.asked_s)
-
-    # Members.
-
-    def join(self, member: int) -> None:
-        """Use a slot that was just programmed.
-
-        :param member: its number, that of no present member.
-        """
-        if member in self._members:
-            raise ValueError(f"member {member} is here already")
-        self._members[member] = model.Member(member)
-        heapq.heappush(self._free, member)
-        self._ask_blocked()
-
-    def leave(self, member: int) -> None:
-        """Give a slot away: at once if it is idle, else after its task.
-
-        A locked member stays until the lock ends. :class:`Left` says when it
-        can be programmed anew.
-        """
-        place = self._members.get(member)
-        if place is None or place.leaving:
-            return
-        place.leaving = True
-        self._ask_blocked()
-        if place.task is None and place.lock is None:
-            self._free.remove(member)
-            heapq.heapify(self._free)
-            self._leave(place)
-
-    def shrink(self, count: int) -> None:
-        """Give away some slots: idle ones, the lowest first, else the next.
-
-        :param count: how many; those that an earlier call wanted and are
-            still here are not given away for that call any more.
-        """
-        self._surplus = count
-        self._ask_blocked()
-        while self._surplus and self._free:
-            self._surplus -= 1
-            self._leave(self._members[heapq.heappop(self._free)])
-
-    def lost(self, member: int, now: float) -> None:
+    def lost(self, number: int, now: float) -> None:
         """A member died: its task runs again elsewhere, its lock ends."""
-        place = self._members.pop(member, None)
-        if place is None:
+        member = self.members.lose(number)
+        if member is None:
             return
-        self._holders.forget(member)
-        self._ask_blocked()
-        task, place.task = place.task, None
-        if place.lock is None and task is None:
-            self._free.remove(member)
-            heapq.heapify(self._free)
-        if task is not None and not task.dropped:
+        task, member.task = member.task, None
+        is_awaited = task is not None and not task.dropped
+        if task is not None and is_awaited:
             task.client.counts.running -= 1
-        if place.lock is not None:
+        if member.lock is not None:
             # The state that the client kept there is lost.
-            if task is not None and not task.dropped:
+            if task is not None and is_awaited:
                 self._out.append(model.Answer(task, codes.LOCK_LOST))
-            lock = place.lock
-            self._end_lock(lock.queue.client, lock, codes.LOCK_LOST, now)
+            lock = member.lock
+            self.locks.end(lock.queue.client, lock, codes.LOCK_LOST, now)
         elif task is not None:
             self._run_again(task, now)
 
@@ -584,35 +270,21 @@ class Queues:
             queue.waiting.appendleft(task)
         if queue.waiting and not queue.asking:
             again = queue.waiting[0] is task
-            self._ask(queue, queue.asked_s if again else now)
-
-    def _free_member(self, place: model.Member) -> None:
-        if place.leaving:
-            self._leave(place)
-        elif self._surplus:
-            self._surplus -= 1
-            self._leave(place)
-        else:
-            heapq.heappush(self._free, place.number)
-
-    def _leave(self, place: model.Member) -> None:
-        del self._members[place.number]
-        self._holders.forget(place.number)
-        self._out.append(model.Left(place.number))
+            self._heads.ask(queue, queue.asked_s if again else now)
 
     # Decisions.
 
     def decide(self, now: float) -> list[model.Decision]:
-        """Give free members to asking heads.
+        """Give free members to waiting heads.
 
         :returns: all decisions since the last call, in order.
         """
-        free, pop = self._free, self._heads.pop
+        heads, free = self._heads, self._free
         if self._holders.due_s != math.inf:
             self._holders.due_s = math.inf
-            self._ask_blocked()
+            heads.retry_blocked()
         while free:
-            queue = pop()
+            queue = heads.pop()
             if queue is None:
                 break
             if not queue.waiting:
@@ -620,118 +292,68 @@ class Queues:
                 queue.asking = False
                 continue
             client = queue.client
-            item = queue.waiting[0]
             if client.paused:
-                self._blocked.append(queue)
+                heads.block(queue)
                 continue
-            if isinstance(item, model.Lock):
-                if not self._most_locks(client, self.expected):
-                    self._refuse(item)
-                    if queue.waiting:
-                        self._ask(queue, now)
-                    continue
-                if self._held >= self._most_locks(client):
-                    self._blocked.append(queue)
-                    continue
-                queue.waiting.popleft()
-                queue.asking, queue.busy = False, True
-                client.project.served += self._per_task
-                self._grant(item, self._members[heapq.heappop(free)], now)
+            task = queue.waiting[0]
+            if isinstance(task, model.Lock):
+                self.locks.grant_next(queue, now)
                 continue
-            if item.blocks:
-                chosen = self._holders.choose(item, free, self._members, now)
+            if task.blocks:
+                chosen = self._holders.choose(task, free, self._members, now)
                 if chosen is None:
-                    self._blocked.append(queue)
+                    heads.block(queue)
                     continue
-                item, number = chosen
-                free.remove(number)
-                heapq.heapify(free)
+                task, number = chosen
+                self.members.take(number)
             else:
                 number = heapq.heappop(free)
             queue.waiting.popleft()
             queue.asking, queue.busy = False, True
             member = self._members[number]
-            member.task = item
+            member.task = task
             served = member.served
             member.served = owner = client.owner
-            client.project.served += self._per_task
+            client.project.served += heads.per_task
             counts = client.counts
             counts.waiting -= 1
             counts.running += 1
-            clear = served not in (None, owner)
-            if item.blocks or clear:
-                self._holders.started(number, item, clear, now)
-            self._out.append(model.Start(number, item, clear))
+            clear = served is not None and served != owner
+            if task.blocks or clear:
+                self._holders.started(number, task, clear, now)
+            self._out.append(model.Start(number, task, clear))
         out = self._out
         if out:
-            self._out = []
+            self._out = self.members.out = self.locks.out = []
         return out
 
     @property
     def deadline_s(self) -> float | None:
         """When :meth:`expire` has to be called; None: not needed."""
-        dues = [self._holders.due_s]
-        for client in self.clients.values() if self._locks else ():
-            if client.locks:
-                dues += model.lock_dues(client, self._lock_idle_s)
-        due_s = min(dues)
+        due_s = min([self._holders.due_s, *self.locks.dues()])
         return None if due_s == math.inf else due_s
 
     def expire(self, now: float) -> None:
         """End the locks of lost clients, and those without tasks."""
-        for client in [*self.clients.values()]:
-            if not client.locks:
-                continue
-            if not client.attached:
-                if now >= client.grace_due_s:
-                    self._end_locks(client, codes.LOCK_LOST, now)
-                continue
-            for lock in [*client.locks.values()]:
-                member = lock.member
-                if (
-                    member is not None
-                    and member.task is None
-                    and now >= lock.idle_since_s + self._lock_idle_s
-                ):
-                    self._end_lock(client, lock, codes.LOCK_LOST, now)
+        self.locks.expire(now)
 
     # Statistics.
 
-    def has_free_member(self) -> bool:
-        """Whether a member has no task."""
-        return bool(self._free)
-
-    @property
-    def members(self) -> dict[int, bool]:
-        """The members, by number, and whether each is leaving."""
-        return {
-            number: member.leaving for number, member in self._members.items()
-        }
-
-    def _counts(self, client_id: str) -> model.Counts:
-        """Return the counts of a client that may be gone, or be new."""
-        client = self.clients.get(client_id)
-        if client is not None:
-            return client.counts
-        return self._gone.setdefault(client_id, model.Counts())
-
-    def take_counts(self, now: float) -> dict[str, model.Counts]:
+    def take_counts(self, now: float) -> dict[str, model.Usage]:
         """End a period.
 
         :returns: what each client did in it, by name. A lock without a task
             counts as a running one: its client has the member.
         """
-        taken, self._gone = self._gone, {}
+        idle_locks = {}
         for client_id, client in self.clients.items():
-            idle_locks = 0
+            idle_locks[client_id] = 0
             for lock in client.locks.values():
                 if lock.member is not None:
-                    self._charge_lock(lock, now)
+                    self.locks.charge(lock, now)
                     task = lock.member.task
-                    idle_locks += task is None or task.dropped
-            counts = taken[client_id] = client.counts
-            client.counts = model.Counts(
-                waiting=counts.waiting, running=counts.running
-            )
-            counts.running += idle_locks
+                    idle_locks[client_id] += task is None or task.dropped
+        taken = self._clients.take_counts()
+        for client_id, count in idle_locks.items():
+            taken[client_id].running += count
         return taken

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Clients' blocks in a worker's memory, so that they need not come again.
+"""Caches clients' blocks in a worker's memory, so that they are sent once.
 
 A block belongs to one application of one project. Its name is a digest of it:
-no client can put other data in its place. The memory is zeroed when a block
-goes, and nothing outlives the scrub of the slot.
+no client can put other data in its place. The memory of a block is zeroed when
+it is removed, and all of it when the slot is scrubbed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ class _Key(typing.NamedTuple):
     length_bytes: int
 
 
-class Counts(typing.NamedTuple):
-    """The figures of a cache since its process began.
+class BlockCounts(typing.NamedTuple):
+    """The counts of a cache since its process began.
 
-    :ivar hits: references to kept blocks.
-    :ivar misses: referred blocks that had to be sent.
-    :ivar evicted: blocks that went to make room.
+    :ivar misses: blocks that had to be sent.
+    :ivar evicted: blocks removed to make room.
     :ivar kept_bytes: length of all blocks, now.
     """
 
@@ -44,7 +43,7 @@ class Counts(typing.NamedTuple):
     kept_bytes: int = 0
 
 
-class Cache:
+class BlockCache:
     """The blocks of a slot.
 
     :param capacity_bytes: of all blocks; 0: none are kept.
@@ -55,14 +54,14 @@ class Cache:
         self._lock = threading.Lock()
         self._shelf: blocks.Shelf[_Key] = blocks.Shelf(capacity_bytes)
         self._memory: dict[_Key, bytearray] = {}
-        # Of the holder that may keep blocks.
+        # Changes with each holder; access of former ones has ended.
         self._epoch = 0
         self._hits = self._misses = self._evicted = 0
 
     @property
-    def counts(self) -> Counts:
-        """The figures so far."""
-        return Counts(
+    def counts(self) -> BlockCounts:
+        """The counts so far."""
+        return BlockCounts(
             self._hits, self._misses, self._evicted, self._shelf.kept_bytes
         )
 
@@ -71,10 +70,7 @@ class Cache:
         return Blocks(self, self._epoch, project_id, application)
 
     def wipe(self, but_project_id: str | None = None) -> None:
-        """Zero and forget all blocks, and end all access.
-
-        :param but_project_id: keep those of this project.
-        """
+        """Zero and forget all blocks, and end all access."""
         with self._lock:
             if but_project_id is None:
                 self._epoch += 1
@@ -121,11 +117,12 @@ def _zero(memory: bytearray) -> None:
 class Blocks:
     """The blocks of one application in a cache.
 
-    Made by :meth:`Cache.open`. What is found stays until :meth:`release`.
+    Made by :meth:`BlockCache.open`. Found blocks are pinned until
+    :meth:`release`.
     """
 
     def __init__(
-        self, cache: Cache, epoch: int, project_id: str, application: str
+        self, cache: BlockCache, epoch: int, project_id: str, application: str
     ) -> None:
         self._cache = cache
         self._epoch = epoch
@@ -137,7 +134,7 @@ class Blocks:
         return _Key(self._project_id, self._application, *reference[:2])
 
     def find(self, reference: blocks.Reference) -> memoryview | None:
-        """Return a kept block; None: its data has to come."""
+        """Return a cached block; None: its data must be sent."""
         key = self._key(reference)
         found = self._cache._find(self._epoch, key)
         if found is not None:
@@ -145,12 +142,11 @@ class Blocks:
         return found
 
     def keep(self, reference: blocks.Reference, data: frames.Buffer) -> None:
-        """Check the data of a block, and keep a copy if there is room.
+        """Verify the data of a block, and cache a copy if there is room.
 
-        :param data: that has come for the reference. A client may be changing
-            it.
-        :raises processing.Failure: ``BLOCK_DAMAGED`` if it is not the
-            announced data; it is not kept.
+        :param data: received for the reference; the client may be changing it.
+        :raises processing.Failure: ``BLOCK_DAMAGED`` if it does not match the
+            reference.
         """
         fits = reference.length_bytes <= self._cache.capacity_bytes
         memory = bytearray(data) if fits else data
@@ -164,21 +160,17 @@ class Blocks:
         )
 
     def release(self) -> None:
-        """Let what was found be evicted again."""
+        """Unpin the found blocks."""
         pinned, self._pinned = self._pinned, []
         for key in pinned:
             self._cache._unpin(key)
 
 
 class Announced:
-    """The references in the input that comes over one connection.
+    """The references to blocks in the input of one connection.
 
-    :param kept: the blocks of the session.
-    :param max_bytes: longest block.
     :param shared: whether the session's input is in shared buffers.
-    :param set_argument: gives the core an argument.
-    :param miss: tells the client that the block of a task has to come.
-    :param arguments: that the session's core has.
+    :param miss: asks the client for the block of a task.
     """
 
     def __init__(
@@ -196,9 +188,9 @@ class Announced:
         self._set_argument = set_argument
         self._miss = miss
         self._arguments = arguments
-        # The data of this one comes next.
+        # The reference whose data comes next.
         self._expected: tuple[int, blocks.Reference] | None = None
-        # Until this task comes again, the client does not know of the miss.
+        # The task whose block is missing, until the client resends it.
         self._missed: int | None = None
         self._found: memoryview | None = None
 
@@ -212,8 +204,8 @@ class Announced:
     ) -> frames.FrameHeader | None:
         """Take an INPUT frame.
 
-        :returns: the header of a piece of input; None if it brings none.
-        :raises frames.ProtocolError: if it has no place here.
+        :returns: the header of a piece of input; None if the frame has none.
+        :raises frames.ProtocolError: if it is not allowed here.
         :raises processing.Failure: if its data, or an argument, is wrong.
         """
         if header.flags & frames.BLOCK:
@@ -267,15 +259,15 @@ class Announced:
         )
 
     def _argue(self, reference: blocks.Reference, data: memoryview) -> None:
-        # A client that resumes cannot know whether it arrived.
+        # A client that resumes may send it again.
         if self._arguments.get(reference.argument) != reference:
             self._set_argument(reference.argument, data)
             self._arguments[reference.argument] = reference
 
     def fill(self, place: memoryview) -> bool:
-        """Fill a piece of input with the block that was found.
+        """Copy the found block into a piece of input.
 
-        :returns: False if there is none: the client sends the piece.
+        :returns: False if there is none, and the client sends the data.
         """
         found, self._found = self._found, None
         if found is None:
@@ -285,9 +277,9 @@ class Announced:
         return True
 
     def check(self, data: memoryview) -> None:
-        """Check input that was announced, and keep a copy.
+        """Verify announced input, and cache a copy.
 
-        :raises processing.Failure: if it is not what was announced.
+        :raises processing.Failure: if it does not match its reference.
         """
         if self._expected is not None:
             _, reference = self._expected

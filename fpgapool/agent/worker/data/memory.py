@@ -8,6 +8,7 @@ and reuses it until it ends. Callers hold the session's lock.
 
 from __future__ import annotations
 
+import abc
 import collections
 import dataclasses
 import enum
@@ -15,7 +16,6 @@ import heapq
 import mmap
 import queue
 import time
-import typing
 import weakref
 
 from fpgapool.common.channels import buffers as session_buffers
@@ -27,7 +27,7 @@ from fpgapool.vocabulary import codes
 
 LOG = ratelimit.RateLimitedLog(__name__)
 
-#: How long closing waits for threads that are about to let go of a piece.
+#: How long closing waits for threads that still use a piece.
 CLOSE_S = 1.0
 
 _NO_BYTES = memoryview(b"")
@@ -38,7 +38,7 @@ _UNPLACED = -1
 class Remains(enum.Enum):
     """How to clean up shared buffers when their session has ended."""
 
-    #: The client needs to read nothing more.
+    #: The client has nothing left to read.
     EMPTIED = "emptied"
     #: The client may be reading output, or continue with its input.
     KEPT = "kept for a while"
@@ -47,8 +47,8 @@ class Remains(enum.Enum):
     LEFT = "left to the client"
 
 
-#: Ways to lose a slot that clients could choose again and again. After the
-#: other ways a client need not hurry.
+#: Ends that clients could cause again and again, so that buffers are not left
+#: to them.
 _CAUSED_BY_CLIENTS = frozenset(
     {
         codes.CONNECTION_LOST,
@@ -62,7 +62,6 @@ _CAUSED_BY_CLIENTS = frozenset(
 def remains(code: str, unread: bool) -> Remains:
     """Return how to clean up a session's shared buffers.
 
-    :param code: how it ended.
     :param unread: whether there is unacknowledged output.
     """
     if code in _CAUSED_BY_CLIENTS:
@@ -72,23 +71,22 @@ def remains(code: str, unread: bool) -> Remains:
     return Remains.KEPT if unread else Remains.EMPTIED
 
 
-class Blocks:
+class Ranges:
     """Hands out ranges of memory; the oldest comes back first.
 
     The memory is divided into equal blocks. Ranges fill one block after the
     other; the next block is the lowest free one. A session whose bytes are
-    soon gone again stays in few blocks, so in the cache, and in memory that
-    the system has given already, since new memory is expensive.
+    short-lived stays in few blocks: in the cache, and in memory that is
+    already mapped, as new pages are expensive.
 
     :param block_bytes: size of a block, the longest range.
-    :param out_bytes: a range is refused only if more than so many bytes would
-        be out with it.
+    :param out_bytes: bytes in ranges that are always granted.
     """
 
     def __init__(self, block_bytes: int, out_bytes: int) -> None:
         self._block_bytes = block_bytes
-        # Two neighbours together exceed a block, else they would be one block.
-        # Part of the oldest may be back, and the newest is only just begun.
+        # Two adjacent blocks together hold more than one block's bytes. Part
+        # of the oldest may be free again, and the newest may be nearly empty.
         count = 2 * -(-out_bytes // block_bytes) + 2
         self.capacity_bytes = count * block_bytes
         self._free = list(range(count))
@@ -126,7 +124,6 @@ class Blocks:
     def shrink(self, start: int, length_bytes: int) -> None:
         """Give back the end of the newest range.
 
-        :param start: where it starts.
         :param length_bytes: the length to keep; 0 gives all of it back.
         """
         if length_bytes:
@@ -147,7 +144,7 @@ class Blocks:
             heapq.heappush(self._free, block)
 
     def drop(self) -> None:
-        """Take back the newest range, as if it had never been out."""
+        """Undo the newest :meth:`reserve`."""
         self._ends.pop()
         self._out[self._newest] -= 1
         if not self._ends:
@@ -169,27 +166,43 @@ class Blocks:
             self.release()
 
 
-class Memory(typing.Protocol):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unread:
+    """Buffers that the client of a session may still be reading.
+
+    :ivar fds: descriptors of the input and the output buffers.
+    """
+
+    fds: list[int]
+
+
+class Memory(abc.ABC):
     """The memory that a session needs.
 
     :ivar fds: descriptors to hand to the client, if it is shared.
     """
 
-    fds: list[int]
+    def __init__(self) -> None:
+        self.fds: list[int] = []
 
     @property
     def is_short_of_output(self) -> bool:
-        """Whether output has taken most of the room, also few bytes."""
+        """Whether output uses most of the room, even with few bytes."""
+        return False
 
+    @abc.abstractmethod
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
         """Return the place of the next piece of input."""
 
     def return_input(self) -> None:
         """Take back the oldest piece of input."""
+        return
 
     def clear_input(self) -> None:
         """Take back all input."""
+        return
 
+    @abc.abstractmethod
     def take_output(
         self, length_bytes: int, source: memoryview
     ) -> memoryview | None:
@@ -199,6 +212,7 @@ class Memory(typing.Protocol):
         takes the place of input.
         """
 
+    @abc.abstractmethod
     def keep_output(self, length_bytes: int) -> list[stream.Piece]:
         """Keep the front of the oldest room; the rest becomes free.
 
@@ -211,10 +225,13 @@ class Memory(typing.Protocol):
 
         :returns: whether it is there, also from an earlier call.
         """
+        return True
 
+    @abc.abstractmethod
     def release_output(self, piece: stream.Piece) -> None:
         """Take back the oldest kept piece."""
 
+    @abc.abstractmethod
     def close(self, remains: Remains = Remains.EMPTIED) -> Unread | None:
         """Release the bytes and the system's resources.
 
@@ -225,10 +242,9 @@ class Memory(typing.Protocol):
         """
 
 
-class PrivateMemory:
+class PrivateMemory(Memory):
     """Memory of the worker, for clients that send and receive bytes.
 
-    :param chunk_bytes: longest piece.
     :param window_bytes: bytes that may be out in each direction.
     :param max_output_bytes: most that one call of the core may write.
     """
@@ -236,9 +252,10 @@ class PrivateMemory:
     def __init__(
         self, chunk_bytes: int, window_bytes: int, max_output_bytes: int
     ) -> None:
+        super().__init__()
         self._chunk_bytes = chunk_bytes
-        self._input_blocks = Blocks(chunk_bytes, window_bytes)
-        self._output_blocks = Blocks(
+        self._input_blocks = Ranges(chunk_bytes, window_bytes)
+        self._output_blocks = Ranges(
             max(chunk_bytes, max_output_bytes), window_bytes
         )
         self._input = session_buffers.blank(self._input_blocks.capacity_bytes)
@@ -246,7 +263,6 @@ class PrivateMemory:
             self._output_blocks.capacity_bytes
         )
         self._output_start = 0
-        self.fds: list[int] = []
 
     @property
     def is_short_of_output(self) -> bool:
@@ -285,9 +301,6 @@ class PrivateMemory:
             for start in range(self._output_start, end, self._chunk_bytes)
         ]
 
-    def place_output(self, piece: stream.Piece) -> bool:
-        return True
-
     def release_output(self, piece: stream.Piece) -> None:
         if piece.flags & frames.TASK_END:
             self._output_blocks.release()
@@ -297,40 +310,31 @@ class PrivateMemory:
         return None
 
 
-class InPlaceMemory:
+class InPlaceMemory(Memory):
     """Memory of the worker in which output takes the place of the input.
 
     It is for cores that work in place: the worker receives, processes and
     sends a byte in one place, which is then more likely to be in the cache.
 
-    :param chunk_bytes: longest piece.
     :param window_bytes: bytes that may be out in each direction.
     """
 
     def __init__(self, chunk_bytes: int, window_bytes: int) -> None:
+        super().__init__()
         self._window_bytes = window_bytes
         # Unprocessed pieces are newer than processed ones.
-        self._blocks = Blocks(chunk_bytes, 2 * window_bytes)
+        self._blocks = Ranges(chunk_bytes, 2 * window_bytes)
         self._memory = session_buffers.blank(self._blocks.capacity_bytes)
         self._unprocessed = 0
         self._processed: collections.deque[int] = collections.deque()
         self._processed_bytes = 0
         self._room = _NO_BYTES
-        self.fds: list[int] = []
-
-    @property
-    def is_short_of_output(self) -> bool:
-        return False
 
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
         start = self._blocks.reserve(length_bytes)
         assert start is not None, "credits bound what comes in"
         self._unprocessed += 1
         return self._memory[start : start + length_bytes]
-
-    def return_input(self) -> None:
-        # The output is there now.
-        return
 
     def clear_input(self) -> None:
         for _ in range(self._unprocessed):
@@ -353,9 +357,6 @@ class InPlaceMemory:
         self._processed_bytes += length_bytes
         return [stream.Piece(self._room, 0, frames.TASK_END)]
 
-    def place_output(self, piece: stream.Piece) -> bool:
-        return True
-
     def release_output(self, piece: stream.Piece) -> None:
         # The piece may be only the rest of it.
         self._processed_bytes -= self._processed.popleft()
@@ -366,26 +367,15 @@ class InPlaceMemory:
         return None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unread:
-    """Buffers that the client of a session may still be reading.
-
-    :ivar fds: descriptors of the input and the output buffers.
-    """
-
-    fds: list[int]
-
-
-class SharedMemory:
+class SharedMemory(Memory):
     """Two memfds of equal buffers, mapped by the worker and its client.
 
     Their sizes are sealed, so a client cannot make the worker fault by
-    truncating them. They are emptied at the end: a client may keep its maps
-    for ever, and the pages would count as the worker's. The byte behind the
+    truncating them. They are emptied at the end: a client may keep its
+    mappings, and their pages count as the worker's. The byte behind the
     buffers is 1 until then.
 
     :param buffer_bytes: size of a buffer, the longest piece.
-    :param buffers: number of buffers in each direction.
     :param max_output_bytes: most that one call of the core may write.
 
     :ivar fds: descriptors of the input and the output buffers.
@@ -394,9 +384,10 @@ class SharedMemory:
     def __init__(
         self, buffer_bytes: int, buffers: int, max_output_bytes: int = 0
     ) -> None:
+        super().__init__()
         self._buffer_bytes = buffer_bytes
-        # A client gives buffers back when it holds a quarter. So many suffice
-        # for output of any length, piece by piece.
+        # A client returns buffers when it holds a quarter of them. This many
+        # suffice for output of any length, piece by piece.
         self._most_taken = -(-buffers // 4)
         # For output that is longer than a buffer.
         self._scratch = session_buffers.blank(
@@ -425,20 +416,9 @@ class SharedMemory:
         self._unmapped: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._maps = [weakref.ref(one, self._unmapped.put) for one in maps]
 
-    @property
-    def is_short_of_output(self) -> bool:
-        # A client gives buffers back by their number.
-        return False
-
     def take_input(self, aux: int, length_bytes: int) -> memoryview:
         start = aux * self._buffer_bytes
         return self._input[start : start + length_bytes]
-
-    def return_input(self) -> None:
-        return
-
-    def clear_input(self) -> None:
-        return
 
     def take_output(
         self, length_bytes: int, source: memoryview
@@ -507,8 +487,7 @@ class SharedMemory:
             session_buffers.discard(fds)
         elif unread is None:
             channels.close_fds(fds)
-        # A map has a descriptor of its own and ends with its last piece. The
-        # thread that used that piece may not have returned yet.
+        # A mapping ends with its last piece, which a thread may still use.
         deadline_s = time.monotonic() + CLOSE_S
         for _ in self._maps:
             try:
@@ -516,7 +495,9 @@ class SharedMemory:
                     timeout=max(0.0, deadline_s - time.monotonic())
                 )
             except queue.Empty:
-                LOG.warning("shared buffers outlive their session")
+                LOG.warning(
+                    "shared buffers are still mapped after their session"
+                )
                 break
         self._maps = []
         return unread

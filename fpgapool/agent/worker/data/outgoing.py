@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""All that a session sends to its client: output, acknowledgements, PONGs.
-
-It has no threads and no lock; the session's lock guards it.
+"""Everything that a session sends to its client: output, acknowledgements,
+PONGs. No threads, no locks; the session's lock guards it.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from fpgapool.protocol import stream
 
 #: Largest piece that its receiving thread may process itself.
 INLINE_BYTES = 64 * 1024
-#: Limit of bytes sent by such pieces since the client last showed that it
-#: reads. It fits any socket's buffer, so the receiving thread never blocks
-#: on sending while the client blocks on sending too.
+#: Limit of bytes sent for such pieces since the client last proved that it
+#: reads. They fit into any socket's buffer, so the receiving thread never
+#: blocks on sending while the client does, too.
 INLINE_SENT_BYTES = 128 * 1024
 # Bounds the memory that tiny pieces cost beyond their bytes.
 _MAX_SEGMENTS = 65536
-# So many are a reason to ask for an acknowledgement, in time for the answer.
+# From this many on, ask for an acknowledgement.
 _MANY_SEGMENTS = _MAX_SEGMENTS // 2
 _MAX_SENT_AT_ONCE = 16
-# The frame of a longer state would take too much of the connection.
+# Longer states would use too much of the connection.
 _MAX_EARLY_CHECKPOINT_BYTES = len(frames.checkpoint_frame(0, bytes(4096)))
 _NO_BYTES = memoryview(b"")
 
@@ -33,10 +32,7 @@ _NO_BYTES = memoryview(b"")
 class Outgoing:
     """The frames for a session's client, in the order of sending.
 
-    :param processor: runs the core.
-    :param memory: holds the bytes.
     :param shared: whether the client maps that memory.
-    :param incoming: the other direction, which is acknowledged.
     :param start_bytes: offset of the first byte of output.
     :param window_bytes: how much output may be unacknowledged.
 
@@ -64,11 +60,11 @@ class Outgoing:
         # For the output of the next task.
         self._room: memoryview | None = None
         self._unproven_bytes = 0
-        # Whether an acknowledgement is wanted for the room that it gives.
+        # Whether an acknowledgement is needed to free room.
         self._is_short = False
         # Of all kept output, encoded.
         self._checksums: bytes | None = None
-        # So far; whether a checkpoint goes before each ACK.
+        # Whether a checkpoint precedes each ACK.
         self._has_short_states = processor.has_checkpoints and not shared
 
     # The client's side.
@@ -76,7 +72,6 @@ class Outgoing:
     def resume(self, received_bytes: int) -> None:
         """Go on over another connection.
 
-        :param received_bytes: output that the client has.
         :raises frames.ProtocolError: if that output is not kept any more.
         """
         self._release(self.output.resume(received_bytes))
@@ -94,10 +89,7 @@ class Outgoing:
             self._unproven_bytes = 0
 
     def take_pong(self, offset_bytes: int) -> None:
-        """Take a PONG: the answer to a question acknowledges, too.
-
-        A client answers a PING when it has received what came before.
-        """
+        """Take a PONG, which acknowledges what was sent before its PING."""
         if offset_bytes <= self.output.asked_bytes:
             self.acknowledge(offset_bytes)
 
@@ -122,6 +114,13 @@ class Outgoing:
             len(self.output.kept) >= _MANY_SEGMENTS
             or self._memory.is_short_of_output
         )
+
+    def unacknowledged(self) -> str:
+        """Describe the output that the client has not acknowledged."""
+        output = self.output
+        held_bytes = output.sent_bytes - output.acknowledged_bytes
+        count = len(output.kept) - len(output.unsent)
+        return f"{held_bytes} bytes in {count} pieces are unacknowledged"
 
     # The core's side.
 
@@ -178,8 +177,8 @@ class Outgoing:
         if self.pongs:
             return True
         if self._shared:
-            # A client that has received shared output may still be reading
-            # it; it counts buffers, too, and gives them back by itself.
+            # A client may still read shared output that it has received. It
+            # counts buffers and returns them by itself.
             if output.unsent:
                 return self._may_send_shared()
         elif output.unsent:
@@ -231,13 +230,13 @@ class Outgoing:
     def _early_checkpoint(self) -> list[frames.Buffer]:
         """Return the state behind the input that is acknowledged next.
 
-        A client that does not read in time would never get the last one. What
-        it reads later then ends with a state with which it goes on.
+        A client that reads late may never get the final state; with this one
+        it can continue.
         """
         if self._processor.started:
-            # They change the state behind that input.
+            # They have already changed the state.
             return []
         found = self._processor.checkpoint(self._incoming.consumed_bytes)
-        # To ask for a long state again and again would be a waste.
+        # Repeatedly saving a long state would be a waste.
         self._has_short_states = len(found) <= _MAX_EARLY_CHECKPOINT_BYTES
         return [found] if found and self._has_short_states else []

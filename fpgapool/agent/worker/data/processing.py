@@ -33,10 +33,7 @@ Collect = collections.abc.Callable[[], int]
 
 
 class Started(typing.NamedTuple):
-    """A piece of input that the core has.
-
-    :ivar collect: of the core.
-    """
+    """A piece of input that the core has."""
 
     task: Task
     room: memoryview
@@ -56,12 +53,6 @@ def open_core(
 ) -> drivers.Core:
     """Open a programmed slot.
 
-    :param driver: of the slot.
-    :param device: name of the device.
-    :param slot: number of the slot in it.
-    :param traffic: the path of the data.
-    :param params: of the session or task.
-    :returns: its core.
     :raises Failure: ``INVALID_PARAMS``, ``CORE_FAILED``, or one of
         :data:`codes.DEVICE_FAULTS`.
     """
@@ -79,11 +70,8 @@ def open_core(
 class Processor:
     """Runs a session's core.
 
-    :param core: processes the data.
-    :param profile: of the accelerator.
     :ivar multiple_bytes: the length of every piece of input but the last must
         be a multiple of it; the core's own value takes precedence.
-    :ivar features: optional features that are switched on.
     :ivar started: pieces that the core has, the oldest first.
     :ivar is_computing: whether the output of one is awaited.
     :ivar checksums: of all processed data, encoded; None without.
@@ -122,14 +110,13 @@ class Processor:
 
     @property
     def has_checkpoints(self) -> bool:
-        """Whether the client keeps the core's state between two slots."""
+        """Whether the client saves the core's state when it changes slots."""
         return frames.CHECKPOINT_FEATURE in self.features
 
     def checkpoint(self, offset_bytes: int) -> bytes:
         """Return a frame with the core's state, between two pieces.
 
-        :param offset_bytes: position in the input.
-        :returns: nothing if the core fails: the session then cannot go on.
+        :returns: empty if the core fails.
         """
         try:
             return frames.checkpoint_frame(offset_bytes, self.core.snapshot())
@@ -138,10 +125,9 @@ class Processor:
             return b""
 
     def restore(self, payload: bytes, offset_bytes: int) -> None:
-        """Go on with the state in the payload of a frame.
+        """Restore the state in the payload of a frame.
 
-        :param offset_bytes: position in the input.
-        :raises Failure: if the client sent a wrong one.
+        :raises Failure: if it is invalid.
         """
         try:
             self.core.restore(frames.checkpoint_state(payload), offset_bytes)
@@ -156,7 +142,6 @@ class Processor:
     def set_argument(self, number: int, data: memoryview) -> None:
         """Give the core an argument, before its first piece.
 
-        :param number: of the argument.
         :param data: valid during the call only.
         :raises Failure: if the core does not take it.
         """
@@ -172,11 +157,7 @@ class Processor:
             ) from None
 
     def needed_bytes(self, length_bytes: int, end: bool) -> int:
-        """Return the most output that a piece may give.
-
-        :param length_bytes: of the piece.
-        :param end: whether it is the last one.
-        """
+        """Return the most output that a piece may give."""
         most = self.core.max_output_bytes
         needed_bytes = most(length_bytes) if length_bytes else 0
         return needed_bytes + (most(0) if end else 0)
@@ -184,36 +165,26 @@ class Processor:
     def process(self, task: Task, room: memoryview) -> int:
         """Process a piece.
 
-        :param task: the piece.
-        :param room: for its output.
-        :returns: the length of its output.
         :raises Failure: if the core fails.
         """
         self.start(task, room)
         return self.collect()[1]
 
     def may_start(self, most: int) -> bool:
-        """Whether another piece may be started.
-
-        :param most: how many the core may have.
-        """
+        """Whether another piece may be started."""
         started = self.started
         return not started or (
             len(started) < most and not started[-1].task.end
         )
 
     def start(self, task: Task, room: memoryview) -> None:
-        """Start to process a piece.
-
-        :param task: the piece.
-        :param room: for its output.
-        """
+        """Start to process a piece."""
         collect: Collect = _nothing
         if task.view:
             try:
                 collect = self.core.start(task.view, room, task.offset_bytes)
             except Exception as exc:
-                # Those before it end first.
+                # Earlier pieces end first.
                 collect = functools.partial(_raise, exc)
         self.started.append(Started(task, room, collect))
 
@@ -241,7 +212,8 @@ class Processor:
             )
         if room is task.view and written_bytes != len(room):
             raise Failure(
-                codes.CORE_FAILED, "the core works in place and wrote less"
+                codes.CORE_FAILED,
+                "the core works in place, but wrote fewer bytes",
             )
         return task, written_bytes
 
@@ -268,7 +240,7 @@ class Processor:
         )
 
     def cancel(self) -> None:
-        """Make the core fail soon, from any thread."""
+        """Cancel the core, from any thread."""
         self._cancelled = True
         self.core.cancel()
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sends long messages of a session while its own thread computes.
-
-Otherwise a slot would wait for as long as a network takes for its output.
+"""Sends long messages of a session while its own thread computes, so that a
+slot does not wait for the network.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import frames
 
-#: To hand over a shorter message takes about as long as to send it.
+#: Sending a shorter message takes no longer than handing it over.
 LONG_BYTES = 256 * 1024
 
 
@@ -27,14 +26,13 @@ class Message(typing.NamedTuple):
     parts: list[frames.Buffer]
 
 
-class Sender:
-    """A thread that sends, as long as there is something to send.
+class BackgroundSender:
+    """Sends in a thread while there is something to send.
 
     :param condition: with the session's lock; notified when all is sent.
     :param collect: returns the next message, None if there is none; called
         with the lock.
-    :param lose: gives up a connection that is lost; gets the reason.
-    :param settings: of the worker.
+    :param lose: called with a lost connection and the reason.
     :ivar is_busy: whether a message is under way; guarded by the lock.
         Meanwhile no other thread may send.
     """
@@ -44,7 +42,7 @@ class Sender:
         condition: threading.Condition,
         collect: Callable[[], Message | None],
         lose: Callable[[channels.Channel, str], object],
-        settings: worker_settings.Settings,
+        settings: worker_settings.WorkerSettings,
     ) -> None:
         self._condition = condition
         self._collect = collect
@@ -53,9 +51,9 @@ class Sender:
         self.is_busy = False
 
     def send(self, message: Message, alone: bool) -> None:
-        """Send a message, or begin to: ``is_busy`` says so.
+        """Send a message, or start to send it; ``is_busy`` tells which.
 
-        :param alone: whether to wait until it is sent, however long it is.
+        :param alone: whether to wait until it is sent, even if it is long.
         """
         if alone or sum(map(len, message.parts)) < LONG_BYTES:
             self._send(message)

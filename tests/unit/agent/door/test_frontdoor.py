@@ -17,6 +17,7 @@ import pytest
 
 from fpgapool import objects
 from fpgapool.agent import loop as agent_loop
+from fpgapool.agent import settings as agent_settings
 from fpgapool.agent.door import doorway
 from fpgapool.agent.door import frontdoor
 from fpgapool.protocol import messages
@@ -78,8 +79,13 @@ class Scene:
         self.slots = FakeSlots()
         self.loop = agent_loop.Loop("test-loop")
         self.door = frontdoor.FrontDoor(
-            doorway.FrontDoorSettings(
-                host_uuid="host-uuid", host_name="host1", sockets=paths
+            agent_settings.AgentSettings(
+                host_uuid="host-uuid",
+                host_name="host1",
+                state_path="",
+                driver_name="noop",
+                driver_path="",
+                front_door_sockets=paths,
             ),
             self.loop,
             mock.Mock(name="conductor"),
@@ -265,7 +271,8 @@ def test_what_is_in_the_place_of_a_socket_stays(often, scene, caplog):
     path.unlink()
     path.write_text("somebody's file")
     waiting.wait_until(
-        lambda: "a file is in the way" in caplog.text, "it is told"
+        lambda: "the path exists and is not a socket" in caplog.text,
+        "it is told",
     )
     assert path.read_text() == "somebody's file"
     assert _may_connect(scene.paths[OTHER])

@@ -504,12 +504,11 @@ def test_a_slot_that_only_seemed_free_keeps_its_holder():
     assert slot.last_result.state == "PREPARE_FAILED"
 
 
-def test_sessions_are_found():
+def test_holders_are_found():
     tab = ready()
-    key, holder = tab.find_session("session-7")
-    assert key == KEY
+    ((key, holder),) = tab.holders().items()
+    assert (key, holder.session_id) == (KEY, "session-7")
     assert (holder.project_id, holder.generation) == (factories.PROJECT, 7)
-    assert tab.find_session("session-8") is None
 
 
 class World:

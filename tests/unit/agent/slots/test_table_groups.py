@@ -84,16 +84,16 @@ def test_a_session_makes_no_member():
     assert members(slots) == {}
 
 
-def test_a_slot_without_a_status_is_untold():
+def test_a_slot_without_a_status_is_unreported():
     slots = factories.make_table()
-    assert slots.untold() == {("board0", 0), ("board0", 1)}
+    assert slots.unreported() == {("board0", 0), ("board0", 1)}
     slots.worker_connected(KEY)
     slots.worker_status(KEY, member(states.SLOT_ACTIVE), 1.0)
-    assert slots.untold() == {("board0", 1)}
+    assert slots.unreported() == {("board0", 1)}
     slots.worker_died(KEY, 2.0)
-    assert KEY in slots.untold()
+    assert KEY in slots.unreported()
     slots.assign(1, request(8), 3.0)
-    assert KEY not in slots.untold()
+    assert KEY not in slots.unreported()
 
 
 def test_the_desk_is_asked_before_the_worker():

@@ -18,6 +18,7 @@ from fpgapool.agent.worker.data import blocks
 from fpgapool.agent.worker.data import memory
 from fpgapool.agent.worker.data import outgoing
 from fpgapool.agent.worker.data import processing
+from fpgapool.agent.worker.data import receiving
 from fpgapool.agent.worker.data import session as data_sessions
 from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
@@ -55,7 +56,9 @@ class Client:
         here, self.sock = socket.socketpair()
         plain = channel.PlainChannel(here)
         self.made.attach(plain, 0, received_bytes, on_opened)
-        self._thread = threading.Thread(target=self.made.serve, args=(plain,))
+        self._thread = threading.Thread(
+            target=receiving.serve, args=(self.made, plain)
+        )
         self._thread.start()
 
     def fill(self, data):
@@ -110,7 +113,7 @@ def open_session(core, post):
         ),
         hello.Keyring(test_state.order()),
         post,
-        blocks.Cache(0).open("project", "session"),
+        blocks.BlockCache(0).open("project", "session"),
     )
 
 
@@ -141,7 +144,7 @@ def test_both_end_before_the_next_connection_goes_on(
     waiting.wait_until(lambda: gates.are(1, 0, 0), "a piece on the device")
     for number in range(1, PIECES):
         client.send(number)
-    waiting.wait_until(lambda: len(made._tasks) == 3, "three more pieces")
+    waiting.wait_until(lambda: len(made.tasks) == 3, "three more pieces")
     gates.open(0)
     waiting.wait_until(
         lambda: gates.are(3, 1, 1) and len(gates.launched) == 3,
@@ -159,7 +162,7 @@ def test_both_end_before_the_next_connection_goes_on(
     connects = threading.Thread(target=client.connect, args=(0, goes_on))
     connects.start()
     waiting.wait_until(
-        lambda: made._run_waiters == 2, "the next connection waits"
+        lambda: made.run_waiters == 2, "the next connection waits"
     )
     gates.open(1)
     waiting.wait_until(lambda: gates.are(3, 2, 2), "the first one has ended")

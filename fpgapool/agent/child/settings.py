@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The settings of a process: one JSON document from its agent.
+
+The type of a dataclass's field says what its values must be; ``number`` and
+``one_of`` say more. Unknown members are ignored, so that an agent may be newer
+than its processes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import typing
+from collections.abc import Callable
+from collections.abc import Collection
+
+from fpgapool.common.channels import channel
+from fpgapool.vocabulary import codes
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+_CHECK = "check"
+
+_S = typing.TypeVar("_S", bound="ChildSettings")
+
+
+class InvalidSettings(ValueError):
+    """The document cannot be used; the message names the member."""
+
+    code = codes.INVALID_SETTINGS
+
+
+def checked(
+    check: Callable[[typing.Any], typing.Any], **default: typing.Any
+) -> typing.Any:
+    """Declare a field whose value is what ``check`` returns.
+
+    :param check: raises ValueError if the document's value is wrong.
+    """
+    return dataclasses.field(metadata={_CHECK: check}, **default)
+
+
+def number(lowest: int, highest: int, **default: int) -> typing.Any:
+    """Declare an integer within bounds."""
+
+    def check(value: object) -> int:
+        if not is_integer(value) or not lowest <= value <= highest:
+            raise ValueError(f"must be an integer from {lowest} to {highest}")
+        return value
+
+    return checked(check, **default)
+
+
+def one_of(values: Collection[str], default: str) -> typing.Any:
+    """Declare a string that is one of several."""
+
+    def check(value: object) -> str:
+        if not isinstance(value, str) or value not in values:
+            raise ValueError(f"must be one of {', '.join(values)}")
+        return value
+
+    return checked(check, default=default)
+
+
+def is_integer(value: object) -> typing.TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("must be a non-empty string")
+    return value
+
+
+def _path(value: object) -> str:
+    """Check the path of a socket."""
+    path = _text(value)
+    if len(path.encode()) > channel.MAX_UNIX_PATH_BYTES:
+        raise ValueError(f"longer than {channel.MAX_UNIX_PATH_BYTES} bytes")
+    return path
+
+
+def _seconds(value: object) -> float:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not (math.isfinite(value) and value > 0)
+    ):
+        raise ValueError("must be a number above 0")
+    return value
+
+
+def instance(
+    kind: typing.Any, what: str
+) -> Callable[[typing.Any], typing.Any]:
+    """Return a check of a value's type."""
+
+    def check(value: object) -> object:
+        if not isinstance(value, kind):
+            raise ValueError(f"must be {what}")
+        return value
+
+    return check
+
+
+def ports(value: object) -> tuple[int, int]:
+    """Read ``0``, a port, ``"first-last"`` or ``[first, last]``."""
+    ends: list[object]
+    if isinstance(value, str):
+        ends = [
+            int(end) if end.strip().isdecimal() else end
+            for end in value.split("-")
+        ]
+    else:
+        ends = value if isinstance(value, list) else [value]
+    if 1 <= len(ends) <= 2:
+        first, last = ends[0], ends[-1]
+        if (
+            is_integer(first)
+            and is_integer(last)
+            and (first > 0 or last == 0)
+            and 0 <= first <= last <= 65535
+        ):
+            return first, last
+    raise ValueError("must be 0, a port, or first-last")
+
+
+#: How values are checked, by the type of the field.
+_CHECKS: dict[typing.Any, Callable[[typing.Any], typing.Any]] = {
+    "str": _text,
+    "float": _seconds,
+    "bool": instance(bool, "true or false"),
+    "str | None": instance(str | None, "a string or null"),
+    "dict[str, typing.Any]": instance(dict, "an object"),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSettings:
+    """The settings that workers and desks share.
+
+    :ivar control_socket: path where the agent connects.
+    :ivar data_socket: path where clients of the host connect.
+    :ivar data_address: address where other clients connect; None for none.
+    :ivar data_ports: first and last port to try there; 0 for any.
+    :ivar tls: whether connections to ``data_address`` are encrypted.
+    :ivar block_cache_bytes: memory for clients' blocks in each slot; 0: none.
+    :ivar hello_timeout_s: how long a connection may take to identify itself.
+    :ivar orphan_s: how long to live with neither agent nor client.
+    :ivar exit_with_agent: whether to end when the agent's connection does.
+    :ivar log_file: path of the log; None for standard error.
+    """
+
+    control_socket: str = checked(_path)
+    data_socket: str = checked(_path)
+    data_address: str | None = None
+    data_ports: tuple[int, int] = checked(ports, default=(0, 0))
+    tls: bool = True
+    block_cache_bytes: int = number(0, 2**50, default=256 * 1024 * 1024)
+    hello_timeout_s: float = 5.0
+    orphan_s: float = 600.0
+    exit_with_agent: bool = False
+    log_file: str | None = None
+    log_level: str = one_of(LEVELS, "INFO")
+
+    @property
+    def log_name(self) -> str:
+        """Names the process in its log."""
+        raise NotImplementedError
+
+
+def parse(cls: type[_S], text: str | bytes) -> _S:
+    """Parse and check a settings document.
+
+    :raises InvalidSettings: with the member and the fault.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise InvalidSettings(f"not JSON: {exc}") from exc
+    if not isinstance(document, dict):
+        raise InvalidSettings("not a JSON object")
+    members = {}
+    for field in dataclasses.fields(cls):
+        name = field.name
+        if name in document:
+            check = field.metadata.get(_CHECK) or _CHECKS[field.type]
+            try:
+                members[name] = check(document[name])
+            except ValueError as exc:
+                raise InvalidSettings(f"{name}: {exc}") from exc
+        elif (
+            field.default is dataclasses.MISSING
+            and field.default_factory is dataclasses.MISSING
+        ):
+            raise InvalidSettings(f"{name}: missing")
+    return cls(**members)

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The front door: how the programs of a host reach the pool.
+
+``doorway``
+    Unix sockets, clients, and the bytes on their connections.
+``frontdoor``
+    Each request of a client.
+``slots``
+    Connections to the workers and desks of this host.
+``sessions``
+    The operations that open and end sessions.
+``opens``
+    Sessions that clients have opened and still wait for; pure.
+``questions``
+    The operations that the conductor answers, about groups or not.
+``profiles``
+    The accelerators, as the conductor last reported them.
+``requests``
+    Checks of what clients send; pure.
+
+A client is served for the project whose socket it has opened. Sessions and
+groups take one road: a request is checked, other threads ask the conductor,
+and the answer goes back, with a connection to the worker or to the desk if
+there is one. Data never passes through here.
+"""

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Questions of clients that the conductor answers.
+
+A question is checked where it comes in. Another thread then makes the call to
+the conductor, whose result becomes the reply.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import queue
+import typing
+import uuid
+from collections.abc import Callable
+from collections.abc import Iterator
+
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.agent import loop as agent_loop
+from fpgapool.agent import sender
+from fpgapool.agent import settings as agent_settings
+from fpgapool.agent.door import doorway
+from fpgapool.agent.door import profiles
+from fpgapool.agent.door import requests
+from fpgapool.common import exception
+from fpgapool.common.monitoring import ratelimit
+from fpgapool.rpcapi import conductor as conductor_api
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
+
+LOG = logging.getLogger(__name__)
+
+#: Questions of one client that the conductor has not answered yet.
+MAX_QUESTIONS_PER_CLIENT = 64
+
+#: Of a reply.
+Members: typing.TypeAlias = dict[str, object]
+#: Asks the conductor, and returns the reply; may raise rules.RequestError.
+Call: typing.TypeAlias = Callable[[], Members]
+
+
+class Questions:
+    """Asks the conductor for clients.
+
+    :param known: returns the view of a session of a project, without asking
+        the conductor; None if it is not known here.
+    """
+
+    def __init__(
+        self,
+        settings: agent_settings.AgentSettings,
+        loop: agent_loop.Loop,
+        conductor: conductor_api.ConductorAPI,
+        caller: sender.Caller,
+        known: Callable[[str, str], objects.SessionView | None],
+    ) -> None:
+        self._settings = settings
+        self._conductor = conductor
+        self._caller = caller
+        self._known = known
+        #: For log lines that clients cause.
+        self._log = ratelimit.RateLimitedLog(__name__)
+        self._profiles = profiles.ProfileCache(
+            loop,
+            caller,
+            conductor.list_accelerators,
+            limit_s=settings.open_timeout_s,
+        )
+
+    def operations(
+        self,
+    ) -> dict[str, Callable[[doorway.Request], None]]:
+        """Return what answers each operation, by its name."""
+        return {
+            "accelerator": self._accelerator,
+            "accelerators": self._accelerators,
+            "get": self._get,
+            "pool": lambda request: self._ask(request, self._pool),
+            "dry_run": lambda request: self._ask(
+                request, self._dry_run(request)
+            ),
+            "attach_group": lambda request: self._ask(
+                request, self._attach(request)
+            ),
+            "group": lambda request: self._ask(request, self._group(request)),
+            "detach_group": lambda request: self._ask(
+                request, self._detach(request)
+            ),
+        }
+
+    def _ask(self, request: doorway.Request, call: Call) -> None:
+        client = request.client
+
+        def refusable() -> Members | rules.RequestError:
+            try:
+                return call()
+            except rules.RequestError as error:
+                return error
+
+        def answered(result: Members | rules.RequestError) -> None:
+            client.questions -= 1
+            if isinstance(result, rules.RequestError):
+                request.fail(result.code, result.message)
+            else:
+                request.reply(**result)
+
+        def failed(error: Exception) -> None:
+            client.questions -= 1
+            if isinstance(error, queue.Full):
+                # A client asks too often; one line each would flood the log.
+                LOG.debug("A question was dropped")
+            else:
+                self._log.warning("The conductor did not answer: %s", error)
+            _fail_unanswered(request)
+
+        _begin_question(client)
+        self._caller.submit(
+            refusable,
+            answered,
+            failed,
+            limit_s=self._settings.open_timeout_s,
+            lane=client.project_id,
+        )
+
+    def _pool(self) -> Members:
+        return {"summary": self._conductor.pool_summary()}
+
+    # Accelerators.
+
+    def _accelerator(self, request: doorway.Request) -> None:
+        name = requests.accelerator(request.members, "name")
+
+        def answer(known: profiles.Profiles) -> None:
+            profile = profiles.find(known, request.client.project_id, name)
+            if profile is None:
+                request.fail(
+                    codes.UNKNOWN_ACCELERATOR,
+                    f"unknown accelerator {name}",
+                )
+            else:
+                request.reply(profile=profiles.public(profile))
+
+        self._ask_profiles(request, name, answer)
+
+    def _accelerators(self, request: doorway.Request) -> None:
+        after = requests.after(request.members)
+        project_id = request.client.project_id
+
+        def answer(known: profiles.Profiles) -> None:
+            own = {
+                name: profile
+                for name, profile in sorted(known.items())
+                if profile.is_for(project_id) and name > after
+            }
+            self._ask(
+                request,
+                lambda: profiles.page(
+                    own, self._conductor.pool_summary()["hosts"]
+                ),
+            )
+
+        self._ask_profiles(request, None, answer)
+
+    def _ask_profiles(
+        self,
+        request: doorway.Request,
+        name: str | None,
+        on_known: Callable[[profiles.Profiles], None],
+    ) -> None:
+        client = request.client
+
+        def answered(known: profiles.Profiles | None) -> None:
+            client.questions -= 1
+            if known is None:
+                _fail_unanswered(request)
+            else:
+                on_known(known)
+
+        _begin_question(client)
+        self._profiles.ask(client.project_id, name, answered)
+
+    # Sessions.
+
+    def _get(self, request: doorway.Request) -> None:
+        project_id = request.client.project_id
+        session_id = requests.session_id(request.members)
+        known = self._known(project_id, session_id)
+        if known is not None:
+            request.reply(session=view_members(known.public()))
+            return
+
+        def ask() -> Members:
+            views = self._conductor.get_sessions([session_id])
+            own = [one for one in views if one.project_id == project_id]
+            if not own:
+                raise rules.RequestError(
+                    codes.SESSION_NOT_FOUND, "there is no such session"
+                )
+            return {"session": view_members(own[0].public())}
+
+        self._ask(request, ask)
+
+    def _dry_run(self, request: doorway.Request) -> Call:
+        """Return the call that makes a dry run."""
+        wanted = requests.open_request(
+            {**request.members, "request_id": "dry-run"},
+            project_id=request.client.project_id,
+            user_id=request.client.user_id,
+            host_uuid=self._settings.host_uuid,
+        )
+
+        def ask() -> Members:
+            with _refusals(exception.DryRunUnsupported, exception.Overloaded):
+                return dataclasses.asdict(self._conductor.dry_run(wanted))
+
+        return ask
+
+    # Groups.
+
+    def _attach(self, request: doorway.Request) -> Call:
+        client = request.client
+        name = requests.group_name(request.members)
+        secret_hash = requests.secret_hash(request.members)
+
+        def attach() -> Members:
+            group = self._find(client.project_id, name)
+            client_id = str(uuid.uuid4())
+            wanted = objects.AttachClient(
+                client_id=client_id,
+                group_id=group.group_id,
+                project_id=client.project_id,
+                user_id=client.user_id,
+                secret_hash=secret_hash,
+            )
+            with _refusals(exception.GroupRefused):
+                self._conductor.attach_client(wanted)
+            return {"client_id": client_id, **self._public(group)}
+
+        return attach
+
+    def _group(self, request: doorway.Request) -> Call:
+        group_id = requests.group_id(request.members)
+        project_id = request.client.project_id
+        return lambda: self._public(self._find(project_id, group_id))
+
+    def _detach(self, request: doorway.Request) -> Call:
+        group_id = requests.group_id(request.members)
+        client_id = requests.client_id(request.members)
+
+        def detach() -> Members:
+            with _refusals(exception.GroupRefused):
+                self._conductor.detach_client(
+                    request.client.project_id,
+                    group_id=group_id,
+                    client_id=client_id,
+                )
+            return {}
+
+        return detach
+
+    def _find(self, project_id: str, name: str) -> objects.GroupView:
+        found = self._conductor.find_groups(project_id, name)
+        if not found:
+            raise rules.RequestError(
+                codes.GROUP_NOT_FOUND, f"no such group: {name!r:.80}"
+            )
+        if len(found) > 1:
+            # Other projects may share groups of the same name.
+            raise rules.RequestError(
+                codes.INVALID_REQUEST,
+                f"{len(found)} groups have the name {name!r:.80}; use the ID",
+            )
+        return found[0]
+
+    def _public(self, group: objects.GroupView) -> Members:
+        """Return what a client may know of its group: as many hosts as fit
+        into one message, this host first.
+        """
+        mine = self._settings.host_uuid
+        hosts = sorted(
+            group.hosts,
+            key=lambda one: (one.host_uuid < mine, one.host_uuid),
+        )
+        return {
+            "group_id": group.group_id,
+            "accelerator": group.accelerator,
+            "hosts": doorway.fitting(map(dataclasses.asdict, hosts)),
+            "hosts_revision": group.hosts_revision,
+        }
+
+
+def _begin_question(client: doorway.Client) -> None:
+    if client.questions >= MAX_QUESTIONS_PER_CLIENT:
+        raise rules.RequestError(
+            codes.RATE_LIMITED,
+            f"{MAX_QUESTIONS_PER_CLIENT} questions of this connection have"
+            " not been answered yet",
+        )
+    client.questions += 1
+
+
+def _fail_unanswered(request: doorway.Request) -> None:
+    request.fail(codes.CONDUCTOR_UNAVAILABLE, "the conductor does not answer")
+
+
+@contextlib.contextmanager
+def _refusals(*errors: type[exception.FpgapoolException]) -> Iterator[None]:
+    """Turn refusals by the conductor into errors of the request."""
+    try:
+        yield
+    except errors as error:
+        refusal = typing.cast(typing.Any, error)
+        raise rules.RequestError(refusal.code, refusal.message) from error
+
+
+def view_members(view: objects.SessionView) -> Members:
+    """Return a session as clients get it."""
+    # asdict() would copy everything in it.
+    endpoints = [dict(vars(one)) for one in view.endpoints]
+    return {**vars(view), "endpoints": endpoints}

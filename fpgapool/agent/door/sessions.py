@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Opens and ends sessions of programs, as :mod:`.opens` decides."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+import secrets
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+
+from oslo_log import log as logging
+
+from fpgapool import objects
+from fpgapool.agent import loop as agent_loop
+from fpgapool.agent import sender
+from fpgapool.agent import settings as agent_settings
+from fpgapool.agent.door import doorway
+from fpgapool.agent.door import opens
+from fpgapool.agent.door import requests
+from fpgapool.common.monitoring import ratelimit
+from fpgapool.rpcapi import conductor as conductor_api
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
+
+LOG = logging.getLogger(__name__)
+
+TICK_S = 0.25
+
+MAX_OPENS_PER_CLIENT = 1024
+
+#: Requests in one call.
+MAX_TOGETHER = 100
+
+#: Concurrent calls for a project; later requests go together in the next one.
+CALLS_PER_PROJECT = 4
+
+#: Of the secret for a client's first connection to a slot.
+SECRET_BYTES = 32
+
+
+class Sessions:
+    """Opens and ends sessions for clients, and notifies them of changes.
+
+    :param casts: sends casts.
+    :param caller: makes the calls that ask questions.
+    :param opener: makes calls that open sessions.
+    :param push: sends the view of a session to the client with that number.
+    :param is_open: whether clients are served.
+    """
+
+    def __init__(
+        self,
+        settings: agent_settings.AgentSettings,
+        loop: agent_loop.Loop,
+        conductor: conductor_api.ConductorAPI,
+        casts: sender.Sender,
+        caller: sender.Caller,
+        opener: sender.Caller,
+        push: Callable[[int, objects.SessionView], None],
+        is_open: Callable[[], bool],
+    ) -> None:
+        self._settings = settings
+        self._loop = loop
+        self._conductor = conductor
+        self._casts = casts
+        self._caller = caller
+        self._opener = opener
+        self._push = push
+        self._is_open = is_open
+        self._log = ratelimit.RateLimitedLog(__name__)
+        self._opens = opens.Opens(
+            open_timeout_s=settings.open_timeout_s,
+            poll_interval_s=settings.session_poll_interval_s,
+        )
+        self.view = self._opens.view
+        # By project: requests not sent yet, and calls under way.
+        self._unsent: dict[str, collections.deque[opens.Submit]] = (
+            collections.defaultdict(collections.deque)
+        )
+        self._calls: collections.Counter[str] = collections.Counter()
+        self._ticking = False
+        self._polling = False
+        self._polls_again_s = 0.0
+
+    def operations(
+        self,
+    ) -> dict[str, Callable[[doorway.Request], None]]:
+        """Return what carries out each operation, by its name."""
+        return {
+            "open": self._open,
+            "reopen": self._reopen,
+            "progress": self._progress,
+            "cancel": self._cancel,
+            "close": self._close,
+        }
+
+    def client_gone(self, number: int, in_use: Iterable[str]) -> None:
+        """The connection of a client has ended.
+
+        :param in_use: ids of the sessions that use slots of this host.
+        """
+        now = self._loop.now()
+        self._apply(self._opens.client_gone(number, now, in_use))
+
+    def changed(self, views: Iterable[objects.SessionView]) -> None:
+        """Take changed sessions from the conductor."""
+        now = self._loop.now()
+        for view in views:
+            self._apply(self._opens.heard(view, now))
+
+    # Operations.
+
+    def _open(self, request: doorway.Request) -> None:
+        client = request.client
+        wanted = requests.open_request(
+            request.members,
+            project_id=client.project_id,
+            user_id=client.user_id,
+            host_uuid=self._settings.host_uuid,
+        )
+        secret = secrets.token_hex(SECRET_BYTES)
+        wanted = dataclasses.replace(
+            wanted, secret_sha256=hashlib.sha256(secret.encode()).hexdigest()
+        )
+        self._check_quota(client, request_id=wanted.request_id)
+        # The answer goes first, so that events follow it.
+        request.reply(session_id=None)
+        if not client.closed:
+            now = self._loop.now()
+            self._apply(self._opens.open(client.number, wanted, now, secret))
+
+    def _reopen(self, request: doorway.Request) -> None:
+        client = request.client
+        lost = opens.Reopen(
+            self._settings.host_uuid,
+            client.project_id,
+            requests.session_id(request.members),
+            requests.generation(request.members),
+        )
+        self._check_quota(client, session_id=lost.session_id)
+        # The answer goes first, as for open.
+        request.reply()
+        if not client.closed:
+            now = self._loop.now()
+            self._apply(self._opens.reopen(client.number, lost, now))
+
+    def _progress(self, request: doorway.Request) -> None:
+        project_id = request.client.project_id
+        session_id = requests.session_id(request.members)
+        input_bytes = requests.size_bytes(request.members, "input_bytes")
+        if self._opens.may_report(
+            request.client.number, project_id, session_id, self._loop.now()
+        ):
+            self._casts.put(
+                ("progress", project_id, session_id),
+                lambda: self._conductor.report_progress(
+                    project_id, session_id, input_bytes
+                ),
+                lane=project_id,
+            )
+        request.reply()
+
+    def _cancel(self, request: doorway.Request) -> None:
+        session_id, request_id = requests.cancel_target(request.members)
+        self._apply(
+            self._opens.cancel(
+                request.client.project_id,
+                session_id,
+                request_id,
+                codes.CANCELLED_BY_CLIENT,
+                self._loop.now(),
+            )
+        )
+        request.reply()
+
+    def _close(self, request: doorway.Request) -> None:
+        members = request.members
+        close = opens.Close(
+            request.client.project_id,
+            requests.session_id(members),
+            requests.generation(members),
+            requests.size_bytes(members, "input_bytes"),
+            requests.size_bytes(members, "output_bytes"),
+            confirmed=members.get("confirmed") is True,
+        )
+        self._apply(self._opens.close(close, self._loop.now()))
+        request.reply()
+
+    def _check_quota(self, client: doorway.Client, **ids: str) -> None:
+        """Check that a client may have one more session.
+
+        :param ids: of the session or of its request.
+        :raises rules.RequestError: if it may not.
+        """
+        if self._opens.count(client.number) >= MAX_OPENS_PER_CLIENT:
+            raise rules.RequestError(
+                codes.QUOTA_EXCEEDED,
+                f"one connection may open {MAX_OPENS_PER_CLIENT} sessions",
+            )
+        if self._opens.is_counted(client.project_id, **ids):
+            # The client has come back for a session.
+            return
+        most = self._settings.max_front_door_project_sessions
+        if self._opens.count_of_project(client.project_id) >= most:
+            raise rules.RequestError(
+                codes.QUOTA_EXCEEDED,
+                f"programs of a project on one host may have {most} sessions"
+                " at a time",
+            )
+
+    # Effects.
+
+    def _apply(self, effects: Iterable[opens.Effect]) -> None:
+        for effect in effects:
+            self._execute(effect)
+        if len(self._opens) and not self._ticking:
+            self._ticking = True
+            self._loop.call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = False
+        if self._is_open():
+            self._apply(self._opens.tick(self._loop.now()))
+
+    def _execute(self, effect: opens.Effect) -> None:
+        match effect:
+            case opens.Push(number, view):
+                self._push(number, view)
+            case opens.Submit(request):
+                self._unsent[request.project_id].append(effect)
+                self._submit(request.project_id)
+            case opens.Reopen(host_uuid, project_id, lost_id, generation):
+                self._call_for(
+                    project_id,
+                    [effect],
+                    lambda: [
+                        self._conductor.reopen_session(
+                            project_id,
+                            session_id=lost_id,
+                            generation=generation,
+                            host_uuid=host_uuid,
+                        )
+                    ],
+                )
+            case opens.Cancel(project_id, session_id, request_id, reason):
+                self._casts.put(
+                    ("cancel", project_id, request_id or session_id),
+                    lambda: self._conductor.cancel_session(
+                        project_id,
+                        session_id=session_id,
+                        request_id=request_id,
+                        reason=reason,
+                    ),
+                    lane=project_id,
+                )
+            case opens.Close():
+                self._casts.put(
+                    ("cancel", effect.project_id, effect.session_id),
+                    lambda: self._conductor.close_session(
+                        **dataclasses.asdict(effect)
+                    ),
+                    lane=effect.project_id,
+                )
+            case opens.Poll():
+                self._poll(effect)
+
+    def _submit(self, project_id: str) -> None:
+        """Submit waiting requests, unless enough calls are under way."""
+        unsent = self._unsent[project_id]
+        if not unsent or self._calls[project_id] >= CALLS_PER_PROJECT:
+            return
+        count = min(len(unsent), MAX_TOGETHER)
+        submits = [unsent.popleft() for _ in range(count)]
+        self._call_for(
+            project_id,
+            submits,
+            lambda: self._conductor.submit_sessions(
+                [submit.request for submit in submits]
+            ),
+        )
+
+    def _call_for(
+        self,
+        project_id: str,
+        openings: Sequence[opens.Opening],
+        call: Callable[[], Sequence[objects.SessionView | None]],
+    ) -> None:
+        def answered(views: Sequence[objects.SessionView | None]) -> None:
+            self._calls[project_id] -= 1
+            self.changed(view for view in views if view)
+            for opening in openings:
+                self._opens.call_ended(opening, self._loop.now())
+            self._submit(project_id)
+
+        def failed(error: Exception) -> None:
+            self._log.warning("The conductor did not answer: %s", error)
+            answered(())
+
+        self._calls[project_id] += 1
+        self._opener.submit(
+            call,
+            answered,
+            failed,
+            limit_s=self._settings.open_timeout_s,
+            lane=project_id,
+        )
+
+    def _poll(self, poll: opens.Poll) -> None:
+        if self._polling or self._loop.now() < self._polls_again_s:
+            return
+        self._polling = True
+
+        def answered(
+            answer: tuple[list[objects.SessionView], list[str]],
+        ) -> None:
+            self._polling = False
+            now = self._loop.now()
+            self._apply(self._opens.polled(poll, *answer, now))
+
+        def failed(error: Exception) -> None:
+            self._polling = False
+            # A refusal comes at once, and every agent polls.
+            self._polls_again_s = (
+                self._loop.now() + self._settings.session_poll_interval_s
+            )
+            LOG.warning("Cannot poll sessions: %s", error)
+
+        self._caller.submit(
+            lambda: self._conductor.changed_sessions(
+                {name: revision for _, name, revision in poll.sessions},
+                host_uuid=self._settings.host_uuid,
+            ),
+            answered,
+            failed,
+        )

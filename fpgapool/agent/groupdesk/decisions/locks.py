@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Locks: members and queues that clients have for themselves.
+
+A lock waits in a queue of its client like a task. Once it is granted, tasks
+with its number run on its member, one after the other, and the client is
+charged for the whole time::
+
+    waiting ──grant──▶ held ──unlock──▶ closing ──last task ends──▶ ended
+       │                │                                             ▲
+       └──unlock,───────┴──idle, client lost, member lost─────────────┘
+          refused
+"""
+
+from __future__ import annotations
+
+from fpgapool.agent.groupdesk.decisions import clients as group_clients
+from fpgapool.agent.groupdesk.decisions import heads
+from fpgapool.agent.groupdesk.decisions import members as group_members
+from fpgapool.agent.groupdesk.decisions import model
+from fpgapool.vocabulary import codes
+
+# Added to the length of a queue with a lock: tasks without that lock choose
+# another one while there is one.
+_LOCKED = 1 << 40
+# The member of a lock that has ended may hold state: it is cleared even for
+# the same client.
+_UNCLEAN = ""
+
+
+class Locks:
+    """All locks of a group on one host.
+
+    :param clients: a lost one is removed with its last lock.
+    :param idle_s: how long a lock lasts without a task.
+    :ivar held: how many have members …
+    :ivar count: … and how many there are, with those that wait.
+    """
+
+    def __init__(
+        self,
+        clients: group_clients.Clients,
+        waiting: heads.Heads,
+        members: group_members.Members,
+        idle_s: float,
+        out: list[model.Decision],
+    ) -> None:
+        self._clients = clients
+        self._heads = waiting
+        self._members = members
+        self._idle_s = idle_s
+        self.out = out
+        # Whether one member is reserved for clients without locks. One host of
+        # each group does so.
+        self._spares_member = True
+        self.held = 0
+        self.count = 0
+
+    def spare_member(self, spares_member: bool) -> None:
+        """Set whether one member is reserved for clients without locks. Held
+        locks stay.
+        """
+        self._spares_member = spares_member
+        self._heads.retry_blocked()
+
+    @property
+    def have_all(self) -> bool:
+        """Whether locks have all members, so that no other task can run."""
+        return 0 < len(self._members.all) <= self.held
+
+    def lock(self, client: model.Client, lock_id: int, now: float) -> None:
+        """Request a member and a queue for a client alone.
+
+        :param lock_id: its number for the lock, above 0 and not in use.
+        """
+        most = self._most(client, self._members.expected)
+        if lock_id in client.locks or self.count >= most:
+            self.out.append(
+                model.LockRefused(client, lock_id, codes.LOCK_LIMIT)
+            )
+            return
+        queue = client.lengthen(_LOCKED)
+        lock = model.Lock(lock_id, queue)
+        client.locks[lock_id] = lock
+        self.count += 1
+        queue.waiting.append(lock)
+        if not queue.busy and not queue.asking:
+            self._heads.ask(queue, now)
+
+    def unlock(self, client: model.Client, lock_id: int, now: float) -> None:
+        """End a lock once its tasks have ended."""
+        lock = client.locks.get(lock_id)
+        if lock is None:
+            return
+        if lock.member is None:
+            self._withdraw(client, lock)
+        elif lock.tasks or lock.member.task is not None:
+            lock.closing = True
+        else:
+            self.end(client, lock, codes.OK, now)
+
+    def submit(self, client: model.Client, task: model.Task) -> None:
+        """Take a task that runs under a lock."""
+        lock = client.locks.get(task.lock_id)
+        if lock is None or lock.closing:
+            self.out.append(model.Answer(task, codes.LOCK_LOST))
+            return
+        client.counts.arrived += 1
+        client.counts.waiting += 1
+        task.queue = lock.queue
+        lock.tasks.append(task)
+        self.start_task(lock)
+
+    def start_task(self, lock: model.Lock) -> None:
+        """Start the next task of a lock, if there is one and it can."""
+        member = lock.member
+        if (
+            not lock.tasks
+            or member is None
+            or member.task is not None
+            or lock.queue.client.paused
+        ):
+            return
+        task = member.task = lock.tasks.popleft()
+        counts = task.client.counts
+        counts.waiting -= 1
+        counts.running += 1
+        self.out.append(model.Start(member.number, task, False))
+
+    def task_ended(
+        self, client: model.Client, lock: model.Lock, now: float
+    ) -> None:
+        """The member of a lock has ended its task."""
+        # It is charged for the whole time.
+        lock.idle_since_s = now
+        if lock.tasks:
+            self.start_task(lock)
+        elif lock.closing:
+            self.end(client, lock, codes.OK, now)
+
+    def drop_tasks(
+        self, client: model.Client, code: str | None = None
+    ) -> None:
+        """Drop the tasks under all locks of a client, and waiting locks.
+
+        :param code: answers the tasks; None: nobody waits for an answer.
+        """
+        for lock in [*client.locks.values()]:
+            if code is not None:
+                self.out += [model.Answer(task, code) for task in lock.tasks]
+            lock.tasks.clear()
+            if lock.member is None:
+                self._withdraw(client, lock)
+
+    def grant_next(self, queue: model.Queue, now: float) -> None:
+        """Serve the lock at a queue's head: grant, refuse or set it aside."""
+        client, lock = queue.client, queue.waiting[0]
+        assert isinstance(lock, model.Lock)
+        if not self._most(client, self._members.expected):
+            # There are too few members now, even if other clients unlock.
+            queue.asking = False
+            self.out.append(
+                model.LockRefused(client, lock.lock_id, codes.LOCK_LIMIT)
+            )
+            self._withdraw(client, lock)
+            if queue.waiting:
+                self._heads.ask(queue, now)
+        elif self.held >= self._most(client):
+            self._heads.block(queue)
+        else:
+            queue.waiting.popleft()
+            queue.asking, queue.busy = False, True
+            client.project.served += self._heads.per_task
+            self._grant(client, lock, now)
+
+    def _most(self, client: model.Client, expected: int = 0) -> int:
+        """How many locks there may be if this client wants one.
+
+        With fewer members than ``expected``, so many count.
+        """
+        members = self._members
+        here = sum(not member.leaving for member in members.all.values())
+        spared = self._spares_member and any(
+            other is not client and other.attached
+            for other in self._clients.all.values()
+        )
+        # Without any member a lock may wait for the first.
+        return max(1, max(here, expected) - members.surplus) - spared
+
+    def _grant(
+        self, client: model.Client, lock: model.Lock, now: float
+    ) -> None:
+        member = self._members.pop()
+        lock.member = member
+        lock.charged_s = lock.idle_since_s = now
+        member.lock = lock
+        self.held += 1
+        clear = member.served not in (None, client.owner)
+        member.served = client.owner
+        self.out.append(
+            model.Locked(client, lock.lock_id, member.number, clear)
+        )
+        self.start_task(lock)
+
+    def _withdraw(self, client: model.Client, lock: model.Lock) -> None:
+        """Take back a lock that was not granted yet."""
+        self._remove(client, lock)
+        lock.queue.waiting.remove(lock)
+        # Its queue may have been blocked by this lock only.
+        self._heads.retry_blocked()
+
+    def _remove(self, client: model.Client, lock: model.Lock) -> None:
+        for task in lock.tasks:
+            self.out.append(model.Answer(task, codes.LOCK_LOST))
+        client.counts.waiting -= len(lock.tasks)
+        lock.tasks.clear()
+        client.lengths[lock.queue.number] -= _LOCKED
+        del client.locks[lock.lock_id]
+        self.count -= 1
+
+    def end_all(self, client: model.Client, code: str, now: float) -> None:
+        """End the locks of a client; all of them were granted."""
+        for lock in [*client.locks.values()]:
+            self.end(client, lock, code, now)
+
+    def end(
+        self, client: model.Client, lock: model.Lock, code: str, now: float
+    ) -> None:
+        """End a lock that was granted; its member may be gone."""
+        self._remove(client, lock)
+        self.held -= 1
+        self.charge(lock, now)
+        self.out.append(model.Unlocked(client, lock.lock_id, code))
+        queue, member = lock.queue, lock.member
+        assert member is not None, "the lock was granted"
+        member.lock = None
+        member.charged_s = now
+        member.served = _UNCLEAN
+        if member.task is None:
+            queue.busy = False
+            if queue.waiting and not queue.asking:
+                self._heads.ask(queue, now)
+            if member.number in self._members.all:
+                self._members.give_back(member)
+        else:
+            # Its task ends as one without a lock.
+            client.lengths[queue.number] += 1
+        if not (client.attached or client.locks):
+            self._clients.forget(client)
+        self._heads.retry_blocked()
+
+    def charge(self, lock: model.Lock, now: float) -> None:
+        """Charge the client for the time of a member that it keeps."""
+        client = lock.queue.client
+        slot_s = now - lock.charged_s
+        client.counts.busy_s += slot_s
+        self._heads.charge(client, slot_s)
+        lock.charged_s = now
+
+    def dues(self) -> list[float]:
+        """Return when idle locks and locks of lost clients expire."""
+        dues = []
+        for client in self._clients.all.values() if self.count else ():
+            if client.locks and not client.attached:
+                dues.append(client.grace_due_s)
+            else:
+                dues += [
+                    lock.idle_since_s + self._idle_s
+                    for lock in client.locks.values()
+                    if lock.member is not None and lock.member.task is None
+                ]
+        return dues
+
+    def expire(self, now: float) -> None:
+        """End the locks of lost clients, and those without tasks."""
+        for client in [*self._clients.all.values()]:
+            if not client.locks:
+                continue
+            if not client.attached:
+                if now >= client.grace_due_s:
+                    self.end_all(client, codes.LOCK_LOST, now)
+                continue
+            for lock in [*client.locks.values()]:
+                member = lock.member
+                if (
+                    member is not None
+                    and member.task is None
+                    and now >= lock.idle_since_s + self._idle_s
+                ):
+                    self.end(client, lock, codes.LOCK_LOST, now)

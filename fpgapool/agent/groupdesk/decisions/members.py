@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The slots of a group on one host: free, busy, or about to leave."""
+
+from __future__ import annotations
+
+import heapq
+
+from fpgapool.agent.groupdesk.decisions import heads
+from fpgapool.agent.groupdesk.decisions import holding
+from fpgapool.agent.groupdesk.decisions import model
+
+
+class Members:
+    """The members, by their numbers.
+
+    :ivar free: numbers of those without task and lock; a heap.
+    :ivar expected: how many members there are or will be; a lock waits for
+        them. Call :meth:`shrink` after a change.
+    :ivar surplus: how many to give away as soon as they have no task.
+    """
+
+    def __init__(
+        self,
+        waiting: heads.Heads,
+        holders: holding.Holders,
+        out: list[model.Decision],
+    ) -> None:
+        self._heads = waiting
+        self._holders = holders
+        self.out = out
+        self.all: dict[int, model.Member] = {}
+        self.free: list[int] = []
+        self.expected = 0
+        self.surplus = 0
+
+    def has_free(self) -> bool:
+        """Whether a member has no task."""
+        return bool(self.free)
+
+    def join(self, number: int) -> None:
+        """Use a slot that was just programmed.
+
+        :raises ValueError: if it is a member already.
+        """
+        if number in self.all:
+            raise ValueError(f"member {number} has already joined")
+        self.all[number] = model.Member(number)
+        heapq.heappush(self.free, number)
+        self._heads.retry_blocked()
+
+    def leave(self, number: int) -> None:
+        """Give a slot away: at once if it is idle, else after its task.
+
+        A locked member stays until the lock ends. :class:`model.Left` says
+        when it can be programmed anew.
+        """
+        member = self.all.get(number)
+        if member is None or member.leaving:
+            return
+        member.leaving = True
+        self._heads.retry_blocked()
+        if member.task is None and member.lock is None:
+            self.take(number)
+            self._leave(member)
+
+    def shrink(self, count: int) -> None:
+        """Give away some slots: idle ones, the lowest first, else the next.
+
+        :param count: how many; replaces the number of an earlier call.
+        """
+        self.surplus = count
+        self._heads.retry_blocked()
+        while self.surplus and self.free:
+            self.surplus -= 1
+            self._leave(self.all[heapq.heappop(self.free)])
+
+    def lose(self, number: int) -> model.Member | None:
+        """Forget a member that died; None if there is none."""
+        member = self.all.pop(number, None)
+        if member is None:
+            return None
+        self._holders.forget(number)
+        self._heads.retry_blocked()
+        if member.lock is None and member.task is None:
+            self.take(number)
+        return member
+
+    def pop(self) -> model.Member:
+        """Take the free member with the lowest number."""
+        return self.all[heapq.heappop(self.free)]
+
+    def take(self, number: int) -> None:
+        """Take the member with this number."""
+        self.free.remove(number)
+        heapq.heapify(self.free)
+
+    def give_back(self, member: model.Member) -> None:
+        """Use a member for other tasks, or give it away."""
+        if member.leaving:
+            self._leave(member)
+        elif self.surplus:
+            self.surplus -= 1
+            self._leave(member)
+        else:
+            heapq.heappush(self.free, member.number)
+
+    def _leave(self, member: model.Member) -> None:
+        del self.all[member.number]
+        self._holders.forget(member.number)
+        self.out.append(model.Left(member.number))

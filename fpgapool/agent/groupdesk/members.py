@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The members of a desk: their connections, and which of them it uses.
+
+A slot connects by itself, and says with READY which one it is. It joins once
+the agent wants it with that generation, and leaves when the agent wants it no
+longer: the queues let its task end, STOP asks the worker to clear the slot,
+and LEFT confirms that. A slot whose connection ends has died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+import typing
+from collections.abc import Callable
+from collections.abc import Iterable
+
+from fpgapool.agent.child import port as data_ports
+from fpgapool.agent.groupdesk import loop as loops
+from fpgapool.agent.groupdesk import ports
+from fpgapool.agent.groupdesk.decisions import queues
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.channels import rings
+from fpgapool.protocol import frames
+from fpgapool.protocol import records
+from fpgapool.vocabulary import codes
+
+LOG = logging.getLogger(__name__)
+
+Place: typing.TypeAlias = tuple[str, int]
+
+
+class MemberPorts:
+    """The connections of slots; all of it runs in the loop's thread.
+
+    :param path: of the socket where slots connect.
+    :param slots: device and number of each slot of this host.
+    :param ended: takes the end of a task, as :class:`ports.MemberPort` says.
+    :param notify: tells the agent of a member and what has happened to it.
+    :param decide: carries out the decisions of the queues.
+    :raises OSError: if the socket cannot be made.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        slots: Iterable[Place],
+        loop: loops.RingLoop,
+        desk_queues: queues.Queues,
+        ended: Callable[[int, int, int, int, ports.Payload, float], None],
+        notify: Callable[[dict[str, object]], None],
+        decide: Callable[[float], None],
+    ) -> None:
+        self._path = path
+        self._numbers = {place: number for number, place in enumerate(slots)}
+        self._loop = loop
+        self._queues = desk_queues
+        self._ended = ended
+        self._notify = notify
+        self._decide = decide
+        # All that are connected; those that joined, by number; the slots that
+        # shall be members, with their generations; those that have left.
+        self._connected: set[ports.MemberPort] = set()
+        self._joined: dict[int, ports.MemberPort] = {}
+        self._wanted: dict[Place, int] = {}
+        self._left: dict[Place, int] = {}
+        self._listener = data_ports.listen_unix(path)
+        self.get = self._joined.get
+
+    def serve(self) -> None:
+        """Accept slots from now on."""
+        self._listener.setblocking(False)
+        self._loop.watch(self._listener.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Close the socket, and all connections."""
+        self._listener.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+        for port in self._connected:
+            port.close()
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except OSError as exc:
+            LOG.warning("accepting a member failed: %s", exc)
+            return
+        connection = channels.PlainChannel(sock)
+        try:
+            channel = rings.Channel.create(records.RING_BYTES)
+            connection.send_with_fds(b"\0", channel.fds)
+        except OSError as exc:
+            LOG.warning("a member cannot be connected: %s", exc)
+            connection.close()
+            return
+        channel.forget_fds()
+        port = ports.MemberPort(
+            connection, channel, self._ready, self._ended, self._has_left
+        )
+        self._connected.add(port)
+        self._loop.add(port, first=True)
+        self._loop.watch(connection.fileno(), lambda: self._hung_up(port))
+
+    def _hung_up(self, port: ports.MemberPort) -> None:
+        """The connection of a member is over; its last records count."""
+        if port not in self._connected:
+            return
+        while port.work(time.monotonic()):
+            pass
+        if port in self._connected:
+            self.forget(port)
+            self._decide(time.monotonic())
+
+    def _ready(
+        self, port: ports.MemberPort, document: dict[str, typing.Any]
+    ) -> None:
+        place = (
+            frames.require(document, "device", str),
+            frames.require(document, "slot", int),
+        )
+        generation = frames.require(document, "generation", int)
+        if place not in self._numbers or port.place is not None:
+            raise frames.ProtocolError(
+                frames.PROTOCOL_ERROR, "READY names no slot of this host"
+            )
+        port.place = (*place, generation)
+        for other in [*self._connected]:
+            if other is not port and other.place and other.place[:2] == place:
+                self.forget(other)
+        self._join_wanted()
+
+    def want(self, wanted: dict[Place, int], surplus: int) -> None:
+        """Set which slots are members once they are ready; let the others
+        leave.
+
+        :param surplus: how many of them should leave, idle ones first.
+        :raises frames.ProtocolError: if one is not of this host.
+        """
+        unknown = wanted.keys() - self._numbers.keys()
+        if unknown:
+            raise frames.ProtocolError(
+                codes.SLOT_NOT_FOUND, f"this host has no slot {min(unknown)}"
+            )
+        self._wanted = wanted
+        for place in [*self._left]:
+            if place not in wanted or wanted[place] != self._left[place]:
+                del self._left[place]
+        members = self._queues.members
+        for number, port in self._joined.items():
+            assert port.place is not None
+            if wanted.get(port.place[:2]) != port.place[2]:
+                members.leave(number)
+        self._join_wanted()
+        members.expected = len(wanted) - len(self._left)
+        members.shrink(surplus)
+
+    def _join_wanted(self) -> None:
+        for port in self._connected:
+            if port.place is None or port.number is not None:
+                continue
+            place, generation = port.place[:2], port.place[2]
+            if (
+                self._wanted.get(place) == generation
+                and self._left.get(place) != generation
+            ):
+                port.number = self._numbers[place]
+                self._joined[port.number] = port
+                self._queues.members.join(port.number)
+                self._report(port, "joined")
+
+    def stop(self, number: int) -> None:
+        """Stop a member that the queues have given away."""
+        port = self._joined.pop(number, None)
+        if port is not None:
+            port.number = None
+            port.stop()
+
+    def _has_left(self, port: ports.MemberPort) -> None:
+        """A slot has left, on request or by itself."""
+        if port.number is None and port.place is not None:
+            self._left[port.place[:2]] = port.place[2]
+            self._report(port, "left")
+        self.forget(port)
+
+    def forget(self, port: ports.MemberPort) -> None:
+        """Drop a connection; the task of its slot runs again elsewhere."""
+        if port not in self._connected:
+            return
+        self._connected.discard(port)
+        self._loop.remove(port)
+        self._loop.unwatch(port.sock.fileno())
+        if port.number is not None:
+            self._joined.pop(port.number, None)
+            self._queues.lost(port.number, time.monotonic())
+            self._report(port, "lost")
+        port.close()
+
+    def drop_forgetful(self) -> None:
+        """Drop members that have freed their task without an answer."""
+        now = time.monotonic()
+        for port in [*self._joined.values()]:
+            if port.has_forgotten(now):
+                LOG.error("member dropped: it freed its task without a result")
+                self.forget(port)
+
+    def _report(self, port: ports.MemberPort, what: str) -> None:
+        assert port.place is not None
+        LOG.info("slot %d of %s has %s", port.place[1], port.place[0], what)
+        self._notify(_member(*port.place, what))
+
+    def status(self) -> list[dict[str, object]]:
+        """Return all connected slots, and those that have left."""
+        known = self._queues.members.all
+        found = []
+        for port in self._connected:
+            if port.place is None:
+                continue
+            state = "waiting"
+            if port.number is not None:
+                leaving = known[port.number].leaving
+                state = "leaving" if leaving else "joined"
+            found.append(_member(*port.place, state))
+        return found + [
+            _member(*place, generation, "left")
+            for place, generation in self._left.items()
+        ]
+
+
+def _member(
+    device: str, slot: int, generation: int, state: str
+) -> dict[str, object]:
+    return {
+        "device": device,
+        "slot": slot,
+        "generation": generation,
+        "state": state,
+    }

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The control connection of a process that the agent keeps alive."""
+
+from __future__ import annotations
+
+import socket
+import typing
+from collections.abc import Callable
+
+from oslo_log import log as logging
+
+from fpgapool.agent import loop as agent_loop
+from fpgapool.common.channels import descriptors
+from fpgapool.common.messaging import codec
+from fpgapool.protocol import frames
+from fpgapool.protocol import messages
+
+LOG = logging.getLogger(__name__)
+
+RECEIVE_BYTES = 65536
+
+
+def receive(sock: socket.socket) -> bytes | memoryview:
+    """Return what a process has sent, nothing at the end.
+
+    :raises OSError: if nothing is there, or the connection is lost.
+    :raises frames.ProtocolError: if it is invalid.
+    """
+    return sock.recv(RECEIVE_BYTES)
+
+
+class Link:
+    """A control connection, or its absence; the loop's thread uses it.
+
+    :param title: of the process, for the log.
+    :param on_message: raises KeyError, TypeError or ValueError if the message
+        is invalid.
+    :param on_end: called when the process has closed the connection, or it is
+        lost; :meth:`close` has been called.
+    :param read: as :func:`receive`.
+    :ivar requests: what was asked and is not answered yet, by number.
+    :ivar silent_s: how long the process has been silent while it owed answers.
+    :ivar heard: a status has come over the present connection.
+    """
+
+    def __init__(
+        self,
+        loop: agent_loop.Loop,
+        title: str,
+        on_message: Callable[[messages.Message], None],
+        on_end: Callable[[], None],
+        read: Callable[[socket.socket], bytes | memoryview] = receive,
+    ) -> None:
+        self.sock: socket.socket | None = None
+        self.requests: dict[int, typing.Any] = {}
+        self.silent_s = 0.0
+        self.heard = False
+        self._loop = loop
+        self._title = title
+        self._on_message = on_message
+        self._on_end = on_end
+        self._read = read
+        self._decoder = messages.MessageDecoder(codec.decode_json)
+        self._unsent = bytearray()
+        self._last_number = 0
+
+    def open(self, sock: socket.socket) -> None:
+        """Use a connection, which is not blocking."""
+        self.sock = sock
+        self._decoder = messages.MessageDecoder(codec.decode_json)
+        self._unsent.clear()
+        self.requests.clear()
+        self.silent_s = 0.0
+        self.heard = False
+        self._watch()
+
+    def close(self) -> None:
+        """End the connection, if there is one."""
+        sock, self.sock = self.sock, None
+        if sock is not None:
+            self._loop.unwatch(sock)
+            sock.close()
+
+    def ask(
+        self,
+        operation: str,
+        members: typing.Mapping[str, object],
+        request: typing.Any,
+    ) -> None:
+        """Send a request.
+
+        Without a connection it is dropped; the caller repeats it when there
+        is one.
+
+        :param request: kept in ``requests`` until it is answered.
+        """
+        if self.sock is None:
+            return
+        self._last_number += 1
+        self.requests[self._last_number] = request
+        self._unsent += messages.encode(
+            messages.request(self._last_number, operation, **members)
+        )
+        self._flush()
+
+    def _watch(self) -> None:
+        if self.sock is None:
+            return
+        events = agent_loop.READ
+        if self._unsent:
+            events |= agent_loop.WRITE
+        sock = self.sock
+        self._loop.watch(sock, events, lambda got: self._ready(sock, got))
+
+    def _ready(self, sock: socket.socket, events: int) -> None:
+        if self.sock is sock and events & agent_loop.WRITE:
+            self._flush()
+        if self.sock is sock and events & agent_loop.READ:
+            self.receive()
+
+    def _flush(self) -> None:
+        sock = self.sock
+        if sock is None:
+            return
+        try:
+            while self._unsent:
+                del self._unsent[: sock.send(self._unsent)]
+        except BlockingIOError:
+            LOG.debug("%s is busy", self._title)
+        except OSError as error:
+            # The reading side handles the end.
+            LOG.debug("%s: %s", self._title, error)
+            self._unsent.clear()
+        self._watch()
+
+    def receive(self) -> None:
+        """Take the messages that are here, or the end of the connection."""
+        sock = self.sock
+        if sock is None:
+            return
+        data: bytes | memoryview = b""
+        received: list[messages.Message] = []
+        try:
+            data = self._read(sock)
+            received = self._decoder.feed(data)
+        except BlockingIOError:
+            return
+        except ConnectionError as error:
+            # It ended with an unread request, perhaps in an orderly way; its
+            # exit status says how.
+            LOG.info("%s: %s", self._title, error)
+            data = b""
+        except (OSError, frames.ProtocolError) as error:
+            LOG.warning("%s: %s", self._title, error)
+            data = b""
+        for message in received:
+            if self.sock is sock:
+                self._dispatch(message)
+        if not data and self.sock is not None:
+            self.close()
+            self._on_end()
+
+    def receive_rest(self) -> None:
+        """Take the last messages of a process that has ended."""
+        while (sock := self.sock) is not None:
+            try:
+                if not descriptors.is_readable(sock, 0):
+                    return
+            except (OSError, ValueError):
+                return
+            self.receive()
+
+    def _dispatch(self, message: messages.Message) -> None:
+        try:
+            self._on_message(message)
+        except (KeyError, TypeError, ValueError) as error:
+            LOG.error("%s sent an invalid message: %r", self._title, error)
