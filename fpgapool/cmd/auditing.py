@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import oslo_messaging as messaging
 
 from fpgapool.bitstreams import base as stores
-from fpgapool.conductor.decisions import audit
+from fpgapool.conductor.decisions.views import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 from fpgapool.rpcapi import conductor as conductor_rpcapi

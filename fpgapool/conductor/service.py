@@ -26,11 +26,11 @@ from fpgapool.common import rpc
 from fpgapool.common import signing
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor import rpc as conductor_rpc
-from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import journal
-from fpgapool.conductor.decisions import questions
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.views import journal
+from fpgapool.conductor.decisions.views import questions
 from fpgapool.conductor.outside import instance_watch
 from fpgapool.conductor.outside import keystone_limits
 from fpgapool.conductor.outside import notifications

@@ -16,7 +16,7 @@ from fpgapool.api import microversion
 from fpgapool.api import shown
 from fpgapool.api.schemas import sessions as schemas
 from fpgapool.client import view as client_view
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.db import api as db_api
 from fpgapool.db import models
 from fpgapool.objects import base

@@ -21,11 +21,11 @@ from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import state as worker_state
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import engine
-from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import pool as pools
-from fpgapool.conductor.decisions import registry
-from fpgapool.conductor.decisions import reports
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.assignments import reports
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.core import sharing

@@ -14,7 +14,7 @@ import pytest
 from fpgapool.bitstreams import base as stores
 from fpgapool.cmd import auditing
 from fpgapool.cmd import manage
-from fpgapool.conductor.decisions import audit
+from fpgapool.conductor.decisions.views import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 

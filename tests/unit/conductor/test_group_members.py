@@ -15,10 +15,10 @@ import pytest
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import journal
-from fpgapool.conductor.decisions import summary
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.views import journal
+from fpgapool.conductor.decisions.views import summary
 from fpgapool.core import elasticity
 from fpgapool.core import goals
 from fpgapool.core import model

@@ -17,7 +17,7 @@ from fpgapool.conductor import counts
 from fpgapool.conductor import metrics as conductor_metrics
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import summary
+from fpgapool.conductor.decisions.views import summary
 from fpgapool.conductor.runtime import persistence
 from fpgapool.conductor.runtime import strategy_loading
 from fpgapool.core import sharing

@@ -10,7 +10,7 @@ import pytest
 
 import fpgapool
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
@@ -66,7 +66,7 @@ def test_the_phase_of_an_assignment_is_written_in_the_core_alone():
 
 def test_a_session_ends_in_one_place():
     found = {path for path in _writes("end") if "conductor" in path}
-    assert found == {"conductor/decisions/sessions.py"}
+    assert found == {"conductor/decisions/requests/sessions.py"}
 
 
 @pytest.mark.parametrize("phase", model.Phase)

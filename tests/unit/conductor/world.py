@@ -18,13 +18,13 @@ from typing import Any
 from fpgapool import objects
 from fpgapool import strategies
 from fpgapool.conductor import counts
-from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import pool as pools
-from fpgapool.conductor.decisions import questions
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import sessions
+from fpgapool.conductor.decisions.views import questions
 from fpgapool.core import elasticity
 from fpgapool.core import groups
 from fpgapool.core import health

@@ -15,7 +15,7 @@ from fpgapool.agent import slot
 from fpgapool.api import routes
 from fpgapool.common import rpc
 from fpgapool.common import signing
-from fpgapool.conductor.decisions import quotas
+from fpgapool.conductor.decisions.requests import quotas
 from fpgapool.db import migration
 from fpgapool.objects import base
 from fpgapool.protocol import frames

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import holds
-from fpgapool.conductor.decisions import registry
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 

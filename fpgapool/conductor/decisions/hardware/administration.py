@@ -15,7 +15,7 @@ from typing import Any
 
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.db import api as db_api

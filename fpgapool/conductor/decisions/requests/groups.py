@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 from oslo_log import log as logging
 
-from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import group_book
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import members
-from fpgapool.conductor.decisions import opening
 from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions.assignments import members
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import group_book
+from fpgapool.conductor.decisions.requests import opening
 from fpgapool.core import events
 from fpgapool.core import goals
 from fpgapool.core import instructions

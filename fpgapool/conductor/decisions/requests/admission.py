@@ -11,7 +11,7 @@ from typing import Any
 from typing import Self
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import events
 from fpgapool.core import health
 from fpgapool.vocabulary import codes

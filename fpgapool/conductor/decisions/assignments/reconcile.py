@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import holds
+from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.core import model
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states

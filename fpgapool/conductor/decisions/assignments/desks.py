@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import absences
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import pool as pools
-from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions.assignments import absences
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.db import api as db_api

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import admission
-from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import power
 from fpgapool.vocabulary import platforms
 

@@ -24,14 +24,14 @@ from fpgapool import objects
 from fpgapool.bitstreams import library
 from fpgapool.common import exception
 from fpgapool.conductor import counts as conductor_counts
-from fpgapool.conductor.decisions import admission
-from fpgapool.conductor.decisions import bitstreams
-from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import limits
-from fpgapool.conductor.decisions import reconcile
-from fpgapool.conductor.decisions import registry
-from fpgapool.conductor.decisions import self_tests
 from fpgapool.conductor.decisions import stored_enums
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.assignments import reconcile
+from fpgapool.conductor.decisions.hardware import bitstreams
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.hardware import self_tests
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import events
 from fpgapool.core import health
 from fpgapool.core import instructions

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import administration
-from fpgapool.conductor.decisions import admission
-from fpgapool.conductor.decisions import bitstreams
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions.hardware import administration
+from fpgapool.conductor.decisions.hardware import bitstreams
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import health
 from fpgapool.core import model
 from fpgapool.core import state as core_state

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Mapping
 
-from fpgapool.conductor.decisions import admission
-from fpgapool.conductor.decisions import bitstreams
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import opening
 from fpgapool.conductor.decisions import pool as pools
-from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions.hardware import bitstreams
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import opening
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.db import api as db_api

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 
-from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import events
 from fpgapool.db import api as db_api
 

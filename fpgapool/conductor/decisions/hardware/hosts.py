@@ -8,14 +8,14 @@ from collections.abc import Mapping
 
 from oslo_log import log as logging
 
-from fpgapool.conductor.decisions import agent_orders
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import pool as pools
-from fpgapool.conductor.decisions import registry
-from fpgapool.conductor.decisions import serving as servings
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions.assignments import agent_orders
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.assignments import serving as servings
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes

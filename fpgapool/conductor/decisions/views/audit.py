@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import holds
-from fpgapool.conductor.decisions import questions
-from fpgapool.conductor.decisions import reconcile
-from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.assignments import reconcile
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.views import questions
 from fpgapool.db import api as db_api
 from fpgapool.objects import finding as findings
 from fpgapool.vocabulary import states

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from oslo_log import log as logging
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import agent_orders
-from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import pool as pools
-from fpgapool.conductor.decisions import serving as servings
 from fpgapool.conductor.decisions import stored_enums
+from fpgapool.conductor.decisions.assignments import agent_orders
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.assignments import serving as servings
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from oslo_log import log as logging
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import agent_orders
-from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import pool as pools
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions.assignments import agent_orders
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model

@@ -12,7 +12,7 @@ from oslo_log import log as logging
 
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import events
 from fpgapool.db import api as db_api
 

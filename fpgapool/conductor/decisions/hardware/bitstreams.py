@@ -16,7 +16,7 @@ from packaging import version as versions
 
 from fpgapool import objects
 from fpgapool.bitstreams import library
-from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.objects import declaration

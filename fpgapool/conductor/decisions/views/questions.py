@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import desks
 from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import holds
-from fpgapool.conductor.decisions import opening as openings
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import restoring
-from fpgapool.conductor.decisions import serving as servings
-from fpgapool.conductor.decisions import sessions
-from fpgapool.conductor.decisions import summary
+from fpgapool.conductor.decisions.assignments import desks
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.assignments import serving as servings
+from fpgapool.conductor.decisions.requests import opening as openings
+from fpgapool.conductor.decisions.requests import sessions
+from fpgapool.conductor.decisions.views import summary
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import group as description
 from fpgapool.vocabulary import states

@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import registry
+from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import model
 from fpgapool.core import slots
 from fpgapool.db import api as db_api

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.db import api as db_api
 from fpgapool.objects import group as group_objects
 from fpgapool.vocabulary import codes

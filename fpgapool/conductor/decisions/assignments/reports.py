@@ -10,18 +10,18 @@ from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.common import ratelimit
-from fpgapool.conductor.decisions import accelerators
-from fpgapool.conductor.decisions import administration
-from fpgapool.conductor.decisions import agent_orders
-from fpgapool.conductor.decisions import desks
-from fpgapool.conductor.decisions import holds
-from fpgapool.conductor.decisions import hosts
-from fpgapool.conductor.decisions import members
 from fpgapool.conductor.decisions import pool as pools
-from fpgapool.conductor.decisions import reconcile
-from fpgapool.conductor.decisions import registry
-from fpgapool.conductor.decisions import serving as servings
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions.assignments import agent_orders
+from fpgapool.conductor.decisions.assignments import desks
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.assignments import members
+from fpgapool.conductor.decisions.assignments import reconcile
+from fpgapool.conductor.decisions.assignments import serving as servings
+from fpgapool.conductor.decisions.hardware import accelerators
+from fpgapool.conductor.decisions.hardware import administration
+from fpgapool.conductor.decisions.hardware import hosts
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.vocabulary import codes

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from oslo_log import log as logging
 
 from fpgapool.common import exception
-from fpgapool.conductor.decisions import administration
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import pool as pools
-from fpgapool.conductor.decisions import registry
-from fpgapool.conductor.decisions import reservations
+from fpgapool.conductor.decisions.hardware import administration
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.hardware import reservations
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model

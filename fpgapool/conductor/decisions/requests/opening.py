@@ -18,12 +18,12 @@ from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.common import ratelimit
 from fpgapool.common import tallies
-from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import pool as pools
-from fpgapool.conductor.decisions import serving as servings
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions.assignments import serving as servings
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.core import what_if

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from fpgapool.conductor.decisions import administration
-from fpgapool.conductor.decisions import holds
-from fpgapool.conductor.decisions import rates
-from fpgapool.conductor.decisions import registry
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.assignments import rates
+from fpgapool.conductor.decisions.hardware import administration
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import states

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from fpgapool import objects
 from fpgapool.clients import nova
 from fpgapool.common import flavors
-from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes

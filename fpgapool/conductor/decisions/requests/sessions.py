@@ -15,9 +15,9 @@ from typing import Any
 from typing import NamedTuple
 
 from fpgapool import objects
-from fpgapool.conductor.decisions import admission
-from fpgapool.conductor.decisions import holds
 from fpgapool.conductor.decisions import limits
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import base
