@@ -69,7 +69,6 @@ def requests(
 ) -> list[objects.OpenRequest]:
     """Return the requests that their sender may make.
 
-    :param method: that brings them.
     :raises InvalidRequest: if one is malformed.
     :raises MessageRefused: if one is in the name of another sender.
     """

@@ -65,9 +65,7 @@ _PLACING_PATIENCE_S = 10.0
 class Conductor:
     """The service of a conductor.
 
-    :ivar counts: for metrics.
     :param conf: the global configuration; RPC must have been set up.
-    :param database: its database, with the current schema.
     :param on_failure: called with a reason if it cannot go on.
     :param keys: of the pool, to check signatures; None: signatures are not
         checked.
@@ -194,11 +192,7 @@ class Conductor:
 
 
 class _Term:
-    """The objects that exist only while a conductor leads.
-
-    :ivar epoch: its epoch.
-    :ivar inherited_count: the number of sessions taken over.
-    """
+    """The objects that exist only while a conductor leads."""
 
     def __init__(
         self,

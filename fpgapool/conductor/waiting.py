@@ -20,7 +20,6 @@ _PLACE_S = 0.05
 class Places:
     """Bounds the threads that wait.
 
-    :param pumping: knows whether the database is away.
     :param most: how many may wait at the same time.
     """
 

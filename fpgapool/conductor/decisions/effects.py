@@ -131,7 +131,6 @@ class Admission:
     """A request became a session, unless its request id is taken.
 
     :ivar row_id: of the session's row.
-    :ivar future: of the call that requested it.
     """
 
     row_id: int
@@ -169,7 +168,6 @@ Message = (
 class Effects:
     """The outcome of one batch of inputs.
 
-    :ivar changes: rows to write, in one transaction.
     :ivar at_once: messages that do not wait for the commit.
     :ivar after_commit: messages that leave when ``changes`` is durable.
     :ivar admissions: sessions whose rows are written for the first time.
@@ -188,8 +186,6 @@ class Effects:
         """Merge batches, and drop outdated messages and cancelled answers.
 
         The result has no ``at_once`` messages: these have left already.
-
-        :param batches: in their order.
         """
         return cls(
             changes=db_api.Changes.merged(batch.changes for batch in batches),
@@ -209,8 +205,6 @@ def newest(messages: Iterable[Message]) -> list[Message]:
     """Drop outdated messages and cancelled answers.
 
     Calls that wait for a session get its newest view.
-
-    :param messages: in their order.
     """
     found: dict[object, Message] = {}
     for message in messages:

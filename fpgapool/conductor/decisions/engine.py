@@ -42,18 +42,9 @@ LOG = logging.getLogger(__name__)
 class Engine:
     """The state behind the pump; see the module's docstring.
 
-    :ivar pool: the leader's knowledge.
-    :ivar questions: answers queries about it.
-    :ivar handled: the handler of each class of inputs.
-
     :param core: the scheduling core, empty.
-    :param settings: limits.
-    :param snapshot: the rows of the database.
-    :param strategy_name: of the core's strategy.
     :param quotas: projects' limits until others come from Keystone; None: the
         database keeps them, with defaults in the settings.
-    :param thresholds_bytes: between priority queues, if there are any.
-    :param counts: for metrics.
     :param ahead_s: by how much the engine's clock is ahead of pool time.
     """
 

@@ -105,23 +105,15 @@ class Pool:
     """Core, hosts, sessions and limits; see the module's docstring.
 
     :ivar now: the time of the batch, in seconds; never less than before.
-    :ivar core: the scheduling core.
-    :ivar sessions: all sessions in memory.
-    :ivar groups: all groups and their clients.
     :ivar desk_accounts: what desks have counted that is in the usage.
     :ivar holds: the slots of sessions and groups, by id.
     :ivar stirred_groups: the groups about which desks may have to be told.
     :ivar unreachable_until: up to then the conductor could not receive
         reports, so that silence of a host proves nothing.
     :ivar failing_at: when the database last failed, so that messages waited.
-    :ivar instructed: the handlers of the core's instructions.
     :param core: empty.
-    :param settings: limits.
-    :param snapshot: the rows of the database.
     :param own_quotas: projects' limits until others come from Keystone; None:
         the database keeps them, with defaults in the settings.
-    :param thresholds_bytes: between priority queues, if there are any.
-    :param counts: for metrics.
     :param ahead_s: by how much ``now`` is ahead of pool time.
     """
 

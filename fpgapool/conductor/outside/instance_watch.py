@@ -34,10 +34,7 @@ class InstanceWatch:
 
     While Nova is away, nothing changes; missed changes are found later.
 
-    :param client: of Nova.
-    :param known: returns the instances that have tokens.
     :param hosts: returns the known state of each host's compute node, by UUID.
-    :param put: takes the inputs for the engine.
     :param on_failure: called if the thread ends by an error of its own.
     :param poll_interval_s: between queries of instances.
     :param compute_interval_s: between queries of compute nodes.

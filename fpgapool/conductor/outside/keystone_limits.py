@@ -35,7 +35,6 @@ class Reader(Protocol):
 class Follower:
     """Reads the limits at intervals.
 
-    :param reader: of Keystone.
     :param default: the configured limits, for resources without a registered
         limit.
     :param on_change: called with the quotas whenever they change.
@@ -116,7 +115,6 @@ def quotas(
     """Return the quotas of projects.
 
     :param limits: from Keystone; unknown resources are ignored.
-    :param default: for resources without a limit in Keystone.
     """
     return admission.Quotas.layered(
         default.replaced(_known(limits.registered), admission.FROM_KEYSTONE),

@@ -180,7 +180,6 @@ def wanted(
     """Return the desired state of the pool in Placement.
 
     :param profiles: of all accelerators, by key.
-    :param reservable_slots: returns the number for a device.
     :param is_early: whether hosts that have not reported yet may still do so;
         otherwise they are lost.
     :param off_hosts: the accelerators that are out of use on hosts, by UUID,

@@ -41,18 +41,15 @@ class Placing:
     While Placement is away, nothing changes; while Nova is away, reservations
     do not change. It catches up later.
 
-    :param client: of Placement.
     :param compute: of Nova, to find the instances of migrations; None: all
         consumers are instances.
     :param pool_name: marks the providers of this pool.
     :param wanted: returns the desired state; its argument is whether hosts
         that have not reported yet may still do so.
-    :param put: takes the inputs for the engine.
     :param on_failure: called if the thread ends by an error of its own.
     :param sync_interval_s: between comparisons, if the pool does not change.
     :param allocation_interval_s: between reads of reservations.
     :param hearing_s: hosts that have not reported after this time are lost.
-    :param counts: for metrics.
     :param clock: returns monotonic time.
     """
 
@@ -312,7 +309,6 @@ class Reader:
     ) -> placement_plan.Present:
         """Return the current state.
 
-        :param want: the desired state, for its hosts.
         :param pool_name: read the inventories of this pool.
         :raises PlacementUnavailable: if it cannot be read.
         """

@@ -72,7 +72,6 @@ class DryRuns:
     ) -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
         """Be the dry run that works.
 
-        :param project_id: the project that asks.
         :returns: counts the processor's time of a block; it may be used in
             several threads, one after the other.
         :raises Overloaded: if the project, or all together, have used up the

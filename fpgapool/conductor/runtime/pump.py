@@ -42,11 +42,7 @@ _AGENTS_FACTOR = 2
 
 
 class _Room:
-    """Counts the waiting inputs; any thread may use it.
-
-    :param limit: the most waiting inputs of clients.
-    :param counts: for metrics.
-    """
+    """Counts the waiting inputs; any thread may use it."""
 
     def __init__(self, limit: int, counts: conductor_counts.Counts) -> None:
         self._limit = limit
@@ -101,10 +97,7 @@ class Pump:
         start.
     :param wall: a wall clock that never runs backwards.
     :param committer: takes rows, and the messages that wait for them.
-    :param outbox: takes the messages that leave at once.
     :param on_failure: called if the thread ends by an error of its own.
-    :param counts: for metrics.
-    :param max_inputs: the most waiting inputs of clients.
     """
 
     def __init__(

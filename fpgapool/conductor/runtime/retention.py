@@ -35,11 +35,8 @@ _STOP_S = 5.0
 class Retention:
     """Deletes ended sessions and deleted instances, a few rows at a time.
 
-    :param database: the database.
-    :param epoch: the leader's, which each transaction checks.
     :param days: how long ago they must have ended.
     :param now: returns the leader's wall clock, in seconds since the epoch.
-    :param counts: for metrics.
     :param on_failure: called if the thread ends by an error of its own.
     """
 

@@ -34,11 +34,7 @@ class Sender:
     It logs and drops a cast that cannot be delivered: the agents' reports show
     the difference, and the order is sent again.
 
-    :param agents: the RPC client of the agents.
-    :param epoch: the leader epoch that every cast carries.
-    :param name: the thread's name.
     :param on_failure: called if the thread ends by an error of its own.
-    :param counts: for metrics.
     """
 
     def __init__(

@@ -33,7 +33,6 @@ _FALLBACKS = {"auto": None, "on": True, "off": False}
 def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
     """Make the strategy of ``[conductor] strategy``.
 
-    :param conf: with the groups ``conductor`` and ``scheduler``.
     :returns: the strategy, wrapped for sharing between projects.
     :raises ConfigurationError: if the name or an option is not valid; the
         message lists the known names.
@@ -61,7 +60,6 @@ def load_groups(
 ) -> groups.Groups:
     """Make the sizes of groups, with the policy of ``[scheduler] elasticity``.
 
-    :param conf: with the group ``scheduler``.
     :param programming_time_s: the longest time that programming a slot takes.
     :returns: the sizes, without groups; for one pool.
     :raises ConfigurationError: if the name or an option is not valid, or the

@@ -23,7 +23,6 @@ def start_later(
     never serve them, so a stand-by has to replace it.
 
     :param name: shown in the log and given to ``on_failure``.
-    :param target: the thread's body.
     :param on_failure: called with ``name`` if ``target`` raises.
     :returns: the thread, not yet started.
     """

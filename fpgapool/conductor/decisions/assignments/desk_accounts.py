@@ -52,7 +52,6 @@ class Account:
     ) -> list[tuple[str, events.ClientStats]]:
         """Return the tasks since the last call, with their projects.
 
-        :param line: the desk's report.
         :param project_of: returns the project of a client that is new here.
         """
         if not line.desk_boot_id:
@@ -108,11 +107,7 @@ class Account:
 
 
 class Accounts:
-    """The accounts of all desks.
-
-    :param records: their rows.
-    :param last_id: the highest row id.
-    """
+    """The accounts of all desks."""
 
     def __init__(
         self, records: Iterable[db_api.GroupDeskRecord], last_id: int

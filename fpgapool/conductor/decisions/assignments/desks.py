@@ -148,10 +148,7 @@ class Desks:
     def hosts_of(
         self, members: Iterable[holds.Member]
     ) -> tuple[objects.GroupHost, ...]:
-        """Return where the clients of a group can connect.
-
-        :param members: all of the group.
-        """
+        """Return where the clients of a group can connect."""
         counts = collections.Counter(
             (one.slot.host.uuid, one.public_id)
             for one in members

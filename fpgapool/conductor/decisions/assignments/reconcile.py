@@ -73,8 +73,6 @@ def is_not_prepared(hold: holds.Hold, result: objects.SessionResult) -> bool:
     """Whether a slot was never ready for its holder, so that another may be.
 
     A holder that is connected has the slot, whatever its agent knows of it.
-
-    :param result: of this assignment.
     """
     return hold.phase in UNCONNECTED and (
         result.state == states.PREPARE_FAILED
@@ -86,7 +84,6 @@ def compare(hold: holds.Hold | None, report: objects.SlotReport) -> Finding:
     """Compare a slot's assignment with its line in an agent's report.
 
     :param hold: the slot's assignment; None if it has none.
-    :param report: the slot in the agent's report.
     """
     if hold is None:
         return Finding.STRAY if busy(report) else Finding.AS_IT_SHOULD

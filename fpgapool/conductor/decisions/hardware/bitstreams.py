@@ -33,11 +33,7 @@ _ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of one project; None: no limit.
-
-    :ivar count: of bitstreams.
-    :ivar total_bytes: of all their files.
-    """
+    """The limits of one project; None: no limit."""
 
     count: int | None = 200
     total_bytes: int | None = None
@@ -48,9 +44,7 @@ class Surroundings:
     """The state of the pool on which a change may depend.
 
     :ivar now: wall clock.
-    :ivar limits: of the bitstream's project.
     :ivar capacities: the resources of the pool's slots, by shape.
-    :ivar running: ids of the bitstreams that sessions use.
     """
 
     now: float
@@ -62,13 +56,7 @@ class Surroundings:
 
 
 class Catalogue:
-    """All accelerators and bitstreams; it checks and applies changes.
-
-    :ivar library: the accelerators that sessions can use.
-    :param accelerators: those that need no file.
-    :param bitstreams: of any state.
-    :param last_id: the highest row id.
-    """
+    """All accelerators and bitstreams; it checks and applies changes."""
 
     def __init__(
         self,
@@ -117,11 +105,7 @@ class Catalogue:
     def is_outdated(
         self, programmed: str | None, bitstream_id: str | None, shape: str
     ) -> bool:
-        """Whether the library has a newer bitstream than a slot.
-
-        :param programmed: its accelerator.
-        :param bitstream_id: the bitstream with which it was programmed.
-        """
+        """Whether the library has a newer bitstream than a slot."""
         if programmed is None:
             return False
         chosen = self.library.choose(programmed, shape)

@@ -195,7 +195,6 @@ class Hosts:
 
         A session waits for another one, unless too many have failed so.
 
-        :param reason: the code of the failure.
         :param message: what the slot's driver or agent says of it.
         """
         pool = self._pool

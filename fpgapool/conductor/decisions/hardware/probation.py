@@ -70,16 +70,8 @@ SLOT_FAILURES = frozenset(
 class Probation:
     """The units out of use, and the tests of them.
 
-    :param settings: limits.
-    :param pool: the hosts and slots.
-    :param catalogue: the accelerators for tests.
-    :param core: has the holders of slots.
     :param used: the slots that sessions and groups have, or may still have.
-    :param rows: the faults in the database.
-    :param counts: for metrics.
     :param tell: sends events to the core, and carries out its instructions.
-    :param write: records rows.
-    :param send: sends orders to agents.
     """
 
     def __init__(

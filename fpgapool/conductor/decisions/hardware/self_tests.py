@@ -96,12 +96,7 @@ class SelfTest:
 class Bench:
     """Finds the slots in which a unit can be tested.
 
-    :param settings: limits.
-    :param pool: the hosts and slots.
-    :param catalogue: the accelerators for tests.
-    :param core: has the holders of slots.
     :param used: the slots that sessions have, or may still have.
-    :param faults: the units out of use.
     """
 
     def __init__(

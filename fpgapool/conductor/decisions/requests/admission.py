@@ -103,7 +103,6 @@ class ProjectQuota:
         """Return this quota with some limits replaced.
 
         :param limits: by resource; below 0: no limit.
-        :param source: the source of these limits.
         """
         changes: dict[str, Any] = {
             resource: _unless_negative(limit)
@@ -113,18 +112,12 @@ class ProjectQuota:
         return dataclasses.replace(self, **changes, sources=sources)
 
     def limit(self, resource: str) -> int:
-        """Return a limit as operators write it.
-
-        :param resource: one of RESOURCES.
-        """
+        """Return a limit as operators write it."""
         found: int | None = getattr(self, resource)
         return UNLIMITED if found is None else found
 
     def source(self, resource: str) -> str:
-        """Return the source of a limit.
-
-        :param resource: one of RESOURCES.
-        """
+        """Return the source of a limit."""
         return self.sources.get(resource, FROM_DEFAULT)
 
 
@@ -161,7 +154,6 @@ class Quotas:
 
         :param default: for all limits that are not a project's own.
         :param limits: by project and resource; below 0: no limit.
-        :param source: the source of these limits.
         """
         return cls(
             default,
@@ -188,12 +180,7 @@ class Quotas:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Queue:
-    """The length of the queue.
-
-    :ivar total: all waiting sessions.
-    :ivar of_project: waiting sessions of the request's project.
-    :ivar bytes_of_project: the bytes that these claim.
-    """
+    """The length of the queue."""
 
     total: int = 0
     of_project: int = 0
@@ -221,10 +208,6 @@ def check(
 ) -> None:
     """Check a request.
 
-    :param pool: the known hosts and slots.
-    :param profiles: the library.
-    :param quota: of the request's project.
-    :param queue: the length of the queue.
     :raises Rejected: if the request cannot become a session.
     """
     try:
@@ -252,9 +235,6 @@ def check_accelerator(
 ) -> None:
     """Check that the pool can run an accelerator.
 
-    :param name: its key.
-    :param pool: the known slots.
-    :param profiles: the library.
     :raises Rejected: if it cannot.
     """
     profile = profiles.get(name)
@@ -282,10 +262,6 @@ def check_in_use(
 ) -> None:
     """Check that failures have not put an accelerator out of use everywhere.
 
-    :param name: its key, which is known.
-    :param pool: the known slots.
-    :param profiles: the library.
-    :param faults: the units out of use.
     :raises Rejected: if they have.
     """
     if not any(unit.accelerator == name for unit in faults):
@@ -337,7 +313,6 @@ def check_deadline(
 ) -> None:
     """Check that a slot could compute a request before its deadline.
 
-    :param deadline_s: of the request, from now.
     :param best_peak_bytes_per_s: the highest input rate of the pool's slots.
     :raises Rejected: if none could.
     """

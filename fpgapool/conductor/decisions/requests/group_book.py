@@ -33,7 +33,6 @@ class Surroundings:
     """The state of the pool on which a change may depend.
 
     :ivar now: wall clock.
-    :ivar quota_of: returns the limits of a project.
     :ivar find_accelerator: returns the key of the accelerator that a project
         names; raises Rejected if it cannot have it.
     :ivar is_stateless: whether the accelerator with a key keeps no state.
@@ -50,10 +49,6 @@ class Book:
 
     :ivar groups: by their public ids.
     :ivar by_row: the same, by their row ids.
-    :param groups: their rows.
-    :param clients: the rows of their clients.
-    :param last_id: the highest row id of a group.
-    :param last_client_id: the highest row id of a client.
     """
 
     def __init__(

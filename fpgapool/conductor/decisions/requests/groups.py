@@ -53,10 +53,7 @@ class Groups:
         }
 
     def restore(self, rows: Iterable[db_api.AssignmentRecord]) -> None:
-        """Take over the groups in the database, and their slots.
-
-        :param rows: of all assignments.
-        """
+        """Take over the groups in the database, and their slots."""
         pool = self._pool
         groups = list(pool.groups.groups.values())
         for group in groups:

@@ -34,11 +34,7 @@ _NONCE = re.compile(r"[0-9a-f]{32,64}")
 
 
 class Directory:
-    """All instances that have tokens and are not deleted.
-
-    :param records: their rows.
-    :param last_id: the highest id of any row.
-    """
+    """All instances that have tokens and are not deleted."""
 
     def __init__(
         self, records: Iterable[db_api.InstanceRecord], last_id: int
@@ -138,7 +134,6 @@ class Directory:
     def check(self, request: objects.OpenRequest, used: int) -> None:
         """Check that an instance may have one more session.
 
-        :param request: of an instance or another user.
         :param used: the number of sessions of the same user.
         :raises Rejected: if it may not.
         """
@@ -182,8 +177,6 @@ def changes(
     it keeps its token and its sessions, which have time limits of their own. A
     new host or flavor applies from its next session on.
 
-    :param known: the instances that have tokens.
-    :param servers: as Nova lists them.
     :param computes: UUIDs of compute nodes, by the names of their hypervisors,
         without ambiguous names.
     """
@@ -238,8 +231,6 @@ def suspects(
 ) -> list[str]:
     """Return the instances that a full list of Nova's servers lacks.
 
-    :param known: the instances that have tokens.
-    :param servers: all servers in Nova.
     :param before: wall clock when Nova was asked; younger instances are left
         out.
     """
@@ -260,8 +251,6 @@ def newcomers(
 
     They may have been running long before they got tokens.
 
-    :param known: the instances that have tokens.
-    :param servers: the servers that changed.
     :param since: wall clock; instances with older tokens are left out.
     """
     listed_ids = {server.id for server in servers}

@@ -19,8 +19,6 @@ class Book:
     """The limits set for projects, and the configured defaults.
 
     :param default: for resources without a limit of the project.
-    :param records: the rows of the database.
-    :param last_id: the highest row id.
     """
 
     def __init__(
@@ -85,7 +83,6 @@ class Current:
     """The limits in force.
 
     :ivar kept_here: whether the database keeps them, not Keystone.
-    :param book: the limits in the database.
     :param others: the limits from Keystone; None: those of the book apply.
     """
 
@@ -121,7 +118,6 @@ class Current:
 def check_limits(limits: Any) -> dict[str, int | None]:
     """Check the limits in a request.
 
-    :param limits: of any type.
     :returns: the limits by resource.
     :raises ValueError: with the reason.
     """

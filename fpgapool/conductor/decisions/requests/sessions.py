@@ -355,7 +355,6 @@ class Session:
     def got_in_vain(self, cause: str) -> bool:
         """Count a slot that its client could not use.
 
-        :param cause: its code.
         :returns: whether another slot is worth a try.
         """
         self.vain[cause] += 1
@@ -365,7 +364,6 @@ class Session:
         """Wait from now on; forget the values that belong to the slot.
 
         :param reason: the code of why it lost its slot, for its client.
-        :param message: more about that.
         :raises WrongMove: if the session cannot wait.
         """
         if self.state != states.QUEUED:
@@ -424,7 +422,6 @@ class Session:
         """Return the view for the session's owner.
 
         :param with_secret: for the front door that has opened it.
-        :param others: members that only the engine knows.
         """
         ready = self.state == states.READY
         told = ready and with_secret
@@ -493,14 +490,11 @@ class Book:
     last message asks again within seconds.
 
     :ivar queued: number of waiting sessions by project.
-    :ivar queued_bytes: the sum of their claims.
     :ivar queued_by_size: number of waiting sessions whose claim lies between
         two thresholds, the smallest first.
     :ivar queued_by_host: number of waiting sessions by the id of the host
         that they come from; None: from outside of the pool.
     :ivar queued_by_accelerator: number of waiting sessions by accelerator.
-
-    :param thresholds_bytes: between priority queues.
     """
 
     def __init__(self, thresholds_bytes: Sequence[float] = ()) -> None:
@@ -598,8 +592,6 @@ class Book:
         """Return how many sessions are in each state.
 
         It does not look at waiting sessions: there may be very many.
-
-        :param served: the sessions that have a slot.
         """
         counts = collections.Counter(s.state for s in self._ended.values())
         counts.update(session.state for session in served)

@@ -111,7 +111,6 @@ class Event:
     """A notification.
 
     :ivar type: of :data:`EVENTS`.
-    :ivar payload: the current state of its subject.
     """
 
     type: str
@@ -152,11 +151,7 @@ class Journal:
     def events(
         self, changes: db_api.Changes, withdrawn: Collection[int] = ()
     ) -> list[Event]:
-        """Return the notifications: hosts, devices, slots, groups, sessions.
-
-        :param changes: durable rows.
-        :param withdrawn: ids of sessions that were not recorded.
-        """
+        """Return the notifications of changes."""
         found = [
             *self._of_hosts(changes),
             *self._of_devices(changes),

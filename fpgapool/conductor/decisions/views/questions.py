@@ -27,10 +27,7 @@ from fpgapool.vocabulary import states
 
 
 class Questions:
-    """Answers queries, on the thread that owns the pool.
-
-    :param strategy_name: of the core's strategy.
-    """
+    """Answers queries, on the thread that owns the pool."""
 
     def __init__(
         self,
@@ -213,7 +210,6 @@ class Questions:
         It does not iterate over waiting sessions: there may be very many.
 
         :param max_projects: the most projects to list by name.
-        :param max_groups: the most groups to list.
         """
         pool, book = self.pool, self.pool.sessions
         hosts = pool.registry.hosts.values()
