@@ -379,7 +379,9 @@ class ConductorManager(rpc.Endpoint):
     @messaging.expected_exceptions(exception.FpgapoolException)
     def list_accelerators(self, ctxt: Any) -> list[dict[str, Any]]:
         """Return the library."""
-        profiles = self._ask(lambda asked: list(asked.pool.profiles.values()))
+        profiles = self._ask(
+            lambda asked: list(asked.pool.catalogue.profiles.values())
+        )
         return [profile.to_primitive() for profile in profiles]
 
     @messaging.expected_exceptions(exception.FpgapoolException)

@@ -456,7 +456,7 @@ def _placing(
         found: placement_plan.Wanted = pumping.ask(
             lambda asked: placement_plan.wanted(
                 asked.pool.registry,
-                asked.pool.profiles,
+                asked.pool.catalogue.profiles,
                 asked.reservable_slots,
                 is_early=is_early,
                 off_hosts=asked.pool.probation.off_hosts,

@@ -99,7 +99,7 @@ def drain_forgets_ready_sessions() -> None:
     ) -> typing.Iterator[typing.Any]:
         ready = {
             hold.slot.id
-            for hold in room._pool.holds.values()
+            for hold in room._holds.values()
             if hold.phase is model.Phase.READY
         }
         return (slot for slot in taken(room) if slot.id not in ready)
@@ -128,7 +128,7 @@ def release_counted_twice() -> None:
         room: serving.Serving, hold: typing.Any, *args: typing.Any
     ) -> None:
         free(room, hold, *args)
-        room._pool.tell(events.SlotReleased(hold.slot.id, hold.generation))
+        room._link.tell(events.SlotReleased(hold.slot.id, hold.generation))
 
     serving.Serving.free = twice  # type: ignore[method-assign]
 
@@ -185,7 +185,7 @@ def queue_position_lost_on_requeue() -> None:
         *args: str,
         **kwargs: bool,
     ) -> None:
-        session.queued_at = room._pool.now
+        session.queued_at = room._clock.now
         resubmit(room, session, *args, **kwargs)
 
     serving.Serving.resubmit = forgetful  # type: ignore[method-assign]
@@ -323,7 +323,7 @@ def result_of_another_generation_believed() -> None:
 def detached_not_recorded() -> None:
     entered = serving.Serving.entered
 
-    def careless(room: serving.Serving, hold: sessions.Hold) -> None:
+    def careless(room: serving.Serving, hold: sessions.SessionHold) -> None:
         if hold.phase is not model.Phase.DETACHED:
             entered(room, hold)
 
@@ -336,7 +336,7 @@ def counted_again_at_a_requeue() -> None:
 
     def leaky(room: serving.Serving, order: instructions.Requeue) -> None:
         requeue(room, order)
-        book = room._pool.sessions
+        book = room._sessions
         book.count_queued(book.by_job[order.job_id])
 
     serving.Serving._requeue = leaky  # type: ignore[method-assign]
@@ -384,7 +384,7 @@ def place_lost_with_the_slot() -> None:
         **kwargs: bool,
     ) -> None:
         if reason == codes.PREEMPTED:
-            session.arrival_s = room._pool.pool_time
+            session.arrival_s = room._clock.pool_time
         resubmit(room, session, reason, *args, **kwargs)
 
     serving.Serving.resubmit = forgetful  # type: ignore[method-assign]
@@ -407,7 +407,7 @@ def slot_taken_before_its_quantum() -> None:
     note = reports.Reports._report_border
 
     def hasty(
-        room: reports.Reports, hold: sessions.Hold, line: typing.Any
+        room: reports.Reports, hold: sessions.SessionHold, line: typing.Any
     ) -> None:
         hold.quantum_bytes = 1
         note(room, hold, line)
@@ -502,8 +502,9 @@ def busy_time_paid_by_the_owner_too() -> None:
         group: typing.Any,
         line: typing.Any,
     ) -> None:
-        pool = room._pool
-        account = pool.desk_accounts.of(group.group_id, host.id, pool.now)
+        account = room._desk_accounts.of(
+            group.group_id, host.id, room._clock.now
+        )
         before_s = account.record.unpaid_s
         count(room, host, group, line)
         account._set(unpaid_s=before_s)

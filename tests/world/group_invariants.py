@@ -22,12 +22,10 @@ from fpgapool.agent.groupdesk import service as desk_service
 from fpgapool.agent.worker import tasks
 from fpgapool.client import grouplink
 from fpgapool.conductor.decisions import engine
-from fpgapool.conductor.decisions import pool as conductor_pool
 from fpgapool.conductor.decisions import usage
 from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import desks
 from fpgapool.conductor.decisions.assignments import holds
-from fpgapool.conductor.decisions.assignments import members
 from fpgapool.conductor.decisions.assignments import serving
 from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.conductor.decisions.requests import groups
@@ -123,8 +121,8 @@ class Watcher:
             (db_api, "_write", self._write),
             (group_book.Book, "put", self._put),
             (core_members.Members, "on_stats", self._stats),
-            (members.Members, "_hold", self._begun),
-            (members.Members, "restore", self._restored),
+            (serving.Serving, "hold_for_group", self._begun),
+            (serving.Serving, "restore_group", self._restored),
             (desk_accounts.Accounts, "__init__", self._loaded),
             (desks.Desks, "count_time", self._time_counted),
             (desks.Desks, "heard", self._heard),
@@ -237,17 +235,17 @@ class Watcher:
         def watched(
             room: groups.Groups, rows: Iterable[group_book.Row]
         ) -> None:
-            pool, rows = room._pool, list(rows)
+            rows = list(rows)
             projects = {
                 one.project_id
                 for one in rows
                 if isinstance(one, db_api.GroupRecord)
             }
-            before = {one: _slots_of(pool, one) for one in projects}
+            before = {one: _slots_of(room, one) for one in projects}
             keep(room, rows)
             for project in projects:
-                after = _slots_of(pool, project)
-                limit = pool.quotas.of(project).group_slots
+                after = _slots_of(room, project)
+                limit = room._quotas.of(project).group_slots
                 if limit is not None and after > max(limit, before[project]):
                     kernel.fail(
                         f"more slots of groups than allowed: {project},"
@@ -275,8 +273,8 @@ class Watcher:
                 self._ended[one.client],
             )
 
-    def _account(self, pool: conductor_pool.Pool) -> _Account:
-        return self._accounts[pool.desk_accounts]
+    def _account(self, room: serving.Serving | desks.Desks) -> _Account:
+        return self._accounts[room._desk_accounts]
 
     def _loaded(
         self,
@@ -292,22 +290,23 @@ class Watcher:
         self._accounts[accounts] = found
 
     def _begun(
-        self, hold: holds.Member, room: members.Members, *_args: object
+        self, hold: holds.Member, room: serving.Serving, *_args: object
     ) -> None:
-        self._account(room._pool).since[id(hold)] = room._pool.now
+        self._account(room).since[id(hold)] = room._clock.now
         self._generations[hold.generation] = hold.public_id
 
     def _restored(
         self,
         _none: None,
-        room: members.Members,
+        room: serving.Serving,
         group: db_api.GroupRecord,
         row: db_api.AssignmentRecord,
+        _phase: object,
     ) -> None:
         """Expect that a leader goes on where the last one has ended."""
-        hold = room._pool.holds[row.slot_id]
+        hold = room._holds[row.slot_id]
         key = group.group_id, hold.slot.host.id
-        account = self._account(room._pool)
+        account = self._account(room)
         account.since[id(hold)] = max(
             row.assigned_at, account.charged_at.get(key, 0.0)
         )
@@ -318,11 +317,11 @@ class Watcher:
         room: desks.Desks,
         host: typing.Any,
     ) -> None:
-        account, now = self._account(room._pool), room._pool.now
+        account, now = self._account(room), room._clock.now
         for hold in room._members_on(host):
             account.held_s += max(now - account.since[id(hold)], 0.0)
             account.since[id(hold)] = max(account.since[id(hold)], now)
-        account.note(room._pool.desk_accounts.on(host.id))
+        account.note(room._desk_accounts.on(host.id))
 
     def _paid(
         self,
@@ -349,7 +348,7 @@ class Watcher:
         *_args: object,
     ) -> None:
         if isinstance(hold, holds.Member):
-            account = self._account(room._pool)
+            account = self._account(room)
             since = account.since[id(hold)]
             account.held_s += max(ended_at - since, 0.0)
 
@@ -369,11 +368,11 @@ class Watcher:
     def _heard(
         self, _none: None, room: desks.Desks, host: typing.Any, *_a: object
     ) -> None:
-        pool = room._pool
-        account, present = self._account(pool), pool.desk_accounts.on(host.id)
+        account = self._account(room)
+        present = room._desk_accounts.on(host.id)
         account.note(present)
         unpaid_s = account.unpaid_s - account.unpaid_before_s
-        paid_s = getattr(pool.ledger, "world_s", 0.0)
+        paid_s = getattr(room._ledger, "world_s", 0.0)
         check(
             abs(paid_s + unpaid_s - account.held_s) < _ROUNDING_S,
             "busy and idle time are not the time that slots were held",
@@ -389,7 +388,7 @@ class Watcher:
             runs = report and any(line.running for line in report.clients)
             check(
                 (one.idle_s if runs else one.record.unpaid_s) <= _ROUNDING_S
-                or group_id not in pool.groups.groups,
+                or group_id not in room._groups.groups,
                 "an owner has not paid",
                 group_id,
                 one,
@@ -721,8 +720,8 @@ class _Account:
         return sum(one.record.unpaid_s for one in self._desks.values())
 
 
-def _slots_of(pool: conductor_pool.Pool, project: str) -> int:
-    return pool.groups.in_use(project)["group_slots"]
+def _slots_of(room: groups.Groups, project: str) -> int:
+    return room._groups.in_use(project)["group_slots"]
 
 
 def _able(room: core_members.Members) -> list[object]:

@@ -187,7 +187,7 @@ class Watcher:
     def _sessions(self, brain: engine.Engine) -> None:
         held: dict[int, int] = {}
         for hold in brain.pool.holds.values():
-            if isinstance(hold, sessions.Hold) and hold.wanted:
+            if isinstance(hold, sessions.SessionHold) and hold.wanted:
                 row_id = hold.session.row_id
                 held[row_id] = held.get(row_id, 0) + 1
         queued_bytes = collections.Counter[str]()
@@ -625,4 +625,4 @@ class Watcher:
 
 def _is_needed(hold: holds.Hold) -> bool:
     """Whether the holder of a slot has no other one instead."""
-    return not isinstance(hold, sessions.Hold) or not hold.abandoned
+    return not isinstance(hold, sessions.SessionHold) or not hold.abandoned

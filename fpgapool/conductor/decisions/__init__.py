@@ -6,6 +6,8 @@
     Calls the rooms; the pump of :mod:`fpgapool.conductor.runtime` calls it.
 ``pool``
     The leader's knowledge, in the parts that rooms get.
+``parts``
+    What rooms share: clock, outbox, the way to the core.
 ``inputs``, ``effects``
     What goes in and what comes out.
 ``requests``

@@ -231,7 +231,7 @@ class Pump:
         engine_, committer = self._engine, self._committer
         failing = committer.failing
         engine_.set_database_state(
-            committer.give_up(engine_.pool.last_row_id)
+            committer.give_up(engine_.pool.sessions.last_row_id)
             if failing
             else committer.recorded_id,
             failing=failing,

@@ -389,7 +389,7 @@ def test_a_new_leader_repeats_the_same_order(pool):
     assert repeated
     for message in repeated:
         assert message.request.bitstream_ref == first.bitstream_ref
-    assert pool.memory.profiles["mine@p"].projects == ("p",)
+    assert pool.memory.catalogue.profiles["mine@p"].projects == ("p",)
 
 
 @pytest.mark.parametrize("how", ["failed", "drained"])
@@ -467,8 +467,8 @@ def test_a_refusal_is_told_after_what_it_is_for_is_recorded(pool):
 
 
 def test_while_the_database_is_away_nothing_is_changed(pool):
-    pool.memory.database_failing = True
+    pool.memory.outages.database_failing = True
     refused = change(pool, create())
     assert refused.code == codes.DATABASE_UNAVAILABLE
-    pool.memory.database_failing = False
+    pool.memory.outages.database_failing = False
     assert change(pool, create()) is None

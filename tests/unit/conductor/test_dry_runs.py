@@ -43,7 +43,7 @@ def _known(pool: world.World) -> tuple[object, ...]:
     memory = pool.memory
     return (
         pickle.dumps(memory.core),
-        memory.last_row_id,
+        memory.sessions.last_row_id,
         memory.wake_at,
         dict(memory.sessions.by_id),
         dict(memory.sessions.queued),
@@ -116,7 +116,7 @@ def test_quotas_and_a_full_queue_count(single):
 
 
 def test_it_is_refused_while_requests_cannot_be_recorded(single):
-    single.memory.database_failing = True
+    single.memory.outages.database_failing = True
     assert ask(single).reasons == (codes.DATABASE_UNAVAILABLE,)
 
 

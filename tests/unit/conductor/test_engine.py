@@ -608,7 +608,7 @@ def test_a_call_that_was_answered_while_it_waited_opens_nothing(single):
 
 
 def test_requests_are_refused_while_they_cannot_be_recorded(single):
-    single.memory.database_failing = True
+    single.memory.outages.database_failing = True
     single.wire.clear()
     single.open()
     assert single.wire[0].view.reason == codes.DATABASE_UNAVAILABLE
@@ -618,12 +618,12 @@ def test_a_repeated_request_is_not_refused_in_an_outage(single):
     held = single.open()
     request_id = single.open()
     before = single.view(request_id)
-    single.memory.database_failing = True
+    single.memory.outages.database_failing = True
     single.wire.clear()
     single.open(request_id=request_id)
     (answer,) = single.wire
     assert answer.view.state == states.QUEUED
-    single.memory.database_failing = False
+    single.memory.outages.database_failing = False
     assert single.view(request_id) == before
     single.cancel(held)
 
@@ -951,10 +951,10 @@ def test_a_client_that_is_told_when_the_database_is_back_is_told_late(single):
     """That its slot is ready was not said before it was recorded."""
     request_id = single.open()
     single.deliver_all()
-    single.memory.database_failing = True
+    single.memory.outages.database_failing = True
     single.feed(single.agents["a"].prepared(0))
     single.tick(25.0)
-    single.memory.database_failing = False
+    single.memory.outages.database_failing = False
     single.tick(5.0)
     single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
     assert single.view(request_id).state == states.PREPARING

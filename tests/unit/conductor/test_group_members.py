@@ -99,7 +99,9 @@ def state(pool: world.World, group_id: str) -> str:
 
 
 def members(pool: world.World, group_id: str) -> list[holds.Member]:
-    return [one for one in pool.memory.members() if one.public_id == group_id]
+    return [
+        one for one in pool.memory.holds.members() if one.public_id == group_id
+    ]
 
 
 def orders(pool: world.World, kind: type) -> list[Any]:

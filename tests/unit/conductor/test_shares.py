@@ -108,9 +108,9 @@ def test_who_claims_little_and_holds_slots_for_long_does_not_profit():
 def test_a_session_that_moves_does_not_pay_its_claim_again(monkeypatch):
     pool = make_world(slots=2, fair=True)
     submitted = []
-    tell = pool.memory.tell
+    tell = pool.memory.link.tell
     monkeypatch.setattr(
-        pool.memory,
+        pool.memory.link,
         "tell",
         lambda *happened: submitted.extend(happened) or tell(*happened),
     )
@@ -323,7 +323,9 @@ def test_a_board_that_measures_nothing_is_charged_by_its_platform():
     pool = make_world()
     (slot,) = pool.memory.registry.slots.values()
     platforms = {slot.shape: {"peak_bytes_per_s": 1e9, "active_w": 40.0}}
-    pool.memory.profiles["copy"] = world.PROFILE.changed(platforms=platforms)
+    pool.memory.catalogue.profiles["copy"] = world.PROFILE.changed(
+        platforms=platforms
+    )
     for project_id, energy_j in (("a", None), ("b", 5.0)):
         pool.open(project_id=project_id)
         pool.agents["a"].slots[0].energy_j = energy_j

@@ -118,7 +118,7 @@ def find(
 ) -> objects.SessionView | None:
     """Return the session of a request, if it is in memory."""
     found = asked.pool.sessions.by_request.get((project_id, request_id))
-    return found and asked.pool.view(found)
+    return found and asked.pool.lives.view(found)
 
 
 def _news(message: effects.Message) -> effects.Message:
@@ -534,7 +534,7 @@ class World:
             "sessions": sum(
                 hold.session.project_id == project_id
                 for hold in pool.holds.values()
-                if isinstance(hold, sessions.Hold)
+                if isinstance(hold, sessions.SessionHold)
             ),
             "queued": book.queued[project_id],
             "queued_bytes": book.queued_bytes[project_id],
@@ -650,9 +650,9 @@ class World:
         for new, row in list(self.unrecorded.values()):
             if row is not None:
                 self.feed(inputs.Unrecorded(new, row))
-        self.memory.database_failing = self.database_away
+        self.memory.outages.database_failing = self.database_away
         self.feed()
-        self.memory.database_failing = self.database_away = False
+        self.memory.outages.database_failing = self.database_away = False
 
     def check(self) -> None:
         """What holds after every step: core, engine and rows agree."""
@@ -664,7 +664,7 @@ class World:
         assert {s: r.generation for s, r in rows.items()} == {
             s: h.generation
             for s, h in holds.items()
-            if not isinstance(h, sessions.Hold)
+            if not isinstance(h, sessions.SessionHold)
             or h.session.row_id not in self._never_recorded
         }
         waiting = {
@@ -679,7 +679,7 @@ class World:
             held = [
                 hold
                 for hold in holds.values()
-                if isinstance(hold, sessions.Hold)
+                if isinstance(hold, sessions.SessionHold)
                 and hold.session.row_id == row_id
                 and not hold.abandoned
             ]

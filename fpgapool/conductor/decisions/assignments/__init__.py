@@ -4,8 +4,8 @@
 
 ``holds``, ``agent_orders``
     An assignment, and the orders to agents about it.
-``serving``, ``members``
-    Carry out the core's instructions about slots of sessions and of groups.
+``serving``
+    Carries out the core's instructions about slots of sessions and groups.
 ``reports``, ``reconcile``
     Compare agents' reports with the assignments.
 ``rates``

@@ -18,7 +18,7 @@ def assign(hold: holds.Hold, limits: admission.Limits) -> effects.AssignSlot:
     """Order an agent to prepare the slot for its holder."""
     slot = hold.slot
     ordered = hold.ordered()
-    if isinstance(hold, sessions.Hold):
+    if isinstance(hold, sessions.SessionHold):
         session = hold.session
         limit_bytes = limits.claim_limit_bytes(session.claimed_bytes)
         ordered |= {
@@ -74,7 +74,7 @@ def release_stray(
     )
 
 
-def reissue_secret(hold: sessions.Hold) -> effects.ReissueSecret:
+def reissue_secret(hold: sessions.SessionHold) -> effects.ReissueSecret:
     """Order a new secret for a client that is not connected."""
     return effects.ReissueSecret(
         host_uuid=hold.slot.host.uuid,

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 from fpgapool import objects
+from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import model
 from fpgapool.core import slots
+from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 
 
@@ -41,7 +44,7 @@ class Hold(abc.ABC):
     It exists until the agent shows that the assignment is over.
 
     :ivar core: the assignment; only the core changes it.
-    :ivar told_at: when the agent was last told to prepare or release it.
+    :ivar ordered_at: when the agent was last ordered to prepare or release it.
     :ivar prepared: the agent's report shows the slot ready; the secret may
         still be on its way.
     :ivar offer: where the client may come before that.
@@ -54,7 +57,7 @@ class Hold(abc.ABC):
     slot: registry.SlotEntry
     core: slots.Hold
     assigned_at: float
-    told_at: float = 0.0
+    ordered_at: float = 0.0
     prepared: bool = False
     offer: objects.Offer | None = None
     heard: tuple[str, int] = ("", 0)
@@ -81,6 +84,11 @@ class Hold(abc.ABC):
     @property
     def wanted(self) -> bool:
         """Whether a session still depends on the slot."""
+        return False
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether its session waits for, or has, another slot already."""
         return False
 
     @property
@@ -194,3 +202,50 @@ class Member(Hold):
             "claimed_bytes": 0,
             "local": True,
         }
+
+
+class Holds(dict[int, Hold]):
+    """The slots of sessions and groups, by id.
+
+    :ivar stirred_groups: the groups about which desks may have to be told.
+    """
+
+    def __init__(
+        self, core: core_state.PoolState, outbox: parts.Outbox
+    ) -> None:
+        super().__init__()
+        self._core = core
+        self._outbox = outbox
+        self.stirred_groups: set[str] = set()
+
+    def assigned(self, slot_id: int) -> slots.Hold:
+        """Return the assignment that the core has made.
+
+        :raises RuntimeError: if it has made none.
+        """
+        core = self._core.hold(slot_id)
+        if core is None:
+            raise RuntimeError(f"the core gives slot {slot_id} to no holder")
+        return core
+
+    def members(self) -> Iterator[Member]:
+        """Yield the slots of groups."""
+        for hold in self.values():
+            if isinstance(hold, Member):
+                yield hold
+
+    def save(self, hold: Hold) -> None:
+        """Record an assignment."""
+        self._stir(hold)
+        row = hold.record() if hold.is_recorded else None
+        self._outbox.write_assignment(hold.slot.id, row)
+
+    def drop(self, hold: Hold) -> None:
+        """Remove an assignment from memory and from the database."""
+        self._stir(hold)
+        del self[hold.slot.id]
+        self._outbox.write_assignment(hold.slot.id, None)
+
+    def _stir(self, hold: Hold) -> None:
+        if isinstance(hold, Member):
+            self.stirred_groups.add(hold.group.group_id)

@@ -74,6 +74,16 @@ class Catalogue:
         """All bitstreams, of any state."""
         return self._by_id.values()
 
+    @property
+    def profiles(self) -> Mapping[str, objects.AcceleratorProfile]:
+        """The accelerators of the library, by name."""
+        return self.library.profiles
+
+    def is_stateless(self, accelerator: str) -> bool:
+        """Whether the library says that an accelerator keeps no state."""
+        profile = self.profiles.get(accelerator)
+        return profile is not None and profile.stateless
+
     def set_builtins(
         self, builtins: Mapping[str, library.Builtins | None]
     ) -> bool:

@@ -7,6 +7,8 @@
 ``admission``, ``quotas``, ``instances``
     Whether a request is allowed: limits of the pool, of projects, and of
     instances.
+``lives``
+    Records, publishes and ends sessions.
 ``sessions``, ``group_book``
     What is known of each session, group and client.
 ``expected_waits``

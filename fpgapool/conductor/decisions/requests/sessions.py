@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import limits
+from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import model
@@ -70,7 +71,7 @@ _IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class Hold(holds.Hold):
+class SessionHold(holds.Hold):
     """A session's slot.
 
     :ivar announced_at: when this leader first announced the slot as ready.
@@ -121,8 +122,8 @@ class Hold(holds.Hold):
         return not self.session.withdrawn
 
     @property
-    def told_bytes(self) -> tuple[int, int]:
-        """Input and output of the slot, as its host has told them so far.
+    def reported_bytes(self) -> tuple[int, int]:
+        """Input and output of the slot, as its host has reported them.
 
         0 before its client has come, and when the session has left it.
         """
@@ -157,7 +158,7 @@ class Hold(holds.Hold):
         """
         if result.started_at is not None:
             return result
-        input_bytes, output_bytes = self.told_bytes
+        input_bytes, output_bytes = self.reported_bytes
         return dataclasses.replace(
             result,
             input_bytes=max(result.input_bytes, input_bytes),
@@ -170,10 +171,6 @@ class Hold(holds.Hold):
             **_ordered(self.session),
             "origin_host_uuid": self.session.host_uuid,
         }
-
-
-class WrongMove(Exception):
-    """A session's life cycle does not allow a move."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -200,7 +197,7 @@ class Session:
     job_id: int
     arrival_s: float
     host_uuid: str | None = None
-    hold: Hold | None = dataclasses.field(
+    hold: SessionHold | None = dataclasses.field(
         default=None, repr=False, compare=False
     )
     end: str = ""
@@ -256,7 +253,7 @@ class Session:
         """
         moves = states.SESSION_MOVES.get(self.state, {})
         if event not in moves or not moves[event] >= set(to):
-            raise WrongMove(
+            raise parts.WrongMove(
                 f"session {self.session_id}, {self.state}, slot"
                 f" {self.slot_id}, generation {self.generation}, cannot"
                 f" {event} {' '.join(to)}"
@@ -310,7 +307,7 @@ class Session:
             and instance.may_share(request.user_id, self.user_id)
         )
 
-    def take_slot(self, hold: Hold) -> None:
+    def take_slot(self, hold: SessionHold) -> None:
         """Hold a slot from now on."""
         slot = hold.slot
         self.hold = hold
@@ -495,10 +492,14 @@ class Book:
     :ivar queued_by_host: number of waiting sessions by the id of the host
         that they come from; None: from outside of the pool.
     :ivar queued_by_accelerator: number of waiting sessions by accelerator.
+    :ivar last_row_id: the highest id that a job or a row has had.
     """
 
-    def __init__(self, thresholds_bytes: Sequence[float] = ()) -> None:
+    def __init__(
+        self, thresholds_bytes: Sequence[float] = (), last_row_id: int = 0
+    ) -> None:
         self._thresholds_bytes = thresholds_bytes
+        self.last_row_id = last_row_id
         self.queued_by_size = [0] * (len(thresholds_bytes) + 1)
         self.by_job: dict[int, Session] = {}
         self.by_id: dict[str, Session] = {}
@@ -510,6 +511,11 @@ class Book:
         self._ended: dict[int, Session] = {}
         # Live sessions of instances, by user and row.
         self._of_instance: dict[str, dict[int, Session]] = {}
+
+    def next_id(self) -> int:
+        """Return an id that no job and no session's row has had."""
+        self.last_row_id += 1
+        return self.last_row_id
 
     def add(self, session: Session) -> None:
         """Add a session."""

@@ -134,7 +134,7 @@ def nic_loads(
     """
     used: dict[int, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
     for hold in held:
-        if not isinstance(hold, sessions.Hold):
+        if not isinstance(hold, sessions.SessionHold):
             continue
         reading = readings.of(hold.slot.id)
         origin, target = hold.session.host_id, hold.slot.host.id
