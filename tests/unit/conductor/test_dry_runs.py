@@ -44,7 +44,7 @@ def _known(pool: world.World) -> tuple[object, ...]:
     return (
         pickle.dumps(memory.core),
         memory.sessions.last_row_id,
-        memory.wake_at,
+        memory.link.wake_at,
         dict(memory.sessions.by_id),
         dict(memory.sessions.queued),
         memory.counts.opened,

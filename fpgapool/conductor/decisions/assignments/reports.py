@@ -224,7 +224,7 @@ class Reports(parts.Room):
         self._serving.charge_late(session, result)
         self._apply_result(session, result, host)
         if not session.live:
-            self._close(session, result)
+            self._lives.close(session)
             return
         self._lives.end(session, result.state, result.code, result.message)
         self._link.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
@@ -378,7 +378,7 @@ class Reports(parts.Room):
         self._apply_result(session, result, hold.slot.host)
         if not session.live:
             if (session.state, result.state) == _CLOSED_BEFORE_CANCEL:
-                self._close(session, result)
+                self._lives.close(session)
             self._lives.touch(session)
             again = False
         else:
@@ -393,19 +393,6 @@ class Reports(parts.Room):
                 result.code,
                 yields=result.code not in codes.ROOM_IS_MADE,
             )
-
-    def _close(
-        self, session: sessions.Session, result: objects.SessionResult
-    ) -> None:
-        """Let a session that has ended end as served."""
-        session.finish(
-            result.state,
-            result.code,
-            result.message,
-            self._clock.now,
-            self._clock.pool_time,
-        )
-        self._lives.touch(session)
 
     def _may_go_on(
         self, hold: sessions.SessionHold, result: objects.SessionResult

@@ -19,6 +19,7 @@ from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 #: A session and the front door that calls for it.
@@ -127,6 +128,13 @@ class Lives:
             self._counts.deadlines[session.project_id, result] += 1
         self.touch(session)
         self._sessions.note_end(session)
+
+    def close(self, session: sessions.Session) -> None:
+        """Let a session that has ended otherwise end as served."""
+        session.finish(
+            states.CLOSED, codes.OK, "", self._clock.now, self._clock.pool_time
+        )
+        self.touch(session)
 
     def cancel(
         self, session: sessions.Session, code: str, message: str = ""

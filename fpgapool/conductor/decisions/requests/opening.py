@@ -348,6 +348,40 @@ class Opening(parts.Room):
             return None
         return session
 
+    @parts.handles(inputs.Close)
+    def _close(self, item: inputs.Close) -> None:
+        """Let a session end as served if no worker can report that.
+
+        The slot's worker and its agent may both have died before the leader
+        heard of the client.
+        """
+        session = self._sessions.by_id.get(item.session_id)
+        if (
+            session is None
+            or session.project_id != item.project_id
+            or not _is_door(item.sender, session, "close_session")
+            or not 0 < item.generation <= session.generation
+            or not (session.live or session.reason in codes.UNSEEN)
+        ):
+            return
+        hold = session.hold
+        has_slot = hold is not None and hold.generation == item.generation
+        if item.confirmed and has_slot and hold.slot.host.up:
+            # The worker's report is on its way, or the loss of the worker.
+            return
+        self._serving.book_unseen(session, item.input_bytes, item.output_bytes)
+        session.started_at = (
+            session.started_at or session.ready_at or self._clock.now
+        )
+        if not session.live:
+            self._lives.close(session)
+            return
+        self._lives.end(session, states.CLOSED, codes.OK, "")
+        self._link.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
+        if not has_slot:
+            # The result of another slot's worker is not that of the session.
+            session.hold = None
+
     @parts.handles(inputs.ClientProgress)
     def _progress(self, item: inputs.ClientProgress) -> None:
         """Let the client's own work steer; it is no account of anything."""
