@@ -26,6 +26,7 @@ from fpgapool.common import rpc
 from fpgapool.common import signing
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor import rpc as conductor_rpc
+from fpgapool.conductor.calls import base
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions.requests import admission
@@ -89,7 +90,7 @@ class Conductor:
         # Report wrong options before the first election.
         strategy_loading.load_strategy(conf)
         strategy_loading.load_groups(conf)
-        conductor_rpc.places(rpc.handler_threads(conf))
+        base.places(rpc.handler_threads(conf))
         if conf.quota.driver == quota_conf.UNIFIED:
             keystone.prepare()
         nova.Nova.from_conf(conf)
@@ -281,7 +282,7 @@ class _Term:
             self._pump,
             database,
             epoch,
-            conductor_rpc.places(rpc.handler_threads(conf)),
+            base.places(rpc.handler_threads(conf)),
             signer=functools.partial(
                 signatures.TrustedKeys(
                     conf.bitstreams.trusted_keys_dir

@@ -24,7 +24,6 @@ from fpgapool.conductor.decisions.views import questions
 from fpgapool.conductor.runtime import persistence
 from fpgapool.conductor.runtime import sender
 from fpgapool.conductor.runtime import threads
-from fpgapool.objects import bitstream
 
 LOG = logging.getLogger(__name__)
 
@@ -182,29 +181,11 @@ class Pump:
             one does not while the database is away.
         """
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self.put(inputs.Query(question, future, durable))
+        self.put(inputs.Query(question, durable, future=future))
         try:
             return future.result(timeout_s)
         finally:
             future.cancel()
-
-    def change_bitstream(
-        self, change: bitstream.BitstreamChange, timeout_s: float
-    ) -> None:
-        """Change the library, and wait until the change is durable.
-
-        :raises Rejected: if the change is not allowed.
-        :raises TimeoutError: if it is not durable in time; it may become so
-            later.
-        """
-        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self.put(inputs.ChangeBitstream(change, future))
-        try:
-            refusal = future.result(timeout_s)
-        finally:
-            future.cancel()
-        if refusal is not None:
-            raise refusal
 
     def _run(self) -> None:
         next_tick_s = time.monotonic() + _TICK_S

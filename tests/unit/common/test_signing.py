@@ -242,7 +242,7 @@ def test_what_only_services_may_ask_for(conductor):
     client = conductor_api.ConductorAPI(keys=keys_of("a"))._client
     methods = [
         name
-        for name in vars(conductor_rpc.ConductorManager)
+        for name in dir(conductor_rpc.ConductorManager)
         if not name.startswith("_")
         and callable(getattr(conductor_rpc.ConductorManager, name))
         and name not in conductor_rpc.ConductorManager.OF_HOSTS

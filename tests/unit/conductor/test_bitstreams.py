@@ -291,7 +291,7 @@ def pool():
 def change(pool, wanted) -> object:
     """Give a change to the engine; :returns: what is answered."""
     future = concurrent.futures.Future()
-    pool.feed(inputs.ChangeBitstream(wanted, future))
+    pool.feed(inputs.ChangeBitstream(wanted, future=future))
     (answer,) = [
         message
         for message in pool.wire
@@ -453,8 +453,8 @@ def test_a_refusal_is_told_after_what_it_is_for_is_recorded(pool):
     approved = [concurrent.futures.Future() for _ in range(3)]
     wanted = (create(), upload(), upload())
     batch = [
-        inputs.ChangeBitstream(*one)
-        for one in zip(wanted, approved, strict=True)
+        inputs.ChangeBitstream(change, future=future)
+        for change, future in zip(wanted, approved, strict=True)
     ]
     found = pool.engine.process(batch, pool.now)
     assert not found.at_once

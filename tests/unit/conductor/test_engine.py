@@ -1347,7 +1347,7 @@ def test_nothing_is_scheduled_before_a_host_has_reported(single):
 def test_a_query_is_answered_after_the_commit(single):
     future = concurrent.futures.Future()
     wanted = single.engine.process(
-        (inputs.Query(lambda asked: asked.now(), future),), single.now
+        (inputs.Query(lambda asked: asked.now(), future=future),), single.now
     )
     (answer,) = wanted.after_commit
     assert answer.future is future
@@ -1364,8 +1364,8 @@ def test_a_question_that_fails_is_answered_with_the_error(single):
     futures = [concurrent.futures.Future() for _ in range(2)]
     wanted = single.engine.process(
         (
-            inputs.Query(fail, futures[0]),
-            inputs.Query(lambda asked: asked.queued_count, futures[1]),
+            inputs.Query(fail, future=futures[0]),
+            inputs.Query(lambda asked: asked.queued_count, future=futures[1]),
         ),
         single.now,
     )

@@ -46,7 +46,7 @@ def pool() -> world.World:
 def ask(pool: world.World, wanted: Any) -> str:
     """Make a change; return the code of its refusal, or nothing."""
     future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-    pool.feed(inputs.ChangeGroup(wanted, future))
+    pool.feed(inputs.ChangeGroup(wanted, future=future))
     (answer,) = [m for m in pool.wire if getattr(m, "future", 0) is future]
     pool.wire.remove(answer)
     return answer.value.code if answer.value else ""

@@ -207,7 +207,7 @@ def test_an_accelerator_that_all_slots_fail_is_refused_until_it_works():
         size=1,
     )
     future = concurrent.futures.Future()
-    pool.feed(inputs.ChangeGroup(group, future))
+    pool.feed(inputs.ChangeGroup(group, future=future))
     (answer,) = [
         one.value
         for one in pool.wire

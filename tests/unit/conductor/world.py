@@ -8,7 +8,6 @@ deliver, drop, double and reorder its messages as they like.
 """
 
 import collections
-import concurrent.futures
 import dataclasses
 import math
 import uuid
@@ -86,7 +85,7 @@ def opening(
     wanted: objects.OpenRequest, awaited_until: float = math.inf
 ) -> inputs.Open:
     """Return a request of which somebody waits to hear."""
-    return inputs.Open(wanted, awaited_until, concurrent.futures.Future())
+    return inputs.Open(wanted, awaited_until)
 
 
 def library(*names: str) -> inputs.Library:
@@ -109,7 +108,6 @@ def reopening(view: objects.SessionView, host_uuid: str) -> inputs.Reopen:
         view.session_id,
         view.generation,
         host_uuid,
-        concurrent.futures.Future(),
     )
 
 

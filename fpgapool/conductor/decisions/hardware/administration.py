@@ -7,7 +7,6 @@ enabled. The core drains a device if one of them is draining.
 
 from __future__ import annotations
 
-import concurrent.futures
 import math
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -74,7 +73,6 @@ def checked(
         state=wish,
         reason=reason,
         drain_within_s=drain_within_s,
-        future=concurrent.futures.Future(),
     )
 
 

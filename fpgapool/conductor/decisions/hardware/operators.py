@@ -44,23 +44,35 @@ class Operators(parts.Room):
 
     @parts.handles(inputs.Administer)
     def _administer(self, item: inputs.Administer) -> None:
-        host = self._registry.hosts.get(item.host_uuid)
-        entry: administration.Administered | None = host
-        if host is not None and item.device is not None:
-            entry = host.devices.get(item.device)
-        if entry is not None:
+        host, device = self._find(item.host_uuid, item.device)
+        if host is None:
+            refusal: exception.FpgapoolException | None = (
+                exception.HostNotFound(host_uuid=item.host_uuid)
+                if item.device is None
+                else _no_device(item.host_uuid, item.device)
+            )
+        elif item.device is not None and device is None:
+            refusal = _no_device(item.host_uuid, item.device)
+        else:
             deadline_at = None
             if item.drain_within_s is not None:
                 deadline_at = self._clock.now + item.drain_within_s
             self._set_admin(
-                entry,
+                device or host,
                 registry.Administration(
                     state=item.state,
                     reason=item.reason,
                     deadline_at=deadline_at,
                 ),
             )
-        self._outbox.send(effects.Answer(item.future, entry is not None))
+            refusal = None
+        self._outbox.send(effects.Answer(item.future, refusal))
+
+    def _find(
+        self, host_uuid: str, device: str | None
+    ) -> tuple[registry.HostEntry | None, registry.DeviceEntry | None]:
+        host = self._registry.hosts.get(host_uuid)
+        return host, host.devices.get(device or "") if host else None
 
     def _set_admin(
         self,
@@ -124,8 +136,7 @@ class Operators(parts.Room):
 
     @parts.handles(inputs.TestNow)
     def _test_now(self, item: inputs.TestNow) -> None:
-        host = self._registry.hosts.get(item.host_uuid)
-        device = host.devices.get(item.device) if host else None
+        _, device = self._find(item.host_uuid, item.device)
         slot = device.slots.get(item.slot) if device else None
         refusal: exception.FpgapoolException | None
         if slot is None:
@@ -147,8 +158,7 @@ class Operators(parts.Room):
 
     @parts.handles(inputs.SetReservable)
     def _set_reservable(self, item: inputs.SetReservable) -> None:
-        host = self._registry.hosts.get(item.host_uuid)
-        device = host.devices.get(item.device) if host else None
+        _, device = self._find(item.host_uuid, item.device)
         refusal = reservations.refusal(item, device)
         if device is not None and refusal is None:
             LOG.info(
@@ -207,3 +217,7 @@ class Operators(parts.Room):
         self._instances.note(
             item.instance_id, item.host_uuid, item.max_sessions
         )
+
+
+def _no_device(host_uuid: str, device: str) -> exception.DeviceNotFound:
+    return exception.DeviceNotFound(device=device, host_uuid=host_uuid)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +38,6 @@ def checked(host_uuid: Any, device: Any, slots: Any) -> inputs.SetReservable:
         host_uuid=host_uuid,
         device=device,
         slots=slots,
-        future=concurrent.futures.Future(),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from collections.abc import Container
+from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 from typing import TypeAlias
@@ -155,6 +156,15 @@ def require(kind: type[str] | type[int], **values: Any) -> None:
             raise exception.InvalidRequest(reason=f"{name} must be {what}")
 
 
+@contextlib.contextmanager
+def invalid() -> Iterator[None]:
+    """Turn a ValueError of the block into InvalidRequest."""
+    try:
+        yield
+    except ValueError as error:
+        raise exception.InvalidRequest(reason=str(error)) from error
+
+
 def checked(
     parse: Callable[[Any], _T], primitive: Any, known: Container[int] = ()
 ) -> _T:
@@ -163,11 +173,9 @@ def checked(
     :param known: ids of payloads in it that have been checked.
     :raises InvalidRequest: if it is malformed.
     """
-    try:
+    with invalid():
         payload = parse(primitive)
         limits.check(payload, known)
-    except ValueError as error:
-        raise exception.InvalidRequest(reason=str(error)) from error
     return payload
 
 
