@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import threading
 import time
 from collections.abc import Callable
 from collections.abc import Collection
@@ -35,7 +34,7 @@ _RETRY_S = 5.0
 _MAX_SINGLE_QUESTIONS = 20
 
 
-class Placing:
+class Placing(threads.Background):
     """Writes the pool's devices to Placement, and reads reservations.
 
     While Placement is away, nothing changes; while Nova is away, reservations
@@ -85,18 +84,7 @@ class Placing:
         self._failing = False
         self._consumers_failing = False
         self._problems: frozenset[str] = frozenset()
-        self._stopping = threading.Event()
-        self._thread = threads.start_later("placing", self._run, on_failure)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self, timeout_s: float = 1.0) -> None:
-        """End soon; the answer to a pending request is ignored."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
+        super().__init__("placing", on_failure)
 
     def _run(self) -> None:
         while not self._stopping.wait(_LOOK_INTERVAL_S):

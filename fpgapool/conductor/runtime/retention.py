@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
@@ -32,7 +31,7 @@ _SECONDS_PER_DAY = 86400
 _STOP_S = 5.0
 
 
-class Retention:
+class Retention(threads.Background):
     """Deletes ended sessions and deleted instances, a few rows at a time.
 
     :param days: how long ago they must have ended.
@@ -61,17 +60,7 @@ class Retention:
         # Since the last line of the log.
         self._deleted = dict.fromkeys(self._purges, 0)
         self._failing = False
-        self._stopping = threading.Event()
-        self._thread = threads.start_later("retention", self._run, on_failure)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread; do not wait for it if the database is slow."""
-        self._stopping.set()
-        self._thread.join(_STOP_S)
+        super().__init__("retention", on_failure, _STOP_S)
 
     def step(self) -> float:
         """Delete some rows.
