@@ -23,6 +23,7 @@ from fpgapool.agent.worker import tasks
 from fpgapool.client import grouplink
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import usage
+from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import desks
 from fpgapool.conductor.decisions.assignments import holds
@@ -353,8 +354,8 @@ class Watcher:
             account.held_s += max(ended_at - since, 0.0)
 
     def _around_sessions(self) -> None:
-        for name in ("_charge", "charge_late"):
-            charge = getattr(serving.Serving, name)
+        for name in ("charge", "charge_late"):
+            charge = getattr(charging.Charging, name)
 
             def watched(
                 *args: typing.Any, _charge: typing.Any = charge
@@ -363,7 +364,7 @@ class Watcher:
                 _charge(*args)
                 self._is_of_session = False
 
-            setattr(serving.Serving, name, watched)
+            setattr(charging.Charging, name, watched)
 
     def _heard(
         self, _none: None, room: desks.Desks, host: typing.Any, *_a: object

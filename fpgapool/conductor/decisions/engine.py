@@ -19,6 +19,7 @@ from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions import restoring
+from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import desks
 from fpgapool.conductor.decisions.assignments import reports
 from fpgapool.conductor.decisions.assignments import serving
@@ -70,18 +71,22 @@ class Engine:
         )
         self._snapshot: db_api.Snapshot | None = snapshot
         room = self.pool.room
-        self._serving = room(serving.Serving)
+        self._charging = room(charging.Charging)
+        self._serving = room(serving.Serving, _charging=self._charging)
         self._hosts = room(hosts.Hosts, _serving=self._serving)
         self._desks = room(desks.Desks)
         self._accelerators = room(accelerators.Accelerators)
         self._reports = room(
             reports.Reports,
+            _charging=self._charging,
             _serving=self._serving,
             _hosts=self._hosts,
             _desks=self._desks,
             _library=self._accelerators,
         )
-        self._opening = room(opening.Opening, _serving=self._serving)
+        self._opening = room(
+            opening.Opening, _serving=self._serving, _charging=self._charging
+        )
         self._operators = room(operators.Operators)
         self._groups = room(groups.Groups, _serving=self._serving)
         self._restoring = room(restoring.Restoring, _serving=self._serving)

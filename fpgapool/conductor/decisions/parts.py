@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Parts of the leader's knowledge that nearly every room gets.
+"""Parts of the leader's knowledge that every room gets, and rooms.
 
-A room is a dataclass; its fields name the parts that it may use, and
+A room is a dataclass. Its fields name the other parts that it may use, and
 :meth:`.pool.Pool.room` fills them in. Its methods that handle inputs, or carry
 out instructions of the core, are marked with :func:`handles`.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import math
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from oslo_log import log as logging
 
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import events
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
@@ -42,30 +44,6 @@ def handles(*kinds: type) -> Callable[[_Method], _Method]:
         return method
 
     return mark
-
-
-class Room:
-    """The base of all rooms.
-
-    :cvar handler_names: by class of input or instruction, its handler.
-    """
-
-    handler_names: ClassVar[Mapping[type, str]] = {}
-
-    def __init_subclass__(cls) -> None:
-        cls.handler_names = {
-            kind: name
-            for name, method in vars(cls).items()
-            for kind in getattr(method, "kinds", ())
-        }
-
-    @property
-    def handlers(self) -> dict[type, Handler]:
-        """The inputs and instructions that are handled here."""
-        return {
-            kind: getattr(self, name)
-            for kind, name in self.handler_names.items()
-        }
 
 
 class WrongMove(Exception):
@@ -212,3 +190,60 @@ class Link:
         except WrongMove as error:
             LOG.error("%s: %s is left out", error, type(item).__name__)
             self._counts.reconciled["wrong_move"] += 1
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class Room:
+    """The base of all rooms, with the parts that each of them has.
+
+    :cvar handler_names: by class of input or instruction, its handler.
+    """
+
+    handler_names: ClassVar[Mapping[type, str]] = {}
+
+    _clock: Clock
+    _link: Link
+    _core: core_state.PoolState
+    _outbox: Outbox
+    _outages: Outages
+    _settings: admission.Limits
+    _counts: conductor_counts.Counts
+
+    def __init_subclass__(cls) -> None:
+        cls.handler_names = {
+            kind: name
+            for name, method in vars(cls).items()
+            for kind in getattr(method, "kinds", ())
+        }
+
+    @property
+    def handlers(self) -> dict[type, Handler]:
+        """The inputs and instructions that are handled here."""
+        return {
+            kind: getattr(self, name)
+            for kind, name in self.handler_names.items()
+        }
+
+    def _answer_change(
+        self,
+        future: concurrent.futures.Future[Any],
+        apply: Callable[[], None],
+    ) -> None:
+        """Carry out a request to change rows, and answer it.
+
+        :param future: gets None or the refusal.
+        :param apply: raises Rejected to refuse the request.
+        """
+        if self._outages.database_failing:
+            refused = admission.not_recordable()
+            self._outbox.send(effects.EarlyAnswer(future, refused))
+            return
+        answer = None
+        try:
+            apply()
+        except admission.Rejected as error:
+            LOG.info("A request for a change is refused: %s", error.code)
+            answer = error
+        # A refusal waits for the commit, too: the row that caused it may not
+        # be recorded yet, and the client will look for it.
+        self._outbox.send(effects.Answer(future, answer))

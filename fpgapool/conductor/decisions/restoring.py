@@ -8,7 +8,6 @@ import dataclasses
 
 from oslo_log import log as logging
 
-from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions import stored_enums
 from fpgapool.conductor.decisions.assignments import holds
@@ -25,15 +24,12 @@ LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class Restoring:
+class Restoring(parts.Room):
     """Takes over sessions and their assignments."""
 
-    _link: parts.Link
-    _outbox: parts.Outbox
     _sessions: sessions.Book
     _lives: lives.Lives
     _holds: holds.Holds
-    _counts: conductor_counts.Counts
     _serving: servings.Serving
 
     def restore_sessions(self, snapshot: db_api.Snapshot) -> None:

@@ -41,6 +41,7 @@ from fpgapool.conductor.runtime import retention
 from fpgapool.conductor.runtime import sender
 from fpgapool.conductor.runtime import settings
 from fpgapool.conductor.runtime import strategy_loading
+from fpgapool.conductor.runtime import threads
 from fpgapool.conf import quota as quota_conf
 from fpgapool.core import groups
 from fpgapool.core import state as core_state
@@ -99,7 +100,7 @@ class Term:
             database,
             epoch,
             deliver=self._news.deliver,
-            on_unrecorded=self._take_back,
+            on_unrecorded=lambda item: self._pump.put(item),
             on_deposed=deposed.set,
             on_failure=on_failure,
             notify=_notify(publisher, snapshot),
@@ -117,13 +118,7 @@ class Term:
         )
         self._placing = _placing(conf, self._pump, on_failure, counts)
         self._retention = self._new_retention()
-        others = (
-            _watch(conf, self._pump, on_failure),
-            self._placing,
-            self._new_limits(limits),
-            self._retention,
-        )
-        self._others = [one for one in others if one is not None]
+        self._others = self._new_others(limits)
         self._server = rpc.get_server(
             conductor_rpcapi.TOPIC,
             conductor_rpcapi.server_name(epoch),
@@ -159,6 +154,18 @@ class Term:
             counts=self._counts,
             ahead_s=self._ahead_s,
         )
+
+    def _new_others(
+        self, limits: admission.Limits
+    ) -> list[threads.Background]:
+        """Return the threads that are configured."""
+        others = (
+            _watch(self._conf, self._pump, self._on_failure),
+            self._placing,
+            self._new_limits(limits),
+            self._retention,
+        )
+        return [one for one in others if one is not None]
 
     def _endpoint(self) -> conductor_rpc.ConductorManager:
         options = self._conf.bitstreams
@@ -229,9 +236,6 @@ class Term:
         self._committer.stop()
         self._orders.stop()
         self._news.stop()
-
-    def _take_back(self, unrecorded: inputs.Unrecorded) -> None:
-        self._pump.put(unrecorded)
 
     def pool_time_s(self) -> float:
         """Return the pool time, which the next leader continues."""

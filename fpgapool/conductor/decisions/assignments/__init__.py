@@ -6,6 +6,8 @@
     An assignment, and the orders to agents about it.
 ``serving``
     Carries out the core's instructions about slots of sessions and groups.
+``charging``
+    What holders have used, for the usage of their projects.
 ``reports``, ``reconcile``
     Compare agents' reports with the assignments.
 ``rates``

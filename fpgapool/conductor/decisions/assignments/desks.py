@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 
 from fpgapool import objects
-from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions import usage
@@ -24,11 +23,9 @@ from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import registry
-from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.core import events
 from fpgapool.core import model
-from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import group as description
 
@@ -48,21 +45,15 @@ class _Desk:
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class Desks:
+class Desks(parts.Room):
     """The desks of all groups."""
 
-    _clock: parts.Clock
-    _link: parts.Link
-    _core: core_state.PoolState
-    _outbox: parts.Outbox
-    _settings: admission.Limits
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
     _groups: group_book.Book
     _desk_accounts: desk_accounts.Accounts
     _holds: holds.Holds
     _ledger: usage.Ledger
-    _counts: conductor_counts.Counts
 
     def __post_init__(self) -> None:
         # By group.

@@ -17,6 +17,14 @@ from fpgapool.core import slots
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 
+#: What orders say for holders whose slots no client connects to.
+WITHOUT_CLIENT: dict[str, Any] = {
+    "connect_timeout_s": 0.0,
+    "resume_grace_s": 0.0,
+    "claimed_bytes": 0,
+    "local": True,
+}
+
 
 @dataclasses.dataclass(slots=True)
 class Energy:
@@ -197,10 +205,7 @@ class Member(Hold):
             "generation": self.generation,
             "project_id": self.group.project_id,
             "accelerator": self.group.accelerator,
-            "connect_timeout_s": 0.0,
-            "resume_grace_s": 0.0,
-            "claimed_bytes": 0,
-            "local": True,
+            **WITHOUT_CLIENT,
         }
 
 

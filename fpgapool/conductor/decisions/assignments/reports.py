@@ -10,9 +10,9 @@ from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.common import ratelimit
-from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.assignments import agent_orders
+from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import desks
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import rates
@@ -24,12 +24,10 @@ from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import hosts
 from fpgapool.conductor.decisions.hardware import probation
 from fpgapool.conductor.decisions.hardware import registry
-from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import model
-from fpgapool.core import state as core_state
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
@@ -63,12 +61,6 @@ _TIME_TO_CONNECT = 0.5
 class Reports(parts.Room):
     """Compares agents' reports with the assignments, and acts on findings."""
 
-    _clock: parts.Clock
-    _link: parts.Link
-    _core: core_state.PoolState
-    _outbox: parts.Outbox
-    _outages: parts.Outages
-    _settings: admission.Limits
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
     _probation: probation.Probation
@@ -76,7 +68,7 @@ class Reports(parts.Room):
     _lives: lives.Lives
     _holds: holds.Holds
     _traffic: rates.Traffic
-    _counts: conductor_counts.Counts
+    _charging: charging.Charging
     _serving: servings.Serving
     _hosts: hosts.Hosts
     _desks: desks.Desks
@@ -221,7 +213,7 @@ class Reports(parts.Room):
             return
         if session.hold and session.hold.generation <= result.generation:
             return
-        self._serving.charge_late(session, result)
+        self._charging.charge_late(session, result)
         self._apply_result(session, result, host)
         if not session.live:
             self._lives.close(session)
@@ -495,7 +487,15 @@ class Reports(parts.Room):
             line.session_id,
             line.generation,
         )
-        self._outbox.send(agent_orders.release_stray(slot, line))
+        self._outbox.send(
+            # The slot works for a session that should not have it.
+            agent_orders.release_slot(
+                slot,
+                line.session_id or "",
+                line.generation or 0,
+                codes.SUPERSEDED,
+            )
+        )
 
     def _update_programmed(
         self, slot: registry.SlotEntry, line: objects.SlotReport
@@ -520,7 +520,7 @@ class Reports(parts.Room):
         )
         if usable != slot.usable:
             slot.usable = usable
-            self._link.tell(self._probation.core_event(slot))
+            self._link.tell(probation.core_event(slot))
 
 
 def _log_ignored(

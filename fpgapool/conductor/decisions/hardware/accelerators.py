@@ -15,7 +15,6 @@ from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import power_caps
 from fpgapool.conductor.decisions.hardware import registry
-from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.requests import quotas
 from fpgapool.core import events
 from fpgapool.core import model
@@ -31,11 +30,6 @@ LOG = logging.getLogger(__name__)
 class Accelerators(parts.Room):
     """Keeps the library of accelerators up to date."""
 
-    _clock: parts.Clock
-    _link: parts.Link
-    _outbox: parts.Outbox
-    _outages: parts.Outages
-    _settings: admission.Limits
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
     _quotas: quotas.Current
@@ -55,12 +49,7 @@ class Accelerators(parts.Room):
 
     @parts.handles(inputs.ChangeBitstream)
     def _change_bitstream(self, item: inputs.ChangeBitstream) -> None:
-        admission.answer_change(
-            lambda: self._apply(item.change),
-            item.future,
-            self._outbox,
-            self._outages,
-        )
+        self._answer_change(item.future, lambda: self._apply(item.change))
 
     def _apply(self, change: bitstream.BitstreamChange) -> None:
         before = self._catalogue.library

@@ -17,7 +17,6 @@ from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import serving as servings
 from fpgapool.conductor.decisions.hardware import probation
 from fpgapool.conductor.decisions.hardware import registry
-from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
@@ -37,11 +36,6 @@ _MAX_CAUSE_LENGTH = 400
 class Hosts(parts.Room):
     """Detects lost hosts, and ends their assignments."""
 
-    _clock: parts.Clock
-    _link: parts.Link
-    _outbox: parts.Outbox
-    _outages: parts.Outages
-    _settings: admission.Limits
     _registry: registry.Registry
     _lives: lives.Lives
     _holds: holds.Holds

@@ -31,9 +31,6 @@ LOG = logging.getLogger(__name__)
 class Operators(parts.Room):
     """Sets administrative states, tests, reservations and limits."""
 
-    _clock: parts.Clock
-    _link: parts.Link
-    _outbox: parts.Outbox
     _registry: registry.Registry
     _holds: holds.Holds
     _probation: probation.Probation

@@ -17,13 +17,13 @@ from collections.abc import Collection
 from collections.abc import Container
 from collections.abc import Iterable
 from collections.abc import Mapping
+from typing import Any
 
 from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.bitstreams import library
 from fpgapool.common import exception
-from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import limits
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions import stored_enums
@@ -32,11 +32,9 @@ from fpgapool.conductor.decisions.assignments import reconcile
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.hardware import self_tests
-from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import events
 from fpgapool.core import health
 from fpgapool.core import instructions
-from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
@@ -72,26 +70,20 @@ SLOT_FAILURES = frozenset(
 class Probation(parts.Room):
     """The units out of use, and the tests of them."""
 
-    _clock: parts.Clock
-    _link: parts.Link
-    _core: core_state.PoolState
-    _outbox: parts.Outbox
-    _settings: admission.Limits
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
     _holds: holds.Holds
-    _counts: conductor_counts.Counts
 
     def load(self, rows: Collection[db_api.FaultRecord]) -> None:
         """Take over the faults in the database, before the hosts."""
-        known = [
-            (unit, row) for row in rows if (unit := _unit(row)) is not None
-        ]
-        self._ids = {unit: row.id for unit, row in known}
-        self._last_id = max((row.id for row in rows), default=0)
+        self._rows = _Rows(rows)
         self._health = health.Health(
             self._settings.health,
-            [_fault(unit, row) for unit, row in known if row.active],
+            [
+                _fault(unit, row)
+                for row in rows
+                if row.active and (unit := _unit(row)) is not None
+            ],
         )
         self._tests: dict[int, self_tests.SelfTest] = {}
         self._bench = self_tests.Bench(
@@ -506,16 +498,18 @@ class Probation(parts.Room):
                 case health.TakeOut(fault):
                     LOG.error(
                         "%s is out of use: %s, %d failures in a row",
-                        self._name(fault.unit),
+                        _name(fault.unit, self._registry),
                         fault.reason,
                         fault.failures,
                     )
                     self._save(fault)
                     self._refresh_all(fault.unit)
                 case health.BringBack(unit):
-                    LOG.info("%s is in use again", self._name(unit))
+                    LOG.info("%s is in use again", _name(unit, self._registry))
                     self._turns.pop(unit, None)
-                    self._outbox.write(self._row_of_end(unit))
+                    self._outbox.write(
+                        self._rows.of_end(unit, self._clock.now)
+                    )
                     self._refresh_all(unit)
                 case health.Test(fault):
                     self._begin(fault)
@@ -552,59 +546,66 @@ class Probation(parts.Room):
             slot.fault_reason = registry.NOT_REPORTED
         if known != (slot.faulty, slot.fault_reason):
             self._outbox.write(registry.slot_row(slot))
-        self._link.tell(self.core_event(slot))
-
-    def core_event(self, slot: registry.SlotEntry) -> events.Event:
-        """Return the event for the core about a slot's usability."""
-        if slot.faulty or not slot.usable:
-            reason = slot.fault_reason or codes.SLOT_FAULTY
-            return events.SlotFaulty(slot.id, reason)
-        return events.SlotRestored(slot.id)
-
-    def _name(self, unit: health.Unit) -> str:
-        """Return the name of a unit for the log; the unit may be gone."""
-        if unit.level is health.Level.SLOT:
-            return f"Slot {self._registry.slots.get(unit.id, unit.id)}"
-        if unit.level is health.Level.DEVICE:
-            device = self._registry.devices.get(unit.id)
-            if device is None:
-                return f"Device {unit.id}"
-            return f"Device {device.host.name} {device.name}"
-        host = self._registry.hosts_by_id.get(unit.id)
-        name = host.name if host is not None else unit.id
-        shape = f", shape {unit.shape}" if unit.shape else ""
-        return f"{unit.accelerator} on host {name}{shape}"
+        self._link.tell(core_event(slot))
 
     def _save(self, fault: health.Fault) -> None:
-        unit = fault.unit
-        if fault.next_test_at is None:
-            return
-        if unit not in self._ids:
+        if fault.next_test_at is not None:
+            self._outbox.write(self._rows.of_fault(fault))
+
+
+class _Rows:
+    """Makes the rows of faults; each unit has one, for ever."""
+
+    def __init__(self, rows: Collection[db_api.FaultRecord]) -> None:
+        self._ids = {unit: row.id for row in rows if (unit := _unit(row))}
+        self._last_id = max((row.id for row in rows), default=0)
+
+    def of_fault(self, fault: health.Fault) -> db_api.FaultRecord:
+        """Return the row of a unit that is out of use."""
+        if fault.unit not in self._ids:
             self._last_id += 1
-            self._ids[unit] = self._last_id
-        self._outbox.write(
-            db_api.FaultRecord(
-                id=self._ids[unit],
-                level=unit.level.value,
-                target_id=unit.id,
-                accelerator=unit.accelerator,
-                shape=unit.shape,
-                **{name: getattr(fault, name) for name in _KEPT},
-            )
+            self._ids[fault.unit] = self._last_id
+        values = {name: getattr(fault, name) for name in _KEPT}
+        return self._row(fault.unit, **values)
+
+    def of_end(self, unit: health.Unit, now: float) -> db_api.FaultRecord:
+        """Return the row of a unit that is in use again."""
+        return self._row(
+            unit, active=False, reason="", since=now, next_test_at=now
         )
 
-    def _row_of_end(self, unit: health.Unit) -> db_api.FaultRecord:
+    def _row(self, unit: health.Unit, **values: Any) -> db_api.FaultRecord:
         return db_api.FaultRecord(
             id=self._ids[unit],
             level=unit.level.value,
             target_id=unit.id,
             accelerator=unit.accelerator,
             shape=unit.shape,
-            active=False,
-            reason="",
-            since=self._clock.now,
-            next_test_at=self._clock.now,
+            **values,
         )
+
+
+def core_event(slot: registry.SlotEntry) -> events.Event:
+    """Return the event for the core about a slot's usability."""
+    if slot.faulty or not slot.usable:
+        reason = slot.fault_reason or codes.SLOT_FAULTY
+        return events.SlotFaulty(slot.id, reason)
+    return events.SlotRestored(slot.id)
+
+
+def _name(unit: health.Unit, pool: registry.Registry) -> str:
+    """Return the name of a unit for the log; the unit may be gone."""
+    if unit.level is health.Level.SLOT:
+        return f"Slot {pool.slots.get(unit.id, unit.id)}"
+    if unit.level is health.Level.DEVICE:
+        device = pool.devices.get(unit.id)
+        if device is None:
+            return f"Device {unit.id}"
+        return f"Device {device.host.name} {device.name}"
+    host = pool.hosts_by_id.get(unit.id)
+    name = host.name if host is not None else unit.id
+    shape = f", shape {unit.shape}" if unit.shape else ""
+    return f"{unit.accelerator} on host {name}{shape}"
 
 
 def _unit(row: db_api.FaultRecord) -> health.Unit | None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions.assignments import agent_orders
+from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.hardware import administration
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import registry
@@ -19,7 +21,6 @@ from fpgapool.core import health
 from fpgapool.core import model
 from fpgapool.core import state as core_state
 from fpgapool.vocabulary import codes
-from fpgapool.vocabulary import names as vocabulary_names
 
 _NOBODY = ""
 
@@ -58,38 +59,23 @@ class SelfTest:
 
     def order(self) -> effects.TestSlot:
         """Return the order to begin it."""
-        slot, bitstream = self.slot, self.bitstream
         return effects.TestSlot(
-            objects.AssignRequest(
-                host_uuid=slot.host.uuid,
-                device=slot.device.name,
-                slot=slot.number,
+            agent_orders.request(
+                self.slot,
+                self.bitstream,
                 session_id=self.session_id,
                 generation=self.generation,
                 project_id=_NOBODY,
                 accelerator=self.accelerator,
-                bitstream=vocabulary_names.bitstream_of(
-                    self.accelerator,
-                    bitstream.bitstream_id if bitstream else None,
-                ),
-                bitstream_ref=bitstream,
-                connect_timeout_s=0.0,
-                resume_grace_s=0.0,
-                claimed_bytes=0,
-                local=True,
                 self_test=True,
+                **holds.WITHOUT_CLIENT,
             )
         )
 
     def call_off(self) -> effects.ReleaseSlot:
         """Return the order to end it."""
-        return effects.ReleaseSlot(
-            host_uuid=self.slot.host.uuid,
-            device=self.slot.device.name,
-            slot=self.slot.number,
-            session_id=self.session_id,
-            generation=self.generation,
-            reason=codes.PREPARE_TIMEOUT,
+        return agent_orders.release_slot(
+            self.slot, self.session_id, self.generation, codes.PREPARE_TIMEOUT
         )
 
 

@@ -4,19 +4,13 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 import math
-from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 from typing import Self
 
-from oslo_log import log as logging
-
 from fpgapool import objects
-from fpgapool.conductor.decisions import effects
-from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import events
 from fpgapool.core import health
@@ -25,8 +19,6 @@ from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
-
-LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,31 +363,6 @@ def not_recordable() -> Rejected:
         codes.DATABASE_UNAVAILABLE,
         "requests cannot be recorded at the moment, try again",
     )
-
-
-def answer_change(
-    apply: Callable[[], None],
-    future: concurrent.futures.Future[Any],
-    outbox: parts.Outbox,
-    outages: parts.Outages,
-) -> None:
-    """Carry out a request to change rows, and answer it.
-
-    :param apply: raises Rejected to refuse the request.
-    :param future: gets None or the refusal.
-    """
-    if outages.database_failing:
-        outbox.send(effects.EarlyAnswer(future, not_recordable()))
-        return
-    refused = None
-    try:
-        apply()
-    except Rejected as error:
-        LOG.info("A request for a change is refused: %s", error.code)
-        refused = error
-    # A refusal waits for the commit, too: the row that caused it may not be
-    # recorded yet, and the client will look for it.
-    outbox.send(effects.Answer(future, refused))
 
 
 def refusal(

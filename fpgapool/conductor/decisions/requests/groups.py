@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from oslo_log import log as logging
 
-from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions import stored_enums
@@ -26,7 +25,6 @@ from fpgapool.core import events
 from fpgapool.core import goals
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import group as description
 from fpgapool.vocabulary import states
@@ -38,18 +36,12 @@ LOG = logging.getLogger(__name__)
 class Groups(parts.Room):
     """Creates, changes and deletes groups; attaches and revokes clients."""
 
-    _clock: parts.Clock
-    _link: parts.Link
-    _core: core_state.PoolState
-    _outbox: parts.Outbox
-    _outages: parts.Outages
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
     _probation: probation.Probation
     _quotas: quotas.Current
     _groups: group_book.Book
     _holds: holds.Holds
-    _counts: conductor_counts.Counts
     _serving: serving.Serving
 
     def restore(self, rows: Iterable[db_api.AssignmentRecord]) -> None:
@@ -83,13 +75,11 @@ class Groups(parts.Room):
 
     @parts.handles(inputs.ChangeGroup)
     def _change(self, item: inputs.ChangeGroup) -> None:
-        admission.answer_change(
+        self._answer_change(
+            item.future,
             lambda: self._keep(
                 self._groups.planned(item.change, self._around())
             ),
-            item.future,
-            self._outbox,
-            self._outages,
         )
 
     def _around(self) -> group_book.Surroundings:

@@ -22,14 +22,17 @@ from fpgapool.common import flavors
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.db import api as db_api
+from fpgapool.objects import base
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import fields
 
 # Deleted instances to remember: a late request must not bring one back. The
 # database knows the older ones.
 _REMEMBERED = 100_000
 
 _HASH = re.compile(r"[0-9a-f]{64}")
+_entry = fields.copier(base.members(objects.InstanceEntry))
 _NONCE = re.compile(r"[0-9a-f]{32,64}")
 
 
@@ -74,15 +77,7 @@ class Directory:
             self._last_id += 1
             self._put(
                 db_api.InstanceRecord(
-                    id=self._last_id,
-                    instance_id=entry.instance_id,
-                    project_id=entry.project_id,
-                    name=entry.name,
-                    max_sessions=entry.max_sessions,
-                    token_nonce=entry.token_nonce,
-                    token_hash=entry.token_hash,
-                    token_revoked=entry.token_revoked,
-                    created_at=now,
+                    id=self._last_id, created_at=now, **vars(entry)
                 )
             )
 
@@ -312,12 +307,4 @@ def check_entry(entry: objects.InstanceEntry) -> None:
 
 def entry_of(record: db_api.InstanceRecord) -> objects.InstanceEntry:
     """Return the RPC payload of an instance."""
-    return objects.InstanceEntry(
-        instance_id=record.instance_id,
-        project_id=record.project_id,
-        name=record.name,
-        max_sessions=record.max_sessions,
-        token_nonce=record.token_nonce,
-        token_hash=record.token_hash,
-        token_revoked=record.token_revoked,
-    )
+    return objects.InstanceEntry(**_entry(record))

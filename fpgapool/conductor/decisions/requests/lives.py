@@ -8,7 +8,6 @@ import dataclasses
 
 from fpgapool import objects
 from fpgapool.common import tallies
-from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions import usage
@@ -17,7 +16,6 @@ from fpgapool.conductor.decisions.requests import expected_waits
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import model
-from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
@@ -27,18 +25,13 @@ _Caller = tuple[int, str | None]
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class Lives:
+class Lives(parts.Room):
     """Records, publishes and ends sessions; returns how they stand."""
 
-    _clock: parts.Clock
-    _link: parts.Link
-    _core: core_state.PoolState
-    _outbox: parts.Outbox
     _registry: registry.Registry
     _sessions: sessions.Book
     _ledger: usage.Ledger
     _pace: expected_waits.Pace
-    _counts: conductor_counts.Counts
     _touched: dict[int, sessions.Session] = dataclasses.field(
         default_factory=dict, init=False
     )

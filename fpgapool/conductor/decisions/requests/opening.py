@@ -17,10 +17,10 @@ from fpgapool import objects
 from fpgapool.common import exception
 from fpgapool.common import ratelimit
 from fpgapool.common import tallies
-from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import parts
+from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import serving as servings
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import probation
@@ -33,7 +33,6 @@ from fpgapool.conductor.decisions.requests import quotas
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import model
-from fpgapool.core import state as core_state
 from fpgapool.core import what_if
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance as instance_objects
@@ -54,12 +53,6 @@ class Opening(parts.Room):
     :ivar recorded_id: the last new session that the database holds.
     """
 
-    _clock: parts.Clock
-    _link: parts.Link
-    _core: core_state.PoolState
-    _outbox: parts.Outbox
-    _outages: parts.Outages
-    _settings: admission.Limits
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
     _probation: probation.Probation
@@ -68,7 +61,7 @@ class Opening(parts.Room):
     _sessions: sessions.Book
     _lives: lives.Lives
     _pace: expected_waits.Pace
-    _counts: conductor_counts.Counts
+    _charging: charging.Charging
     _serving: servings.Serving
 
     def __post_init__(self) -> None:
@@ -369,7 +362,9 @@ class Opening(parts.Room):
         if item.confirmed and has_slot and hold.slot.host.up:
             # The worker's report is on its way, or the loss of the worker.
             return
-        self._serving.book_unseen(session, item.input_bytes, item.output_bytes)
+        self._charging.book_unseen(
+            session, item.input_bytes, item.output_bytes
+        )
         session.started_at = (
             session.started_at or session.ready_at or self._clock.now
         )
