@@ -4,7 +4,7 @@
 
 ``service``
     A conductor as stand-by and as leader; the command starts it.
-``rpc``, ``checks``, ``waiting``
+``rpc``, ``calls``
     What agents and the API call: arguments are checked, inputs queued, and
     answers awaited.
 ``decisions``

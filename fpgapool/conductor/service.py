@@ -122,7 +122,7 @@ class Conductor:
         self._term = term
         self._leading.set()
         if not self._election.hold(
-            epoch, self._deposed, term.look_around, term.pool_time_s
+            epoch, self._deposed, term.refresh_library, term.pool_time_s
         ):
             LOG.warning("Another conductor has been elected")
         self._leading.clear()

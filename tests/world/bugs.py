@@ -458,21 +458,23 @@ def programming_time_not_worth_it() -> None:
 
 @_group_bug("more tasks are counted than have ended")
 def task_counted_twice() -> None:
-    new_tasks = desk_accounts.Account.new_tasks
+    new_tasks = desk_accounts.DeskAccount.new_tasks
 
-    def again(account: desk_accounts.Account, *args: typing.Any) -> typing.Any:
+    def again(
+        account: desk_accounts.DeskAccount, *args: typing.Any
+    ) -> typing.Any:
         account._set(counts={})
         return new_tasks(account, *args)
 
-    desk_accounts.Account.new_tasks = again  # type: ignore[method-assign]
+    desk_accounts.DeskAccount.new_tasks = again  # type: ignore[method-assign]
 
 
 @_bug("pays for tasks that have not ended")
 def task_counted_again_by_a_new_leader() -> None:
-    load = desk_accounts.Accounts.__init__
+    load = desk_accounts.DeskAccounts.__init__
 
     def forgetful(
-        accounts: desk_accounts.Accounts,
+        accounts: desk_accounts.DeskAccounts,
         rows: typing.Iterable[typing.Any],
         last_id: int,
     ) -> None:
@@ -482,12 +484,12 @@ def task_counted_again_by_a_new_leader() -> None:
             last_id,
         )
 
-    desk_accounts.Accounts.__init__ = forgetful  # type: ignore
+    desk_accounts.DeskAccounts.__init__ = forgetful  # type: ignore
 
 
 @_bug("not the time that slots were held")
 def time_charged_again_by_a_new_leader() -> None:
-    desk_accounts.Accounts.charged_at = (  # type: ignore[method-assign]
+    desk_accounts.DeskAccounts.charged_at = (  # type: ignore[method-assign]
         lambda *_args: 0.0
     )
 
@@ -624,17 +626,17 @@ def lock_of_a_lost_client_kept() -> None:
 
 @_group_bug("more slots of groups than allowed")
 def quota_of_slots_of_groups_ignored() -> None:
-    group_book.Book._check_slots = (  # type: ignore[method-assign]
+    group_book.GroupBook._check_slots = (  # type: ignore[method-assign]
         lambda *_args: None
     )
 
 
 @_group_bug("an owner has not paid")
 def time_of_a_task_lost_with_its_desk_not_paid() -> None:
-    expire = desk_accounts.Accounts.expire_missing
+    expire = desk_accounts.DeskAccounts.expire_missing
 
     def careless(
-        accounts: desk_accounts.Accounts,
+        accounts: desk_accounts.DeskAccounts,
         host_id: int,
         _reported: typing.Any,
         wanted: typing.Any,
@@ -642,4 +644,4 @@ def time_of_a_task_lost_with_its_desk_not_paid() -> None:
     ) -> None:
         expire(accounts, host_id, wanted, wanted, now)
 
-    desk_accounts.Accounts.expire_missing = careless  # type: ignore
+    desk_accounts.DeskAccounts.expire_missing = careless  # type: ignore

@@ -99,7 +99,7 @@ class Watcher:
         self._counted: dict[core_members.Members, collections.Counter[str]] = (
             collections.defaultdict(collections.Counter)
         )
-        self._accounts: dict[desk_accounts.Accounts, _Account] = {}
+        self._accounts: dict[desk_accounts.DeskAccounts, _Account] = {}
         #: What clients have paid for, by row, as it is durable.
         self._paid_busy_s: dict[int, float] = {}
         self._is_of_session = False
@@ -120,11 +120,11 @@ class Watcher:
         driver.COMPLAIN = self._kernel.fail
         for owner, name, watch in (
             (db_api, "_write", self._write),
-            (group_book.Book, "put", self._put),
+            (group_book.GroupBook, "put", self._put),
             (core_members.Members, "on_stats", self._stats),
             (serving.Serving, "hold_for_group", self._begun),
             (serving.Serving, "restore_group", self._restored),
-            (desk_accounts.Accounts, "__init__", self._loaded),
+            (desk_accounts.DeskAccounts, "__init__", self._loaded),
             (desks.Desks, "count_time", self._time_counted),
             (desks.Desks, "heard", self._heard),
             (desk_service.Desk, "_revoke", self._revoke),
@@ -280,7 +280,7 @@ class Watcher:
     def _loaded(
         self,
         _none: None,
-        accounts: desk_accounts.Accounts,
+        accounts: desk_accounts.DeskAccounts,
         *_args: object,
     ) -> None:
         found = _Account()
@@ -400,7 +400,7 @@ class Watcher:
     def _put(
         self,
         _none: None,
-        book: group_book.Book,
+        book: group_book.GroupBook,
         rows: Iterable[group_book.Row],
     ) -> None:
         for row in rows:
@@ -706,9 +706,9 @@ class _Account:
         self.unpaid_before_s = 0.0
         self.charged_at: dict[tuple[str, int], float] = {}
         # All that there were.
-        self._desks: dict[int, desk_accounts.Account] = {}
+        self._desks: dict[int, desk_accounts.DeskAccount] = {}
 
-    def note(self, desks_now: Iterable[desk_accounts.Account]) -> None:
+    def note(self, desks_now: Iterable[desk_accounts.DeskAccount]) -> None:
         self._desks.update((id(one), one) for one in desks_now)
 
     def read_charged_at(self) -> dict[tuple[str, int], float]:

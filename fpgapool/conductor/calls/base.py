@@ -132,7 +132,7 @@ class Calls(rpc.Endpoint):
         :raises Overloaded: if there is no room.
         """
         if not self._pump.offer(item, project_id):
-            raise exception.Overloaded(reason="too many requests wait")
+            raise exception.Overloaded(reason="too many requests are waiting")
 
     def _ask(
         self, question: Callable[[Any], Any], *, durable: bool = True

@@ -37,7 +37,8 @@ class GroupCalls(base.Calls):
         """Return the groups that exist."""
         if not isinstance(group_ids, list) or len(group_ids) > checks.MAX_IDS:
             raise exception.InvalidRequest(
-                reason=f"group_ids must be a list of at most {checks.MAX_IDS}"
+                reason="group_ids must be a list of at most"
+                f" {checks.MAX_IDS} items"
             )
         for group_id in group_ids:
             checks.require(str, group_id=group_id)

@@ -223,8 +223,8 @@ class SessionCalls(base.Calls):
             )
         ):
             raise exception.InvalidRequest(
-                reason="revisions must be whole numbers of at most"
-                f" {checks.MAX_IDS} sessions"
+                reason=f"revisions must map at most {checks.MAX_IDS} sessions"
+                " to integers"
             )
         if host_uuid:
             checks.require_own(ctxt, host_uuid, "changed_sessions")

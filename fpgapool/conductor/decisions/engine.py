@@ -51,7 +51,7 @@ class Engine:
     def __init__(
         self,
         core: core_state.PoolState,
-        settings: admission.Limits,
+        settings: admission.PoolLimits,
         snapshot: db_api.Snapshot,
         strategy_name: str,
         quotas: admission.Quotas | None = None,
@@ -189,9 +189,9 @@ class Engine:
 
     def _answer(
         self, query: inputs.Query
-    ) -> effects.Answer | effects.EarlyAnswer:
+    ) -> effects.Reply | effects.EarlyReply:
         """Answer a query; a failing query must not end the leader."""
-        kind = effects.Answer if query.durable else effects.EarlyAnswer
+        kind = effects.Reply if query.durable else effects.EarlyReply
         try:
             return kind(query.future, query.ask(self.questions))
         except Exception as error:

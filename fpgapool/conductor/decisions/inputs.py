@@ -53,7 +53,7 @@ class Unrecorded:
     :ivar holder: the older session with the same request id.
     """
 
-    admission: effects.Admission
+    admission: effects.NewSession
     holder: db_api.SessionRecord
 
 

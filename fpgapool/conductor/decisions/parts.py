@@ -96,7 +96,7 @@ class Outbox:
         self._rows: list[db_api.Record] = []
         self._assignments: dict[int, db_api.AssignmentRecord | None] = {}
         self._messages: list[effects.Message] = []
-        self._admissions: list[effects.Admission] = []
+        self._admissions: list[effects.NewSession] = []
         self._withdrawn: list[int] = []
 
     def write(self, *rows: db_api.Record) -> None:
@@ -113,7 +113,7 @@ class Outbox:
         """Add messages."""
         self._messages += messages
 
-    def admit(self, new: effects.Admission) -> None:
+    def admit(self, new: effects.NewSession) -> None:
         """Add a new session, to be recorded unless its request id is taken."""
         self._admissions.append(new)
 
@@ -206,7 +206,7 @@ class Room:
     _core: core_state.PoolState
     _outbox: Outbox
     _outages: Outages
-    _settings: admission.Limits
+    _settings: admission.PoolLimits
     _counts: conductor_counts.Counts
 
     def __init_subclass__(cls) -> None:
@@ -236,7 +236,7 @@ class Room:
         """
         if self._outages.database_failing:
             refused = admission.not_recordable()
-            self._outbox.send(effects.EarlyAnswer(future, refused))
+            self._outbox.send(effects.EarlyReply(future, refused))
             return
         answer = None
         try:
@@ -246,4 +246,4 @@ class Room:
             answer = error
         # A refusal waits for the commit, too: the row that caused it may not
         # be recorded yet, and the client will look for it.
-        self._outbox.send(effects.Answer(future, answer))
+        self._outbox.send(effects.Reply(future, answer))

@@ -50,7 +50,7 @@ class Pool:
     def __init__(
         self,
         core: core_state.PoolState,
-        settings: admission.Limits,
+        settings: admission.PoolLimits,
         snapshot: db_api.Snapshot,
         *,
         own_quotas: admission.Quotas | None,
@@ -66,8 +66,8 @@ class Pool:
         self.outages = parts.Outages()
         self.outbox = parts.Outbox()
         self.link = parts.Link(core, self.clock, counts)
-        self.quotas = quotas.Current(
-            quotas.Book(
+        self.quotas = quotas.CurrentQuotas(
+            quotas.QuotaBook(
                 settings.default_quota, snapshot.quotas, last_ids.quota
             ),
             own_quotas,
@@ -80,14 +80,16 @@ class Pool:
         self.instances = instances.Directory(
             snapshot.instances, last_ids.instance
         )
-        self.sessions = sessions.Book(thresholds_bytes, last_ids.session)
-        self.groups = group_book.Book(
+        self.sessions = sessions.SessionBook(
+            thresholds_bytes, last_ids.session
+        )
+        self.groups = group_book.GroupBook(
             snapshot.groups,
             snapshot.group_clients,
             last_ids.group,
             last_ids.group_client,
         )
-        self.desk_accounts = desk_accounts.Accounts(
+        self.desk_accounts = desk_accounts.DeskAccounts(
             snapshot.group_desks, last_ids.group_desk
         )
         self.holds = holds.Holds(core, self.outbox)

@@ -27,7 +27,7 @@ LOG = logging.getLogger(__name__)
 class Restoring(parts.Room):
     """Takes over sessions and their assignments."""
 
-    _sessions: sessions.Book
+    _sessions: sessions.SessionBook
     _lives: lives.Lives
     _holds: holds.Holds
     _serving: servings.Serving
@@ -99,11 +99,11 @@ class Restoring(parts.Room):
                 session,
                 states.FAILED,
                 codes.WORKER_LOST,
-                "the record of its slot is lost",
+                "the record of its slot was lost",
             )
 
     def _remember(self, record: db_api.SessionRecord) -> sessions.Session:
-        """Know an ended session, whose end is in the usage already."""
+        """Keep an ended session, whose end is in the usage already."""
         session = self._lives.of_record(record)
         session.counted = True
         self._sessions.add(session)

@@ -126,7 +126,7 @@ class InstanceWatch(threads.Background):
         if before is None:
             # Good enough until the missing ones can be queried below.
             self._computes = computes
-        seen, missing = instances.strange_computes(
+        seen, missing = instances.changed_computes(
             self._hosts(), computes.uuids
         )
         if seen:

@@ -29,7 +29,7 @@ class Reader(Protocol):
         """Return all limits."""
 
 
-class Follower(threads.Background):
+class LimitsFollower(threads.Background):
     """Reads the limits at intervals.
 
     :param default: the configured limits, for resources without a registered

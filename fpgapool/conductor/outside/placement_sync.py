@@ -130,7 +130,7 @@ class Placing(threads.Background):
 
     def _sync(self, want: placement_plan.Wanted, now: float) -> None:
         present = self._reader.read(want, self._pool_name)
-        self._consumers.forget_strangers()
+        self._consumers.forget_unknown()
         found = placement_plan.plan(want, present, self._pool_name)
         refusals = self._carry_out(found.operations)
         self._log_problems(refusals | _problems(found))
@@ -435,7 +435,7 @@ class Consumers:
         self._instances: dict[str, str] = {}
         self._strangers: set[str] = set()
 
-    def forget_strangers(self) -> None:
+    def forget_unknown(self) -> None:
         """Ask Nova again for the consumers that it did not know."""
         for consumer in self._strangers:
             self._instances.pop(consumer, None)

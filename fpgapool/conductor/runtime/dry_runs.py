@@ -78,7 +78,7 @@ class DryRuns:
             time, or another dry run takes too long.
         """
         if not self._working.acquire(timeout=_PATIENCE_S):
-            raise exception.Overloaded(reason="another dry run is under way")
+            raise exception.Overloaded(reason="another dry run is in progress")
         spent: list[float] = []
 
         @contextlib.contextmanager

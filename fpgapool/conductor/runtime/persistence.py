@@ -213,7 +213,7 @@ class GroupCommitter:
 
     def _undo_taken(
         self,
-        admissions: Iterable[effects.Admission],
+        admissions: Iterable[effects.NewSession],
         holders: Iterable[db_api.SessionRecord],
     ) -> None:
         """Have the engine undo sessions whose request ids are taken."""

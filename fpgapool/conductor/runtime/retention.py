@@ -22,7 +22,7 @@ STEP_ROWS = 100
 # So many times the duration of a step pass until the next one.
 _PAUSES = 9
 _SHORTEST_PAUSE_S = 0.1
-# A new leader has better things to do.
+# A new leader has more urgent work.
 _FIRST_S = 10.0
 _NOTHING_LEFT_S = 600.0
 _RETRY_S = 60.0

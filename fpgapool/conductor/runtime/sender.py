@@ -132,9 +132,9 @@ class Sender:
 
 
 def _is_answered(message: effects.Message) -> bool:
-    """Give an answer, if it is one; whether no message has to tell it."""
+    """Resolve an answer; return whether nothing has to be sent."""
     match message:
-        case effects.Answer(future, value, failed) | effects.EarlyAnswer(
+        case effects.Reply(future, value, failed) | effects.EarlyReply(
             future, value, failed
         ):
             _answer(future, value, failed=failed)

@@ -19,7 +19,7 @@ from fpgapool.core import power
 LOG = logging.getLogger(__name__)
 
 
-def limits(conf: cfg.ConfigOpts) -> admission.Limits:
+def limits(conf: cfg.ConfigOpts) -> admission.PoolLimits:
     """Return the limits; most are options of ``[conductor]``.
 
     :raises ConfigurationError: if one is wrong.
@@ -28,7 +28,7 @@ def limits(conf: cfg.ConfigOpts) -> admission.Limits:
     max_bitstreams = conf.bitstreams.max_per_project
     same = {
         field.name: options[field.name]
-        for field in dataclasses.fields(admission.Limits)
+        for field in dataclasses.fields(admission.PoolLimits)
         if field.name in options
     }
     others = {
@@ -54,7 +54,7 @@ def limits(conf: cfg.ConfigOpts) -> admission.Limits:
             max_s=max(options.self_test_after_s, options.self_test_max_s),
         ),
     }
-    return admission.Limits(**{**same, **others})
+    return admission.PoolLimits(**{**same, **others})
 
 
 def host_power_caps_w(option: Mapping[str, str]) -> dict[str, float]:

@@ -101,7 +101,7 @@ def _factory(
     except stevedore_exception.NoMatches:
         known = stevedore.ExtensionManager(namespace).names()
         raise exception.ConfigurationError(
-            reason=f"unknown {what} {name!r} in {group}; known are: "
+            reason=f"unknown {what} {name!r} in {group}; expected one of: "
             + ", ".join(sorted(known))
         ) from None
     return cast(Callable[..., Any], manager.driver)

@@ -128,7 +128,7 @@ class Term:
         )
 
     def _engine(
-        self, limits: admission.Limits, snapshot: db_api.Snapshot
+        self, limits: admission.PoolLimits, snapshot: db_api.Snapshot
     ) -> engine.Engine:
         conf = self._conf
         strategy = strategy_loading.load_strategy(conf)
@@ -156,7 +156,7 @@ class Term:
         )
 
     def _new_others(
-        self, limits: admission.Limits
+        self, limits: admission.PoolLimits
     ) -> list[threads.Background]:
         """Return the threads that are configured."""
         others = (
@@ -186,11 +186,11 @@ class Term:
         return bool(self._conf.quota.driver == quota_conf.UNIFIED)
 
     def _new_limits(
-        self, limits: admission.Limits
-    ) -> keystone_limits.Follower | None:
+        self, limits: admission.PoolLimits
+    ) -> keystone_limits.LimitsFollower | None:
         if not self._reads_keystone:
             return None
-        return keystone_limits.Follower(
+        return keystone_limits.LimitsFollower(
             keystone.LimitsReader(),
             limits.default_quota,
             lambda quotas: self._pump.put(inputs.NewQuotas(quotas)),
@@ -265,7 +265,7 @@ class Term:
         """
         return self._pump.ask(question, timeout_s, durable=False)
 
-    def look_around(self) -> None:
+    def refresh_library(self) -> None:
         """Take over changes of the accelerators in the database.
 
         :raises DatabaseError: if it cannot be read.
@@ -345,7 +345,7 @@ def _placing(
                 asked.pool.catalogue.profiles,
                 asked.reservable_slots,
                 is_early=is_early,
-                off_hosts=asked.pool.probation.off_hosts,
+                faulty_accelerators=asked.pool.probation.faulty_accelerators,
             ),
             _PLACING_PATIENCE_S,
             durable=False,

@@ -21,7 +21,9 @@ from fpgapool.vocabulary import states
 from tests.unit.bitstreams import samples
 from tests.unit.conductor import world as worlds
 
-AROUND = bitstreams.Surroundings(now=50.0, capacities={"medium": {"lut": 100}})
+AROUND = bitstreams.LibraryContext(
+    now=50.0, capacities={"medium": {"lut": 100}}
+)
 ID = samples.record(1).bitstream_id
 
 
@@ -160,7 +162,7 @@ def test_a_second_file_is_refused(catalogue):
 
 def test_quotas(catalogue):
     around = dataclasses.replace(
-        AROUND, limits=bitstreams.Limits(count=2, total_bytes=15)
+        AROUND, limits=bitstreams.BitstreamLimits(count=2, total_bytes=15)
     )
     for number in (1, 2):
         catalogue.apply(create(number), around)
@@ -263,7 +265,7 @@ def test_any_sequence_leaves_a_library_that_can_be_built():
         around = dataclasses.replace(
             AROUND,
             running={samples.record(5).bitstream_id},
-            limits=bitstreams.Limits(count=4, total_bytes=25),
+            limits=bitstreams.BitstreamLimits(count=4, total_bytes=25),
         )
         try:
             row = catalogue.apply(change, around)
@@ -295,7 +297,7 @@ def change(pool, wanted) -> object:
     (answer,) = [
         message
         for message in pool.wire
-        if isinstance(message, effects.Answer | effects.EarlyAnswer)
+        if isinstance(message, effects.Reply | effects.EarlyReply)
         and message.future is future
     ]
     pool.wire.remove(answer)

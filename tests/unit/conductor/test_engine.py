@@ -998,7 +998,7 @@ def test_a_client_that_is_never_told_does_not_get_slots_for_ever(single):
         states.EXPIRED,
         codes.CONNECT_TIMEOUT,
     )
-    assert len(generations) == sessions.MAX_VAIN_SLOTS
+    assert len(generations) == sessions.MAX_FAILED_SLOTS
 
 
 def test_a_failed_preparation_requeues_at_the_old_place(pool):
@@ -1370,8 +1370,8 @@ def test_a_question_that_fails_is_answered_with_the_error(single):
         single.now,
     )
     assert wanted.after_commit == [
-        effects.Answer(futures[0], error, failed=True),
-        effects.Answer(futures[1], 0),
+        effects.Reply(futures[0], error, failed=True),
+        effects.Reply(futures[1], 0),
     ]
     assert open_until_ready(single)
 

@@ -172,7 +172,7 @@ def test_nothing_changes_a_group_that_drains():
         max_size=1,
         created_at=1.0,
     )
-    known = group_book.Book([wanted])
+    known = group_book.GroupBook([wanted])
     for one in (
         objects.UpdateGroup(group_id="g", size=2),
         objects.DeleteGroup(group_id="g"),
@@ -446,7 +446,7 @@ def test_no_change_while_the_database_is_away(pool):
         [inputs.ChangeGroup(new(), future=future)], pool.now
     )
     (answer,) = found.at_once
-    assert isinstance(answer, effects.EarlyAnswer)
+    assert isinstance(answer, effects.EarlyReply)
     assert answer.value.code == codes.DATABASE_UNAVAILABLE
     assert not found.changes
     assert len(pool.memory.groups.groups) == 1

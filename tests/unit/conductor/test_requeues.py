@@ -135,7 +135,7 @@ def test_slots_that_hang_have_it_too():
         pool.tick()
     view = pool.view(request_id)
     assert (view.state, view.reason) == (states.FAILED, codes.PREPARE_TIMEOUT)
-    assert "not done in 60 s" in view.message
+    assert "not prepared within 60 s" in view.message
 
 
 def test_long_words_are_cut():
@@ -211,7 +211,7 @@ def test_an_accelerator_that_all_slots_fail_is_refused_until_it_works():
     (answer,) = [
         one.value
         for one in pool.wire
-        if isinstance(one, effects.Answer) and one.future is future
+        if isinstance(one, effects.Reply) and one.future is future
     ]
     assert answer.code == codes.ACCELERATOR_OUT_OF_USE
     # The pool tests it, and it is back.

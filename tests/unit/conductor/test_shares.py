@@ -189,7 +189,7 @@ def test_queued_bytes_are_limited_and_given_back():
     queued = pool.open(project_id="a", claimed_bytes=600)
     code, message = refusal_of(pool, project_id="a", claimed_bytes=500)
     assert code == codes.QUOTA_EXCEEDED
-    assert "queued bytes is 1000: 600 used, 500 more wanted" in message
+    assert "queued bytes: limit 1000, 600 used, 500 requested" in message
     exact = pool.open(project_id="a", claimed_bytes=400)
     assert find(pool, "a", exact).state == states.QUEUED
     pool.open(project_id="b", claimed_bytes=1000)
@@ -204,7 +204,7 @@ def test_queued_requests_are_limited_by_project():
     pool.open(project_id="a")
     code, message = refusal_of(pool, project_id="a")
     assert code == codes.QUOTA_EXCEEDED
-    assert "queued requests is 1: 1 used, 1 more wanted" in message
+    assert "queued requests: limit 1, 1 used, 1 requested" in message
 
 
 # -- usage ------------------------------------------------------------------

@@ -121,7 +121,7 @@ def find(
 
 def _news(message: effects.Message) -> effects.Message:
     """Return a refusal as what a front door hears then."""
-    if isinstance(message, effects.EarlyAnswer) and isinstance(
+    if isinstance(message, effects.EarlyReply) and isinstance(
         message.value, objects.SessionView
     ):
         return effects.PublishSession(message.value.host_uuid, message.value)
@@ -412,7 +412,7 @@ class World:
         self.max_wait_s = max_wait_s
         self.preempt_gain = preempt_gain
         self.agents = {agent.uuid: agent for agent in agents}
-        self.settings = admission.Limits(
+        self.settings = admission.PoolLimits(
             **{
                 "health": health.Options(
                     accelerator_limit=fault_limit,
@@ -435,7 +435,7 @@ class World:
         self.database_away = False
         # By the ids of their rows, with who has their names, if that is why.
         self.unrecorded: dict[
-            int, tuple[effects.Admission, db_api.SessionRecord | None]
+            int, tuple[effects.NewSession, db_api.SessionRecord | None]
         ] = {}
         self._never_recorded: set[int] = set()
         # Of those, the ones that the engine has not yet withdrawn.
@@ -628,7 +628,7 @@ class World:
             self.unrecorded.pop(row_id, None)
             self._left_out.discard(row_id)
 
-    def _admit(self, new: effects.Admission) -> None:
+    def _admit(self, new: effects.NewSession) -> None:
         """Note a new session that the database does not take."""
         name = new.request.project_id, new.request.request_id
         for row in self.rows["sessions"].values():

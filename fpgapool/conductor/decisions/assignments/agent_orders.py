@@ -15,7 +15,9 @@ from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.vocabulary import names
 
 
-def assign(hold: holds.Hold, limits: admission.Limits) -> effects.AssignSlot:
+def assign(
+    hold: holds.Hold, limits: admission.PoolLimits
+) -> effects.AssignSlot:
     """Order an agent to prepare the slot for its holder."""
     slot = hold.slot
     ordered = hold.ordered()

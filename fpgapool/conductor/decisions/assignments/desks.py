@@ -50,8 +50,8 @@ class Desks(parts.Room):
 
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
-    _groups: group_book.Book
-    _desk_accounts: desk_accounts.Accounts
+    _groups: group_book.GroupBook
+    _desk_accounts: desk_accounts.DeskAccounts
     _holds: holds.Holds
     _ledger: usage.Ledger
 
@@ -72,9 +72,9 @@ class Desks(parts.Room):
 
     def send_changes(self) -> None:
         """Send orders to the desks of groups that this batch has changed."""
-        if not self._holds.stirred_groups:
+        if not self._holds.changed_groups:
             return
-        stirred, self._holds.stirred_groups = self._holds.stirred_groups, set()
+        stirred, self._holds.changed_groups = self._holds.changed_groups, set()
         members = collections.defaultdict[str, list[holds.Member]](list)
         for one in self._holds.members():
             members[one.public_id].append(one)
@@ -217,7 +217,7 @@ class Desks(parts.Room):
             former.endpoints != line.endpoints
             or former.certificate_sha256 != line.certificate_sha256
         ):
-            self._holds.stirred_groups.add(line.group_id)
+            self._holds.changed_groups.add(line.group_id)
 
     def _follow_up(
         self,
@@ -232,7 +232,7 @@ class Desks(parts.Room):
             self._silence(host, group_id, desk)
             if desk.report is not None:
                 desk.report = None
-                self._holds.stirred_groups.add(group_id)
+                self._holds.changed_groups.add(group_id)
             if not any(
                 one.public_id == group_id for one in self._members_on(host)
             ):
@@ -242,7 +242,7 @@ class Desks(parts.Room):
         order = self._orders.get(group_id)
         if order is None:
             # Of a group that another leader has deleted.
-            self._holds.stirred_groups.add(group_id)
+            self._holds.changed_groups.add(group_id)
         elif is_new_agent:
             # It knows no orders.
             self._send(host.uuid, desk, order)

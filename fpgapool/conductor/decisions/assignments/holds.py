@@ -212,7 +212,7 @@ class Member(Hold):
 class Holds(dict[int, Hold]):
     """The slots of sessions and groups, by id.
 
-    :ivar stirred_groups: the groups about which desks may have to be told.
+    :ivar changed_groups: the groups about which desks may have to be told.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class Holds(dict[int, Hold]):
         super().__init__()
         self._core = core
         self._outbox = outbox
-        self.stirred_groups: set[str] = set()
+        self.changed_groups: set[str] = set()
 
     def assigned(self, slot_id: int) -> slots.Hold:
         """Return the assignment that the core has made.
@@ -241,16 +241,16 @@ class Holds(dict[int, Hold]):
 
     def save(self, hold: Hold) -> None:
         """Record an assignment."""
-        self._stir(hold)
+        self._mark_changed(hold)
         row = hold.record() if hold.is_recorded else None
         self._outbox.write_assignment(hold.slot.id, row)
 
     def drop(self, hold: Hold) -> None:
         """Remove an assignment from memory and from the database."""
-        self._stir(hold)
+        self._mark_changed(hold)
         del self[hold.slot.id]
         self._outbox.write_assignment(hold.slot.id, None)
 
-    def _stir(self, hold: Hold) -> None:
+    def _mark_changed(self, hold: Hold) -> None:
         if isinstance(hold, Member):
-            self.stirred_groups.add(hold.group.group_id)
+            self.changed_groups.add(hold.group.group_id)

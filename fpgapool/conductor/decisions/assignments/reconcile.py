@@ -21,7 +21,7 @@ from fpgapool.vocabulary import states
 class Finding(enum.Enum):
     """The difference between expected and reported state."""
 
-    AS_IT_SHOULD = enum.auto()
+    AS_EXPECTED = enum.auto()
     #: The slot works for an unknown session or an older assignment.
     STRAY = enum.auto()
     #: The agent has not received the order to prepare yet.
@@ -49,7 +49,7 @@ _BUSY = frozenset(
 )
 
 _BY_STATE = {
-    states.SLOT_PREPARING: Finding.AS_IT_SHOULD,
+    states.SLOT_PREPARING: Finding.AS_EXPECTED,
     states.SLOT_READY: Finding.READY,
     states.SLOT_ACTIVE: Finding.ATTACHED,
     states.SLOT_DETACHED: Finding.DETACHED,
@@ -86,7 +86,7 @@ def compare(hold: holds.Hold | None, report: objects.SlotReport) -> Finding:
     :param hold: the slot's assignment; None if it has none.
     """
     if hold is None:
-        return Finding.STRAY if busy(report) else Finding.AS_IT_SHOULD
+        return Finding.STRAY if busy(report) else Finding.AS_EXPECTED
     if busy(report):
         return _compare_busy(hold, report)
     result = report.last_result

@@ -64,7 +64,7 @@ class Reports(parts.Room):
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
     _probation: probation.Probation
-    _sessions: sessions.Book
+    _sessions: sessions.SessionBook
     _lives: lives.Lives
     _holds: holds.Holds
     _traffic: rates.Traffic
@@ -158,7 +158,7 @@ class Reports(parts.Room):
         if hold is None or not hold.outdates(report):
             finding = reconcile.compare(hold, line)
             if hold is None and self._probation.check_report(slot, line):
-                finding = reconcile.Finding.AS_IT_SHOULD
+                finding = reconcile.Finding.AS_EXPECTED
             if finding is reconcile.Finding.STRAY:
                 self._release_stray(slot, line)
             self._update_programmed(slot, line)
@@ -256,7 +256,7 @@ class Reports(parts.Room):
     ) -> None:
         session, serving = hold.session, self._serving
         if hold.wanted and line.generation == hold.generation:
-            session.note_bytes(line.input_bytes, line.output_bytes)
+            session.update_bytes(line.input_bytes, line.output_bytes)
         match finding:
             case reconcile.Finding.READY:
                 hold.prepared = True
@@ -340,7 +340,9 @@ class Reports(parts.Room):
         if hold.wanted and hold.phase in reconcile.UNCONNECTED:
             # The client has not sent anything yet and can use another slot.
             self._hosts.fail_preparation(
-                hold, codes.WORKER_LOST, "the slot's worker process is gone"
+                hold,
+                codes.WORKER_LOST,
+                "the slot's worker process is no longer running",
             )
             return
         if hold.wanted:
@@ -348,7 +350,7 @@ class Reports(parts.Room):
                 hold.session,
                 states.FAILED,
                 codes.WORKER_LOST,
-                "the slot's worker process is gone",
+                "the slot's worker process is no longer running",
             )
         self._serving.free(hold, self._clock.now)
 
@@ -404,7 +406,7 @@ class Reports(parts.Room):
             has_begun = result.started_at is not None or result.input_bytes > 0
             return not has_begun or (profile is not None and profile.moves)
         if result.code == codes.CONNECT_TIMEOUT and self._was_told_late(hold):
-            return session.got_in_vain(result.code)
+            return session.count_failed_slot(result.code)
         return False
 
     def _how_it_ended(
@@ -416,20 +418,20 @@ class Reports(parts.Room):
             return (
                 states.FAILED,
                 result.code,
-                f"the slot is taken back; {at}",
+                f"the slot was taken back; {at}",
             )
         if result.code == codes.CLAIM_EXCEEDED:
             return (
                 states.FAILED,
                 result.code,
-                f"more than the {session.claimed_bytes} bytes that were"
-                f" claimed; {at}",
+                "the session sent more than the"
+                f" {session.claimed_bytes} bytes it claimed; {at}",
             )
         if result.code == codes.DEADLINE_PASSED:
             return (
                 states.EXPIRED,
                 result.code,
-                f"it could not end in time; {at}",
+                f"the deadline passed; {at}",
             )
         # An agent of another version may know other ends.
         known = result.state in states.RESULTS - {states.PREPARE_FAILED}
@@ -458,7 +460,7 @@ class Reports(parts.Room):
         host: registry.HostEntry,
     ) -> None:
         """Take over a worker's byte counts and start time of a session."""
-        session.note_bytes(result.input_bytes, result.output_bytes)
+        session.update_bytes(result.input_bytes, result.output_bytes)
         if result.started_at is not None:
             started_at = host.our_time(result.started_at)
             # The host's clock may have been set since its last report.
@@ -474,11 +476,11 @@ class Reports(parts.Room):
         # The agent answers each order with a report, which would cause the
         # next order while the worker is still ending.
         if (
-            self._clock.now - slot.stray_told_at
+            self._clock.now - slot.stray_ordered_at
             < self._settings.resend_interval_s
         ):
             return
-        slot.stray_told_at = self._clock.now
+        slot.stray_ordered_at = self._clock.now
         self._counts.reconciled["stray"] += 1
         LOG.warning(
             "Slot %s works for session %s, generation %s, which should not"

@@ -51,10 +51,10 @@ class Serving(parts.Room):
 
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
-    _sessions: sessions.Book
+    _sessions: sessions.SessionBook
     _lives: lives.Lives
-    _groups: group_book.Book
-    _desk_accounts: desk_accounts.Accounts
+    _groups: group_book.GroupBook
+    _desk_accounts: desk_accounts.DeskAccounts
     _holds: holds.Holds
     _charging: charging.Charging
     _pace: expected_waits.Pace
@@ -149,7 +149,7 @@ class Serving(parts.Room):
             charged_at=assigned_at,
             bitstream=bitstream,
         )
-        self._holds.stirred_groups.add(group.group_id)
+        self._holds.changed_groups.add(group.group_id)
         return hold
 
     def _quantum_bytes(self, hold: sessions.SessionHold) -> int:
@@ -169,7 +169,7 @@ class Serving(parts.Room):
         if hold is None or hold.abandoned:
             return
         if isinstance(hold, sessions.SessionHold):
-            hold.session.note_ready(self._clock.now)
+            hold.session.mark_ready(self._clock.now)
         self.entered(hold)
 
     @parts.handles(instructions.Reject)
@@ -260,8 +260,8 @@ class Serving(parts.Room):
             return
         self._link.tell(events.HolderAttached(hold.slot.id, hold.generation))
         session.forget_secret()
-        session.note_ready(self._clock.now)
-        session.vain.clear()
+        session.mark_ready(self._clock.now)
+        session.failed_slots.clear()
         session.started_at = session.started_at or self._clock.now
         self.entered(hold)
 

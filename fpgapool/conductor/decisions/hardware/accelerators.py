@@ -32,7 +32,7 @@ class Accelerators(parts.Room):
 
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
-    _quotas: quotas.Current
+    _quotas: quotas.CurrentQuotas
     _holds: holds.Holds
     _power_caps: power.Caps = dataclasses.field(
         default_factory=power.Caps, init=False
@@ -61,11 +61,11 @@ class Accelerators(parts.Room):
 
     def _surroundings(
         self, change: bitstream.BitstreamChange
-    ) -> bitstreams.Surroundings:
+    ) -> bitstreams.LibraryContext:
         quota = self._quotas.of(self._catalogue.project_of(change))
-        return bitstreams.Surroundings(
+        return bitstreams.LibraryContext(
             now=self._clock.now,
-            limits=bitstreams.Limits(
+            limits=bitstreams.BitstreamLimits(
                 count=self._settings.max_bitstreams_per_project,
                 total_bytes=quota.bitstream_bytes,
             ),

@@ -161,7 +161,7 @@ class Hosts(parts.Room):
                 hold.session,
                 states.LOST,
                 codes.HOST_LOST,
-                "the slot's host has not come back",
+                "the slot's host did not come back",
             )
         # Its work since the last report is not known.
         ended_at = max(hold.slot.host.heard_at, hold.assigned_at)
@@ -183,7 +183,7 @@ class Hosts(parts.Room):
         self.fail_preparation(
             hold,
             codes.PREPARE_TIMEOUT,
-            f"not done in {self._settings.prepare_timeout_s:.0f} s",
+            f"not prepared within {self._settings.prepare_timeout_s:.0f} s",
         )
 
     def fail_preparation(
@@ -200,12 +200,12 @@ class Hosts(parts.Room):
             self._probation.failed(hold, reason, is_preparation=True)
         if isinstance(hold, sessions.SessionHold) and hold.wanted:
             cause = _for_owner(reason, message)
-            if not hold.session.got_in_vain(reason):
+            if not hold.session.count_failed_slot(reason):
                 self._lives.end(
                     hold.session,
                     states.FAILED,
                     reason,
-                    f"{sessions.MAX_VAIN_SLOTS} slots could not be prepared,"
+                    f"{sessions.MAX_FAILED_SLOTS} slots could not be prepared,"
                     f" the last was {hold.slot}: {cause}",
                 )
                 self._serving.free(hold, self._clock.now)
@@ -265,7 +265,7 @@ def _for_owner(reason: str, message: str) -> str:
     """Return the cause of a failure in one line, for a session's owner."""
     if reason == codes.BITSTREAM_UNTRUSTED:
         # The agent's log has details.
-        return "no key that the hosts trust now has signed its bitstream"
+        return "its bitstream is not signed by a key that the hosts trust"
     line = " ".join(message.removeprefix(f"{reason}: ").split())
     return line[:_MAX_CAUSE_LENGTH] or reason
 

@@ -34,7 +34,7 @@ class Operators(parts.Room):
     _registry: registry.Registry
     _holds: holds.Holds
     _probation: probation.Probation
-    _quotas: quotas.Current
+    _quotas: quotas.CurrentQuotas
     _instances: instances.Directory
 
     # -- devices and hosts -------------------------------------------------
@@ -63,7 +63,7 @@ class Operators(parts.Room):
                 ),
             )
             refusal = None
-        self._outbox.send(effects.Answer(item.future, refusal))
+        self._outbox.send(effects.Reply(item.future, refusal))
 
     def _find(
         self, host_uuid: str, device: str | None
@@ -74,10 +74,10 @@ class Operators(parts.Room):
     def _set_admin(
         self,
         entry: administration.Administered,
-        wish: registry.Administration,
+        wanted: registry.Administration,
     ) -> None:
-        self._apply_admin(entry, wish)
-        if wish.state is model.AdminState.ENABLED:
+        self._apply_admin(entry, wanted)
+        if wanted.state is model.AdminState.ENABLED:
             for device in administration.devices_of(entry):
                 self._probation.repair(device)
         self._finish_drain(entry)
@@ -85,14 +85,14 @@ class Operators(parts.Room):
     def _apply_admin(
         self,
         entry: administration.Administered,
-        wish: registry.Administration,
+        wanted: registry.Administration,
     ) -> None:
-        entry.admin = wish
+        entry.admin = wanted
         LOG.info(
             "%s is %s: %s",
             administration.name(entry),
-            wish.state.value,
-            wish.reason or "no reason given",
+            wanted.state.value,
+            wanted.reason or "no reason given",
         )
         self._outbox.write(administration.row(entry))
         devices = administration.devices_of(entry)
@@ -142,7 +142,7 @@ class Operators(parts.Room):
             )
         else:
             refusal = self._probation.test(slot, item.accelerator)
-        self._outbox.send(effects.Answer(item.future, refusal))
+        self._outbox.send(effects.Reply(item.future, refusal))
 
     # -- reservations ------------------------------------------------------
 
@@ -169,7 +169,7 @@ class Operators(parts.Room):
             self._link.tell(
                 events.ReservableSlotsChanged(device.id, item.slots)
             )
-        self._outbox.send(effects.Answer(item.future, refusal))
+        self._outbox.send(effects.Reply(item.future, refusal))
 
     @parts.handles(instructions.Reserve)
     def _set_reserved(self, order: instructions.Reserve) -> None:

@@ -122,7 +122,7 @@ class Probation(parts.Room):
                 self._refresh_all(unit)
 
     @property
-    def off_hosts(self) -> dict[str, frozenset[tuple[str, str]]]:
+    def faulty_accelerators(self) -> dict[str, frozenset[tuple[str, str]]]:
         """The accelerators that are out of use on hosts, by host UUID.
 
         Each with the shape of its slots there; empty: any.
@@ -407,7 +407,7 @@ class Probation(parts.Room):
         # tested: programming may hang.
         test.slot.usable = False
         limit_s = self._settings.prepare_timeout_s
-        text = f"{codes.PREPARE_TIMEOUT}: not done in {limit_s:.0f} s"
+        text = f"{codes.PREPARE_TIMEOUT}: not done within {limit_s:.0f} s"
         self._end(test, text)
 
     def _begin(self, fault: health.Fault) -> None:
@@ -470,7 +470,7 @@ class Probation(parts.Room):
         if accelerator and (profile is None or profile.projects):
             return exception.SlotNotTested(
                 code=codes.UNKNOWN_ACCELERATOR,
-                reason=f"there is no public accelerator {accelerator!r:.80}",
+                reason=f"no public accelerator is named {accelerator!r:.80}",
             )
         unit = self._bench.unit_of_test(slot, accelerator)
         names = self._bench.names_for(slot, unit, accelerator)
@@ -479,9 +479,9 @@ class Probation(parts.Room):
         if not names:
             return exception.SlotNotTested(
                 code=codes.NO_COMPATIBLE_SLOT,
-                reason=f"{accelerator} does not fit it"
+                reason=f"{accelerator} does not fit the slot"
                 if accelerator
-                else "no accelerator fits it",
+                else "no accelerator fits the slot",
             )
         # The accelerators take turns, as in due tests.
         turn = self._turns.get(unit, 0)

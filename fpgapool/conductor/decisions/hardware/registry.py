@@ -128,7 +128,7 @@ class SlotEntry:
         default=None, repr=False
     )
     #: When its agent was last ordered to release an unknown holder.
-    stray_told_at: float = -math.inf
+    stray_ordered_at: float = -math.inf
 
     @property
     def host(self) -> HostEntry:
@@ -199,7 +199,7 @@ class HostEntry:
     )
     #: Whether the log says that its clock is wrong, and when the clock last
     #: turned wrong or right.
-    clock_told_wrong: bool = False
+    clock_logged_wrong: bool = False
     clock_turned_at: float = -math.inf
     #: Why its network card is not capped although it should be; None: no
     #: error.
@@ -270,11 +270,11 @@ class HostEntry:
         :returns: True once for each change that later reports have confirmed.
         """
         if (
-            self.clock_is_wrong is self.clock_told_wrong
+            self.clock_is_wrong is self.clock_logged_wrong
             or self.heard_at - self.clock_turned_at < _CLOCK_SETTLES_S
         ):
             return False
-        self.clock_told_wrong = self.clock_is_wrong
+        self.clock_logged_wrong = self.clock_is_wrong
         return True
 
     @property
@@ -459,7 +459,7 @@ class Registry:
                 del counts[before_bytes]
 
     def _note_power_cap(self, host_uuid: str, cap_w: float | None) -> bool:
-        """Take a host's cap over; return whether it has changed."""
+        """Take over a host's cap; return whether it has changed."""
         before_w = self.power_caps_w.pop(host_uuid, None)
         if cap_w is not None:
             # A driver may return anything.

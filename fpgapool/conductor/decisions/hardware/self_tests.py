@@ -87,7 +87,7 @@ class Bench:
 
     def __init__(
         self,
-        settings: admission.Limits,
+        settings: admission.PoolLimits,
         pool: registry.Registry,
         catalogue: bitstreams.Catalogue,
         core: core_state.PoolState,
@@ -219,7 +219,7 @@ class Bench:
             not slot.host.up
             or slot.host.heard_at < now - self._settings.report_timeout_s
         ):
-            yield codes.HOST_DOWN, "its host does not report"
+            yield codes.HOST_DOWN, "its host is not reporting"
         # The slots of a disabled device may be tested before it is enabled.
         if administration.state(slot.device) is model.AdminState.DRAINING:
             yield codes.SLOT_NOT_TESTABLE, "its device is being drained"
@@ -228,20 +228,23 @@ class Bench:
         if not slot.device.healthy:
             yield (
                 codes.SLOT_NOT_TESTABLE,
-                "its driver reports the device faulty",
+                "its driver reports the device as faulty",
             )
         if slot.id in self._used:
-            yield codes.SLOT_IN_USE, "a session has it"
+            yield codes.SLOT_IN_USE, "a session or group is using it"
         fault = self._faults.get(unit)
         if self._core.hold(slot.id) or (fault and fault.is_tested):
-            yield codes.SLOT_IN_USE, "a test is under way"
+            yield codes.SLOT_IN_USE, "a test is already running"
         if fault is not None and unit.level is not health.Level.ACCELERATOR:
             return
         # The slot is in use, and may be needed soon.
         if slot.reserved_for is not None:
             yield codes.SLOT_IN_USE, "it is reserved for an instance"
         if not slot.usable:
-            yield codes.SLOT_NOT_TESTABLE, "its agent does not report it idle"
+            yield (
+                codes.SLOT_NOT_TESTABLE,
+                "its agent does not report it as idle",
+            )
 
 
 def place_of(slot: registry.SlotEntry, accelerator: str) -> health.Place:

@@ -22,7 +22,7 @@ from fpgapool.vocabulary import states
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class PoolLimits:
     """Limits; see the options of the same names in ``[conductor]``.
 
     :ivar quantum_bytes: the least input between two borders at which a session
@@ -200,7 +200,7 @@ class Rejected(exceptions.PicklableError):
 
 def check(
     request: objects.OpenRequest,
-    limits: Limits,
+    limits: PoolLimits,
     pool: registry.Registry,
     profiles: Mapping[str, objects.AcceleratorProfile],
     quota: ProjectQuota,
@@ -216,9 +216,7 @@ def check(
     except rules.RequestError as error:
         raise Rejected(error.code, error.message) from error
     if request.host_uuid and request.host_uuid not in pool.hosts:
-        raise Rejected(
-            codes.UNKNOWN_HOST, f"host {request.host_uuid} is unknown"
-        )
+        raise Rejected(codes.UNKNOWN_HOST, f"unknown host {request.host_uuid}")
     check_accelerator(request.accelerator, pool, profiles)
     _check_size(request, limits)
     _check_room(request, limits, quota, queue)
@@ -241,7 +239,7 @@ def check_accelerator(
     if profile is None:
         raise Rejected(
             codes.UNKNOWN_ACCELERATOR,
-            f"unknown accelerator {name!r:.80}; known are:"
+            f"unknown accelerator {name!r:.80}; available:"
             f" {', '.join(sorted(profiles)) or 'none'}",
         )
     if not any(
@@ -250,7 +248,7 @@ def check_accelerator(
     ):
         raise Rejected(
             codes.NO_COMPATIBLE_SLOT,
-            f"no slot of the pool can run {name}",
+            f"no slot of this pool can run {name}",
         )
 
 
@@ -277,10 +275,9 @@ def check_in_use(
     if found is not None:
         raise Rejected(
             codes.ACCELERATOR_OUT_OF_USE,
-            f"{name} is out of use: every host that could run it has failed"
-            f" with it, the last with {found.last_test or found.reason}; the"
-            " pool tests it from time to time, and uses it again when a test"
-            " passes",
+            f"{name} is out of service: it has failed on every host that can"
+            f" run it, most recently with {found.last_test or found.reason};"
+            " it returns when a self-test passes",
         )
 
 
@@ -296,13 +293,13 @@ def _fault_of(
     ) or faults.get(health.Unit(level, host_id, name))
 
 
-def _check_size(request: objects.OpenRequest, limits: Limits) -> None:
+def _check_size(request: objects.OpenRequest, limits: PoolLimits) -> None:
     if request.claimed_bytes < 1:
-        raise Rejected(codes.INVALID_SIZE, "the size must be at least 1")
+        raise Rejected(codes.INVALID_SIZE, "size must be at least 1 byte")
     if request.claimed_bytes > limits.max_claimed_bytes:
         raise Rejected(
             codes.SIZE_TOO_LARGE,
-            f"the size must be at most {limits.max_claimed_bytes} bytes",
+            f"size must be at most {limits.max_claimed_bytes} bytes",
         )
 
 
@@ -320,19 +317,20 @@ def check_deadline(
     if deadline_s < least_s:
         raise Rejected(
             codes.DEADLINE_IMPOSSIBLE,
-            f"{request.claimed_bytes} bytes take at least {least_s:.3g} s in"
-            f" the fastest slot, the deadline is {deadline_s:g} s",
+            f"the fastest slot needs at least {least_s:.3g} s for"
+            f" {request.claimed_bytes} bytes; the deadline is"
+            f" {deadline_s:g} s",
         )
 
 
 def _check_room(
     request: objects.OpenRequest,
-    limits: Limits,
+    limits: PoolLimits,
     quota: ProjectQuota,
     queue: Queue,
 ) -> None:
     if queue.total >= limits.max_queued_sessions:
-        raise Rejected(codes.QUEUE_FULL, "the queue is full, try later")
+        raise Rejected(codes.QUEUE_FULL, "the queue is full; try again later")
     check_quota("queued requests", quota.queued, queue.of_project, 1)
     check_quota(
         "queued bytes",
@@ -352,8 +350,8 @@ def check_quota(what: str, limit: int | None, used: int, wanted: int) -> None:
     if limit is not None and used + wanted > limit:
         raise Rejected(
             codes.QUOTA_EXCEEDED,
-            f"the project's quota of {what} is {limit}: {used} used, {wanted}"
-            " more wanted",
+            f"quota exceeded for {what}: limit {limit}, {used} used,"
+            f" {wanted} requested",
         )
 
 
@@ -361,7 +359,7 @@ def not_recordable() -> Rejected:
     """Return why a request is refused while the database is away."""
     return Rejected(
         codes.DATABASE_UNAVAILABLE,
-        "requests cannot be recorded at the moment, try again",
+        "the database is unavailable; try again later",
     )
 
 

@@ -39,8 +39,8 @@ class Groups(parts.Room):
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
     _probation: probation.Probation
-    _quotas: quotas.Current
-    _groups: group_book.Book
+    _quotas: quotas.CurrentQuotas
+    _groups: group_book.GroupBook
     _holds: holds.Holds
     _serving: serving.Serving
 
@@ -54,7 +54,7 @@ class Groups(parts.Room):
                 ),
                 self._clients_of(group),
             )
-            self._holds.stirred_groups.add(group.group_id)
+            self._holds.changed_groups.add(group.group_id)
         for row in rows:
             group = self._groups.by_row.get(row.holder_id)
             if row.holder_kind != states.HELD_BY_GROUP:
@@ -78,12 +78,12 @@ class Groups(parts.Room):
         self._answer_change(
             item.future,
             lambda: self._keep(
-                self._groups.planned(item.change, self._around())
+                self._groups.planned(item.change, self._context())
             ),
         )
 
-    def _around(self) -> group_book.Surroundings:
-        return group_book.Surroundings(
+    def _context(self) -> group_book.GroupContext:
+        return group_book.GroupContext(
             now=self._clock.now,
             quota_of=self._quotas.of,
             find_accelerator=self._accelerator,
@@ -123,7 +123,7 @@ class Groups(parts.Room):
             if row.size != former.size:
                 way = "grow" if row.size > former.size else "shrink"
                 self._counts.group_resizes[way] += 1
-        self._holds.stirred_groups.add(row.group_id)
+        self._holds.changed_groups.add(row.group_id)
         self._groups.put([row])
         self._outbox.write(row)
 
@@ -210,7 +210,7 @@ class Groups(parts.Room):
     def _client_changed(self, client: db_api.GroupClientRecord) -> None:
         """Tell the core and the desks of a client, after it is kept."""
         group = self._groups.groups[client.group_id]
-        self._holds.stirred_groups.add(group.group_id)
+        self._holds.changed_groups.add(group.group_id)
         self._link.tell(self._clients_of(group))
 
     def _clients_of(

@@ -138,13 +138,14 @@ class Directory:
         known = self._live.get(instance_id)
         if known is None or known.project_id != request.project_id:
             raise admission.Rejected(
-                codes.INSTANCE_DELETED, f"instance {instance_id} is gone"
+                codes.INSTANCE_DELETED,
+                f"instance {instance_id} no longer exists",
             )
         limit = known.max_sessions
         if limit is not None and used >= limit:
             raise admission.Rejected(
                 codes.INSTANCE_SESSION_LIMIT,
-                f"the flavor allows the instance {limit} sessions at a time",
+                f"the instance's flavor allows {limit} concurrent sessions",
             )
 
     def host_uuid(self, user_id: str) -> str | None:
@@ -183,14 +184,14 @@ def changes(
             yield inputs.InstanceDeleted(server.id)
             continue
         host_uuid = computes.get(server.hypervisor or "")
-        wish = flavors.read(server.extra_specs or {})
+        flavor = flavors.read(server.extra_specs or {})
         max_sessions = (
             record.max_sessions
             # None means that Nova did not send the extra specs. And a flavor
             # without accelerators does not lift a limit.
             if server.extra_specs is None
-            or not (wish.asks or wish.max_sessions is not None)
-            else wish.max_sessions
+            or not (flavor.asks or flavor.max_sessions is not None)
+            else flavor.max_sessions
         )
         if (host_uuid, max_sessions) != (
             record.host_uuid,
@@ -199,7 +200,7 @@ def changes(
             yield inputs.InstanceChanged(server.id, host_uuid, max_sessions)
 
 
-def strange_computes(
+def changed_computes(
     hosts: Mapping[str, db_api.ComputeState], listed: Collection[str]
 ) -> tuple[frozenset[str], list[str]]:
     """Compare the pool's hosts with Nova's compute nodes.

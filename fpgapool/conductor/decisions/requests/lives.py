@@ -29,7 +29,7 @@ class Lives(parts.Room):
     """Records, publishes and ends sessions; returns how they stand."""
 
     _registry: registry.Registry
-    _sessions: sessions.Book
+    _sessions: sessions.SessionBook
     _ledger: usage.Ledger
     _pace: expected_waits.Pace
     _touched: dict[int, sessions.Session] = dataclasses.field(

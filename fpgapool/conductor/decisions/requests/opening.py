@@ -56,9 +56,9 @@ class Opening(parts.Room):
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
     _probation: probation.Probation
-    _quotas: quotas.Current
+    _quotas: quotas.CurrentQuotas
     _instances: instances.Directory
-    _sessions: sessions.Book
+    _sessions: sessions.SessionBook
     _lives: lives.Lives
     _pace: expected_waits.Pace
     _charging: charging.Charging
@@ -66,16 +66,16 @@ class Opening(parts.Room):
 
     def __post_init__(self) -> None:
         self.recorded_id = self._sessions.last_row_id
-        self._unrecorded: collections.deque[effects.Admission] = (
+        self._unrecorded: collections.deque[effects.NewSession] = (
             collections.deque()
         )
 
     # -- requests ----------------------------------------------------------
 
     @parts.handles(inputs.Open)
-    def _open(self, wish: inputs.Open) -> None:
-        request = wish.request
-        if self._clock.now > wish.awaited_until:
+    def _open(self, item: inputs.Open) -> None:
+        request = item.request
+        if self._clock.now > item.awaited_until:
             LOG.info("Request %s came too late", request.request_id[:80])
             return
         known = self._sessions.by_request.get(
@@ -83,13 +83,13 @@ class Opening(parts.Room):
         )
         try:
             if known is not None:
-                self._repeat(known, request, wish.future)
+                self._repeat(known, request, item.future)
             elif self._outages.database_failing:
                 raise admission.not_recordable()
             else:
-                self._admit(wish)
+                self._admit(item)
         except admission.Rejected as error:
-            self._refuse(request, wish.future, error)
+            self._refuse(request, item.future, error)
 
     def _repeat(
         self,
@@ -101,14 +101,15 @@ class Opening(parts.Room):
         if not session.same_request(request, self._settings):
             raise admission.Rejected(
                 codes.REQUEST_ID_REUSED,
-                f"request {request.request_id} has been used for something"
-                " else",
+                f"request_id {request.request_id} was already used for a"
+                " different request",
             )
         if request.host_uuid and request.host_uuid not in session.front_doors:
             # It would get the secret of a session that others have opened.
             raise admission.Rejected(
                 codes.REQUEST_ID_REUSED,
-                f"request {request.request_id} has come by another way",
+                f"request_id {request.request_id} was already used through"
+                " another front door",
             )
         self._lives.answer(session, request.host_uuid, future)
         if session.secret_sha256 in ("", request.secret_sha256):
@@ -121,8 +122,8 @@ class Opening(parts.Room):
             self._lives.touch(session)
             self._serving.ask_secret(session.hold)
 
-    def _admit(self, wish: inputs.Open) -> None:
-        request = self._checked(wish.request)
+    def _admit(self, item: inputs.Open) -> None:
+        request = self._checked(item.request)
         session = self._session(
             request, self._sessions.next_id(), str(uuid.uuid4())
         )
@@ -131,9 +132,9 @@ class Opening(parts.Room):
         self._sessions.count_queued(session)
         self._link.tell(events.JobSubmitted(self._lives.job(session)))
         self._lives.touch(session)
-        self._lives.answer(session, request.host_uuid, wish.future)
-        new = effects.Admission(
-            session.row_id, session.session_id, request, wish.future
+        self._lives.answer(session, request.host_uuid, item.future)
+        new = effects.NewSession(
+            session.row_id, session.session_id, request, item.future
         )
         self._outbox.admit(new)
         self._unrecorded.append(new)
@@ -196,7 +197,7 @@ class Opening(parts.Room):
                 else self._clock.now + request.deadline_s
             ),
             front_doors=sessions.front_doors(request.host_uuid),
-            **sessions.wishes(request, self._settings),
+            **sessions.requested(request, self._settings),
         )
 
     def dry_run(
@@ -227,7 +228,7 @@ class Opening(parts.Room):
             snapshot = what_if.Snapshot(self._core)
         except what_if.NotCopyable as error:
             return functools.partial(_raise_unsupported, str(error))
-        return lambda: _told(snapshot.ask(job), interval_s)
+        return lambda: _dry_run_of(snapshot.ask(job), interval_s)
 
     def _origin(self, request: objects.OpenRequest) -> str | None:
         """Return the host that holds a request's data.
@@ -246,7 +247,7 @@ class Opening(parts.Room):
         future: effects.ViewFuture,
         error: admission.Rejected,
     ) -> None:
-        """Refuse a request; it leaves no trace but its answer."""
+        """Refuse a request; nothing of it is recorded."""
         LOG.info(
             "Request %s of project %s refused: %s",
             request.request_id[:80],
@@ -255,7 +256,7 @@ class Opening(parts.Room):
         )
         self._counts.refused[tallies.known(error.code)] += 1
         view = admission.refusal(request, error, self._clock.now)
-        self._outbox.send(effects.EarlyAnswer(future, view))
+        self._outbox.send(effects.EarlyReply(future, view))
 
     # -- sessions that are not in the database -----------------------------
 
@@ -276,7 +277,7 @@ class Opening(parts.Room):
 
     def _withdraw(
         self,
-        new: effects.Admission,
+        new: effects.NewSession,
         record: db_api.SessionRecord | None,
     ) -> None:
         """Undo an admission that no client knows of.
@@ -379,7 +380,7 @@ class Opening(parts.Room):
 
     @parts.handles(inputs.ClientProgress)
     def _progress(self, item: inputs.ClientProgress) -> None:
-        """Let the client's own work steer; it is no account of anything."""
+        """Take what a client has computed; it only orders the jobs."""
         session = self._sessions.by_id.get(item.session_id)
         if (
             session is not None
@@ -395,7 +396,7 @@ class Opening(parts.Room):
 
     @parts.handles(inputs.InstanceDeleted)
     def _instance_deleted(self, item: inputs.InstanceDeleted) -> None:
-        """End the sessions of an instance, because the instance is gone."""
+        """End the sessions of a deleted instance."""
         if not self._instances.delete(item.instance_id, self._clock.now):
             return
         own = self._sessions.of_instance(
@@ -424,7 +425,7 @@ class Opening(parts.Room):
             or session.project_id != item.project_id
             or not _is_door(door, session, "reopen_session")
         ):
-            self._outbox.send(effects.Answer(item.future, None))
+            self._outbox.send(effects.Reply(item.future, None))
             return
         self._lives.answer(session, door, item.future)
         profile = self._catalogue.profiles.get(session.accelerator)
@@ -475,7 +476,9 @@ def _raise_unsupported(reason: str) -> NoReturn:
     raise exception.DryRunUnsupported(reason=reason)
 
 
-def _told(found: what_if.Answer, interval_s: float | None) -> objects.DryRun:
+def _dry_run_of(
+    found: what_if.Answer, interval_s: float | None
+) -> objects.DryRun:
     """Return the core's answer for the client.
 
     :param interval_s: between two sessions that get slots, if known.
@@ -498,7 +501,7 @@ def _told(found: what_if.Answer, interval_s: float | None) -> objects.DryRun:
 
 
 def _may_be_connected(session: sessions.Session) -> bool:
-    """Whether its client is connected, or its board was not heard yet."""
+    """Whether its client is connected, or its host has not reported yet."""
     return session.hold is not None and (
         session.state in states.CONNECTED
         or not session.hold.slot.device.host.up

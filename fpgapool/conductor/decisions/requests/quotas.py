@@ -15,7 +15,7 @@ from fpgapool.db import api as db_api
 _MAX_LIMIT = 2**63 - 1
 
 
-class Book:
+class QuotaBook:
     """The limits set for projects, and the configured defaults.
 
     :param default: for resources without a limit of the project.
@@ -79,14 +79,16 @@ class Book:
         return self._last_id
 
 
-class Current:
+class CurrentQuotas:
     """The limits in force.
 
     :ivar kept_here: whether the database keeps them, not Keystone.
     :param others: the limits from Keystone; None: those of the book apply.
     """
 
-    def __init__(self, book: Book, others: admission.Quotas | None) -> None:
+    def __init__(
+        self, book: QuotaBook, others: admission.Quotas | None
+    ) -> None:
         self._book = book
         self.kept_here = others is None
         self._quotas = others or book.quotas()
@@ -108,7 +110,7 @@ class Current:
     def set(
         self, project_id: str, limits: Mapping[str, int | None]
     ) -> list[db_api.QuotaRecord]:
-        """Change limits of a project, see :meth:`Book.set`."""
+        """Change limits of a project, see :meth:`QuotaBook.set`."""
         rows = self._book.set(project_id, limits)
         if rows:
             self._quotas = self._book.quotas()
@@ -122,11 +124,11 @@ def check_limits(limits: Any) -> dict[str, int | None]:
     :raises ValueError: with the reason.
     """
     if not isinstance(limits, dict) or not limits:
-        raise ValueError("limits must be an object with a resource or more")
+        raise ValueError("limits must be an object with at least one resource")
     for resource, limit in limits.items():
         if resource not in admission.RESOURCES:
             raise ValueError(
-                f"unknown resource {resource!r:.80}; known are"
+                f"unknown resource {resource!r:.80}; expected one of"
                 f" {', '.join(admission.RESOURCES)}"
             )
         if limit is None:
@@ -136,8 +138,8 @@ def check_limits(limits: Any) -> dict[str, int | None]:
             admission.UNLIMITED <= limit <= _MAX_LIMIT
         ):
             raise ValueError(
-                f"the limit of {resource} must be a whole number from 0 to"
-                f" {_MAX_LIMIT}, or {admission.UNLIMITED} for any number"
+                f"the limit of {resource} must be an integer from 0 to"
+                f" {_MAX_LIMIT}, or {admission.UNLIMITED} for unlimited"
             )
     return limits
 

@@ -29,8 +29,8 @@ from fpgapool.vocabulary import names
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
-#: The most slots that a session gets in vain by the same cause.
-MAX_VAIN_SLOTS = 3
+#: The most slots of a session that fail by the same cause.
+MAX_FAILED_SLOTS = 3
 
 # Ended sessions that are still answered from memory.
 _REMEMBERED = 10_000
@@ -53,7 +53,7 @@ class Place(NamedTuple):
 
 _KEPT = [field.name for field in description.FIELDS.kept]
 _kept = fields.copier(_KEPT)
-_asked = fields.copier(
+_from_request = fields.copier(
     name for name in base.members(objects.OpenRequest) if name in _KEPT
 )
 _ordered = fields.copier(
@@ -216,8 +216,8 @@ class Session:
     #: Input that slots have computed which it lost: the next ones may have to
     #: compute it again, so it does not count against the claim.
     lost_bytes: int = 0
-    #: How many slots it got in vain, by cause, since its client last came.
-    vain: collections.Counter[str] = dataclasses.field(
+    #: How many slots its client could not use, by cause, since it last came.
+    failed_slots: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter
     )
     #: Whether neither it nor its slot shall have a row.
@@ -291,13 +291,13 @@ class Session:
         )
 
     def same_request(
-        self, request: objects.OpenRequest, settings: admission.Limits
+        self, request: objects.OpenRequest, settings: admission.PoolLimits
     ) -> bool:
         """Whether a repeated request asks for what the first one did.
 
         :param settings: what the request means where it says nothing.
         """
-        wanted = wishes(request, settings)
+        wanted = requested(request, settings)
         # A session that has yielded its slot has another claim.
         has_own_claim = bool(self.former_input_bytes)
         return (
@@ -321,13 +321,13 @@ class Session:
             slot=slot.number,
         )
 
-    def note_ready(self, now: float) -> None:
+    def mark_ready(self, now: float) -> None:
         """Note that its slot is ready; why it lost another one is over."""
         self.ready_at = self.ready_at or now
         if self.live:
             self.reason = self.message = ""
 
-    def note_bytes(self, input_bytes: int, output_bytes: int) -> None:
+    def update_bytes(self, input_bytes: int, output_bytes: int) -> None:
         """Note how much its slot has computed; it never shrinks."""
         self.input_bytes = max(
             self.input_bytes, self.former_input_bytes + input_bytes
@@ -339,7 +339,7 @@ class Session:
     def give_way(self) -> None:
         """Keep what the slot has computed that it leaves."""
         if self.hold is not None or self.end:
-            # Its worker has not said where it stopped.
+            # Its worker has not values where it stopped.
             self.lost_bytes += self.input_bytes - self.former_input_bytes
         self.former_input_bytes = self.input_bytes
         self.former_output_bytes = self.output_bytes
@@ -349,13 +349,13 @@ class Session:
         """The input that counts against its claim."""
         return self.input_bytes - self.lost_bytes
 
-    def got_in_vain(self, cause: str) -> bool:
+    def count_failed_slot(self, cause: str) -> bool:
         """Count a slot that its client could not use.
 
         :returns: whether another slot is worth a try.
         """
-        self.vain[cause] += 1
-        return self.vain[cause] < MAX_VAIN_SLOTS
+        self.failed_slots[cause] += 1
+        return self.failed_slots[cause] < MAX_FAILED_SLOTS
 
     def wait_again(self, reason: str = "", message: str = "") -> None:
         """Wait from now on; forget the values that belong to the slot.
@@ -401,7 +401,7 @@ class Session:
         self.forget_secret()
 
     def _met_deadline(self, pool_time: float) -> bool | None:
-        """Whether it ended in time; None if it had no chance to show it."""
+        """Whether it ended in time; None if that does not count."""
         if self.deadline_s is None:
             return None
         if pool_time > self.arrival_s + self.deadline_s:
@@ -460,18 +460,18 @@ class Session:
         )
 
 
-def wishes(
-    request: objects.OpenRequest, settings: admission.Limits
+def requested(
+    request: objects.OpenRequest, settings: admission.PoolLimits
 ) -> dict[str, Any]:
     """Return the session's members from a request; limits it may lower."""
-    said = _asked(request)
-    said["secret_sha256"] = request.secret_sha256
+    values = _from_request(request)
+    values["secret_sha256"] = request.secret_sha256
     for name in ("wait_timeout_s", "connect_timeout_s", "resume_grace_s"):
-        limit, wish = getattr(settings, name), said[name]
-        said[name] = limit if wish is None else min(wish, limit)
-    if said["deadline_action"] is None:
-        said["deadline_action"] = settings.deadline_action
-    return said
+        limit, value = getattr(settings, name), values[name]
+        values[name] = limit if value is None else min(value, limit)
+    if values["deadline_action"] is None:
+        values["deadline_action"] = settings.deadline_action
+    return values
 
 
 def _keys(request: objects.OpenRequest) -> tuple[str, str]:
@@ -480,7 +480,7 @@ def _keys(request: objects.OpenRequest) -> tuple[str, str]:
     return request.accelerator, own
 
 
-class Book:
+class SessionBook:
     """All sessions in memory, by each of their names.
 
     It holds live sessions and recently ended ones: a client that missed the
