@@ -114,7 +114,7 @@ class Probation(parts.Room):
     def start(self) -> None:
         """Apply the faults in the database, after the hosts are restored."""
         for slot in self._registry.slots.values():
-            if slot.faulty or self._fault_of(slot) is not None:
+            if slot.faulty or _fault_of(slot, self.faults) is not None:
                 self._refresh(slot)
         self.forget_gone()
         for unit in self.faults:
@@ -217,7 +217,7 @@ class Probation(parts.Room):
         :returns: whether the slot runs its test.
         """
         if (
-            slot.faulty != (self._fault_of(slot) is not None)
+            slot.faulty != (_fault_of(slot, self.faults) is not None)
             or slot.fault_reason == registry.NOT_REPORTED
         ):
             # A slot that is new, or back, may be of a device that is out.
@@ -528,17 +528,9 @@ class Probation(parts.Room):
         for slot in self._bench.slots_of(unit):
             self._refresh(slot)
 
-    def _fault_of(self, slot: registry.SlotEntry) -> health.Fault | None:
-        faults = self.faults
-        if not faults:
-            return None
-        return faults.get(self_tests.of(slot)) or faults.get(
-            self_tests.of_device(slot)
-        )
-
     def _refresh(self, slot: registry.SlotEntry) -> None:
         """Update a slot's entry, its row and the core."""
-        fault = self._fault_of(slot)
+        fault = _fault_of(slot, self.faults)
         known = slot.faulty, slot.fault_reason
         slot.faulty = fault is not None or slot.missing
         slot.fault_reason = fault.reason if fault else ""
@@ -583,6 +575,16 @@ class _Rows:
             shape=unit.shape,
             **values,
         )
+
+
+def _fault_of(
+    slot: registry.SlotEntry, faults: Mapping[health.Unit, health.Fault]
+) -> health.Fault | None:
+    if not faults:
+        return None
+    return faults.get(self_tests.of(slot)) or faults.get(
+        self_tests.of_device(slot)
+    )
 
 
 def core_event(slot: registry.SlotEntry) -> events.Event:
