@@ -66,10 +66,10 @@ class Pool:
         self.outages = parts.Outages()
         self.outbox = parts.Outbox()
         self.link = parts.Link(core, self.clock, counts)
-        self.quotas = quotas.CurrentQuotas(
-            quotas.QuotaBook(
-                settings.default_quota, snapshot.quotas, last_ids.quota
-            ),
+        self.quotas = quotas.QuotaBook(
+            settings.default_quota,
+            snapshot.quotas,
+            last_ids.quota,
             own_quotas,
         )
         self.ledger = usage.Ledger(snapshot.usage, last_ids.usage)

@@ -112,7 +112,7 @@ def test_resources_that_are_not_known_are_left_alone():
         id=3, project_id="p", resource="novelties", hard_limit=1
     )
     book = quotas.QuotaBook(DEFAULT, [row], 3)
-    assert book.quotas().of("p") == DEFAULT
+    assert book.of("p") == DEFAULT
 
 
 def test_use_is_counted(pool):

@@ -32,7 +32,7 @@ class Accelerators(parts.Room):
 
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
-    _quotas: quotas.CurrentQuotas
+    _quotas: quotas.QuotaBook
     _holds: holds.Holds
     _power_caps: power.Caps = dataclasses.field(
         default_factory=power.Caps, init=False

@@ -34,7 +34,7 @@ class Operators(parts.Room):
     _registry: registry.Registry
     _holds: holds.Holds
     _probation: probation.Probation
-    _quotas: quotas.CurrentQuotas
+    _quotas: quotas.QuotaBook
     _instances: instances.Directory
 
     # -- devices and hosts -------------------------------------------------

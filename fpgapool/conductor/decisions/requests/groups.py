@@ -39,7 +39,7 @@ class Groups(parts.Room):
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
     _probation: probation.Probation
-    _quotas: quotas.CurrentQuotas
+    _quotas: quotas.QuotaBook
     _groups: group_book.GroupBook
     _holds: holds.Holds
     _serving: serving.Serving

@@ -56,7 +56,7 @@ class Opening(parts.Room):
     _registry: registry.Registry
     _catalogue: bitstreams.Catalogue
     _probation: probation.Probation
-    _quotas: quotas.CurrentQuotas
+    _quotas: quotas.QuotaBook
     _instances: instances.Directory
     _sessions: sessions.SessionBook
     _lives: lives.Lives

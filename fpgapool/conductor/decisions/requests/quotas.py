@@ -16,9 +16,11 @@ _MAX_LIMIT = 2**63 - 1
 
 
 class QuotaBook:
-    """The limits set for projects, and the configured defaults.
+    """The limits in force: those set for projects, else the defaults.
 
+    :ivar kept_here: whether the database keeps them, not Keystone.
     :param default: for resources without a limit of the project.
+    :param others: the limits from Keystone; None: those of the rows apply.
     """
 
     def __init__(
@@ -26,6 +28,7 @@ class QuotaBook:
         default: admission.ProjectQuota,
         records: Iterable[db_api.QuotaRecord],
         last_id: int,
+        others: admission.Quotas | None = None,
     ) -> None:
         self._default = default
         self._last_id = last_id
@@ -34,9 +37,10 @@ class QuotaBook:
             self._rows.setdefault(record.project_id, {})[record.resource] = (
                 record
             )
+        self.kept_here = others is None
+        self._quotas = others or self._of_rows()
 
-    def quotas(self) -> admission.Quotas:
-        """Return the limits of all projects."""
+    def _of_rows(self) -> admission.Quotas:
         limits = {
             project_id: {
                 resource: row.hard_limit
@@ -50,6 +54,20 @@ class QuotaBook:
         return admission.Quotas.layered(
             self._default, limits, admission.FROM_PROJECT
         )
+
+    def of(self, project_id: str | None) -> admission.ProjectQuota:
+        """Return the limits of a project; None: of one without its own."""
+        if project_id is None:
+            return self._quotas.default
+        return self._quotas.of(project_id)
+
+    def session_limits(self) -> events.SessionLimitsChanged:
+        """Return the limits of slots as an event for the core."""
+        return self._quotas.session_limits()
+
+    def replace(self, quotas: admission.Quotas) -> None:
+        """Replace all limits by those of Keystone."""
+        self._quotas = quotas
 
     def set(
         self, project_id: str, limits: Mapping[str, int | None]
@@ -65,56 +83,18 @@ class QuotaBook:
             known = rows.get(resource)
             if limit == (known.hard_limit if known else None):
                 continue
+            if known is None:
+                self._last_id += 1
             rows[resource] = db_api.QuotaRecord(
-                id=known.id if known else self._next_id(),
+                id=known.id if known else self._last_id,
                 project_id=project_id,
                 resource=resource,
                 hard_limit=limit,
             )
             changed.append(rows[resource])
+        if changed:
+            self._quotas = self._of_rows()
         return changed
-
-    def _next_id(self) -> int:
-        self._last_id += 1
-        return self._last_id
-
-
-class CurrentQuotas:
-    """The limits in force.
-
-    :ivar kept_here: whether the database keeps them, not Keystone.
-    :param others: the limits from Keystone; None: those of the book apply.
-    """
-
-    def __init__(
-        self, book: QuotaBook, others: admission.Quotas | None
-    ) -> None:
-        self._book = book
-        self.kept_here = others is None
-        self._quotas = others or book.quotas()
-
-    def of(self, project_id: str | None) -> admission.ProjectQuota:
-        """Return the limits of a project; None: of one without its own."""
-        if project_id is None:
-            return self._quotas.default
-        return self._quotas.of(project_id)
-
-    def session_limits(self) -> events.SessionLimitsChanged:
-        """Return the limits of slots as an event for the core."""
-        return self._quotas.session_limits()
-
-    def replace(self, quotas: admission.Quotas) -> None:
-        """Replace all limits."""
-        self._quotas = quotas
-
-    def set(
-        self, project_id: str, limits: Mapping[str, int | None]
-    ) -> list[db_api.QuotaRecord]:
-        """Change limits of a project, see :meth:`QuotaBook.set`."""
-        rows = self._book.set(project_id, limits)
-        if rows:
-            self._quotas = self._book.quotas()
-        return rows
 
 
 def check_limits(limits: Any) -> dict[str, int | None]:
