@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import oslo_messaging as messaging
 
-from fpgapool.common import rpc
+from fpgapool.common.messaging import rpc
 from fpgapool.conductor.calls import audits
 from fpgapool.conductor.calls import groups
 from fpgapool.conductor.calls import operators

@@ -15,8 +15,8 @@ from fpgapool.clients import keystone
 from fpgapool.clients import nova
 from fpgapool.clients import placement as placement_client
 from fpgapool.common import exception
-from fpgapool.common import rpc
-from fpgapool.common import signing
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.calls import base
 from fpgapool.conductor.outside import notifications

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 
-from fpgapool.agent.groupdesk import model as desk_model
 from fpgapool.agent.groupdesk import ports
-from fpgapool.agent.groupdesk import queues
 from fpgapool.agent.groupdesk import service as desk_service
+from fpgapool.agent.groupdesk.decisions import model as desk_model
+from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.agent.worker import tasks
-from fpgapool.client import grouplink
+from fpgapool.client.groups import grouplink
 from fpgapool.conductor.decisions import engine
 from fpgapool.conductor.decisions import usage
 from fpgapool.conductor.decisions.assignments import charging
@@ -31,7 +31,7 @@ from fpgapool.conductor.decisions.assignments import serving
 from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.conductor.decisions.requests import groups
 from fpgapool.core import events
-from fpgapool.core import members as core_members
+from fpgapool.core.rules import members as core_members
 from fpgapool.db import api as db_api
 from fpgapool.protocol import records
 from fpgapool.vocabulary import states

@@ -12,7 +12,7 @@ import collections
 import typing
 
 from fpgapool import objects
-from fpgapool.agent.worker import session as worker_session
+from fpgapool.agent.worker.data import session as worker_session
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import reports
 from fpgapool.conductor.decisions.assignments import serving
@@ -20,7 +20,7 @@ from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import preemption
+from fpgapool.core.rules import preemption
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.chaos import clients

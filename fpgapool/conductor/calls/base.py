@@ -17,7 +17,7 @@ import oslo_messaging as messaging
 
 from fpgapool import objects
 from fpgapool.common import exception
-from fpgapool.common import rpc
+from fpgapool.common.messaging import rpc
 from fpgapool.conductor.calls import checks
 from fpgapool.conductor.calls import waiting
 from fpgapool.conductor.decisions import inputs

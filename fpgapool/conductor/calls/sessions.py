@@ -12,8 +12,8 @@ from typing import Any
 
 from fpgapool import objects
 from fpgapool.common import exception
-from fpgapool.common import ratelimit
-from fpgapool.common import rpc
+from fpgapool.common.messaging import rpc
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.conductor.calls import base
 from fpgapool.conductor.calls import checks
 from fpgapool.conductor.calls import waiting

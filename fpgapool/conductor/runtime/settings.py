@@ -14,7 +14,7 @@ from oslo_log import log as logging
 from fpgapool.common import exception
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import health
-from fpgapool.core import power
+from fpgapool.core.topology import power
 
 LOG = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from fpgapool.clients import nova
 from fpgapool.clients import placement as placement_client
 from fpgapool.common import clock
 from fpgapool.common import exception
-from fpgapool.common import rpc
-from fpgapool.common import signing
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor import rpc as conductor_rpc
 from fpgapool.conductor.calls import base
@@ -43,8 +43,8 @@ from fpgapool.conductor.runtime import settings
 from fpgapool.conductor.runtime import strategy_loading
 from fpgapool.conductor.runtime import threads
 from fpgapool.conf import quota as quota_conf
-from fpgapool.core import groups
 from fpgapool.core import state as core_state
+from fpgapool.core.sizing import groups
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.rpcapi import agent as agent_rpcapi

@@ -19,9 +19,9 @@ from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.views import journal
 from fpgapool.conductor.decisions.views import summary
-from fpgapool.core import elasticity
-from fpgapool.core import goals
 from fpgapool.core import model
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
 from fpgapool.db import api as db_api
 from fpgapool.strategies import elasticity as policies
 from fpgapool.vocabulary import codes

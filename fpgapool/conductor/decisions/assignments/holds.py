@@ -13,8 +13,8 @@ from fpgapool import objects
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import model
-from fpgapool.core import slots
 from fpgapool.core import state as core_state
+from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
 
 #: What orders say for holders whose slots no client connects to.

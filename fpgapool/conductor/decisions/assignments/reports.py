@@ -9,7 +9,7 @@ import dataclasses
 from oslo_log import log as logging
 
 from fpgapool import objects
-from fpgapool.common import ratelimit
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.assignments import agent_orders
 from fpgapool.conductor.decisions.assignments import charging

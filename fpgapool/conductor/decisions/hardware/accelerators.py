@@ -18,7 +18,7 @@ from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import quotas
 from fpgapool.core import events
 from fpgapool.core import model
-from fpgapool.core import power
+from fpgapool.core.topology import power
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.vocabulary import platforms

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fpgapool import objects
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import admission
-from fpgapool.core import power
+from fpgapool.core.topology import power
 from fpgapool.vocabulary import platforms
 
 

@@ -22,9 +22,9 @@ from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.conductor.decisions.requests import quotas
 from fpgapool.core import events
-from fpgapool.core import goals
 from fpgapool.core import instructions
 from fpgapool.core import model
+from fpgapool.core.sizing import goals
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import group as description
 from fpgapool.vocabulary import states

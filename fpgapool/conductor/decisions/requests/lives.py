@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 
 from fpgapool import objects
-from fpgapool.common import tallies
+from fpgapool.common.monitoring import tallies
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions import usage

@@ -15,8 +15,8 @@ from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.common import exception
-from fpgapool.common import ratelimit
-from fpgapool.common import tallies
+from fpgapool.common.monitoring import ratelimit
+from fpgapool.common.monitoring import tallies
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import parts
