@@ -114,7 +114,6 @@ class Labels:
     def applied(self, node: str, label: str | None) -> None:
         """Note that a node has a label now.
 
-        :param node: its name.
         :param label: that it has; None: none.
         """
         self._nodes[node].label = label

@@ -33,6 +33,7 @@ from fpgapool import objects
 from fpgapool.agent import manager as agent_manager
 from fpgapool.common import exception
 from fpgapool.conductor import rpc
+from fpgapool.conductor.calls import audits
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import limits
@@ -97,7 +98,7 @@ class Pump:
         self.pool.feed(item)
         wire, self.pool.wire = self.pool.wire, []
         for message in wire:
-            if isinstance(message, effects.Answer | effects.EarlyAnswer):
+            if isinstance(message, effects.Reply | effects.EarlyReply):
                 if message.failed:
                     message.future.set_exception(message.value)
                 else:
@@ -114,15 +115,8 @@ class Pump:
 
     def ask(self, question, timeout_s: float, *, durable: bool = True) -> Any:
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self.put(inputs.Query(question, future, durable))
+        self.put(inputs.Query(question, durable, future=future))
         return future.result(0)
-
-    def change_bitstream(self, change: Any, timeout_s: float) -> None:
-        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self.put(inputs.ChangeBitstream(change, future))
-        refusal = future.result(0)
-        if refusal is not None:
-            raise refusal
 
 
 class Conductor:
@@ -248,7 +242,7 @@ def database() -> Iterator[db_api.Database]:
         made = db_api.Database(f"sqlite:///{directory}/db.sqlite")
         migration.sync(made.engine)
         # Hosts that somebody has made up do not answer.
-        patches.setattr(rpc, "_REPORTS_S", 0.01)
+        patches.setattr(audits, "_REPORTS_S", 0.01)
         yield made
         made.close()
 

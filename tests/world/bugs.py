@@ -101,7 +101,7 @@ def drain_forgets_ready_sessions() -> None:
     ) -> typing.Iterator[typing.Any]:
         ready = {
             hold.slot.id
-            for hold in room._pool.holds.values()
+            for hold in room._holds.values()
             if hold.phase is model.Phase.READY
         }
         return (slot for slot in taken(room) if slot.id not in ready)
@@ -130,7 +130,7 @@ def release_counted_twice() -> None:
         room: serving.Serving, hold: typing.Any, *args: typing.Any
     ) -> None:
         free(room, hold, *args)
-        room._pool.tell(events.SlotReleased(hold.slot.id, hold.generation))
+        room._link.tell(events.SlotReleased(hold.slot.id, hold.generation))
 
     serving.Serving.free = twice  # type: ignore[method-assign]
 
@@ -187,7 +187,7 @@ def queue_position_lost_on_requeue() -> None:
         *args: str,
         **kwargs: bool,
     ) -> None:
-        session.queued_at = room._pool.now
+        session.queued_at = room._clock.now
         resubmit(room, session, *args, **kwargs)
 
     serving.Serving.resubmit = forgetful  # type: ignore[method-assign]
@@ -325,7 +325,7 @@ def result_of_another_generation_believed() -> None:
 def detached_not_recorded() -> None:
     entered = serving.Serving.entered
 
-    def careless(room: serving.Serving, hold: sessions.Hold) -> None:
+    def careless(room: serving.Serving, hold: sessions.SessionHold) -> None:
         if hold.phase is not model.Phase.DETACHED:
             entered(room, hold)
 
@@ -338,7 +338,7 @@ def counted_again_at_a_requeue() -> None:
 
     def leaky(room: serving.Serving, order: instructions.Requeue) -> None:
         requeue(room, order)
-        book = room._pool.sessions
+        book = room._sessions
         book.count_queued(book.by_job[order.job_id])
 
     serving.Serving._requeue = leaky  # type: ignore[method-assign]
@@ -386,7 +386,7 @@ def place_lost_with_the_slot() -> None:
         **kwargs: bool,
     ) -> None:
         if reason == codes.PREEMPTED:
-            session.arrival_s = room._pool.pool_time
+            session.arrival_s = room._clock.pool_time
         resubmit(room, session, reason, *args, **kwargs)
 
     serving.Serving.resubmit = forgetful  # type: ignore[method-assign]
@@ -409,7 +409,7 @@ def slot_taken_before_its_quantum() -> None:
     note = reports.Reports._report_border
 
     def hasty(
-        room: reports.Reports, hold: sessions.Hold, line: typing.Any
+        room: reports.Reports, hold: sessions.SessionHold, line: typing.Any
     ) -> None:
         hold.quantum_bytes = 1
         note(room, hold, line)
@@ -460,21 +460,23 @@ def programming_time_not_worth_it() -> None:
 
 @_group_bug("more tasks are counted than have ended")
 def task_counted_twice() -> None:
-    new_tasks = desk_accounts.Account.new_tasks
+    new_tasks = desk_accounts.DeskAccount.new_tasks
 
-    def again(account: desk_accounts.Account, *args: typing.Any) -> typing.Any:
+    def again(
+        account: desk_accounts.DeskAccount, *args: typing.Any
+    ) -> typing.Any:
         account._set(counts={})
         return new_tasks(account, *args)
 
-    desk_accounts.Account.new_tasks = again  # type: ignore[method-assign]
+    desk_accounts.DeskAccount.new_tasks = again  # type: ignore[method-assign]
 
 
 @_bug("pays for tasks that have not ended")
 def task_counted_again_by_a_new_leader() -> None:
-    load = desk_accounts.Accounts.__init__
+    load = desk_accounts.DeskAccounts.__init__
 
     def forgetful(
-        accounts: desk_accounts.Accounts,
+        accounts: desk_accounts.DeskAccounts,
         rows: typing.Iterable[typing.Any],
         last_id: int,
     ) -> None:
@@ -484,12 +486,12 @@ def task_counted_again_by_a_new_leader() -> None:
             last_id,
         )
 
-    desk_accounts.Accounts.__init__ = forgetful  # type: ignore
+    desk_accounts.DeskAccounts.__init__ = forgetful  # type: ignore
 
 
 @_bug("not the time that slots were held")
 def time_charged_again_by_a_new_leader() -> None:
-    desk_accounts.Accounts.charged_at = (  # type: ignore[method-assign]
+    desk_accounts.DeskAccounts.charged_at = (  # type: ignore[method-assign]
         lambda *_args: 0.0
     )
 
@@ -504,8 +506,9 @@ def busy_time_paid_by_the_owner_too() -> None:
         group: typing.Any,
         line: typing.Any,
     ) -> None:
-        pool = room._pool
-        account = pool.desk_accounts.of(group.group_id, host.id, pool.now)
+        account = room._desk_accounts.of(
+            group.group_id, host.id, room._clock.now
+        )
         before_s = account.record.unpaid_s
         count(room, host, group, line)
         account._set(unpaid_s=before_s)
@@ -625,17 +628,17 @@ def lock_of_a_lost_client_kept() -> None:
 
 @_group_bug("more slots of groups than allowed")
 def quota_of_slots_of_groups_ignored() -> None:
-    group_book.Book._check_slots = (  # type: ignore[method-assign]
+    group_book.GroupBook._check_slots = (  # type: ignore[method-assign]
         lambda *_args: None
     )
 
 
 @_group_bug("an owner has not paid")
 def time_of_a_task_lost_with_its_desk_not_paid() -> None:
-    expire = desk_accounts.Accounts.expire_missing
+    expire = desk_accounts.DeskAccounts.expire_missing
 
     def careless(
-        accounts: desk_accounts.Accounts,
+        accounts: desk_accounts.DeskAccounts,
         host_id: int,
         _reported: typing.Any,
         wanted: typing.Any,
@@ -643,4 +646,4 @@ def time_of_a_task_lost_with_its_desk_not_paid() -> None:
     ) -> None:
         expire(accounts, host_id, wanted, wanted, now)
 
-    desk_accounts.Accounts.expire_missing = careless  # type: ignore
+    desk_accounts.DeskAccounts.expire_missing = careless  # type: ignore

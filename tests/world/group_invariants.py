@@ -23,12 +23,11 @@ from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.agent.worker import tasks
 from fpgapool.client.groups import grouplink
 from fpgapool.conductor.decisions import engine
-from fpgapool.conductor.decisions import pool as conductor_pool
 from fpgapool.conductor.decisions import usage
+from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import desk_accounts
 from fpgapool.conductor.decisions.assignments import desks
 from fpgapool.conductor.decisions.assignments import holds
-from fpgapool.conductor.decisions.assignments import members
 from fpgapool.conductor.decisions.assignments import serving
 from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.conductor.decisions.requests import groups
@@ -102,7 +101,7 @@ class Watcher:
         self._counted: dict[owners.Owners, collections.Counter[str]] = (
             collections.defaultdict(collections.Counter)
         )
-        self._accounts: dict[desk_accounts.Accounts, _Account] = {}
+        self._accounts: dict[desk_accounts.DeskAccounts, _Account] = {}
         #: What clients have paid for, by row, as it is durable.
         self._paid_busy_s: dict[int, float] = {}
         self._is_of_session = False
@@ -123,11 +122,11 @@ class Watcher:
         driver.COMPLAIN = self._kernel.fail
         for owner, name, watch in (
             (db_api, "_write", self._write),
-            (group_book.Book, "put", self._put),
+            (group_book.GroupBook, "put", self._put),
             (owners.Owners, "on_stats", self._stats),
-            (members.Members, "_hold", self._begun),
-            (members.Members, "restore", self._restored),
-            (desk_accounts.Accounts, "__init__", self._loaded),
+            (serving.Serving, "hold_for_group", self._begun),
+            (serving.Serving, "restore_group", self._restored),
+            (desk_accounts.DeskAccounts, "__init__", self._loaded),
             (desks.Desks, "count_time", self._time_counted),
             (desks.Desks, "heard", self._heard),
             (desk_service.Desk, "_revoke", self._revoke),
@@ -239,17 +238,17 @@ class Watcher:
         def watched(
             room: groups.Groups, rows: Iterable[group_book.Row]
         ) -> None:
-            pool, rows = room._pool, list(rows)
+            rows = list(rows)
             projects = {
                 one.project_id
                 for one in rows
                 if isinstance(one, db_api.GroupRecord)
             }
-            before = {one: _slots_of(pool, one) for one in projects}
+            before = {one: _slots_of(room, one) for one in projects}
             keep(room, rows)
             for project in projects:
-                after = _slots_of(pool, project)
-                limit = pool.quotas.of(project).group_slots
+                after = _slots_of(room, project)
+                limit = room._quotas.of(project).group_slots
                 if limit is not None and after > max(limit, before[project]):
                     kernel.fail(
                         f"more slots of groups than allowed: {project},"
@@ -277,13 +276,13 @@ class Watcher:
                 self._ended[one.client],
             )
 
-    def _account(self, pool: conductor_pool.Pool) -> _Account:
-        return self._accounts[pool.desk_accounts]
+    def _account(self, room: serving.Serving | desks.Desks) -> _Account:
+        return self._accounts[room._desk_accounts]
 
     def _loaded(
         self,
         _none: None,
-        accounts: desk_accounts.Accounts,
+        accounts: desk_accounts.DeskAccounts,
         *_args: object,
     ) -> None:
         found = _Account()
@@ -294,22 +293,23 @@ class Watcher:
         self._accounts[accounts] = found
 
     def _begun(
-        self, hold: holds.Member, room: members.Members, *_args: object
+        self, hold: holds.Member, room: serving.Serving, *_args: object
     ) -> None:
-        self._account(room._pool).since[id(hold)] = room._pool.now
+        self._account(room).since[id(hold)] = room._clock.now
         self._generations[hold.generation] = hold.public_id
 
     def _restored(
         self,
         _none: None,
-        room: members.Members,
+        room: serving.Serving,
         group: db_api.GroupRecord,
         row: db_api.AssignmentRecord,
+        _phase: object,
     ) -> None:
         """Expect that a leader goes on where the last one has ended."""
-        hold = room._pool.holds[row.slot_id]
+        hold = room._holds[row.slot_id]
         key = group.group_id, hold.slot.host.id
-        account = self._account(room._pool)
+        account = self._account(room)
         account.since[id(hold)] = max(
             row.assigned_at, account.charged_at.get(key, 0.0)
         )
@@ -320,11 +320,11 @@ class Watcher:
         room: desks.Desks,
         host: typing.Any,
     ) -> None:
-        account, now = self._account(room._pool), room._pool.now
+        account, now = self._account(room), room._clock.now
         for hold in room._members_on(host):
             account.held_s += max(now - account.since[id(hold)], 0.0)
             account.since[id(hold)] = max(account.since[id(hold)], now)
-        account.note(room._pool.desk_accounts.on(host.id))
+        account.note(room._desk_accounts.on(host.id))
 
     def _paid(
         self,
@@ -351,13 +351,13 @@ class Watcher:
         *_args: object,
     ) -> None:
         if isinstance(hold, holds.Member):
-            account = self._account(room._pool)
+            account = self._account(room)
             since = account.since[id(hold)]
             account.held_s += max(ended_at - since, 0.0)
 
     def _around_sessions(self) -> None:
-        for name in ("_charge", "charge_late"):
-            charge = getattr(serving.Serving, name)
+        for name in ("charge", "charge_late"):
+            charge = getattr(charging.Charging, name)
 
             def watched(
                 *args: typing.Any, _charge: typing.Any = charge
@@ -366,16 +366,16 @@ class Watcher:
                 _charge(*args)
                 self._is_of_session = False
 
-            setattr(serving.Serving, name, watched)
+            setattr(charging.Charging, name, watched)
 
     def _heard(
         self, _none: None, room: desks.Desks, host: typing.Any, *_a: object
     ) -> None:
-        pool = room._pool
-        account, present = self._account(pool), pool.desk_accounts.on(host.id)
+        account = self._account(room)
+        present = room._desk_accounts.on(host.id)
         account.note(present)
         unpaid_s = account.unpaid_s - account.unpaid_before_s
-        paid_s = getattr(pool.ledger, "world_s", 0.0)
+        paid_s = getattr(room._ledger, "world_s", 0.0)
         check(
             abs(paid_s + unpaid_s - account.held_s) < _ROUNDING_S,
             "busy and idle time are not the time that slots were held",
@@ -391,7 +391,7 @@ class Watcher:
             runs = report and any(line.running for line in report.clients)
             check(
                 (one.idle_s if runs else one.record.unpaid_s) <= _ROUNDING_S
-                or group_id not in pool.groups.groups,
+                or group_id not in room._groups.groups,
                 "an owner has not paid",
                 group_id,
                 one,
@@ -402,7 +402,7 @@ class Watcher:
     def _put(
         self,
         _none: None,
-        book: group_book.Book,
+        book: group_book.GroupBook,
         rows: Iterable[group_book.Row],
     ) -> None:
         for row in rows:
@@ -718,9 +718,9 @@ class _Account:
         self.unpaid_before_s = 0.0
         self.charged_at: dict[tuple[str, int], float] = {}
         # All that there were.
-        self._desks: dict[int, desk_accounts.Account] = {}
+        self._desks: dict[int, desk_accounts.DeskAccount] = {}
 
-    def note(self, desks_now: Iterable[desk_accounts.Account]) -> None:
+    def note(self, desks_now: Iterable[desk_accounts.DeskAccount]) -> None:
         self._desks.update((id(one), one) for one in desks_now)
 
     def read_charged_at(self) -> dict[tuple[str, int], float]:
@@ -733,8 +733,8 @@ class _Account:
         return sum(one.record.unpaid_s for one in self._desks.values())
 
 
-def _slots_of(pool: conductor_pool.Pool, project: str) -> int:
-    return pool.groups.in_use(project)["group_slots"]
+def _slots_of(room: groups.Groups, project: str) -> int:
+    return room._groups.in_use(project)["group_slots"]
 
 
 def _able(room: core_members.Members) -> list[object]:

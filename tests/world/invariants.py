@@ -25,6 +25,7 @@ from fpgapool.conductor.decisions import pool as pools
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import reports
 from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import model
@@ -122,7 +123,7 @@ class Watcher:
             (engine.Engine, "process", self._engine),
             (engine.Engine, "tick", self._engine),
             (engine.Engine, "start", self._engine),
-            (pools.Pool, "end", self._ended),
+            (lives.Lives, "end", self._ended),
             (core_state.PoolState, "apply", self._told_core),
             (core_state.PoolState, "step", self._core),
             (sharing.Accounts, "take_back", self._take_back),
@@ -187,7 +188,7 @@ class Watcher:
     def _sessions(self, brain: engine.Engine) -> None:
         held: dict[int, int] = {}
         for hold in brain.pool.holds.values():
-            if isinstance(hold, sessions.Hold) and hold.wanted:
+            if isinstance(hold, sessions.SessionHold) and hold.wanted:
                 row_id = hold.session.row_id
                 held[row_id] = held.get(row_id, 0) + 1
         queued_bytes = collections.Counter[str]()
@@ -242,13 +243,13 @@ class Watcher:
     def _ended(
         self,
         _none: None,
-        pool: pools.Pool,
+        room: lives.Lives,
         session: sessions.Session,
         state: str,
         code: str,
         *_args: object,
     ) -> None:
-        end = pool.registry, session.session_id, session.generation
+        end = room._registry, session.session_id, session.generation
         check(
             state != states.FAILED or end not in self._closed,
             "a session that was closed ends otherwise",
@@ -625,4 +626,4 @@ class Watcher:
 
 def _is_needed(hold: holds.Hold) -> bool:
     """Whether the holder of a slot has no other one instead."""
-    return not isinstance(hold, sessions.Hold) or not hold.abandoned
+    return not isinstance(hold, sessions.SessionHold) or not hold.abandoned

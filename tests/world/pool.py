@@ -42,6 +42,7 @@ from fpgapool.conductor import service as conductor_service
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.runtime import garbage
 from fpgapool.conductor.runtime import persistence
+from fpgapool.conductor.runtime import settings as conductor_settings
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.objects import identity
@@ -125,14 +126,12 @@ def strategy_for(seed: int) -> str:
 
 def _with_short_quanta() -> None:
     """Have quanta that are too short for a real pool."""
-    settings = conductor_service._settings
+    limits = conductor_settings.limits
 
     def short(conf: cfg.ConfigOpts) -> typing.Any:
-        return dataclasses.replace(
-            settings(conf), quantum_bytes=_QUANTUM_BYTES
-        )
+        return dataclasses.replace(limits(conf), quantum_bytes=_QUANTUM_BYTES)
 
-    conductor_service._settings = short
+    conductor_settings.limits = short
 
 
 def configuration(

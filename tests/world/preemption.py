@@ -13,10 +13,10 @@ import typing
 
 from fpgapool import objects
 from fpgapool.agent.worker.data import session as worker_session
-from fpgapool.conductor.decisions import pool as conductor_pool
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import reports
 from fpgapool.conductor.decisions.assignments import serving
+from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import instructions
 from fpgapool.core import model
@@ -69,8 +69,8 @@ class Watcher:
         """Watch from now on, for good."""
         for owner, name, watch in (
             (preemption.Preemption, "decide", self._decided),
-            (conductor_pool.Pool, "job", self._described),
-            (conductor_pool.Pool, "end", self._ended),
+            (lives.Lives, "job", self._described),
+            (lives.Lives, "end", self._ended),
             (serving.Serving, "resubmit", self._waits_again),
             (serving.Serving, "_requeue", self._requeued),
             (serving.Serving, "_quantum_bytes", self._measured),
@@ -159,7 +159,9 @@ class Watcher:
         check(
             result.input_bytes >= _LEAST_BYTES
             or (
-                is_unknown and isinstance(hold, sessions.Hold) and hold.quanta
+                is_unknown
+                and isinstance(hold, sessions.SessionHold)
+                and hold.quanta
             ),
             "a session leaves its slot before a border",
             result,
@@ -175,7 +177,7 @@ class Watcher:
         self,
         quantum_bytes: int,
         _room: serving.Serving,
-        hold: sessions.Hold,
+        hold: sessions.SessionHold,
     ) -> None:
         # The slot may take longer the next time, and that holds then.
         worth_s = 10 * hold.slot.programming_time_s
@@ -189,7 +191,7 @@ class Watcher:
         self,
         _none: None,
         _room: reports.Reports,
-        hold: sessions.Hold,
+        hold: sessions.SessionHold,
         line: objects.SlotReport,
     ) -> None:
         # A line can tell less than one before it.
@@ -207,10 +209,10 @@ class Watcher:
     def _described(
         self,
         job: model.Job,
-        pool: conductor_pool.Pool,
+        room: lives.Lives,
         session: sessions.Session,
     ) -> None:
-        key = pool.core, session.session_id
+        key = room._core, session.session_id
         before, _ = self._jobs.get(key, (None, None))
         self._jobs[key] = job, before
 
@@ -229,7 +231,7 @@ class Watcher:
                 self._moved.add(session.session_id)
             return
         self.taken[session.session_id] += 1
-        core = room._pool.core
+        core = room._core
         job, before = self._jobs[core, session.session_id]
         # It waits as soon as the others had their turn.
         event = core._admission.yielding[job.id]
@@ -258,7 +260,7 @@ class Watcher:
         order: instructions.Requeue,
     ) -> None:
         # Its client may have been there before a report of it came.
-        session = room._pool.sessions.by_job[order.job_id]
+        session = room._sessions.by_job[order.job_id]
         self._moved.add(session.session_id)
 
     # Bytes.
@@ -266,7 +268,7 @@ class Watcher:
     def _ended(
         self,
         _none: None,
-        _pool: conductor_pool.Pool,
+        _lives: lives.Lives,
         session: sessions.Session,
         state: str,
         *_args: object,

@@ -415,7 +415,7 @@ class World:
                 one for one in outcomes if one.code != codes.IDLE_TIMEOUT
             ]
         broken = sum(one.kind == "slot-broken" for one in schedule.faults)
-        if broken >= sessions.MAX_VAIN_SLOTS:
+        if broken >= sessions.MAX_FAILED_SLOTS:
             # A session may have got one after the other, and ends by that.
             outcomes = [
                 one for one in outcomes if one.code != codes.PROGRAM_FAILED

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from collections.abc import Container
+from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 from typing import TypeAlias
@@ -51,7 +52,7 @@ def is_of_sender(ctxt: Any, host_uuid: str, method: str) -> bool:
     own = rpc.host_of(ctxt)
     if own is None or own == host_uuid:
         return True
-    rpc.tell_refused(own, method, f"it is about host {host_uuid!r:.60}")
+    rpc.tell_refused(own, method, f"it concerns host {host_uuid!r:.60}")
     return False
 
 
@@ -61,7 +62,7 @@ def require_own(ctxt: Any, host_uuid: str, method: str) -> None:
     :raises MessageRefused: if it does not.
     """
     if not is_of_sender(ctxt, host_uuid, method):
-        raise exception.MessageRefused(reason="it is about another host")
+        raise exception.MessageRefused(reason="it concerns another host")
 
 
 def requests(
@@ -69,13 +70,12 @@ def requests(
 ) -> list[objects.OpenRequest]:
     """Return the requests that their sender may make.
 
-    :param method: that brings them.
     :raises InvalidRequest: if one is malformed.
     :raises MessageRefused: if one is in the name of another sender.
     """
     if not isinstance(requests, list) or len(requests) > MAX_IDS:
         raise exception.InvalidRequest(
-            reason=f"requests must be a list of at most {MAX_IDS}"
+            reason=f"requests must be a list of at most {MAX_IDS} items"
         )
     parsed = [
         checked(objects.OpenRequest.from_primitive, one) for one in requests
@@ -83,7 +83,7 @@ def requests(
     host = rpc.host_of(ctxt)
     for request in parsed if host else ():
         if instance.is_user(request.user_id):
-            why = "it is in an instance's name"
+            why = "it acts for an instance"
             rpc.tell_refused(host, method, why)
             raise exception.MessageRefused(reason=why)
         require_own(ctxt, request.host_uuid or "", method)
@@ -99,7 +99,7 @@ def client_of_host(ctxt: Any, client: Any) -> objects.AttachClient:
     parsed = checked(objects.AttachClient.from_primitive, client)
     host = rpc.host_of(ctxt)
     if host and instance.is_user(parsed.user_id):
-        why = "it is in an instance's name"
+        why = "it acts for an instance"
         rpc.tell_refused(host, "attach_client", why)
         raise exception.MessageRefused(reason=why)
     return parsed
@@ -152,8 +152,17 @@ def require(kind: type[str] | type[int], **values: Any) -> None:
     """
     for name, value in values.items():
         if type(value) is not kind:
-            what = "text" if kind is str else "a whole number"
+            what = "a string" if kind is str else "an integer"
             raise exception.InvalidRequest(reason=f"{name} must be {what}")
+
+
+@contextlib.contextmanager
+def invalid() -> Iterator[None]:
+    """Turn a ValueError of the block into InvalidRequest."""
+    try:
+        yield
+    except ValueError as error:
+        raise exception.InvalidRequest(reason=str(error)) from error
 
 
 def checked(
@@ -164,11 +173,9 @@ def checked(
     :param known: ids of payloads in it that have been checked.
     :raises InvalidRequest: if it is malformed.
     """
-    try:
+    with invalid():
         payload = parse(primitive)
         limits.check(payload, known)
-    except ValueError as error:
-        raise exception.InvalidRequest(reason=str(error)) from error
     return payload
 
 

@@ -20,7 +20,6 @@ _PLACE_S = 0.05
 class Places:
     """Bounds the threads that wait.
 
-    :param pumping: knows whether the database is away.
     :param most: how many may wait at the same time.
     """
 
@@ -43,7 +42,7 @@ class Places:
         if not self._free.acquire(timeout=0 if failing else _PLACE_S):
             if failing:
                 raise not_durable()
-            raise exception.Overloaded(reason="too many questions wait")
+            raise exception.Overloaded(reason="too many queries are waiting")
         self._taken.here = True
         try:
             yield
@@ -74,5 +73,5 @@ def durable(
 def not_durable() -> exception.DatabaseUnavailable:
     """Return why an answer does not come."""
     return exception.DatabaseUnavailable(
-        reason="no durable answer at the moment"
+        reason="the database did not answer in time"
     )

@@ -106,7 +106,7 @@ class AskReport(AtOnce):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Answer(AfterCommit):
+class Reply(AfterCommit):
     """Resolve a query that an RPC handler waits for.
 
     :ivar failed: whether the value is an exception that the handler raises.
@@ -118,8 +118,8 @@ class Answer(AfterCommit):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class EarlyAnswer(AtOnce):
-    """Like :class:`Answer`, at once; a database failure may make it wrong."""
+class EarlyReply(AtOnce):
+    """Like :class:`Reply`, at once; a database failure may make it wrong."""
 
     future: concurrent.futures.Future[Any]
     value: Any
@@ -127,11 +127,10 @@ class EarlyAnswer(AtOnce):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Admission:
+class NewSession:
     """A request became a session, unless its request id is taken.
 
     :ivar row_id: of the session's row.
-    :ivar future: of the call that requested it.
     """
 
     row_id: int
@@ -160,8 +159,8 @@ Message = (
     | ReissueSecret
     | PublishSession
     | AskReport
-    | Answer
-    | EarlyAnswer
+    | Reply
+    | EarlyReply
 )
 
 
@@ -169,7 +168,6 @@ Message = (
 class Effects:
     """The outcome of one batch of inputs.
 
-    :ivar changes: rows to write, in one transaction.
     :ivar at_once: messages that do not wait for the commit.
     :ivar after_commit: messages that leave when ``changes`` is durable.
     :ivar admissions: sessions whose rows are written for the first time.
@@ -180,7 +178,7 @@ class Effects:
     changes: db_api.Changes
     at_once: list[Message] = dataclasses.field(default_factory=list)
     after_commit: list[Message] = dataclasses.field(default_factory=list)
-    admissions: list[Admission] = dataclasses.field(default_factory=list)
+    admissions: list[NewSession] = dataclasses.field(default_factory=list)
     withdrawn: list[int] = dataclasses.field(default_factory=list)
 
     @classmethod
@@ -188,8 +186,6 @@ class Effects:
         """Merge batches, and drop outdated messages and cancelled answers.
 
         The result has no ``at_once`` messages: these have left already.
-
-        :param batches: in their order.
         """
         return cls(
             changes=db_api.Changes.merged(batch.changes for batch in batches),
@@ -209,12 +205,10 @@ def newest(messages: Iterable[Message]) -> list[Message]:
     """Drop outdated messages and cancelled answers.
 
     Calls that wait for a session get its newest view.
-
-    :param messages: in their order.
     """
     found: dict[object, Message] = {}
     for message in messages:
-        if isinstance(message, Answer) and message.future.done():
+        if isinstance(message, Reply) and message.future.done():
             continue
         key = _subject(message)
         # The newest message keeps its own place.

@@ -19,8 +19,22 @@ from fpgapool.objects import bitstream
 from fpgapool.objects import group
 
 
+def _new_future() -> concurrent.futures.Future[Any]:
+    # Looked up when it is called: tests replace what the module refers to.
+    return concurrent.futures.Future()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
-class Open:
+class _Awaited:
+    """An input whose sender waits for an answer."""
+
+    future: concurrent.futures.Future[Any] = dataclasses.field(
+        default_factory=_new_future, kw_only=True
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Open(_Awaited):
     """A client requests a session.
 
     :ivar awaited_until: when the caller's timeout ends, by our clock. The bus
@@ -30,7 +44,6 @@ class Open:
 
     request: objects.OpenRequest
     awaited_until: float
-    future: effects.ViewFuture
 
     @property
     def project_id(self) -> str:
@@ -42,10 +55,10 @@ class Open:
 class Unrecorded:
     """An admitted session was not recorded: its request id is taken.
 
-    :param holder: the older session with the same request id.
+    :ivar holder: the older session with the same request id.
     """
 
-    admission: effects.Admission
+    admission: effects.NewSession
     holder: db_api.SessionRecord
 
 
@@ -97,12 +110,12 @@ class ClientProgress:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reopen:
+class Reopen(_Awaited):
     """A client has lost the slot of a session and wants another one.
 
-    :param generation: of the lost assignment.
-    :param host_uuid: of its front door; empty for the API.
-    :param future: gets the session's state then; None if the caller may not
+    :ivar generation: of the lost assignment.
+    :ivar host_uuid: of its front door; empty for the API.
+    :ivar future: gets the session's state then; None if the caller may not
         know it.
     """
 
@@ -110,7 +123,6 @@ class Reopen:
     session_id: str
     generation: int
     host_uuid: str
-    future: effects.ViewFuture
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,27 +139,62 @@ class Library:
     records: tuple[db_api.AcceleratorRecord, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ChangeBitstream:
-    """A request to change the library.
+# Requests for changes. Their futures get None when the change is durable, or
+# the exception that says why it is refused.
 
-    :param future: gets None when the change is durable, or an
-        :class:`.admission.Rejected` with the reason.
-    """
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChangeBitstream(_Awaited):
+    """A request to change the library."""
 
     change: bitstream.BitstreamChange
-    future: concurrent.futures.Future[Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ChangeGroup:
-    """A request to change a group or its clients.
-
-    :param future: as that of :class:`ChangeBitstream`.
-    """
+class ChangeGroup(_Awaited):
+    """A request to change a group or its clients."""
 
     change: group.GroupChange
-    future: concurrent.futures.Future[Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Administer(_Awaited):
+    """An operator sets the administrative state of a device or host.
+
+    :ivar device: its name; None: the whole host.
+    :ivar drain_within_s: the time that holders may stay; None: for ever.
+    """
+
+    host_uuid: str
+    device: str | None
+    state: model.AdminState
+    reason: str
+    drain_within_s: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TestNow(_Awaited):
+    """An operator orders a test of a slot.
+
+    :ivar accelerator: with which to test it; empty: any.
+    """
+
+    host_uuid: str
+    device: str
+    slot: int
+    accelerator: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SetReservable(_Awaited):
+    """An operator sets how many slots of a device instances can reserve."""
+
+    host_uuid: str
+    device: str
+    slots: int
+
+
+Change = ChangeBitstream | ChangeGroup | Administer | TestNow | SetReservable
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -161,47 +208,11 @@ class NewQuotas:
 class SetQuota:
     """An administrator sets limits of a project.
 
-    :param limits: by resource; None: back to the default.
+    :ivar limits: by resource; None: back to the default.
     """
 
     project_id: str
     limits: Mapping[str, int | None]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Administer:
-    """An operator sets the administrative state of a device or host.
-
-    :param device: its name; None: the whole host.
-    :param drain_within_s: the time that holders may stay; None: for ever.
-    :param future: gets, after the commit, whether the device or host exists.
-    """
-
-    host_uuid: str
-    device: str | None
-    state: model.AdminState
-    reason: str
-    drain_within_s: float | None
-    future: concurrent.futures.Future[Any]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TestNow:
-    """An operator orders a test of a slot.
-
-    :param device: its name.
-    :param slot: its number.
-    :param accelerator: with which to test it; empty: any.
-    :param future: gets, after the commit, None or an
-        :class:`fpgapool.common.exception.FpgapoolException` with the reason
-        why there is no test.
-    """
-
-    host_uuid: str
-    device: str
-    slot: int
-    accelerator: str
-    future: concurrent.futures.Future[Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -239,8 +250,8 @@ class InstanceDeleted:
 class InstanceChanged:
     """An instance is on another host, or has another flavor.
 
-    :param host_uuid: None: it is on no host, or on an unknown one.
-    :param max_sessions: its limit of sessions; None: no limit.
+    :ivar host_uuid: None: it is on no host, or on an unknown one.
+    :ivar max_sessions: None: no limit.
     """
 
     instance_id: str
@@ -256,34 +267,6 @@ class ComputesSeen:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reservations:
-    """All reservations of all instances.
-
-    They replace the former ones.
-
-    :param by_device: the number of slots, by UUIDs of device and instance.
-    """
-
-    by_device: Mapping[str, Mapping[str, int]]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SetReservable:
-    """An operator sets how many slots of a device instances can reserve.
-
-    :param device: its name.
-    :param future: gets, after the commit, None or an
-        :class:`fpgapool.common.exception.FpgapoolException` with the reason
-        for a refusal.
-    """
-
-    host_uuid: str
-    device: str
-    slots: int
-    future: concurrent.futures.Future[Any]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class ComputeDeleted:
     """Nova has deleted a compute node."""
 
@@ -291,44 +274,50 @@ class ComputeDeleted:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Query:
+class Reservations:
+    """All reservations of all instances, which replace the former ones.
+
+    :ivar by_device: the number of slots, by UUIDs of device and instance.
+    """
+
+    by_device: Mapping[str, Mapping[str, int]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Query(_Awaited):
     """A query; the answer waits until its data is durable.
 
-    :param ask: called on the pump's thread with a
+    :ivar ask: called on the pump's thread with a
         :class:`.questions.Questions`.
-    :param durable: False: the answer comes at once, and a failure of the
+    :ivar durable: False: the answer comes at once, and a failure of the
         database may make it wrong.
     """
 
     ask: Callable[[Any], Any]
-    future: concurrent.futures.Future[Any]
     durable: bool = True
 
 
 Input = (
-    Open
+    Change
+    | Open
     | Unrecorded
     | Cancel
+    | Close
     | ClientProgress
     | Reopen
     | objects.AgentReport
     | objects.Prepared
     | RenewSecret
     | Library
-    | ChangeBitstream
-    | ChangeGroup
     | NewQuotas
     | SetQuota
-    | Administer
-    | TestNow
     | AdmitInstance
     | ReplaceToken
     | RevokeInstance
     | InstanceDeleted
     | InstanceChanged
     | ComputesSeen
-    | Reservations
-    | SetReservable
     | ComputeDeleted
+    | Reservations
     | Query
 )

@@ -4,11 +4,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from oslo_log import log as logging
 
-from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions import stored_enums
+from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import serving as servings
+from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import model
@@ -19,133 +23,110 @@ from fpgapool.vocabulary import states
 LOG = logging.getLogger(__name__)
 
 
-def restore_sessions(
-    pool: pools.Pool, serving: servings.Serving, snapshot: db_api.Snapshot
-) -> None:
-    """Take over all sessions and their assignments.
+@dataclasses.dataclass(eq=False, repr=False)
+class Restoring(parts.Room):
+    """Takes over sessions and their assignments."""
 
-    Every host counts as down until its agent reports, so that no slot is
-    assigned that may no longer exist.
-    """
-    held = {
-        (row.holder_id, row.generation): row
-        for row in snapshot.assignments
-        if row.holder_kind != states.HELD_BY_GROUP
-    }
-    for record in snapshot.unknown_sessions:
-        stored_enums.log_unknown(record, "state")
-    for record in snapshot.live_sessions:
-        row = held.get((record.id, record.generation))
-        phase = row and stored_enums.read(model.Phase, row, "phase")
-        if record.state == states.QUEUED or row is None or phase is None:
-            adopt(pool, record)
+    _sessions: sessions.SessionBook
+    _lives: lives.Lives
+    _holds: holds.Holds
+    _serving: servings.Serving
+
+    def restore_sessions(self, snapshot: db_api.Snapshot) -> None:
+        """Take over all sessions and their assignments.
+
+        Every host counts as down until its agent reports, so that no slot is
+        assigned that may no longer exist.
+        """
+        held = {
+            (row.holder_id, row.generation): row
+            for row in snapshot.assignments
+            if row.holder_kind != states.HELD_BY_GROUP
+        }
+        for record in snapshot.unknown_sessions:
+            stored_enums.log_unknown(record, "state")
+        for record in snapshot.live_sessions:
+            row = held.get((record.id, record.generation))
+            phase = row and stored_enums.read(model.Phase, row, "phase")
+            if record.state == states.QUEUED or row is None or phase is None:
+                self.adopt(record)
+            else:
+                del held[record.id, record.generation]
+                session = self._lives.of_record(record)
+                self._sessions.add(session)
+                self._serving.restore_session(session, row, phase)
+        for record in snapshot.ending_sessions:
+            row = held.get((record.id, record.generation))
+            phase = row and stored_enums.read(model.Phase, row, "phase")
+            if (
+                row is not None
+                and phase is not None
+                and row.slot_id == record.slot_id
+            ):
+                del held[record.id, record.generation]
+                self._restore_ending(record, row, phase)
+        for record in snapshot.lost_sessions:
+            if record.session_id not in self._sessions.by_id:
+                self._remember(record)
+        # The other assignments are of sessions that have ended or moved, or
+        # have unknown phases. Slots that are still busy show up as strays in
+        # the first report.
+        for orphan in held.values():
+            self._counts.reconciled["slot_without_session"] += 1
+            # The slot may have gone to another session meanwhile.
+            if orphan.slot_id not in self._holds:
+                self._outbox.write_assignment(orphan.slot_id, None)
+
+    def adopt(self, record: db_api.SessionRecord) -> None:
+        """Take over a live session without a recorded slot."""
+        session = self._lives.of_record(record)
+        self._sessions.add(session)
+        if record.state != states.QUEUED:
+            # The record of its slot is lost.
+            LOG.error(
+                "Session %s is %s, but no slot is recorded for it",
+                session.session_id,
+                record.state,
+            )
+            self._counts.reconciled["session_without_slot"] += 1
+            self._lives.touch(session)
+        self._sessions.count_queued(session)
+        if record.state in states.UNCONNECTED:
+            session.wait_again()
+            self._link.tell(events.JobSubmitted(self._lives.job(session)))
         else:
-            del held[record.id, record.generation]
-            session = pool.of_record(record)
-            pool.sessions.add(session)
-            _restore_assignment(pool, serving, session, row, phase)
-    for record in snapshot.ending_sessions:
-        row = held.get((record.id, record.generation))
-        phase = row and stored_enums.read(model.Phase, row, "phase")
-        if (
-            row is not None
-            and phase is not None
-            and row.slot_id == record.slot_id
-        ):
-            del held[record.id, record.generation]
-            _restore_ending(pool, serving, record, row, phase)
-    for record in snapshot.lost_sessions:
-        if record.session_id not in pool.sessions.by_id:
-            _remember(pool, record)
-    # The other assignments are of sessions that have ended or moved, or have
-    # unknown phases. Slots that are still busy show up as strays in the first
-    # report.
-    for orphan in held.values():
-        pool.counts.reconciled["slot_without_session"] += 1
-        # The slot may have gone to another session meanwhile.
-        if orphan.slot_id not in pool.holds:
-            pool.outbox.write_assignment(orphan.slot_id, None)
+            self._lives.end(
+                session,
+                states.FAILED,
+                codes.WORKER_LOST,
+                "the record of its slot was lost",
+            )
 
+    def _remember(self, record: db_api.SessionRecord) -> sessions.Session:
+        """Keep an ended session, whose end is in the usage already."""
+        session = self._lives.of_record(record)
+        session.counted = True
+        self._sessions.add(session)
+        self._sessions.note_end(session)
+        return session
 
-def adopt(pool: pools.Pool, record: db_api.SessionRecord) -> None:
-    """Take over a live session without a recorded slot."""
-    session = pool.of_record(record)
-    pool.sessions.add(session)
-    if record.state != states.QUEUED:
-        # The record of its slot is lost.
-        LOG.error(
-            "Session %s is %s, but no slot is recorded for it",
-            session.session_id,
-            record.state,
+    def _restore_ending(
+        self,
+        record: db_api.SessionRecord,
+        row: db_api.AssignmentRecord,
+        phase: model.Phase,
+    ) -> None:
+        """Take over an ended session whose slot is not released yet.
+
+        The worker's result may be more exact about its end and duration.
+        """
+        session = self._remember(record)
+        self._serving.restore_session(session, row, phase)
+        self._link.tell(
+            events.JobCancelled(
+                session.job_id, record.reason or codes.SUPERSEDED
+            )
         )
-        pool.counts.reconciled["session_without_slot"] += 1
-        pool.touch(session)
-    pool.sessions.count_queued(session)
-    if record.state in states.UNCONNECTED:
-        session.wait_again()
-        pool.tell(events.JobSubmitted(pool.job(session)))
-    else:
-        pool.end(
-            session,
-            states.FAILED,
-            codes.WORKER_LOST,
-            "the record of its slot is lost",
-        )
-
-
-def _remember(
-    pool: pools.Pool, record: db_api.SessionRecord
-) -> sessions.Session:
-    """Know an ended session, whose end is in the usage already."""
-    session = pool.of_record(record)
-    session.counted = True
-    pool.sessions.add(session)
-    pool.sessions.note_end(session)
-    return session
-
-
-def _restore_ending(
-    pool: pools.Pool,
-    serving: servings.Serving,
-    record: db_api.SessionRecord,
-    row: db_api.AssignmentRecord,
-    phase: model.Phase,
-) -> None:
-    """Take over an ended session whose slot is not released yet.
-
-    The worker's result may be more exact about its end and duration.
-    """
-    session = _remember(pool, record)
-    _restore_assignment(pool, serving, session, row, phase)
-    pool.tell(
-        events.JobCancelled(session.job_id, record.reason or codes.SUPERSEDED)
-    )
-    if record.state != states.CANCELLED:
-        # Another slot's worker gave its result; ignore this worker's.
-        session.hold = None
-
-
-def _restore_assignment(
-    pool: pools.Pool,
-    serving: servings.Serving,
-    session: sessions.Session,
-    row: db_api.AssignmentRecord,
-    phase: model.Phase,
-) -> None:
-    slot = pool.registry.slots[row.slot_id]
-    pool.tell(
-        events.AssignmentRestored(
-            job=pool.job(session),
-            slot_id=slot.id,
-            generation=row.generation,
-            phase=phase,
-            host_id=slot.host.id,
-            device_id=slot.device.id,
-        )
-    )
-    serving.hold(
-        session,
-        slot.id,
-        row.assigned_at,
-        pool.catalogue.reference(row.bitstream_id),
-    )
+        if record.state != states.CANCELLED:
+            # Another slot's worker gave its result; ignore this worker's.
+            session.hold = None

@@ -17,7 +17,6 @@ class Ledger:
     Rows hold sums, so writing them twice is safe.
 
     :param records: the rows of the newest day in the database.
-    :param last_id: the highest row id.
     """
 
     def __init__(

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -29,15 +28,12 @@ Known = Mapping[str, db_api.InstanceRecord]
 Hosts = Mapping[str, db_api.ComputeState]
 
 
-class InstanceWatch:
+class InstanceWatch(threads.Background):
     """Polls Nova, and passes changes to the engine.
 
     While Nova is away, nothing changes; missed changes are found later.
 
-    :param client: of Nova.
-    :param known: returns the instances that have tokens.
     :param hosts: returns the known state of each host's compute node, by UUID.
-    :param put: takes the inputs for the engine.
     :param on_failure: called if the thread ends by an error of its own.
     :param poll_interval_s: between queries of instances.
     :param compute_interval_s: between queries of compute nodes.
@@ -69,20 +65,7 @@ class InstanceWatch:
         self._computes_at = -math.inf
         self._computes_failing = False
         self._failing = False
-        self._stopping = threading.Event()
-        self._thread = threads.start_later(
-            "instance-watch", self._run, on_failure
-        )
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self, timeout_s: float = 1.0) -> None:
-        """End soon; the answer to a pending request is ignored."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
+        super().__init__("instance-watch", on_failure)
 
     def _run(self) -> None:
         while not self._stopping.wait(self._interval_s):
@@ -143,7 +126,7 @@ class InstanceWatch:
         if before is None:
             # Good enough until the missing ones can be queried below.
             self._computes = computes
-        seen, missing = instances.strange_computes(
+        seen, missing = instances.changed_computes(
             self._hosts(), computes.uuids
         )
         if seen:

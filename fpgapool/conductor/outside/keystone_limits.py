@@ -8,7 +8,6 @@ were read last.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Protocol
@@ -22,8 +21,6 @@ from fpgapool.conductor.runtime import threads
 
 LOG = logging.getLogger(__name__)
 
-_STOP_S = 1.0
-
 
 class Reader(Protocol):
     """See :class:`fpgapool.clients.keystone.LimitsReader`."""
@@ -32,10 +29,9 @@ class Reader(Protocol):
         """Return all limits."""
 
 
-class Follower:
+class LimitsFollower(threads.Background):
     """Reads the limits at intervals.
 
-    :param reader: of Keystone.
     :param default: the configured limits, for resources without a registered
         limit.
     :param on_change: called with the quotas whenever they change.
@@ -57,17 +53,7 @@ class Follower:
         self._interval_s = interval_s
         self._known: keystone.UnifiedLimits | None = None
         self._failing = False
-        self._stopping = threading.Event()
-        self._thread = threads.start_later("limits", self._run, on_failure)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread; do not wait for it if Keystone is slow."""
-        self._stopping.set()
-        self._thread.join(_STOP_S)
+        super().__init__("limits", on_failure)
 
     def follow(self) -> None:
         """Read once; if that fails, the former limits stay in force."""
@@ -116,7 +102,6 @@ def quotas(
     """Return the quotas of projects.
 
     :param limits: from Keystone; unknown resources are ignored.
-    :param default: for resources without a limit in Keystone.
     """
     return admission.Quotas.layered(
         default.replaced(_known(limits.registered), admission.FROM_KEYSTONE),

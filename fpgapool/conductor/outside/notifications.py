@@ -30,9 +30,6 @@ def make(
     """Return the publisher; None if notifications are off.
 
     It connects at the first notification.
-
-    :param conf: the global configuration.
-    :param counts: for metrics.
     """
     # This registers the options, too.
     transport = messaging.get_notification_transport(conf)
@@ -53,9 +50,6 @@ class Publisher:
     While the bus is away or slow, events wait in order. If too many wait, it
     drops and counts new ones.
 
-    :param notifier: of oslo.messaging.
-    :param counts: for metrics.
-    :param max_queued: the most waiting events.
     :param cleanup: called at the end.
     """
 
@@ -97,12 +91,7 @@ class Publisher:
         changes: db_api.Changes,
         withdrawn: Collection[int],
     ) -> None:
-        """Queue the notifications of written rows; returns at once.
-
-        :param book: knows the former rows.
-        :param changes: durable rows.
-        :param withdrawn: ids of sessions that were not recorded.
-        """
+        """Queue the notifications of written rows; returns at once."""
         try:
             events = book.events(changes, withdrawn)
         except Exception:

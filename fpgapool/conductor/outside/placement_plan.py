@@ -175,15 +175,14 @@ def wanted(
     reservable_slots: Callable[[str], int],
     *,
     is_early: bool = False,
-    off_hosts: Mapping[str, frozenset[tuple[str, str]]] = _NO_HOSTS,
+    faulty_accelerators: Mapping[str, frozenset[tuple[str, str]]] = _NO_HOSTS,
 ) -> Wanted:
     """Return the desired state of the pool in Placement.
 
     :param profiles: of all accelerators, by key.
-    :param reservable_slots: returns the number for a device.
     :param is_early: whether hosts that have not reported yet may still do so;
         otherwise they are lost.
-    :param off_hosts: the accelerators that are out of use on hosts, by UUID,
+    :param faulty_accelerators: those that are out of use on hosts, by UUID,
         each with the shape of its slots there; empty: any.
     """
     usable = {slot.shape for slot in pool.slots.values()}
@@ -200,7 +199,7 @@ def wanted(
             )
             for shape in usable
         }
-        for off in {_NO_PAIRS, *off_hosts.values()}
+        for off in {_NO_PAIRS, *faulty_accelerators.values()}
     }
     hosts = {
         host_uuid: host
@@ -213,7 +212,7 @@ def wanted(
             host_uuid: tuple(
                 _device(
                     one,
-                    runs[off_hosts.get(host.uuid, _NO_PAIRS)],
+                    runs[faulty_accelerators.get(host.uuid, _NO_PAIRS)],
                     reservable_slots,
                 )
                 for one in sorted(host.devices.values(), key=lambda d: d.id)

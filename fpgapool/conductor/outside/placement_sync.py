@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import threading
 import time
 from collections.abc import Callable
 from collections.abc import Collection
@@ -35,24 +34,21 @@ _RETRY_S = 5.0
 _MAX_SINGLE_QUESTIONS = 20
 
 
-class Placing:
+class Placing(threads.Background):
     """Writes the pool's devices to Placement, and reads reservations.
 
     While Placement is away, nothing changes; while Nova is away, reservations
     do not change. It catches up later.
 
-    :param client: of Placement.
     :param compute: of Nova, to find the instances of migrations; None: all
         consumers are instances.
     :param pool_name: marks the providers of this pool.
     :param wanted: returns the desired state; its argument is whether hosts
         that have not reported yet may still do so.
-    :param put: takes the inputs for the engine.
     :param on_failure: called if the thread ends by an error of its own.
     :param sync_interval_s: between comparisons, if the pool does not change.
     :param allocation_interval_s: between reads of reservations.
     :param hearing_s: hosts that have not reported after this time are lost.
-    :param counts: for metrics.
     :param clock: returns monotonic time.
     """
 
@@ -88,18 +84,7 @@ class Placing:
         self._failing = False
         self._consumers_failing = False
         self._problems: frozenset[str] = frozenset()
-        self._stopping = threading.Event()
-        self._thread = threads.start_later("placing", self._run, on_failure)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self, timeout_s: float = 1.0) -> None:
-        """End soon; the answer to a pending request is ignored."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
+        super().__init__("placing", on_failure)
 
     def _run(self) -> None:
         while not self._stopping.wait(_LOOK_INTERVAL_S):
@@ -145,7 +130,7 @@ class Placing:
 
     def _sync(self, want: placement_plan.Wanted, now: float) -> None:
         present = self._reader.read(want, self._pool_name)
-        self._consumers.forget_strangers()
+        self._consumers.forget_unknown()
         found = placement_plan.plan(want, present, self._pool_name)
         refusals = self._carry_out(found.operations)
         self._log_problems(refusals | _problems(found))
@@ -312,7 +297,6 @@ class Reader:
     ) -> placement_plan.Present:
         """Return the current state.
 
-        :param want: the desired state, for its hosts.
         :param pool_name: read the inventories of this pool.
         :raises PlacementUnavailable: if it cannot be read.
         """
@@ -451,7 +435,7 @@ class Consumers:
         self._instances: dict[str, str] = {}
         self._strangers: set[str] = set()
 
-    def forget_strangers(self) -> None:
+    def forget_unknown(self) -> None:
         """Ask Nova again for the consumers that it did not know."""
         for consumer in self._strangers:
             self._instances.pop(consumer, None)

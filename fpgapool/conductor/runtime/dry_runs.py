@@ -72,14 +72,13 @@ class DryRuns:
     ) -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
         """Be the dry run that works.
 
-        :param project_id: the project that asks.
         :returns: counts the processor's time of a block; it may be used in
             several threads, one after the other.
         :raises Overloaded: if the project, or all together, have used up the
             time, or another dry run takes too long.
         """
         if not self._working.acquire(timeout=_PATIENCE_S):
-            raise exception.Overloaded(reason="another dry run is under way")
+            raise exception.Overloaded(reason="another dry run is in progress")
         spent: list[float] = []
 
         @contextlib.contextmanager

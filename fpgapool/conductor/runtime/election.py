@@ -52,7 +52,6 @@ class _Silence:
     ) -> float:
         """Return for how long the lease has not changed.
 
-        :param lease: as just read.
         :param now_s: monotonic time.
         :param longest_s: the most that one interval between reads counts.
         """
@@ -67,9 +66,7 @@ class _Silence:
 class Election:
     """One conductor's part in the election.
 
-    :param database: holds the lease row.
     :param name: this conductor's name; no two may share one.
-    :param lease_s: the duration of the lease.
     """
 
     def __init__(

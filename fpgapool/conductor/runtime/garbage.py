@@ -30,10 +30,7 @@ def filling() -> Iterator[None]:
 
 
 def spill(*, collect: bool) -> None:
-    """Have the collector handle all objects again.
-
-    :param collect: whether to run it at once.
-    """
+    """Have the collector handle all objects again."""
     gc.unfreeze()
     if collect:
         gc.collect()

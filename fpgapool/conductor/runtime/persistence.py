@@ -50,8 +50,6 @@ class GroupCommitter:
     request id is taken or the database is away, the engine undoes its
     admission, and the thread neither writes nor announces it.
 
-    :param database: the database.
-    :param epoch: the leader epoch that every transaction checks.
     :param deliver: called with the messages whose rows are durable.
     :param on_unrecorded: called for each session that was not recorded because
         its request id is taken.
@@ -59,7 +57,6 @@ class GroupCommitter:
     :param on_failure: called if the thread ends by an error of its own.
     :param notify: called with rows that are durable, and with the ids of
         sessions that were not recorded; None: no notifications.
-        :param counts: for metrics.
     """
 
     def __init__(
@@ -216,7 +213,7 @@ class GroupCommitter:
 
     def _undo_taken(
         self,
-        admissions: Iterable[effects.Admission],
+        admissions: Iterable[effects.NewSession],
         holders: Iterable[db_api.SessionRecord],
     ) -> None:
         """Have the engine undo sessions whose request ids are taken."""

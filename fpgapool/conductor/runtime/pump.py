@@ -24,7 +24,6 @@ from fpgapool.conductor.decisions.views import questions
 from fpgapool.conductor.runtime import persistence
 from fpgapool.conductor.runtime import sender
 from fpgapool.conductor.runtime import threads
-from fpgapool.objects import bitstream
 
 LOG = logging.getLogger(__name__)
 
@@ -42,11 +41,7 @@ _AGENTS_FACTOR = 2
 
 
 class _Room:
-    """Counts the waiting inputs; any thread may use it.
-
-    :param limit: the most waiting inputs of clients.
-    :param counts: for metrics.
-    """
+    """Counts the waiting inputs; any thread may use it."""
 
     def __init__(self, limit: int, counts: conductor_counts.Counts) -> None:
         self._limit = limit
@@ -101,10 +96,7 @@ class Pump:
         start.
     :param wall: a wall clock that never runs backwards.
     :param committer: takes rows, and the messages that wait for them.
-    :param outbox: takes the messages that leave at once.
     :param on_failure: called if the thread ends by an error of its own.
-    :param counts: for metrics.
-    :param max_inputs: the most waiting inputs of clients.
     """
 
     def __init__(
@@ -189,29 +181,11 @@ class Pump:
             one does not while the database is away.
         """
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self.put(inputs.Query(question, future, durable))
+        self.put(inputs.Query(question, durable, future=future))
         try:
             return future.result(timeout_s)
         finally:
             future.cancel()
-
-    def change_bitstream(
-        self, change: bitstream.BitstreamChange, timeout_s: float
-    ) -> None:
-        """Change the library, and wait until the change is durable.
-
-        :raises Rejected: if the change is not allowed.
-        :raises TimeoutError: if it is not durable in time; it may become so
-            later.
-        """
-        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self.put(inputs.ChangeBitstream(change, future))
-        try:
-            refusal = future.result(timeout_s)
-        finally:
-            future.cancel()
-        if refusal is not None:
-            raise refusal
 
     def _run(self) -> None:
         next_tick_s = time.monotonic() + _TICK_S
@@ -238,7 +212,7 @@ class Pump:
         engine_, committer = self._engine, self._committer
         failing = committer.failing
         engine_.set_database_state(
-            committer.give_up(engine_.pool.last_row_id)
+            committer.give_up(engine_.pool.sessions.last_row_id)
             if failing
             else committer.recorded_id,
             failing=failing,

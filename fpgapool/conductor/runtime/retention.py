@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
@@ -23,7 +22,7 @@ STEP_ROWS = 100
 # So many times the duration of a step pass until the next one.
 _PAUSES = 9
 _SHORTEST_PAUSE_S = 0.1
-# A new leader has better things to do.
+# A new leader has more urgent work.
 _FIRST_S = 10.0
 _NOTHING_LEFT_S = 600.0
 _RETRY_S = 60.0
@@ -32,14 +31,11 @@ _SECONDS_PER_DAY = 86400
 _STOP_S = 5.0
 
 
-class Retention:
+class Retention(threads.Background):
     """Deletes ended sessions and deleted instances, a few rows at a time.
 
-    :param database: the database.
-    :param epoch: the leader's, which each transaction checks.
     :param days: how long ago they must have ended.
     :param now: returns the leader's wall clock, in seconds since the epoch.
-    :param counts: for metrics.
     :param on_failure: called if the thread ends by an error of its own.
     """
 
@@ -64,17 +60,7 @@ class Retention:
         # Since the last line of the log.
         self._deleted = dict.fromkeys(self._purges, 0)
         self._failing = False
-        self._stopping = threading.Event()
-        self._thread = threads.start_later("retention", self._run, on_failure)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread; do not wait for it if the database is slow."""
-        self._stopping.set()
-        self._thread.join(_STOP_S)
+        super().__init__("retention", on_failure, _STOP_S)
 
     def step(self) -> float:
         """Delete some rows.

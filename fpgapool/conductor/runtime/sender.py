@@ -34,11 +34,7 @@ class Sender:
     It logs and drops a cast that cannot be delivered: the agents' reports show
     the difference, and the order is sent again.
 
-    :param agents: the RPC client of the agents.
-    :param epoch: the leader epoch that every cast carries.
-    :param name: the thread's name.
     :param on_failure: called if the thread ends by an error of its own.
-    :param counts: for metrics.
     """
 
     def __init__(
@@ -136,9 +132,9 @@ class Sender:
 
 
 def _is_answered(message: effects.Message) -> bool:
-    """Give an answer, if it is one; whether no message has to tell it."""
+    """Resolve an answer; return whether nothing has to be sent."""
     match message:
-        case effects.Answer(future, value, failed) | effects.EarlyAnswer(
+        case effects.Reply(future, value, failed) | effects.EarlyReply(
             future, value, failed
         ):
             _answer(future, value, failed=failed)

@@ -31,7 +31,6 @@ ELASTICITY_NAMESPACE = "fpgapool.elasticity"
 def load_strategy(conf: cfg.ConfigOpts) -> strategy.Strategy:
     """Make the strategy of ``[conductor] strategy``.
 
-    :param conf: with the groups ``conductor`` and ``scheduler``.
     :returns: the strategy, wrapped for sharing between projects.
     :raises ConfigurationError: if the name or an option is not valid; the
         message lists the known names.
@@ -59,7 +58,6 @@ def load_groups(
 ) -> groups.Groups:
     """Make the sizes of groups, with the policy of ``[scheduler] elasticity``.
 
-    :param conf: with the group ``scheduler``.
     :param programming_time_s: the longest time that programming a slot takes.
     :returns: the sizes, without groups; for one pool.
     :raises ConfigurationError: if the name or an option is not valid, or the
@@ -101,7 +99,7 @@ def _factory(
     except stevedore_exception.NoMatches:
         known = stevedore.ExtensionManager(namespace).names()
         raise exception.ConfigurationError(
-            reason=f"unknown {what} {name!r} in {group}; known are: "
+            reason=f"unknown {what} {name!r} in {group}; expected one of: "
             + ", ".join(sorted(known))
         ) from None
     return cast(Callable[..., Any], manager.driver)

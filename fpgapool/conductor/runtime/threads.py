@@ -23,7 +23,6 @@ def start_later(
     never serve them, so a stand-by has to replace it.
 
     :param name: shown in the log and given to ``on_failure``.
-    :param target: the thread's body.
     :param on_failure: called with ``name`` if ``target`` raises.
     :returns: the thread, not yet started.
     """
@@ -36,3 +35,33 @@ def start_later(
             on_failure(name)
 
     return threading.Thread(target=body, name=name, daemon=True)
+
+
+class Background:
+    """Work that a thread of the leader repeats until it is stopped.
+
+    :param stop_s: how long :meth:`stop` waits for the present round.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        on_failure: Callable[[str], None],
+        stop_s: float = 1.0,
+    ) -> None:
+        self._stopping = threading.Event()
+        self._stop_s = stop_s
+        self._thread = start_later(name, self._run, on_failure)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End soon; the answer to a pending request is ignored."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(self._stop_s)
+
+    def _run(self) -> None:
+        raise NotImplementedError

@@ -145,7 +145,7 @@ class FakeConductor:
         )
         self.running: set[str] = set()
         self.quotas: dict[str, dict[str, int]] = {}
-        self.groups = group_book.Book()
+        self.groups = group_book.GroupBook()
         #: Of each group, and their revision.
         self.group_hosts: tuple[objects.GroupHost, ...] = ()
         self.group_hosts_revision = 0
@@ -264,7 +264,7 @@ class FakeConductor:
         try:
             self.catalogue.apply(
                 change,
-                bitstreams.Surroundings(
+                bitstreams.LibraryContext(
                     now=1.7e9,
                     capacities={"medium": {"lut": 100}},
                     running=self.running,
@@ -277,7 +277,7 @@ class FakeConductor:
 
     def change_group(self, change: group_objects.GroupChange) -> None:
         self._fail()
-        around = group_book.Surroundings(
+        around = group_book.GroupContext(
             now=NOW,
             quota_of=lambda _project_id: self.quota,
             find_accelerator=lambda name, _project_id: name,

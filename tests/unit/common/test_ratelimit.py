@@ -75,8 +75,8 @@ def test_memory_is_bounded():
                 "agent.worker.session",
                 "agent.worker.tasks",
                 "api.middleware",
-                "conductor.checks",
-                "conductor.rpc",
+                "conductor.calls.checks",
+                "conductor.calls.sessions",
             )
         ],
         ("fpgapool.api.app", "_OFTEN"),

@@ -191,7 +191,7 @@ def test_who_speaks_is_told_to_the_engine(conductor):
 def test_a_host_opens_nothing_in_the_name_of_an_instance(conductor):
     pump = conductor(keys=POOL)
     request = world.request(user_id="instance:i", host_uuid="a")
-    with pytest.raises(exception.MessageRefused, match="instance's name"):
+    with pytest.raises(exception.MessageRefused, match="acts for an instance"):
         conductor_api.ConductorAPI(keys=keys_of("a")).submit_sessions(
             [request]
         )
@@ -220,7 +220,7 @@ def test_a_host_attaches_nothing_in_the_name_of_an_instance(conductor):
         secret_hash="0" * 64,
     )
     api = conductor_api.ConductorAPI(keys=keys_of("a"))
-    with pytest.raises(exception.MessageRefused, match="instance's name"):
+    with pytest.raises(exception.MessageRefused, match="acts for an instance"):
         api.attach_client(wanted)
     assert _last(conductor_api.ConductorAPI(keys=POOL), pump) == []
 
@@ -242,7 +242,7 @@ def test_what_only_services_may_ask_for(conductor):
     client = conductor_api.ConductorAPI(keys=keys_of("a"))._client
     methods = [
         name
-        for name in vars(conductor_rpc.ConductorManager)
+        for name in dir(conductor_rpc.ConductorManager)
         if not name.startswith("_")
         and callable(getattr(conductor_rpc.ConductorManager, name))
         and name not in conductor_rpc.ConductorManager.OF_HOSTS

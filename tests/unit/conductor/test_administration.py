@@ -61,7 +61,7 @@ def administer(
     )
     (answer,) = [m for m in pool.wire if getattr(m, "future", 0) is future]
     pool.wire.remove(answer)
-    return answer.value
+    return answer.value is None
 
 
 def row(pool: world.World, table: str = "devices") -> tuple:

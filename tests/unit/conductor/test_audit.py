@@ -152,13 +152,15 @@ def test_a_session_can_be_asked_for_as_soon_as_it_is_adopted(pool):
     pool.rows["sessions"][77] = lost
     adopted, asked = (concurrent.futures.Future() for _ in range(2))
     pool.feed(
-        inputs.Query(lambda asked: asked.adopt(lost), adopted),
-        inputs.Query(lambda asked: asked.changed({"lost": -1})[0], asked),
+        inputs.Query(lambda asked: asked.adopt(lost), future=adopted),
+        inputs.Query(
+            lambda asked: asked.changed({"lost": -1})[0], future=asked
+        ),
     )
     answers = {
         one.future: one
         for one in pool.wire
-        if isinstance(one, effects.Answer | effects.EarlyAnswer)
+        if isinstance(one, effects.Reply | effects.EarlyReply)
     }
     assert not answers[adopted].failed
     assert not answers[asked].failed
@@ -223,7 +225,7 @@ def test_slots_of_groups():
     wanted = objects.CreateGroup(
         group_id="g", project_id="p", accelerator="copy", name="n", size=1
     )
-    pool.feed(inputs.ChangeGroup(wanted, concurrent.futures.Future()))
+    pool.feed(inputs.ChangeGroup(wanted))
     pool.settle()
     assert look(pool) == []
     (row,) = pool.rows["assignments"].values()

@@ -21,7 +21,9 @@ from fpgapool.vocabulary import states
 from tests.unit.bitstreams import samples
 from tests.unit.conductor import world as worlds
 
-AROUND = bitstreams.Surroundings(now=50.0, capacities={"medium": {"lut": 100}})
+AROUND = bitstreams.LibraryContext(
+    now=50.0, capacities={"medium": {"lut": 100}}
+)
 ID = samples.record(1).bitstream_id
 
 
@@ -160,7 +162,7 @@ def test_a_second_file_is_refused(catalogue):
 
 def test_quotas(catalogue):
     around = dataclasses.replace(
-        AROUND, limits=bitstreams.Limits(count=2, total_bytes=15)
+        AROUND, limits=bitstreams.BitstreamLimits(count=2, total_bytes=15)
     )
     for number in (1, 2):
         catalogue.apply(create(number), around)
@@ -263,7 +265,7 @@ def test_any_sequence_leaves_a_library_that_can_be_built():
         around = dataclasses.replace(
             AROUND,
             running={samples.record(5).bitstream_id},
-            limits=bitstreams.Limits(count=4, total_bytes=25),
+            limits=bitstreams.BitstreamLimits(count=4, total_bytes=25),
         )
         try:
             row = catalogue.apply(change, around)
@@ -291,11 +293,11 @@ def pool():
 def change(pool, wanted) -> object:
     """Give a change to the engine; :returns: what is answered."""
     future = concurrent.futures.Future()
-    pool.feed(inputs.ChangeBitstream(wanted, future))
+    pool.feed(inputs.ChangeBitstream(wanted, future=future))
     (answer,) = [
         message
         for message in pool.wire
-        if isinstance(message, effects.Answer | effects.EarlyAnswer)
+        if isinstance(message, effects.Reply | effects.EarlyReply)
         and message.future is future
     ]
     pool.wire.remove(answer)
@@ -389,7 +391,7 @@ def test_a_new_leader_repeats_the_same_order(pool):
     assert repeated
     for message in repeated:
         assert message.request.bitstream_ref == first.bitstream_ref
-    assert pool.memory.profiles["mine@p"].projects == ("p",)
+    assert pool.memory.catalogue.profiles["mine@p"].projects == ("p",)
 
 
 @pytest.mark.parametrize("how", ["failed", "drained"])
@@ -453,8 +455,8 @@ def test_a_refusal_is_told_after_what_it_is_for_is_recorded(pool):
     approved = [concurrent.futures.Future() for _ in range(3)]
     wanted = (create(), upload(), upload())
     batch = [
-        inputs.ChangeBitstream(*one)
-        for one in zip(wanted, approved, strict=True)
+        inputs.ChangeBitstream(change, future=future)
+        for change, future in zip(wanted, approved, strict=True)
     ]
     found = pool.engine.process(batch, pool.now)
     assert not found.at_once
@@ -467,8 +469,8 @@ def test_a_refusal_is_told_after_what_it_is_for_is_recorded(pool):
 
 
 def test_while_the_database_is_away_nothing_is_changed(pool):
-    pool.memory.database_failing = True
+    pool.memory.outages.database_failing = True
     refused = change(pool, create())
     assert refused.code == codes.DATABASE_UNAVAILABLE
-    pool.memory.database_failing = False
+    pool.memory.outages.database_failing = False
     assert change(pool, create()) is None

@@ -78,7 +78,7 @@ def test_a_session_may_go_on_and_misses_its_deadline(single):
 
 
 def test_the_operator_decides_unless_the_request_does(single):
-    single.settings = admission.Limits(deadline_action=states.KILL)
+    single.settings = admission.PoolLimits(deadline_action=states.KILL)
     single.boot_conductor()
     single.feed(single.agents["a"].report())
     killed = serve(single, deadline_s=5.0)
@@ -93,7 +93,7 @@ def test_the_operator_decides_unless_the_request_does(single):
         states.EXPIRED,
         codes.DEADLINE_PASSED,
     )
-    assert "could not end in time; ended at input offset 0" in view.message
+    assert "the deadline passed; ended at input offset 0" in view.message
     assert view.deadline_met is False
     assert single.view(left).state == states.PREPARING
 

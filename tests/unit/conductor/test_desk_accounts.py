@@ -34,7 +34,9 @@ def line(boot_id: str, **ended: int) -> objects.GroupReport:
     )
 
 
-def new(account: desk_accounts.Account, *reported: Any, **ended: int) -> Any:
+def new(
+    account: desk_accounts.DeskAccount, *reported: Any, **ended: int
+) -> Any:
     found = account.new_tasks(line(*reported, **ended), lambda name: name * 2)
     return {
         one.client: (one.ended, one.busy_s, project) for project, one in found
@@ -42,7 +44,7 @@ def new(account: desk_accounts.Account, *reported: Any, **ended: int) -> Any:
 
 
 def test_rows_have_all_that_was_counted() -> None:
-    accounts = desk_accounts.Accounts((), 4)
+    accounts = desk_accounts.DeskAccounts((), 4)
     account = accounts.of("g", _HOST, 1.0)
     assert new(account, "1", a=3, b=0) == {
         "a": (3, 1.5, "aa"),
@@ -59,7 +61,7 @@ def test_rows_have_all_that_was_counted() -> None:
     }
     assert accounts.take() == []
     # The next leader goes on with it.
-    after = desk_accounts.Accounts([row], 5)
+    after = desk_accounts.DeskAccounts([row], 5)
     assert after.charged_at("g", _HOST) == 6.0
     account = after.of("g", _HOST, 9.0)
     assert new(account, "1", a=4, b=1) == {
@@ -78,7 +80,7 @@ def test_rows_have_all_that_was_counted() -> None:
 
 
 def test_a_client_with_locks_alone_is_charged_once() -> None:
-    account = desk_accounts.Accounts((), 0).of("g", _HOST, 0.0)
+    account = desk_accounts.DeskAccounts((), 0).of("g", _HOST, 0.0)
     locks = objects.ClientCounts(
         client_id="a",
         ended=0,
@@ -96,7 +98,7 @@ def test_a_client_with_locks_alone_is_charged_once() -> None:
 
 def test_a_lock_leaves_the_time_of_another_task_to_its_end() -> None:
     """The owner pays neither for it nor for the lock."""
-    account = desk_accounts.Accounts((), 0).of("g", _HOST, 0.0)
+    account = desk_accounts.DeskAccounts((), 0).of("g", _HOST, 0.0)
     for now in (1.0, 2.0, 3.0, 4.0):
         # Two members: one has a lock, the other one a long task.
         account.add_time(2.0, now)
@@ -126,7 +128,7 @@ def busy(running: int) -> objects.GroupReport:
 
 
 def test_what_ran_at_a_missing_desk_was_idle_time() -> None:
-    accounts = desk_accounts.Accounts((), 0)
+    accounts = desk_accounts.DeskAccounts((), 0)
     account = accounts.of("g", _HOST, 0.0)
     account.new_tasks(busy(1), lambda name: name)
     account.add_time(4.0, 4.0)
@@ -143,7 +145,7 @@ def test_what_ran_at_a_missing_desk_was_idle_time() -> None:
 
 
 def test_desks_that_are_gone_are_forgotten() -> None:
-    accounts = desk_accounts.Accounts((), 0)
+    accounts = desk_accounts.DeskAccounts((), 0)
     for group_id in ("g", "h"):
         new(accounts.of(group_id, _HOST, 0.0), "1", a=1)
     new(accounts.of("g", _HOST + 1, 0.0), "1", a=1)

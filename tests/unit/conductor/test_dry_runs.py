@@ -43,8 +43,8 @@ def _known(pool: world.World) -> tuple[object, ...]:
     memory = pool.memory
     return (
         pickle.dumps(memory.core),
-        memory.last_row_id,
-        memory.wake_at,
+        memory.sessions.last_row_id,
+        memory.link.wake_at,
         dict(memory.sessions.by_id),
         dict(memory.sessions.queued),
         memory.counts.opened,
@@ -104,7 +104,7 @@ def test_it_would_be_refused_with_the_same_code(single, wanted, code):
 
 
 def test_quotas_and_a_full_queue_count(single):
-    single.settings = admission.Limits(
+    single.settings = admission.PoolLimits(
         default_quota=admission.ProjectQuota(queued=1), max_queued_sessions=2
     )
     single.boot_conductor()
@@ -116,7 +116,7 @@ def test_quotas_and_a_full_queue_count(single):
 
 
 def test_it_is_refused_while_requests_cannot_be_recorded(single):
-    single.memory.database_failing = True
+    single.memory.outages.database_failing = True
     assert ask(single).reasons == (codes.DATABASE_UNAVAILABLE,)
 
 
@@ -235,7 +235,7 @@ def test_one_works_at_a_time(monkeypatch):
     clocks = _Clocks()
     with (
         clocks.limits.turn("a"),
-        pytest.raises(exception.Overloaded, match="under way"),
+        pytest.raises(exception.Overloaded, match="in progress"),
     ):
         clocks.run("b", 0.0)
     clocks.run("b", 0.0)

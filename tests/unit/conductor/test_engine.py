@@ -608,7 +608,7 @@ def test_a_call_that_was_answered_while_it_waited_opens_nothing(single):
 
 
 def test_requests_are_refused_while_they_cannot_be_recorded(single):
-    single.memory.database_failing = True
+    single.memory.outages.database_failing = True
     single.wire.clear()
     single.open()
     assert single.wire[0].view.reason == codes.DATABASE_UNAVAILABLE
@@ -618,12 +618,12 @@ def test_a_repeated_request_is_not_refused_in_an_outage(single):
     held = single.open()
     request_id = single.open()
     before = single.view(request_id)
-    single.memory.database_failing = True
+    single.memory.outages.database_failing = True
     single.wire.clear()
     single.open(request_id=request_id)
     (answer,) = single.wire
     assert answer.view.state == states.QUEUED
-    single.memory.database_failing = False
+    single.memory.outages.database_failing = False
     assert single.view(request_id) == before
     single.cancel(held)
 
@@ -951,10 +951,10 @@ def test_a_client_that_is_told_when_the_database_is_back_is_told_late(single):
     """That its slot is ready was not said before it was recorded."""
     request_id = single.open()
     single.deliver_all()
-    single.memory.database_failing = True
+    single.memory.outages.database_failing = True
     single.feed(single.agents["a"].prepared(0))
     single.tick(25.0)
-    single.memory.database_failing = False
+    single.memory.outages.database_failing = False
     single.tick(5.0)
     single.end(states.EXPIRED, codes.CONNECT_TIMEOUT)
     assert single.view(request_id).state == states.PREPARING
@@ -998,7 +998,7 @@ def test_a_client_that_is_never_told_does_not_get_slots_for_ever(single):
         states.EXPIRED,
         codes.CONNECT_TIMEOUT,
     )
-    assert len(generations) == sessions.MAX_VAIN_SLOTS
+    assert len(generations) == sessions.MAX_FAILED_SLOTS
 
 
 def test_a_failed_preparation_requeues_at_the_old_place(pool):
@@ -1347,7 +1347,7 @@ def test_nothing_is_scheduled_before_a_host_has_reported(single):
 def test_a_query_is_answered_after_the_commit(single):
     future = concurrent.futures.Future()
     wanted = single.engine.process(
-        (inputs.Query(lambda asked: asked.now(), future),), single.now
+        (inputs.Query(lambda asked: asked.now(), future=future),), single.now
     )
     (answer,) = wanted.after_commit
     assert answer.future is future
@@ -1364,14 +1364,14 @@ def test_a_question_that_fails_is_answered_with_the_error(single):
     futures = [concurrent.futures.Future() for _ in range(2)]
     wanted = single.engine.process(
         (
-            inputs.Query(fail, futures[0]),
-            inputs.Query(lambda asked: asked.queued_count, futures[1]),
+            inputs.Query(fail, future=futures[0]),
+            inputs.Query(lambda asked: asked.queued_count, future=futures[1]),
         ),
         single.now,
     )
     assert wanted.after_commit == [
-        effects.Answer(futures[0], error, failed=True),
-        effects.Answer(futures[1], 0),
+        effects.Reply(futures[0], error, failed=True),
+        effects.Reply(futures[1], 0),
     ]
     assert open_until_ready(single)
 

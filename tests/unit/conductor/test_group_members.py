@@ -46,7 +46,7 @@ def pool() -> world.World:
 def ask(pool: world.World, wanted: Any) -> str:
     """Make a change; return the code of its refusal, or nothing."""
     future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-    pool.feed(inputs.ChangeGroup(wanted, future))
+    pool.feed(inputs.ChangeGroup(wanted, future=future))
     (answer,) = [m for m in pool.wire if getattr(m, "future", 0) is future]
     pool.wire.remove(answer)
     return answer.value.code if answer.value else ""
@@ -99,7 +99,9 @@ def state(pool: world.World, group_id: str) -> str:
 
 
 def members(pool: world.World, group_id: str) -> list[holds.Member]:
-    return [one for one in pool.memory.members() if one.public_id == group_id]
+    return [
+        one for one in pool.memory.holds.members() if one.public_id == group_id
+    ]
 
 
 def orders(pool: world.World, kind: type) -> list[Any]:

@@ -84,7 +84,7 @@ def change(pool: world.World, wanted: group_objects.GroupChange) -> str:
     """Make a change; return the code of its refusal, or nothing."""
     future: concurrent.futures.Future[Any] = concurrent.futures.Future()
     before = rows(pool), book(pool)
-    pool.feed(inputs.ChangeGroup(wanted, future))
+    pool.feed(inputs.ChangeGroup(wanted, future=future))
     (answer,) = [m for m in pool.wire if getattr(m, "future", 0) is future]
     pool.wire.remove(answer)
     if answer.value is None:
@@ -172,7 +172,7 @@ def test_nothing_changes_a_group_that_drains():
         max_size=1,
         created_at=1.0,
     )
-    known = group_book.Book([wanted])
+    known = group_book.GroupBook([wanted])
     for one in (
         objects.UpdateGroup(group_id="g", size=2),
         objects.DeleteGroup(group_id="g"),
@@ -442,9 +442,11 @@ def test_no_change_while_the_database_is_away(pool):
     change(pool, wanted)
     pool.engine.set_database_state(0, failing=True)
     future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-    found = pool.engine.process([inputs.ChangeGroup(new(), future)], pool.now)
+    found = pool.engine.process(
+        [inputs.ChangeGroup(new(), future=future)], pool.now
+    )
     (answer,) = found.at_once
-    assert isinstance(answer, effects.EarlyAnswer)
+    assert isinstance(answer, effects.EarlyReply)
     assert answer.value.code == codes.DATABASE_UNAVAILABLE
     assert not found.changes
     assert len(pool.memory.groups.groups) == 1
@@ -456,7 +458,7 @@ def test_notifications_tell_the_life_of_a_group(pool):
 
     def run(wanted: group_objects.GroupChange) -> list[str]:
         found = pool.engine.process(
-            [inputs.ChangeGroup(wanted, concurrent.futures.Future())],
+            [inputs.ChangeGroup(wanted)],
             pool.now,
         )
         told.extend(events := notes.events(found.changes))

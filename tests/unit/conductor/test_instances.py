@@ -715,7 +715,7 @@ def test_a_file_that_is_not_there_does_not_end_the_watch(caplog):
     st.sets(st.sampled_from("abcdef")),
 )
 def test_only_what_nova_had_can_be_missing(hosts, listed):
-    seen, missing = instances.strange_computes(hosts, listed)
+    seen, missing = instances.changed_computes(hosts, listed)
     for host_uuid, state in hosts.items():
         is_listed = host_uuid in listed
         assert (host_uuid in seen) == (is_listed and state != State.KNOWN)

@@ -153,11 +153,13 @@ def test_what_need_not_be_durable_is_answered_at_once(pool) -> None:
     found = {}
     for durable in (True, False):
         future = concurrent.futures.Future()
-        query = inputs.Query(lambda asked: asked.queued_count, future, durable)
+        query = inputs.Query(
+            lambda asked: asked.queued_count, durable, future=future
+        )
         wanted = pool.engine.process((query,), pool.now)
         for name in ("at_once", "after_commit"):
             if any(
-                isinstance(one, effects.Answer | effects.EarlyAnswer)
+                isinstance(one, effects.Reply | effects.EarlyReply)
                 for one in getattr(wanted, name)
             ):
                 found[durable] = name
@@ -265,7 +267,7 @@ def test_a_leader_tells_of_groups(pool) -> None:
             name=f"n{number}",
             size=number,
         )
-        pool.feed(inputs.ChangeGroup(wanted, concurrent.futures.Future()))
+        pool.feed(inputs.ChangeGroup(wanted))
     pool.settle()
     pool.agents["a"].desks["g1"].count(
         "c", ended=5, arrived=7, busy_s=2.5, waiting=2, running=0

@@ -122,7 +122,7 @@ def test_an_accelerator_that_a_host_is_not_used_for_has_no_trait_there():
         ({"another": frozenset({("fft", "medium")})}, both),
     ):
         found = placement_plan.wanted(
-            pool, profiles, lambda _: 0, off_hosts=off
+            pool, profiles, lambda _: 0, faulty_accelerators=off
         )
         assert only_device(found).traits == traits
 

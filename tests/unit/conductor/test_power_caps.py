@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from fpgapool.common import exception
-from fpgapool.conductor import service
+from fpgapool.conductor.runtime import settings
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.conductor import world
@@ -140,9 +140,9 @@ def test_without_caps_nothing_is_logged(make, caplog):
 def test_a_wrong_cap_is_refused(option):
     name, _, watts = option.partition(":")
     with pytest.raises(exception.ConfigurationError, match="host_power_caps"):
-        service._host_power_caps_w({name: watts})
+        settings.host_power_caps_w({name: watts})
 
 
 def test_caps_of_hosts_are_read():
     name = str(uuid.UUID(int=1))
-    assert service._host_power_caps_w({name.upper(): "7.5"}) == {name: 7.5}
+    assert settings.host_power_caps_w({name.upper(): "7.5"}) == {name: 7.5}

@@ -211,7 +211,7 @@ def test_its_owner_learns_nothing_of_another_project():
     pool = make_pool()
     low = serve(pool, project_id="p", claimed_bytes=2**40)
     pool.memory.quotas.set("secret", {"max_priority": 5})
-    pool.memory.tell(pool.memory.quotas.session_limits())
+    pool.memory.link.tell(pool.memory.quotas.session_limits())
     high = pool.open(project_id="secret", user_id="v", priority=9)
     send(pool, QUANTUM_BYTES)
     end(pool, 100)

@@ -212,7 +212,7 @@ def hang(pool: world.World) -> None:
 def test_a_test_that_hangs_is_called_off(pool) -> None:
     begin(pool)
     hang(pool)
-    assert fault(pool).last_test == "PREPARE_TIMEOUT: not done in 60 s"
+    assert fault(pool).last_test == "PREPARE_TIMEOUT: not done within 60 s"
     (release,) = pool.wire
     assert isinstance(release, effects.ReleaseSlot)
     pool.deliver_all()
@@ -432,7 +432,9 @@ def make_two_hosts() -> world.World:
 def test_an_accelerator_is_kept_off_a_host_until_it_passes_there() -> None:
     pool = make_two_hosts()
     assert list(pool.memory.probation.faults) == [ACCELERATOR]
-    assert pool.memory.probation.off_hosts == {"a": {("copy", "medium")}}
+    assert pool.memory.probation.faulty_accelerators == {
+        "a": {("copy", "medium")}
+    }
     assert not pool.rows["slots"][1].faulty
     for conductor in ("first", "second"):
         request_id = pool.open()
@@ -743,7 +745,7 @@ def ask(
     (answer,) = [
         one
         for one in pool.wire
-        if isinstance(one, effects.Answer | effects.EarlyAnswer)
+        if isinstance(one, effects.Reply | effects.EarlyReply)
         and one.future is future
     ]
     assert not answer.failed, answer.value
@@ -867,7 +869,7 @@ def test_a_test_that_was_asked_for_and_hangs_takes_the_slot_out() -> None:
     assert ask(pool) is None
     take(pool)
     hang(pool)
-    assert fault(pool).last_test == "PREPARE_TIMEOUT: not done in 60 s"
+    assert fault(pool).last_test == "PREPARE_TIMEOUT: not done within 60 s"
 
 
 def test_no_session_is_disturbed_by_a_test() -> None:

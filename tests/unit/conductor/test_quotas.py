@@ -111,8 +111,8 @@ def test_resources_that_are_not_known_are_left_alone():
     row = db_api.QuotaRecord(
         id=3, project_id="p", resource="novelties", hard_limit=1
     )
-    book = quotas.Book(DEFAULT, [row], 3)
-    assert book.quotas().of("p") == DEFAULT
+    book = quotas.QuotaBook(DEFAULT, [row], 3)
+    assert book.of("p") == DEFAULT
 
 
 def test_use_is_counted(pool):
@@ -179,8 +179,8 @@ def taken() -> list[admission.Quotas]:
 
 
 @pytest.fixture
-def follower(reader, taken) -> keystone_limits.Follower:
-    return keystone_limits.Follower(
+def follower(reader, taken) -> keystone_limits.LimitsFollower:
+    return keystone_limits.LimitsFollower(
         reader, DEFAULT, taken.append, 60.0, pytest.fail
     )
 

@@ -135,7 +135,7 @@ def test_slots_that_hang_have_it_too():
         pool.tick()
     view = pool.view(request_id)
     assert (view.state, view.reason) == (states.FAILED, codes.PREPARE_TIMEOUT)
-    assert "not done in 60 s" in view.message
+    assert "not prepared within 60 s" in view.message
 
 
 def test_long_words_are_cut():
@@ -179,7 +179,7 @@ def test_a_lost_host_is_a_reason():
     assert (view.state, view.reason, view.message) == (
         states.PREPARING,
         codes.HOST_LOST,
-        "the host of its slot is silent",
+        "the host of its slot does not report",
     )
 
 
@@ -207,11 +207,11 @@ def test_an_accelerator_that_all_slots_fail_is_refused_until_it_works():
         size=1,
     )
     future = concurrent.futures.Future()
-    pool.feed(inputs.ChangeGroup(group, future))
+    pool.feed(inputs.ChangeGroup(group, future=future))
     (answer,) = [
         one.value
         for one in pool.wire
-        if isinstance(one, effects.Answer) and one.future is future
+        if isinstance(one, effects.Reply) and one.future is future
     ]
     assert answer.code == codes.ACCELERATOR_OUT_OF_USE
     # The pool tests it, and it is back.

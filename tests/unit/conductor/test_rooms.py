@@ -3,6 +3,7 @@
 """The engine's rooms: who handles what, and what moves a session."""
 
 import ast
+import dataclasses
 import pathlib
 import typing
 
@@ -10,6 +11,7 @@ import pytest
 
 import fpgapool
 from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import instructions
@@ -27,23 +29,22 @@ def single() -> world.World:
     return world.World([world.FakeAgent("a", 1)])
 
 
-def test_each_input_is_handled_by_one_room(single):
-    rooms = (
-        single.engine._opening,
-        single.engine._reports,
-        single.engine._accelerators,
-        single.engine._operators,
-        single.engine._hosts,
-        single.engine._groups,
-    )
-    kinds = [kind for room in rooms for kind in room.handled]
+def test_each_input_and_instruction_is_handled_by_one_room(single):
+    kinds = [kind for room in single.engine.rooms for kind in room.handlers]
     assert len(kinds) == len(set(kinds))
-    assert {*kinds, inputs.Query} == set(typing.get_args(inputs.Input))
+    assert {*kinds, inputs.Query, instructions.WakeAt} == {
+        *typing.get_args(inputs.Input),
+        *typing.get_args(instructions.Instruction),
+    }
 
 
-def test_each_instruction_is_carried_out(single):
-    known = set(typing.get_args(instructions.Instruction))
-    assert set(single.memory.instructed) == known
+def test_a_room_gets_the_parts_that_its_fields_name(single):
+    memory = single.memory
+    for room in single.engine.rooms:
+        for field in dataclasses.fields(room):
+            part = getattr(memory, field.name.removeprefix("_"), None)
+            if field.init and part is not None:
+                assert getattr(room, field.name) is part
 
 
 def _writes(name: str) -> set[str]:
@@ -66,7 +67,7 @@ def test_the_phase_of_an_assignment_is_written_in_the_core_alone():
 
 def test_a_session_ends_in_one_place():
     found = {path for path in _writes("end") if "conductor" in path}
-    assert found == {"conductor/decisions/sessions.py"}
+    assert found == {"conductor/decisions/requests/sessions.py"}
 
 
 @pytest.mark.parametrize("phase", model.Phase)
@@ -102,7 +103,7 @@ def test_a_wrong_move_stops_its_session_and_no_other(single, monkeypatch):
 
     def fail(one, event, *to):
         if one is session:
-            raise sessions.WrongMove("broken")
+            raise parts.WrongMove("broken")
         check(one, event, *to)
 
     monkeypatch.setattr(sessions.Session, "check_move", fail)
@@ -140,7 +141,7 @@ def test_an_ended_session_cannot_end_again(single):
     request_id = single.open()
     single.cancel(request_id)
     session = single.memory.sessions.by_request["p", request_id]
-    with pytest.raises(sessions.WrongMove, match=r"CANCELLED, .* EXPIRED"):
+    with pytest.raises(parts.WrongMove, match=r"CANCELLED, .* EXPIRED"):
         session.finish(states.EXPIRED, codes.WAIT_TIMEOUT, "", 1.0, 1.0)
     assert session.state == states.CANCELLED
 

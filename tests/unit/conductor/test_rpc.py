@@ -17,6 +17,7 @@ from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
 from fpgapool.common.messaging import rpc
 from fpgapool.conductor import rpc as conductor_rpc
+from fpgapool.conductor.calls import base
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import limits
@@ -69,7 +70,7 @@ class FakeDatabase:
 @pytest.fixture
 def endpoint(monkeypatch):
     # What is not answered at once is not.
-    monkeypatch.setattr(conductor_rpc, "_ANSWER_S", 0.0)
+    monkeypatch.setattr(base, "ANSWER_S", 0.0)
     pump = FakePump()
     made = conductor_rpc.ConductorManager(pump, FakeDatabase(), 40)
     return made, pump.inputs, made._database
@@ -239,7 +240,7 @@ def test_submitted_requests_are_answered_by_what_became_of_each(endpoint):
     others = [dataclasses.replace(REQUEST, request_id=name) for name in "xy"]
     assert submit(made, REQUEST, *others) == [VIEW] * 3
     assert [one.request for one in taken] == [REQUEST, *others]
-    until = NOW + conductor_rpc._ANSWER_S
+    until = NOW + base.ANSWER_S
     assert {one.awaited_until for one in taken} == {until}
     assert submit(made) == []
 
@@ -298,8 +299,10 @@ def test_sessions_that_are_forgotten_are_looked_up(endpoint):
 class LibraryPump(FakePump):
     """Takes changes of the library."""
 
-    def change_bitstream(self, change, timeout_s) -> None:
-        self.inputs.append(change)
+    def offer(self, item, project_id=None) -> bool:
+        self.inputs.append(item.change)
+        item.future.set_result(None)
+        return True
 
 
 CHECKSUM = "ab" * 32
@@ -525,7 +528,7 @@ class WaitingPump(FakePump):
 def test_questions_leave_threads_for_what_agents_say(failing, code):
     """Those beyond are refused, and all is well again afterwards."""
     pump = WaitingPump()
-    count = conductor_rpc.places(8)
+    count = base.places(8)
     assert count == 6
     made = conductor_rpc.ConductorManager(pump, FakeDatabase(), 40, count)
     with futures.ThreadPoolExecutor(count) as pool:
@@ -552,22 +555,22 @@ def test_questions_leave_threads_for_what_agents_say(failing, code):
 
 @pytest.mark.parametrize("threads", range(4, 200))
 def test_calls_never_take_all_threads(threads):
-    assert 0 < conductor_rpc.places(threads) < threads
+    assert 0 < base.places(threads) < threads
 
 
 @pytest.mark.parametrize("threads", [-1, 0, 1, 3])
 def test_too_few_threads_are_refused_by_the_name_of_their_option(threads):
     with pytest.raises(exception.ConfigurationError) as caught:
-        conductor_rpc.places(threads)
+        base.places(threads)
     assert "executor_thread_pool_size" in str(caught.value)
 
 
 def test_calls_have_48_places_by_default():
     conf = cfg.ConfigOpts()
     conf([], project="fpgapool", default_config_files=[])
-    assert conductor_rpc.places(rpc.handler_threads(conf)) == 48
+    assert base.places(rpc.handler_threads(conf)) == 48
     conf.set_override("executor_thread_pool_size", 16)
-    assert conductor_rpc.places(rpc.handler_threads(conf)) == 12
+    assert base.places(rpc.handler_threads(conf)) == 12
 
 
 def _form(**changes: int) -> dict:

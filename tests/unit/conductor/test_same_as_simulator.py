@@ -169,7 +169,7 @@ class Replay:
         for tenant in {job.tenant or "p" for job in trace.jobs}:
             highest = trace.max_priorities.get(tenant, 0)
             quotas.set(tenant, {"sessions": sessions, "max_priority": highest})
-        self._pool.memory.tell(quotas.session_limits())
+        self._pool.memory.link.tell(quotas.session_limits())
         self._pool.feed()
 
     def run(self) -> None:

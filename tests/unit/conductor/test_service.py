@@ -13,10 +13,10 @@ from oslo_config import cfg
 from fpgapool import conf as fpgapool_conf
 from fpgapool.common.messaging import rpc
 from fpgapool.conductor import counts
-from fpgapool.conductor import service
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.runtime import election
 from fpgapool.conductor.runtime import retention
+from fpgapool.conductor.runtime import term as terms
 from fpgapool.db import api as db_api
 from fpgapool.db import migration
 from fpgapool.objects import identity
@@ -97,9 +97,7 @@ def take_over(database: Database, tmp_path, lines: str) -> set[str | None]:
 
 
 @contextlib.contextmanager
-def leading(
-    database: Database, tmp_path, lines: str
-) -> Iterator[service._Term]:
+def leading(database: Database, tmp_path, lines: str) -> Iterator[terms.Term]:
     """Let a conductor that has just been started lead for a while."""
     path = tmp_path / "fpgapool.conf"
     path.write_text(lines)
@@ -114,7 +112,7 @@ def leading(
     )
     epoch = elected.win(threading.Event())
     assert epoch is not None
-    term = service._Term(
+    term = terms.Term(
         conf,
         database,  # type: ignore[arg-type]
         elected,

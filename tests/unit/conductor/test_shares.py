@@ -108,9 +108,9 @@ def test_who_claims_little_and_holds_slots_for_long_does_not_profit():
 def test_a_session_that_moves_does_not_pay_its_claim_again(monkeypatch):
     pool = make_world(slots=2, fair=True)
     submitted = []
-    tell = pool.memory.tell
+    tell = pool.memory.link.tell
     monkeypatch.setattr(
-        pool.memory,
+        pool.memory.link,
         "tell",
         lambda *happened: submitted.extend(happened) or tell(*happened),
     )
@@ -189,7 +189,7 @@ def test_queued_bytes_are_limited_and_given_back():
     queued = pool.open(project_id="a", claimed_bytes=600)
     code, message = refusal_of(pool, project_id="a", claimed_bytes=500)
     assert code == codes.QUOTA_EXCEEDED
-    assert "queued bytes is 1000: 600 used, 500 more wanted" in message
+    assert "queued bytes: limit 1000, 600 used, 500 requested" in message
     exact = pool.open(project_id="a", claimed_bytes=400)
     assert find(pool, "a", exact).state == states.QUEUED
     pool.open(project_id="b", claimed_bytes=1000)
@@ -204,7 +204,7 @@ def test_queued_requests_are_limited_by_project():
     pool.open(project_id="a")
     code, message = refusal_of(pool, project_id="a")
     assert code == codes.QUOTA_EXCEEDED
-    assert "queued requests is 1: 1 used, 1 more wanted" in message
+    assert "queued requests: limit 1, 1 used, 1 requested" in message
 
 
 # -- usage ------------------------------------------------------------------
@@ -323,7 +323,9 @@ def test_a_board_that_measures_nothing_is_charged_by_its_platform():
     pool = make_world()
     (slot,) = pool.memory.registry.slots.values()
     platforms = {slot.shape: {"peak_bytes_per_s": 1e9, "active_w": 40.0}}
-    pool.memory.profiles["copy"] = world.PROFILE.changed(platforms=platforms)
+    pool.memory.catalogue.profiles["copy"] = world.PROFILE.changed(
+        platforms=platforms
+    )
     for project_id, energy_j in (("a", None), ("b", 5.0)):
         pool.open(project_id=project_id)
         pool.agents["a"].slots[0].energy_j = energy_j

@@ -103,7 +103,7 @@ def test_a_period_that_is_short_for_the_boards() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"elasticity": "magic"}, "known are: ahead, edf, hybrid, nnls"),
+        ({"elasticity": "magic"}, "expected one of: ahead, edf, hybrid, nnls"),
         (
             {"elasticity_options": "adopt:2"},
             "elasticity policy ahead: adopt must be above 0",

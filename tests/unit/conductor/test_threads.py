@@ -196,7 +196,7 @@ def admitted(number: int) -> effects.Effects:
     return effects.Effects(
         db_api.Changes.of([factory.session(number, project_id="p")]),
         after_commit=[effects.PublishSession("a", view)],
-        admissions=[effects.Admission(number, f"s{number}", request, FUTURE)],
+        admissions=[effects.NewSession(number, f"s{number}", request, FUTURE)],
     )
 
 
@@ -373,7 +373,7 @@ class FakeCommitter:
 
     def put(self, wanted: effects.Effects) -> None:
         for message in wanted.after_commit:
-            if isinstance(message, effects.Answer | effects.EarlyAnswer):
+            if isinstance(message, effects.Reply | effects.EarlyReply):
                 sender._is_answered(message)
         self.batches(wanted)
 
@@ -766,8 +766,8 @@ def test_a_long_outage_takes_no_more_memory_than_the_rows(parts) -> None:
         effects.Effects(
             changes=db_api.Changes.of([]),
             after_commit=[
-                effects.Answer(given_up, 1),
-                effects.Answer(asked, 2),
+                effects.Reply(given_up, 1),
+                effects.Reply(asked, 2),
             ],
         )
     )
@@ -778,7 +778,7 @@ def test_a_long_outage_takes_no_more_memory_than_the_rows(parts) -> None:
     assert told == [
         effects.AskReport("a0"),
         effects.AskReport("a1"),
-        effects.Answer(asked, 2),
+        effects.Reply(asked, 2),
     ]
     (written,) = database.committed
     assert len(written.rows(db_api.HostRecord)) == 3

@@ -8,7 +8,6 @@ deliver, drop, double and reorder its messages as they like.
 """
 
 import collections
-import concurrent.futures
 import dataclasses
 import math
 import uuid
@@ -86,7 +85,7 @@ def opening(
     wanted: objects.OpenRequest, awaited_until: float = math.inf
 ) -> inputs.Open:
     """Return a request of which somebody waits to hear."""
-    return inputs.Open(wanted, awaited_until, concurrent.futures.Future())
+    return inputs.Open(wanted, awaited_until)
 
 
 def library(*names: str) -> inputs.Library:
@@ -109,7 +108,6 @@ def reopening(view: objects.SessionView, host_uuid: str) -> inputs.Reopen:
         view.session_id,
         view.generation,
         host_uuid,
-        concurrent.futures.Future(),
     )
 
 
@@ -118,12 +116,12 @@ def find(
 ) -> objects.SessionView | None:
     """Return the session of a request, if it is in memory."""
     found = asked.pool.sessions.by_request.get((project_id, request_id))
-    return found and asked.pool.view(found)
+    return found and asked.pool.lives.view(found)
 
 
 def _news(message: effects.Message) -> effects.Message:
     """Return a refusal as what a front door hears then."""
-    if isinstance(message, effects.EarlyAnswer) and isinstance(
+    if isinstance(message, effects.EarlyReply) and isinstance(
         message.value, objects.SessionView
     ):
         return effects.PublishSession(message.value.host_uuid, message.value)
@@ -414,7 +412,7 @@ class World:
         self.max_wait_s = max_wait_s
         self.preempt_gain = preempt_gain
         self.agents = {agent.uuid: agent for agent in agents}
-        self.settings = admission.Limits(
+        self.settings = admission.PoolLimits(
             **{
                 "health": health.HealthOptions(
                     accelerator_limit=fault_limit,
@@ -437,7 +435,7 @@ class World:
         self.database_away = False
         # By the ids of their rows, with who has their names, if that is why.
         self.unrecorded: dict[
-            int, tuple[effects.Admission, db_api.SessionRecord | None]
+            int, tuple[effects.NewSession, db_api.SessionRecord | None]
         ] = {}
         self._never_recorded: set[int] = set()
         # Of those, the ones that the engine has not yet withdrawn.
@@ -534,7 +532,7 @@ class World:
             "sessions": sum(
                 hold.session.project_id == project_id
                 for hold in pool.holds.values()
-                if isinstance(hold, sessions.Hold)
+                if isinstance(hold, sessions.SessionHold)
             ),
             "queued": book.queued[project_id],
             "queued_bytes": book.queued_bytes[project_id],
@@ -630,7 +628,7 @@ class World:
             self.unrecorded.pop(row_id, None)
             self._left_out.discard(row_id)
 
-    def _admit(self, new: effects.Admission) -> None:
+    def _admit(self, new: effects.NewSession) -> None:
         """Note a new session that the database does not take."""
         name = new.request.project_id, new.request.request_id
         for row in self.rows["sessions"].values():
@@ -650,9 +648,9 @@ class World:
         for new, row in list(self.unrecorded.values()):
             if row is not None:
                 self.feed(inputs.Unrecorded(new, row))
-        self.memory.database_failing = self.database_away
+        self.memory.outages.database_failing = self.database_away
         self.feed()
-        self.memory.database_failing = self.database_away = False
+        self.memory.outages.database_failing = self.database_away = False
 
     def check(self) -> None:
         """What holds after every step: core, engine and rows agree."""
@@ -664,7 +662,7 @@ class World:
         assert {s: r.generation for s, r in rows.items()} == {
             s: h.generation
             for s, h in holds.items()
-            if not isinstance(h, sessions.Hold)
+            if not isinstance(h, sessions.SessionHold)
             or h.session.row_id not in self._never_recorded
         }
         waiting = {
@@ -679,7 +677,7 @@ class World:
             held = [
                 hold
                 for hold in holds.values()
-                if isinstance(hold, sessions.Hold)
+                if isinstance(hold, sessions.SessionHold)
                 and hold.session.row_id == row_id
                 and not hold.abandoned
             ]

@@ -198,9 +198,6 @@ class Heard:
         self.items.append(epoch)
         return True
 
-    def change_bitstream(self, change: Any, _limit_s: float) -> None:
-        self.items.append(change)
-
     def ask(self, question: Any, *_args: Any, **_kwargs: Any) -> Any:
         # The arguments are in the question.
         cells = question.__closure__ or ()

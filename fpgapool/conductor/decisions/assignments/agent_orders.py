@@ -4,21 +4,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fpgapool import objects
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.conductor.decisions.requests import sessions
-from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import names
 
 
-def assign(hold: holds.Hold, limits: admission.Limits) -> effects.AssignSlot:
+def assign(
+    hold: holds.Hold, limits: admission.PoolLimits
+) -> effects.AssignSlot:
     """Order an agent to prepare the slot for its holder."""
     slot = hold.slot
     ordered = hold.ordered()
-    if isinstance(hold, sessions.Hold):
+    if isinstance(hold, sessions.SessionHold):
         session = hold.session
         limit_bytes = limits.claim_limit_bytes(session.claimed_bytes)
         ordered |= {
@@ -36,45 +39,52 @@ def assign(hold: holds.Hold, limits: admission.Limits) -> effects.AssignSlot:
         }
     elif isinstance(hold, holds.Member):
         ordered |= {"idle_timeout_s": limits.idle_timeout_s}
-    return effects.AssignSlot(
-        objects.AssignRequest(
-            host_uuid=slot.host.uuid,
-            device=slot.device.name,
-            slot=slot.number,
-            bitstream=names.bitstream_of(hold.accelerator, hold.bitstream_id),
-            bitstream_ref=hold.bitstream,
-            **ordered,
-        )
+    return effects.AssignSlot(request(slot, hold.bitstream, **ordered))
+
+
+def request(
+    slot: registry.SlotEntry,
+    bitstream: objects.BitstreamRef | None,
+    *,
+    accelerator: str,
+    **ordered: Any,
+) -> objects.AssignRequest:
+    """Return the order to prepare a slot with an accelerator.
+
+    :param ordered: what the order says of the holder.
+    """
+    bitstream_id = bitstream.bitstream_id if bitstream else None
+    return objects.AssignRequest(
+        host_uuid=slot.host.uuid,
+        device=slot.device.name,
+        slot=slot.number,
+        accelerator=accelerator,
+        bitstream=names.bitstream_of(accelerator, bitstream_id),
+        bitstream_ref=bitstream,
+        **ordered,
     )
 
 
 def release(hold: holds.Hold, reason: str) -> effects.ReleaseSlot:
     """Order an agent to take the slot from its holder."""
-    return effects.ReleaseSlot(
-        host_uuid=hold.slot.host.uuid,
-        device=hold.slot.device.name,
-        slot=hold.slot.number,
-        session_id=hold.public_id,
-        generation=hold.generation,
-        reason=reason,
-    )
+    return release_slot(hold.slot, hold.public_id, hold.generation, reason)
 
 
-def release_stray(
-    slot: registry.SlotEntry, report: objects.SlotReport
+def release_slot(
+    slot: registry.SlotEntry, session_id: str, generation: int, reason: str
 ) -> effects.ReleaseSlot:
-    """Order an agent to end a session that should not have the slot."""
+    """Order an agent to end one generation of a slot."""
     return effects.ReleaseSlot(
         host_uuid=slot.host.uuid,
         device=slot.device.name,
         slot=slot.number,
-        session_id=report.session_id or "",
-        generation=report.generation or 0,
-        reason=codes.SUPERSEDED,
+        session_id=session_id,
+        generation=generation,
+        reason=reason,
     )
 
 
-def reissue_secret(hold: sessions.Hold) -> effects.ReissueSecret:
+def reissue_secret(hold: sessions.SessionHold) -> effects.ReissueSecret:
     """Order a new secret for a client that is not connected."""
     return effects.ReissueSecret(
         host_uuid=hold.slot.host.uuid,

@@ -30,7 +30,7 @@ _NOTHING = {"ended": 0, "arrived": 0, "busy_s": 0.0, "project_id": ""}
 
 
 @dataclasses.dataclass(slots=True)
-class Account:
+class DeskAccount:
     """The counts of a group's desk on one host that are in the usage.
 
     :ivar record: their row.
@@ -52,7 +52,6 @@ class Account:
     ) -> list[tuple[str, events.ClientStats]]:
         """Return the tasks since the last call, with their projects.
 
-        :param line: the desk's report.
         :param project_of: returns the project of a client that is new here.
         """
         if not line.desk_boot_id:
@@ -107,12 +106,8 @@ class Account:
         self.changed[self.record.id] = self.record
 
 
-class Accounts:
-    """The accounts of all desks.
-
-    :param records: their rows.
-    :param last_id: the highest row id.
-    """
+class DeskAccounts:
+    """The accounts of all desks."""
 
     def __init__(
         self, records: Iterable[db_api.GroupDeskRecord], last_id: int
@@ -120,17 +115,19 @@ class Accounts:
         self._last_id = last_id
         self._changed: dict[int, db_api.GroupDeskRecord] = {}
         # By host and group.
-        self._accounts = collections.defaultdict[int, dict[str, Account]](dict)
+        self._accounts = collections.defaultdict[int, dict[str, DeskAccount]](
+            dict
+        )
         for record in records:
-            account = Account(record, self._changed)
+            account = DeskAccount(record, self._changed)
             self._accounts[record.host_id][record.group_id] = account
 
-    def of(self, group_id: str, host_id: int, now: float) -> Account:
+    def of(self, group_id: str, host_id: int, now: float) -> DeskAccount:
         """Return the account of a desk; a new one if there is none."""
         found = self._accounts[host_id].get(group_id)
         if found is None:
             self._last_id += 1
-            found = self._accounts[host_id][group_id] = Account(
+            found = self._accounts[host_id][group_id] = DeskAccount(
                 db_api.GroupDeskRecord(
                     id=self._last_id,
                     group_id=group_id,
@@ -144,7 +141,7 @@ class Accounts:
             )
         return found
 
-    def on(self, host_id: int) -> list[Account]:
+    def on(self, host_id: int) -> list[DeskAccount]:
         """Return the accounts of a host's desks."""
         return list(self._accounts[host_id].values())
 

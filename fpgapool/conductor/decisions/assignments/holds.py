@@ -6,13 +6,24 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 from fpgapool import objects
+from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.core import model
+from fpgapool.core import state as core_state
 from fpgapool.core.topology import slots
 from fpgapool.db import api as db_api
+
+#: What orders say for holders whose slots no client connects to.
+WITHOUT_CLIENT: dict[str, Any] = {
+    "connect_timeout_s": 0.0,
+    "resume_grace_s": 0.0,
+    "claimed_bytes": 0,
+    "local": True,
+}
 
 
 @dataclasses.dataclass(slots=True)
@@ -41,7 +52,7 @@ class Hold(abc.ABC):
     It exists until the agent shows that the assignment is over.
 
     :ivar core: the assignment; only the core changes it.
-    :ivar told_at: when the agent was last told to prepare or release it.
+    :ivar ordered_at: when the agent was last ordered to prepare or release it.
     :ivar prepared: the agent's report shows the slot ready; the secret may
         still be on its way.
     :ivar offer: where the client may come before that.
@@ -54,7 +65,7 @@ class Hold(abc.ABC):
     slot: registry.SlotEntry
     core: slots.Hold
     assigned_at: float
-    told_at: float = 0.0
+    ordered_at: float = 0.0
     prepared: bool = False
     offer: objects.Offer | None = None
     heard: tuple[str, int] = ("", 0)
@@ -81,6 +92,11 @@ class Hold(abc.ABC):
     @property
     def wanted(self) -> bool:
         """Whether a session still depends on the slot."""
+        return False
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether its session waits for, or has, another slot already."""
         return False
 
     @property
@@ -189,8 +205,52 @@ class Member(Hold):
             "generation": self.generation,
             "project_id": self.group.project_id,
             "accelerator": self.group.accelerator,
-            "connect_timeout_s": 0.0,
-            "resume_grace_s": 0.0,
-            "claimed_bytes": 0,
-            "local": True,
+            **WITHOUT_CLIENT,
         }
+
+
+class Holds(dict[int, Hold]):
+    """The slots of sessions and groups, by id.
+
+    :ivar changed_groups: the groups about which desks may have to be told.
+    """
+
+    def __init__(
+        self, core: core_state.PoolState, outbox: parts.Outbox
+    ) -> None:
+        super().__init__()
+        self._core = core
+        self._outbox = outbox
+        self.changed_groups: set[str] = set()
+
+    def assigned(self, slot_id: int) -> slots.Hold:
+        """Return the assignment that the core has made.
+
+        :raises RuntimeError: if it has made none.
+        """
+        core = self._core.hold(slot_id)
+        if core is None:
+            raise RuntimeError(f"the core gives slot {slot_id} to no holder")
+        return core
+
+    def members(self) -> Iterator[Member]:
+        """Yield the slots of groups."""
+        for hold in self.values():
+            if isinstance(hold, Member):
+                yield hold
+
+    def save(self, hold: Hold) -> None:
+        """Record an assignment."""
+        self._mark_changed(hold)
+        row = hold.record() if hold.is_recorded else None
+        self._outbox.write_assignment(hold.slot.id, row)
+
+    def drop(self, hold: Hold) -> None:
+        """Remove an assignment from memory and from the database."""
+        self._mark_changed(hold)
+        del self[hold.slot.id]
+        self._outbox.write_assignment(hold.slot.id, None)
+
+    def _mark_changed(self, hold: Hold) -> None:
+        if isinstance(hold, Member):
+            self.changed_groups.add(hold.group.group_id)

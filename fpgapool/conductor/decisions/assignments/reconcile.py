@@ -21,7 +21,7 @@ from fpgapool.vocabulary import states
 class Finding(enum.Enum):
     """The difference between expected and reported state."""
 
-    AS_IT_SHOULD = enum.auto()
+    AS_EXPECTED = enum.auto()
     #: The slot works for an unknown session or an older assignment.
     STRAY = enum.auto()
     #: The agent has not received the order to prepare yet.
@@ -49,7 +49,7 @@ _BUSY = frozenset(
 )
 
 _BY_STATE = {
-    states.SLOT_PREPARING: Finding.AS_IT_SHOULD,
+    states.SLOT_PREPARING: Finding.AS_EXPECTED,
     states.SLOT_READY: Finding.READY,
     states.SLOT_ACTIVE: Finding.ATTACHED,
     states.SLOT_DETACHED: Finding.DETACHED,
@@ -73,8 +73,6 @@ def is_not_prepared(hold: holds.Hold, result: objects.SessionResult) -> bool:
     """Whether a slot was never ready for its holder, so that another may be.
 
     A holder that is connected has the slot, whatever its agent knows of it.
-
-    :param result: of this assignment.
     """
     return hold.phase in UNCONNECTED and (
         result.state == states.PREPARE_FAILED
@@ -86,10 +84,9 @@ def compare(hold: holds.Hold | None, report: objects.SlotReport) -> Finding:
     """Compare a slot's assignment with its line in an agent's report.
 
     :param hold: the slot's assignment; None if it has none.
-    :param report: the slot in the agent's report.
     """
     if hold is None:
-        return Finding.STRAY if busy(report) else Finding.AS_IT_SHOULD
+        return Finding.STRAY if busy(report) else Finding.AS_EXPECTED
     if busy(report):
         return _compare_busy(hold, report)
     result = report.last_result

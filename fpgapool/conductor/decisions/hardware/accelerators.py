@@ -4,91 +4,87 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
-from collections.abc import Mapping
 
-from fpgapool.conductor.decisions import effects
+from oslo_log import log as logging
+
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions import parts
+from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.hardware import bitstreams
+from fpgapool.conductor.decisions.hardware import power_caps
 from fpgapool.conductor.decisions.hardware import registry
-from fpgapool.conductor.decisions.requests import admission
-from fpgapool.conductor.decisions.requests import opening
+from fpgapool.conductor.decisions.requests import quotas
 from fpgapool.core import events
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.vocabulary import platforms
 
+LOG = logging.getLogger(__name__)
 
-class Accelerators:
+
+@dataclasses.dataclass(eq=False, repr=False)
+class Accelerators(parts.Room):
     """Keeps the library of accelerators up to date."""
 
-    def __init__(self, pool: pools.Pool) -> None:
-        self._pool = pool
+    _registry: registry.Registry
+    _catalogue: bitstreams.Catalogue
+    _quotas: quotas.QuotaBook
+    _holds: holds.Holds
+    _power_caps: model.PowerCaps = dataclasses.field(
+        default_factory=model.PowerCaps, init=False
+    )
 
-    @property
-    def handled(self) -> Mapping[type, pools.Handler]:
-        """The handlers of inputs."""
-        return {
-            inputs.Library: lambda item: self.load(item.records),
-            inputs.ChangeBitstream: self._change_bitstream,
-        }
+    @parts.handles(inputs.Library)
+    def _library_changed(self, item: inputs.Library) -> None:
+        self.load(item.records)
 
     def load(self, records: Iterable[db_api.AcceleratorRecord]) -> None:
         """Replace the accelerators that need no bitstream file."""
-        self._pool.catalogue.set_accelerators(records)
-        self.tell()
+        self._catalogue.set_accelerators(records)
+        self.tell_core()
 
+    @parts.handles(inputs.ChangeBitstream)
     def _change_bitstream(self, item: inputs.ChangeBitstream) -> None:
-        pool, catalogue = self._pool, self._pool.catalogue
-        if pool.database_failing:
-            pool.outbox.send(
-                effects.EarlyAnswer(item.future, opening.not_recordable())
-            )
-            return
-        before, refusal = catalogue.library, None
-        try:
-            row = catalogue.apply(item.change, self._surroundings(item.change))
-        except admission.Rejected as error:
-            row, refusal = None, error
+        self._answer_change(item.future, lambda: self._apply(item.change))
+
+    def _apply(self, change: bitstream.BitstreamChange) -> None:
+        before = self._catalogue.library
+        row = self._catalogue.apply(change, self._surroundings(change))
         if row is not None:
-            pool.outbox.write(row)
-        if catalogue.library is not before:
-            self.tell()
-        # A refusal also waits for the commit: the row that caused it may not
-        # be recorded yet, and the client will look for it.
-        pool.outbox.send(effects.Answer(item.future, refusal))
+            self._outbox.write(row)
+        if self._catalogue.library is not before:
+            self.tell_core()
 
     def _surroundings(
         self, change: bitstream.BitstreamChange
-    ) -> bitstreams.Surroundings:
-        pool = self._pool
-        quota = pool.quotas.of(pool.catalogue.project_of(change))
-        return bitstreams.Surroundings(
-            now=pool.now,
-            limits=bitstreams.Limits(
-                count=pool.settings.max_bitstreams_per_project,
+    ) -> bitstreams.LibraryContext:
+        quota = self._quotas.of(self._catalogue.project_of(change))
+        return bitstreams.LibraryContext(
+            now=self._clock.now,
+            limits=bitstreams.BitstreamLimits(
+                count=self._settings.max_bitstreams_per_project,
                 total_bytes=quota.bitstream_bytes,
             ),
-            capacities=pool.registry.capacities(),
+            capacities=self._registry.capacities(),
             running={
                 hold.bitstream_id
-                for hold in pool.holds.values()
+                for hold in self._holds.values()
                 if hold.bitstream_id is not None
             },
         )
 
     def see_slots(self) -> None:
         """Update which slots fit an accelerator, after a host's report."""
-        pool = self._pool
-        if pool.catalogue.set_builtins(pool.registry.builtins()):
-            self.tell()
+        if self._catalogue.set_builtins(self._registry.builtins()):
+            self.tell_core()
 
-    def tell(self) -> None:
+    def tell_core(self) -> None:
         """Send the core the accelerators of the library."""
         self._update_outdated()
-        self._pool.tell(
+        self._link.tell(
             events.AcceleratorsChanged(
                 tuple(
                     model.Accelerator(
@@ -99,21 +95,34 @@ class Accelerators:
                         shapes=frozenset(profile.shapes),
                         peaks_bytes_per_s=platforms.peaks(profile.platforms),
                     )
-                    for profile in self._pool.profiles.values()
+                    for profile in self._catalogue.profiles.values()
                 )
             )
         )
-        self._pool.tell_power_caps()
+        self.tell_power_caps()
+
+    def tell_power_caps(self) -> None:
+        """Send the caps on the power of slots to the core, if they changed."""
+        caps = power_caps.caps(
+            self._settings, self._registry, self._catalogue.profiles.values()
+        )
+        if caps != self._power_caps:
+            self._power_caps = caps
+            if caps.is_set:
+                for line in power_caps.doubts(caps, self._registry):
+                    LOG.warning("%s", line)
+            self._link.tell(events.PowerCapsChanged(caps))
 
     def _update_outdated(self) -> None:
         """Update which slots hold outdated bitstreams; tell the core."""
-        pool = self._pool
         changed: dict[str, registry.HostEntry] = {}
-        for slot in pool.registry.slots.values():
-            outdated = pool.catalogue.is_outdated(
+        for slot in self._registry.slots.values():
+            outdated = self._catalogue.is_outdated(
                 slot.programmed, slot.bitstream_id, slot.shape
             )
             if outdated != slot.outdated:
                 slot.outdated = outdated
                 changed[slot.host.uuid] = slot.host
-        pool.tell(*(events.HostUp(h.spec()) for h in changed.values() if h.up))
+        self._link.tell(
+            *(events.HostUp(h.spec()) for h in changed.values() if h.up)
+        )

@@ -7,7 +7,6 @@ enabled. The core drains a device if one of them is draining.
 
 from __future__ import annotations
 
-import concurrent.futures
 import math
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -46,48 +45,50 @@ def checked(
     texts = (host_uuid, state, reason, "" if device is None else device)
     if not all(isinstance(text, str) for text in texts):
         raise exception.InvalidRequest(
-            reason="host_uuid, device, state and reason must be text"
+            reason="host_uuid, device, state and reason must be strings"
         )
     try:
-        wish = model.AdminState(state)
+        wanted = model.AdminState(state)
     except ValueError:
         raise exception.InvalidRequest(
-            reason=f"{state!r:.80} is no state of a device or host"
+            reason=f"{state!r:.80} is not an administrative state"
         ) from None
     try:
         reason.encode()
     except UnicodeEncodeError:
         raise exception.InvalidRequest(
-            reason="the reason is not valid Unicode text"
+            reason="reason is not valid Unicode"
         ) from None
     if "\0" in reason:
-        raise exception.InvalidRequest(reason="the reason has the character 0")
+        raise exception.InvalidRequest(
+            reason="reason contains a NUL character"
+        )
     if len(reason) > MAX_REASON_LENGTH:
         raise exception.InvalidRequest(
-            reason=f"more than {MAX_REASON_LENGTH} characters of reason"
+            reason=f"reason must be at most {MAX_REASON_LENGTH} characters"
         )
     if drain_within_s is not None:
-        _check_deadline(wish, drain_within_s)
+        _check_deadline(wanted, drain_within_s)
     return inputs.Administer(
         host_uuid=host_uuid,
         device=device,
-        state=wish,
+        state=wanted,
         reason=reason,
         drain_within_s=drain_within_s,
-        future=concurrent.futures.Future(),
     )
 
 
-def _check_deadline(wish: model.AdminState, drain_within_s: Any) -> None:
-    if wish is not _DRAINING:
+def _check_deadline(wanted: model.AdminState, drain_within_s: Any) -> None:
+    if wanted is not _DRAINING:
         raise exception.InvalidRequest(
-            reason="only a device or host that is drained has a deadline"
+            reason="a deadline is allowed only when draining"
         )
     if type(drain_within_s) not in (int, float) or not (
         0 <= drain_within_s <= MAX_DRAIN_S and math.isfinite(drain_within_s)
     ):
         raise exception.InvalidRequest(
-            reason=f"the deadline is not in 0 to {MAX_DRAIN_S:.0f} seconds"
+            reason="the deadline must be between 0 and"
+            f" {MAX_DRAIN_S:.0f} seconds"
         )
 
 

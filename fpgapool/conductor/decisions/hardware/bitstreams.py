@@ -32,29 +32,23 @@ _ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The limits of one project; None: no limit.
-
-    :ivar count: of bitstreams.
-    :ivar total_bytes: of all their files.
-    """
+class BitstreamLimits:
+    """The limits of one project; None: no limit."""
 
     count: int | None = 200
     total_bytes: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class LibraryContext:
     """The state of the pool on which a change may depend.
 
     :ivar now: wall clock.
-    :ivar limits: of the bitstream's project.
     :ivar capacities: the resources of the pool's slots, by shape.
-    :ivar running: ids of the bitstreams that sessions use.
     """
 
     now: float
-    limits: Limits = Limits()
+    limits: BitstreamLimits = BitstreamLimits()
     capacities: declaration.Capacities = dataclasses.field(
         default_factory=dict
     )
@@ -62,13 +56,7 @@ class Surroundings:
 
 
 class Catalogue:
-    """All accelerators and bitstreams; it checks and applies changes.
-
-    :ivar library: the accelerators that sessions can use.
-    :param accelerators: those that need no file.
-    :param bitstreams: of any state.
-    :param last_id: the highest row id.
-    """
+    """All accelerators and bitstreams; it checks and applies changes."""
 
     def __init__(
         self,
@@ -85,6 +73,16 @@ class Catalogue:
     def bitstreams(self) -> Collection[db_api.BitstreamRecord]:
         """All bitstreams, of any state."""
         return self._by_id.values()
+
+    @property
+    def profiles(self) -> Mapping[str, objects.AcceleratorProfile]:
+        """The accelerators of the library, by name."""
+        return self.library.profiles
+
+    def is_stateless(self, accelerator: str) -> bool:
+        """Whether the library says that an accelerator keeps no state."""
+        profile = self.profiles.get(accelerator)
+        return profile is not None and profile.stateless
 
     def set_builtins(
         self, builtins: Mapping[str, library.Builtins | None]
@@ -117,11 +115,7 @@ class Catalogue:
     def is_outdated(
         self, programmed: str | None, bitstream_id: str | None, shape: str
     ) -> bool:
-        """Whether the library has a newer bitstream than a slot.
-
-        :param programmed: its accelerator.
-        :param bitstream_id: the bitstream with which it was programmed.
-        """
+        """Whether the library has a newer bitstream than a slot."""
         if programmed is None:
             return False
         chosen = self.library.choose(programmed, shape)
@@ -150,7 +144,7 @@ class Catalogue:
         return self._find(change.bitstream_id).project_id
 
     def apply(
-        self, change: bitstream.BitstreamChange, around: Surroundings
+        self, change: bitstream.BitstreamChange, context: LibraryContext
     ) -> db_api.BitstreamRecord | None:
         """Change the library.
 
@@ -158,12 +152,12 @@ class Catalogue:
         :raises Rejected: if the change is not allowed; nothing changes then.
         """
         if isinstance(change, objects.CreateBitstream):
-            return self._create(change, around)
+            return self._create(change, context)
         old = self._find(change.bitstream_id)
-        new = self._changed(old, change, around)
+        new = self._changed(old, change, context)
         if new == old:
             return None
-        new = dataclasses.replace(new, updated_at=around.now)
+        new = dataclasses.replace(new, updated_at=context.now)
         if new.state != db_api.DELETED:
             _check_row(new)
         self._put(new)
@@ -173,42 +167,43 @@ class Catalogue:
         self,
         old: db_api.BitstreamRecord,
         change: bitstream.BitstreamChange,
-        around: Surroundings,
+        context: LibraryContext,
     ) -> db_api.BitstreamRecord:
         match change:
             case objects.UploadBitstream():
-                return self._uploaded(old, change, around)
+                return self._uploaded(old, change, context)
             case objects.UpdateBitstream():
-                return self._updated(old, change, around)
+                return self._updated(old, change, context)
             case objects.DecideBitstream(approve=True):
-                return self._approved(old, change, around)
+                return self._approved(old, change, context)
             case objects.DecideBitstream():
-                return _rejected(old, change, around)
+                return _rejected(old, change, context)
             case objects.ShareBitstream():
                 return _shared(old, change)
             case objects.DeleteBitstream():
-                self._check_unused(old, around)
+                self._check_unused(old, context)
                 return dataclasses.replace(old, state=db_api.DELETED)
         raise TypeError(f"not a change of what there is: {change}")
 
     def _create(
-        self, change: objects.CreateBitstream, around: Surroundings
+        self, change: objects.CreateBitstream, context: LibraryContext
     ) -> db_api.BitstreamRecord | None:
         if change.bitstream_id in self._by_id:
             return None
         own = self._of_project(change.project_id)
-        limit = around.limits.count
+        limit = context.limits.count
         if limit is not None and len(own) >= limit:
             raise admission.Rejected(
                 codes.QUOTA_EXCEEDED,
-                f"the project has {len(own)} bitstreams, and may have {limit}",
+                f"quota exceeded for bitstreams: limit {limit},"
+                f" {len(own)} used",
             )
         self._last_id += 1
         record = db_api.BitstreamRecord(
             id=self._last_id,
             state=library.UPLOADING,
-            created_at=around.now,
-            updated_at=around.now,
+            created_at=context.now,
+            updated_at=context.now,
             projects=[],
             **{
                 field.name: getattr(change, field.name)
@@ -226,21 +221,21 @@ class Catalogue:
         self,
         old: db_api.BitstreamRecord,
         change: objects.UploadBitstream,
-        around: Surroundings,
+        context: LibraryContext,
     ) -> db_api.BitstreamRecord:
         if old.state != library.UPLOADING:
             raise admission.Rejected(
-                codes.BITSTREAM_HAS_FILE, "the bitstream has its file already"
+                codes.BITSTREAM_HAS_FILE, "the bitstream already has a file"
             )
         used = sum(one.size_bytes for one in self._of_project(old.project_id))
-        limit = around.limits.total_bytes
+        limit = context.limits.total_bytes
         if limit is not None and used + change.size_bytes > limit:
             raise admission.Rejected(
                 codes.QUOTA_EXCEEDED,
-                f"the project's quota of bytes of bitstreams is {limit}:"
-                f" {used} used, {change.size_bytes} more wanted",
+                f"quota exceeded for bytes of bitstreams: limit {limit},"
+                f" {used} used, {change.size_bytes} requested",
             )
-        shapes = _fitting(change, around.capacities)
+        shapes = _fitting(change, context.capacities)
         new = dataclasses.replace(
             old,
             state=library.UNAPPROVED,
@@ -250,7 +245,7 @@ class Catalogue:
             signed_by=change.signed_by,
             shapes=shapes,
             profile=change.profile,
-            uploaded_at=around.now,
+            uploaded_at=context.now,
         )
         self._check_profile(new)
         return new
@@ -259,7 +254,7 @@ class Catalogue:
         self,
         old: db_api.BitstreamRecord,
         change: objects.UpdateBitstream,
-        around: Surroundings,
+        context: LibraryContext,
     ) -> db_api.BitstreamRecord:
         wanted = {
             name: value
@@ -272,7 +267,7 @@ class Catalogue:
             new = dataclasses.replace(new, projects=[])
         if new.public != old.public:
             # The change makes it implement another accelerator.
-            self._check_unused(old, around)
+            self._check_unused(old, context)
             if new.state != library.UPLOADING or new.profile:
                 self._check_profile(new)
         return new
@@ -281,17 +276,17 @@ class Catalogue:
         self,
         old: db_api.BitstreamRecord,
         change: objects.DecideBitstream,
-        around: Surroundings,
+        context: LibraryContext,
     ) -> db_api.BitstreamRecord:
         if old.state == library.UPLOADING:
             raise admission.Rejected(
                 codes.BITSTREAM_HAS_NO_FILE,
                 "a bitstream without a file cannot be approved",
             )
-        if not change.force and not library.fits(old, around.capacities):
+        if not change.force and not library.fits(old, context.capacities):
             raise admission.Rejected(
                 codes.NO_COMPATIBLE_SLOT,
-                f"no slot of the pool has one of the shapes"
+                f"no slot of this pool has any of the shapes"
                 f" {', '.join(old.shapes)}",
             )
         # An accelerator that needs no file may have been removed meanwhile.
@@ -304,7 +299,7 @@ class Catalogue:
             signed_by=change.signed_by,
             reason=change.reason,
             decided_by=change.user_id,
-            decided_at=around.now,
+            decided_at=context.now,
         )
 
     # -- checks ------------------------------------------------------------
@@ -318,16 +313,16 @@ class Catalogue:
         if record.profile.get("peak_bytes_per_s") is None:
             raise admission.Rejected(
                 codes.INVALID_REQUEST,
-                f"{record.accelerator} is a new accelerator: its profile must"
-                " have peak_bytes_per_s",
+                "the profile of a new accelerator must have"
+                f" peak_bytes_per_s: {record.accelerator}",
             )
 
     def _check_unused(
-        self, record: db_api.BitstreamRecord, around: Surroundings
+        self, record: db_api.BitstreamRecord, context: LibraryContext
     ) -> None:
-        if record.bitstream_id in around.running:
+        if record.bitstream_id in context.running:
             raise admission.Rejected(
-                codes.BITSTREAM_IN_USE, "a slot of a session runs it"
+                codes.BITSTREAM_IN_USE, "a session is using it"
             )
 
     def _find(self, bitstream_id: str) -> db_api.BitstreamRecord:
@@ -335,7 +330,7 @@ class Catalogue:
         if record is None:
             raise admission.Rejected(
                 codes.BITSTREAM_NOT_FOUND,
-                f"there is no bitstream {bitstream_id!r:.80}",
+                f"bitstream {bitstream_id!r:.80} not found",
             )
         return record
 
@@ -379,14 +374,15 @@ def _fitting(
             if shape in capacities and shape not in room:
                 raise admission.Rejected(
                     codes.INVALID_DECLARATION,
-                    f"it needs more than slots of the shape {shape} have",
+                    "it needs more resources than slots of shape"
+                    f" {shape} have",
                 )
         if not change.shapes and room:
             return list(room)
     if not change.shapes:
         raise admission.Rejected(
             codes.INVALID_REQUEST,
-            "a bitstream fits slots of at least one shape",
+            "name at least one shape that the bitstream fits",
         )
     return list(change.shapes)
 
@@ -394,7 +390,7 @@ def _fitting(
 def _rejected(
     old: db_api.BitstreamRecord,
     change: objects.DecideBitstream,
-    around: Surroundings,
+    context: LibraryContext,
 ) -> db_api.BitstreamRecord:
     if old.state == library.UPLOADING:
         raise admission.Rejected(
@@ -406,7 +402,7 @@ def _rejected(
         state=library.REJECTED,
         reason=change.reason,
         decided_by=change.user_id,
-        decided_at=around.now,
+        decided_at=context.now,
     )
 
 
@@ -419,7 +415,8 @@ def _shared(
     if len(projects) > rules.MAX_PROJECTS:
         raise admission.Rejected(
             codes.QUOTA_EXCEEDED,
-            f"a bitstream can be shared with {rules.MAX_PROJECTS} projects",
+            "a bitstream can be shared with at most"
+            f" {rules.MAX_PROJECTS} projects",
         )
     return dataclasses.replace(old, projects=sorted(projects))
 
@@ -441,7 +438,7 @@ def _check_values(record: db_api.BitstreamRecord) -> None:
     # Fails for surrogates, which JSON escapes but databases refuse.
     json.dumps(json.loads(text), ensure_ascii=False).encode()
     if "\\u0000" in text:
-        raise ValueError("texts cannot hold the character 0")
+        raise ValueError("text must not contain a NUL character")
     uuid.UUID(record.bitstream_id)
     if len(record.bitstream_id) != _UUID_LENGTH:
         raise ValueError(f"not a UUID: {record.bitstream_id!r:.80}")
@@ -456,7 +453,7 @@ def _check_values(record: db_api.BitstreamRecord) -> None:
         raise ValueError("checksum_sha256 must be 64 hexadecimal digits")
     if not _ACCELERATOR.fullmatch(record.accelerator):
         raise ValueError(
-            f"not a name of an accelerator: {record.accelerator!r:.80}"
+            f"invalid accelerator name: {record.accelerator!r:.80}"
         )
     if len(library.key_of(record)) > _MAX_NAME_LENGTH:
         raise ValueError("the names of accelerator and project are too long")

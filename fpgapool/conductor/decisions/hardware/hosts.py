@@ -4,17 +4,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import math
 
 from oslo_log import log as logging
 
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.assignments import agent_orders
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import serving as servings
+from fpgapool.conductor.decisions.hardware import probation
 from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import lives
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.db import api as db_api
@@ -29,23 +32,20 @@ _BUS_SUSPECTED_SHARE = 0.5
 _MAX_CAUSE_LENGTH = 400
 
 
-class Hosts:
+@dataclasses.dataclass(eq=False, repr=False)
+class Hosts(parts.Room):
     """Detects lost hosts, and ends their assignments."""
 
-    def __init__(self, pool: pools.Pool, serving: servings.Serving) -> None:
-        self._pool = pool
-        self._serving = serving
-        self._lost_since: dict[str, float] = {}
-        self._bus_is_suspected = False
-        self._ticked_at: float | None = None
-
-    @property
-    def handled(self) -> Mapping[type, pools.Handler]:
-        """The handlers of inputs."""
-        return {
-            inputs.ComputesSeen: self._computes_seen,
-            inputs.ComputeDeleted: self._compute_deleted,
-        }
+    _registry: registry.Registry
+    _lives: lives.Lives
+    _holds: holds.Holds
+    _probation: probation.Probation
+    _serving: servings.Serving
+    _lost_since: dict[str, float] = dataclasses.field(
+        default_factory=dict, init=False
+    )
+    _bus_is_suspected: bool = dataclasses.field(default=False, init=False)
+    _ticked_at: float = dataclasses.field(default=math.inf, init=False)
 
     def found(self, host: registry.HostEntry) -> None:
         """Note that a host is up again."""
@@ -53,35 +53,32 @@ class Hosts:
 
     def tick(self) -> None:
         """Check for silent hosts and for preparations that hang."""
-        pool = self._pool
-        timeout_s = pool.settings.report_timeout_s
-        if (
-            self._ticked_at is not None
-            and pool.now - self._ticked_at > timeout_s / 2
-        ):
+        timeout_s = self._settings.report_timeout_s
+        if self._clock.now - self._ticked_at > timeout_s / 2:
             # This conductor stood still, and reports wait in its queue.
-            pool.unreachable_until = pool.now
-        self._ticked_at = pool.now
+            self._outages.unreachable_until = self._clock.now
+        self._ticked_at = self._clock.now
         self._find_silent()
-        for host in pool.registry.hosts.values():
+        for host in self._registry.hosts.values():
             if host.turned_clock():
                 _log_clock(host)
-        for hold in list(pool.holds.values()):
-            if pool.holds.get(hold.slot.id) is hold:
+        for hold in list(self._holds.values()):
+            if self._holds.get(hold.slot.id) is hold:
                 self._check(hold)
 
     # -- silence -----------------------------------------------------------
 
     def _find_silent(self) -> None:
-        pool = self._pool
-        timeout_s = pool.settings.report_timeout_s
+        timeout_s = self._settings.report_timeout_s
         present = [
             host
-            for host in pool.registry.hosts.values()
+            for host in self._registry.hosts.values()
             if host.uuid not in self._lost_since
         ]
         silent = [
-            host for host in present if host.heard_at < pool.now - timeout_s
+            host
+            for host in present
+            if host.heard_at < self._clock.now - timeout_s
         ]
         if len(silent) > _BUS_SUSPECTED_SHARE * len(present):
             if not self._bus_is_suspected:
@@ -92,13 +89,13 @@ class Hosts:
                     len(present),
                 )
             self._bus_is_suspected = True
-            pool.unreachable_until = pool.now
+            self._outages.unreachable_until = self._clock.now
             return
         self._bus_is_suspected = False
         for host in silent:
             # Agents reconnect to the bus at different times.
-            since = max(host.heard_at, pool.unreachable_until)
-            if pool.now - since > timeout_s:
+            since = max(host.heard_at, self._outages.unreachable_until)
+            if self._clock.now - since > timeout_s:
                 self._ask_or_lose(host, since)
 
     def _ask_or_lose(
@@ -108,41 +105,43 @@ class Hosts:
 
         Its former reports may have gone to another leader.
         """
-        pool = self._pool
         if host.asked_at <= silent_since:
-            host.asked_at = pool.now
-            pool.outbox.send(effects.AskReport(host.uuid))
-        elif pool.now - host.asked_at >= pool.settings.resend_interval_s:
+            host.asked_at = self._clock.now
+            self._outbox.send(effects.AskReport(host.uuid))
+        elif (
+            self._clock.now - host.asked_at >= self._settings.resend_interval_s
+        ):
             self._lose(host)
 
     def _lose(self, host: registry.HostEntry) -> None:
-        pool = self._pool
         LOG.error(
             "Host %s (%s) has been silent for %.0f s and counts as lost",
             host.name,
             host.uuid,
-            pool.now - host.heard_at,
+            self._clock.now - host.heard_at,
         )
         host.up = False
-        self._lost_since[host.uuid] = pool.now
-        pool.outbox.write(registry.host_row(host))
-        pool.tell(events.HostLost(host.id))
+        self._lost_since[host.uuid] = self._clock.now
+        self._outbox.write(registry.host_row(host))
+        self._link.tell(events.HostLost(host.id))
         self._remove_if_gone(host)
 
     def _check(self, hold: holds.Hold) -> None:
         """Check an assignment for timeouts."""
-        pool, host = self._pool, hold.slot.host
-        limits = pool.settings
+        host = hold.slot.host
+        limits = self._settings
         lost_at = self._lost_since.get(host.uuid)
         if lost_at is not None:
             if (
-                isinstance(hold, sessions.Hold)
+                isinstance(hold, sessions.SessionHold)
                 and hold.is_left
                 and hold.wanted
             ):
                 # Its worker will not say soon how far it was.
                 self._serving.move(hold.session)
-            missed_s = pool.now - max(lost_at, pool.unreachable_until)
+            missed_s = self._clock.now - max(
+                lost_at, self._outages.unreachable_until
+            )
             if missed_s > limits.lost_session_timeout_s:
                 self._give_up(hold)
         elif (
@@ -157,12 +156,12 @@ class Hosts:
             self._prepare_timed_out(hold)
 
     def _give_up(self, hold: holds.Hold) -> None:
-        if isinstance(hold, sessions.Hold) and hold.wanted:
-            self._pool.end(
+        if isinstance(hold, sessions.SessionHold) and hold.wanted:
+            self._lives.end(
                 hold.session,
                 states.LOST,
                 codes.HOST_LOST,
-                "the slot's host has not come back",
+                "the slot's host did not come back",
             )
         # Its work since the last report is not known.
         ended_at = max(hold.slot.host.heard_at, hold.assigned_at)
@@ -171,21 +170,20 @@ class Hosts:
     # -- preparations ------------------------------------------------------
 
     def _prepare_timed_out(self, hold: holds.Hold) -> None:
-        pool = self._pool
         LOG.warning(
             "Slot %s was not prepared within %.0f s",
             hold.slot,
-            pool.settings.prepare_timeout_s,
+            self._settings.prepare_timeout_s,
         )
-        pool.outbox.send(agent_orders.release(hold, codes.PREPARE_TIMEOUT))
+        self._outbox.send(agent_orders.release(hold, codes.PREPARE_TIMEOUT))
         # The slot is out of use until a report shows it idle: programming may
         # hang.
         hold.slot.usable = False
-        pool.tell(events.SlotFaulty(hold.slot.id, codes.PREPARE_TIMEOUT))
+        self._link.tell(events.SlotFaulty(hold.slot.id, codes.PREPARE_TIMEOUT))
         self.fail_preparation(
             hold,
             codes.PREPARE_TIMEOUT,
-            f"not done in {pool.settings.prepare_timeout_s:.0f} s",
+            f"not prepared within {self._settings.prepare_timeout_s:.0f} s",
         )
 
     def fail_preparation(
@@ -195,44 +193,45 @@ class Hosts:
 
         A session waits for another one, unless too many have failed so.
 
-        :param reason: the code of the failure.
         :param message: what the slot's driver or agent says of it.
         """
-        pool = self._pool
         # The revocation may have caused the failure.
         if not hold.revoked and reason not in codes.BITSTREAM_FAULTS:
-            pool.probation.failed(hold, reason, pool.now, is_preparation=True)
-        if isinstance(hold, sessions.Hold) and hold.wanted:
+            self._probation.failed(hold, reason, is_preparation=True)
+        if isinstance(hold, sessions.SessionHold) and hold.wanted:
             cause = _for_owner(reason, message)
-            if not hold.session.got_in_vain(reason):
-                pool.end(
+            if not hold.session.count_failed_slot(reason):
+                self._lives.end(
                     hold.session,
                     states.FAILED,
                     reason,
-                    f"{sessions.MAX_VAIN_SLOTS} slots could not be prepared,"
+                    f"{sessions.MAX_FAILED_SLOTS} slots could not be prepared,"
                     f" the last was {hold.slot}: {cause}",
                 )
-                self._serving.free(hold, pool.now)
+                self._serving.free(hold, self._clock.now)
                 return
             hold.failure = f"slot {hold.slot} failed: {cause}"
-        pool.tell(events.PrepareFailed(hold.slot.id, hold.generation, reason))
+        self._link.tell(
+            events.PrepareFailed(hold.slot.id, hold.generation, reason)
+        )
 
     # -- compute nodes -----------------------------------------------------
 
+    @parts.handles(inputs.ComputesSeen)
     def _computes_seen(self, item: inputs.ComputesSeen) -> None:
         for host_uuid in sorted(item.host_uuids):
             self._set_compute(host_uuid, db_api.ComputeState.KNOWN)
 
     def _set_compute(self, host_uuid: str, state: db_api.ComputeState) -> None:
-        pool = self._pool
-        pool.outbox.write(*pool.registry.set_compute(host_uuid, state))
+        self._outbox.write(*self._registry.set_compute(host_uuid, state))
 
+    @parts.handles(inputs.ComputeDeleted)
     def _compute_deleted(self, item: inputs.ComputeDeleted) -> None:
         """Handle a compute node that Nova has deleted.
 
         The operator decides about a host that still reports or has boards.
         """
-        host = self._pool.registry.hosts.get(item.host_uuid)
+        host = self._registry.hosts.get(item.host_uuid)
         if host is None:
             return
         if host.up or host.devices:
@@ -256,18 +255,17 @@ class Hosts:
             or host.uuid not in self._lost_since
         ):
             return
-        pool = self._pool
         LOG.info("Host %s (%s) is removed", host.name, host.uuid)
         self.found(host)
-        pool.outbox.write(pool.registry.forget(host))
-        pool.probation.forget_gone(pool.now)
+        self._outbox.write(self._registry.forget(host))
+        self._probation.forget_gone()
 
 
 def _for_owner(reason: str, message: str) -> str:
     """Return the cause of a failure in one line, for a session's owner."""
     if reason == codes.BITSTREAM_UNTRUSTED:
         # The agent's log has details.
-        return "no key that the hosts trust now has signed its bitstream"
+        return "its bitstream is not signed by a key that the hosts trust"
     line = " ".join(message.removeprefix(f"{reason}: ").split())
     return line[:_MAX_CAUSE_LENGTH] or reason
 

@@ -4,18 +4,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
-from collections.abc import Mapping
 
 from oslo_log import log as logging
 
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions import parts
+from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.hardware import administration
+from fpgapool.conductor.decisions.hardware import probation
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.hardware import reservations
+from fpgapool.conductor.decisions.requests import instances
+from fpgapool.conductor.decisions.requests import quotas
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
@@ -23,102 +27,85 @@ from fpgapool.core import model
 LOG = logging.getLogger(__name__)
 
 
-class Operators:
+@dataclasses.dataclass(eq=False, repr=False)
+class Operators(parts.Room):
     """Sets administrative states, tests, reservations and limits."""
 
-    def __init__(self, pool: pools.Pool) -> None:
-        self._pool = pool
-
-    @property
-    def handled(self) -> Mapping[type, pools.Handler]:
-        """The handlers of inputs."""
-        pool = self._pool
-        return {
-            inputs.Administer: self._administer,
-            inputs.TestNow: self._test_now,
-            inputs.Reservations: self._reserve,
-            inputs.SetReservable: self._set_reservable,
-            inputs.NewQuotas: self._replace_quotas,
-            inputs.SetQuota: self._set_quota,
-            inputs.AdmitInstance: lambda item: pool.instances.admit(
-                item.entry, pool.now
-            ),
-            inputs.ReplaceToken: lambda item: pool.instances.replace_token(
-                item.instance_id, item.lost_hash, item.nonce, item.hash_
-            ),
-            inputs.RevokeInstance: lambda item: pool.instances.revoke(
-                item.instance_id
-            ),
-            inputs.InstanceChanged: lambda item: pool.instances.note(
-                item.instance_id, item.host_uuid, item.max_sessions
-            ),
-        }
-
-    @property
-    def instructed(self) -> Mapping[type, pools.Handler]:
-        """The handlers of the core's instructions."""
-        return {
-            instructions.Drained: self._drained,
-            instructions.Reserve: self._set_reserved,
-        }
+    _registry: registry.Registry
+    _holds: holds.Holds
+    _probation: probation.Probation
+    _quotas: quotas.QuotaBook
+    _instances: instances.Directory
 
     # -- devices and hosts -------------------------------------------------
 
+    @parts.handles(inputs.Administer)
     def _administer(self, item: inputs.Administer) -> None:
-        pool = self._pool
-        host = pool.registry.hosts.get(item.host_uuid)
-        entry: administration.Administered | None = host
-        if host is not None and item.device is not None:
-            entry = host.devices.get(item.device)
-        if entry is not None:
+        host, device = self._find(item.host_uuid, item.device)
+        if host is None:
+            refusal: exception.FpgapoolException | None = (
+                exception.HostNotFound(host_uuid=item.host_uuid)
+                if item.device is None
+                else _no_device(item.host_uuid, item.device)
+            )
+        elif item.device is not None and device is None:
+            refusal = _no_device(item.host_uuid, item.device)
+        else:
             deadline_at = None
             if item.drain_within_s is not None:
-                deadline_at = pool.now + item.drain_within_s
+                deadline_at = self._clock.now + item.drain_within_s
             self._set_admin(
-                entry,
+                device or host,
                 registry.Administration(
                     state=item.state,
                     reason=item.reason,
                     deadline_at=deadline_at,
                 ),
             )
-        pool.outbox.send(effects.Answer(item.future, entry is not None))
+            refusal = None
+        self._outbox.send(effects.Reply(item.future, refusal))
+
+    def _find(
+        self, host_uuid: str, device: str | None
+    ) -> tuple[registry.HostEntry | None, registry.DeviceEntry | None]:
+        host = self._registry.hosts.get(host_uuid)
+        return host, host.devices.get(device or "") if host else None
 
     def _set_admin(
         self,
         entry: administration.Administered,
-        wish: registry.Administration,
+        wanted: registry.Administration,
     ) -> None:
-        pool = self._pool
-        self._apply_admin(entry, wish)
-        if wish.state is model.AdminState.ENABLED:
+        self._apply_admin(entry, wanted)
+        if wanted.state is model.AdminState.ENABLED:
             for device in administration.devices_of(entry):
-                pool.probation.repair(device, pool.now)
+                self._probation.repair(device)
         self._finish_drain(entry)
 
     def _apply_admin(
         self,
         entry: administration.Administered,
-        wish: registry.Administration,
+        wanted: registry.Administration,
     ) -> None:
-        entry.admin = wish
+        entry.admin = wanted
         LOG.info(
             "%s is %s: %s",
             administration.name(entry),
-            wish.state.value,
-            wish.reason or "no reason given",
+            wanted.state.value,
+            wanted.reason or "no reason given",
         )
-        self._pool.outbox.write(administration.row(entry))
+        self._outbox.write(administration.row(entry))
         devices = administration.devices_of(entry)
-        self._pool.tell(*map(administration.core_event, devices))
+        self._link.tell(*map(administration.core_event, devices))
 
     def finish_drains(self) -> None:
         """Disable drained devices and hosts; also those of lost hosts."""
-        for entry in administration.draining(self._pool.registry):
+        for entry in administration.draining(self._registry):
             self._finish_drain(entry)
 
+    @parts.handles(instructions.Drained)
     def _drained(self, order: instructions.Drained) -> None:
-        device = self._pool.registry.devices[order.device_id]
+        device = self._registry.devices[order.device_id]
         self._finish_drain(device)
         self._finish_drain(device.host)
 
@@ -137,17 +124,16 @@ class Operators:
 
     def taken(self) -> Iterator[registry.SlotEntry]:
         """Yield the slots that sessions or tests use."""
-        for hold in self._pool.holds.values():
+        for hold in self._holds.values():
             yield hold.slot
-        for test in self._pool.probation.tests.values():
+        for test in self._probation.tests.values():
             yield test.slot
 
     # -- tests -------------------------------------------------------------
 
+    @parts.handles(inputs.TestNow)
     def _test_now(self, item: inputs.TestNow) -> None:
-        pool = self._pool
-        host = pool.registry.hosts.get(item.host_uuid)
-        device = host.devices.get(item.device) if host else None
+        _, device = self._find(item.host_uuid, item.device)
         slot = device.slots.get(item.slot) if device else None
         refusal: exception.FpgapoolException | None
         if slot is None:
@@ -155,22 +141,21 @@ class Operators:
                 slot=item.slot, device=item.device, host_uuid=item.host_uuid
             )
         else:
-            refusal = pool.probation.test(slot, item.accelerator, pool.now)
-        pool.outbox.send(effects.Answer(item.future, refusal))
+            refusal = self._probation.test(slot, item.accelerator)
+        self._outbox.send(effects.Reply(item.future, refusal))
 
     # -- reservations ------------------------------------------------------
 
+    @parts.handles(inputs.Reservations)
     def _reserve(self, item: inputs.Reservations) -> None:
-        pool = self._pool
-        rows = reservations.replace(pool.registry, item.by_device)
+        rows = reservations.replace(self._registry, item.by_device)
         if rows:
-            pool.outbox.write(*rows)
-            pool.tell(reservations.core_event(pool.registry))
+            self._outbox.write(*rows)
+            self._link.tell(reservations.core_event(self._registry))
 
+    @parts.handles(inputs.SetReservable)
     def _set_reservable(self, item: inputs.SetReservable) -> None:
-        pool = self._pool
-        host = pool.registry.hosts.get(item.host_uuid)
-        device = host.devices.get(item.device) if host else None
+        _, device = self._find(item.host_uuid, item.device)
         refusal = reservations.refusal(item, device)
         if device is not None and refusal is None:
             LOG.info(
@@ -180,26 +165,56 @@ class Operators:
                 item.slots,
             )
             device.reservable_slots = item.slots
-            pool.outbox.write(registry.device_row(device))
-            pool.tell(events.ReservableSlotsChanged(device.id, item.slots))
-        pool.outbox.send(effects.Answer(item.future, refusal))
+            self._outbox.write(registry.device_row(device))
+            self._link.tell(
+                events.ReservableSlotsChanged(device.id, item.slots)
+            )
+        self._outbox.send(effects.Reply(item.future, refusal))
 
+    @parts.handles(instructions.Reserve)
     def _set_reserved(self, order: instructions.Reserve) -> None:
-        slot = self._pool.registry.slots[order.slot_id]
+        slot = self._registry.slots[order.slot_id]
         if slot.reserved_for != order.instance_id:
             LOG.info("Slot %s is reserved for %s", slot, order.instance_id)
             slot.reserved_for = order.instance_id
-            self._pool.outbox.write(registry.slot_row(slot))
+            self._outbox.write(registry.slot_row(slot))
 
     # -- limits ------------------------------------------------------------
 
+    @parts.handles(inputs.NewQuotas)
     def _replace_quotas(self, item: inputs.NewQuotas) -> None:
-        self._pool.quotas.replace(item.quotas)
-        self._pool.tell(self._pool.quotas.session_limits())
+        self._quotas.replace(item.quotas)
+        self._link.tell(self._quotas.session_limits())
 
+    @parts.handles(inputs.SetQuota)
     def _set_quota(self, item: inputs.SetQuota) -> None:
-        pool = self._pool
-        rows = pool.quotas.set(item.project_id, item.limits)
+        rows = self._quotas.set(item.project_id, item.limits)
         if rows:
-            pool.outbox.write(*rows)
-            pool.tell(pool.quotas.session_limits())
+            self._outbox.write(*rows)
+            self._link.tell(self._quotas.session_limits())
+
+    # -- instances ---------------------------------------------------------
+
+    @parts.handles(inputs.AdmitInstance)
+    def _admit_instance(self, item: inputs.AdmitInstance) -> None:
+        self._instances.admit(item.entry, self._clock.now)
+
+    @parts.handles(inputs.ReplaceToken)
+    def _replace_token(self, item: inputs.ReplaceToken) -> None:
+        self._instances.replace_token(
+            item.instance_id, item.lost_hash, item.nonce, item.hash_
+        )
+
+    @parts.handles(inputs.RevokeInstance)
+    def _revoke_instance(self, item: inputs.RevokeInstance) -> None:
+        self._instances.revoke(item.instance_id)
+
+    @parts.handles(inputs.InstanceChanged)
+    def _instance_changed(self, item: inputs.InstanceChanged) -> None:
+        self._instances.note(
+            item.instance_id, item.host_uuid, item.max_sessions
+        )
+
+
+def _no_device(host_uuid: str, device: str) -> exception.DeviceNotFound:
+    return exception.DeviceNotFound(device=device, host_uuid=host_uuid)

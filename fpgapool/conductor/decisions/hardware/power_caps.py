@@ -16,7 +16,7 @@ from fpgapool.vocabulary import platforms
 
 
 def caps(
-    settings: admission.Limits,
+    settings: admission.PoolLimits,
     pool: registry.Registry,
     profiles: Iterable[objects.AcceleratorProfile],
 ) -> model.PowerCaps:

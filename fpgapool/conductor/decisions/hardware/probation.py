@@ -3,39 +3,38 @@
 """Units that failures have taken out of use, and the tests of them.
 
 :mod:`fpgapool.core.health` decides. This module applies its decisions to the
-    slots' entries, to rows, and to orders to agents, and reads the results of
-    tests in agents' reports. The core gives the slot to the test, so that no
-    other holder gets it.
+slots' entries, to rows, and to orders to agents, and reads the results of
+tests in agents' reports. The core gives the slot to the test, so that no
+other holder gets it.
 """
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import operator
-from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Container
 from collections.abc import Iterable
 from collections.abc import Mapping
+from typing import Any
 
 from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.bitstreams import library
 from fpgapool.common import exception
-from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import limits
+from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions import stored_enums
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.assignments import reconcile
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.hardware import self_tests
-from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import events
 from fpgapool.core import health
 from fpgapool.core import instructions
-from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
@@ -57,54 +56,33 @@ _KEPT = (
 )
 
 
-class Probation:
-    """The units out of use, and the tests of them.
+@dataclasses.dataclass(eq=False, repr=False)
+class Probation(parts.Room):
+    """The units out of use, and the tests of them."""
 
-    :param settings: limits.
-    :param pool: the hosts and slots.
-    :param catalogue: the accelerators for tests.
-    :param core: has the holders of slots.
-    :param used: the slots that sessions and groups have, or may still have.
-    :param rows: the faults in the database.
-    :param counts: for metrics.
-    :param tell: sends events to the core, and carries out its instructions.
-    :param write: records rows.
-    :param send: sends orders to agents.
-    """
+    _registry: registry.Registry
+    _catalogue: bitstreams.Catalogue
+    _holds: holds.Holds
 
-    def __init__(
-        self,
-        settings: admission.Limits,
-        pool: registry.Registry,
-        catalogue: bitstreams.Catalogue,
-        core: core_state.PoolState,
-        used: Container[int],
-        rows: Collection[db_api.FaultRecord],
-        counts: conductor_counts.Counts,
-        *,
-        tell: Callable[..., None],
-        write: Callable[..., None],
-        send: Callable[..., None],
-    ) -> None:
-        self._settings = settings
-        self._pool = pool
-        self._catalogue = catalogue
-        self._counts = counts
-        self._tell = tell
-        self._write = write
-        self._send = send
-        known = [
-            (unit, row) for row in rows if (unit := _unit(row)) is not None
-        ]
-        self._ids = {unit: row.id for unit, row in known}
-        self._last_id = max((row.id for row in rows), default=0)
+    def load(self, rows: Collection[db_api.FaultRecord]) -> None:
+        """Take over the faults in the database, before the hosts."""
+        self._rows = _Rows(rows)
         self._health = health.Health(
-            settings.health,
-            [_fault(unit, row) for unit, row in known if row.active],
+            self._settings.health,
+            [
+                _fault(unit, row)
+                for row in rows
+                if row.active and (unit := _unit(row)) is not None
+            ],
         )
         self._tests: dict[int, self_tests.SelfTest] = {}
         self._bench = self_tests.Bench(
-            settings, pool, catalogue, core, used, self.faults
+            self._settings,
+            self._registry,
+            self._catalogue,
+            self._core,
+            self._holds,
+            self.faults,
         )
         # The library of the last check for deleted accelerators.
         self._library: library.Library | None = None
@@ -123,25 +101,25 @@ class Probation:
         """The tests that are under way, by slot."""
         return self._tests
 
-    def start(self, now: float) -> None:
+    def start(self) -> None:
         """Apply the faults in the database, after the hosts are restored."""
-        for slot in self._pool.slots.values():
-            if slot.faulty or self._fault_of(slot) is not None:
+        for slot in self._registry.slots.values():
+            if slot.faulty or _fault_of(slot, self.faults) is not None:
                 self._refresh(slot)
-        self.forget_gone(now)
+        self.forget_gone()
         for unit in self.faults:
             if unit.level is health.Level.ACCELERATOR:
                 self._refresh_all(unit)
 
     @property
-    def off_hosts(self) -> dict[str, frozenset[tuple[str, str]]]:
+    def faulty_accelerators(self) -> dict[str, frozenset[tuple[str, str]]]:
         """The accelerators that are out of use on hosts, by host UUID.
 
         Each with the shape of its slots there; empty: any.
         """
         found = collections.defaultdict[str, set[tuple[str, str]]](set)
         for unit in self.faults:
-            host = self._pool.hosts_by_id.get(unit.id)
+            host = self._registry.hosts_by_id.get(unit.id)
             if unit.level is health.Level.ACCELERATOR and host is not None:
                 found[host.uuid].add((unit.accelerator, unit.shape))
         return {uuid: frozenset(names) for uuid, names in found.items()}
@@ -152,7 +130,6 @@ class Probation:
         self,
         hold: holds.Hold,
         reason: str,
-        now: float,
         *,
         is_preparation: bool = False,
     ) -> None:
@@ -160,7 +137,7 @@ class Probation:
 
         :param is_preparation: whether no client has used the slot.
         """
-        profiles = self._catalogue.library.profiles
+        profiles = self._catalogue.profiles
         profile = profiles.get(hold.accelerator)
         # Tenants' bitstreams may fail in good slots, and an agent that
         # restarts may lose its workers.
@@ -169,14 +146,14 @@ class Probation:
         found = self._health.failed(
             self_tests.place_of(hold.slot, hold.accelerator),
             reason,
-            now,
+            self._clock.now,
             is_preparation=is_preparation,
             spares_device=(
                 reason == codes.WORKER_DIED
                 and not self._is_first_death(hold.slot)
             ),
         )
-        self._apply(found, now)
+        self._apply(found)
 
     def _is_first_death(self, slot: registry.SlotEntry) -> bool:
         """Whether a report names no other dead worker of the device.
@@ -189,22 +166,22 @@ class Probation:
         return heard_at != last
 
     def finished(
-        self, hold: holds.Hold, result: objects.SessionResult, now: float
+        self, hold: holds.Hold, result: objects.SessionResult
     ) -> None:
         """Count the end of a session as a failure or success of its slot."""
         if result.state == states.PREPARE_FAILED:
             # The order to leave, or the bitstream, may have caused it.
             if not hold.revoked and result.code not in codes.BITSTREAM_FAULTS:
-                self.failed(hold, result.code, now, is_preparation=True)
-        elif result.code in codes.SLOT_FAULTS and (
-            result.state == states.FAILED
+                self.failed(hold, result.code, is_preparation=True)
+        elif (
+            result.state == states.FAILED and result.code in codes.SLOT_FAULTS
         ):
-            self.failed(hold, result.code, now)
+            self.failed(hold, result.code)
         elif result.state == states.CLOSED or not hold.is_unprepared:
             place = self_tests.place_of(hold.slot, hold.accelerator)
             self._health.succeeded(place)
 
-    def repair(self, device: registry.DeviceEntry, now: float) -> None:
+    def repair(self, device: registry.DeviceEntry) -> None:
         """Bring a device, its slots and its host's accelerators back."""
         units = [health.Unit(health.Level.DEVICE, device.id)]
         units += [self_tests.of(slot) for slot in device.slots.values()]
@@ -216,7 +193,7 @@ class Probation:
         ]
         for unit in units:
             self._drop_test(unit)
-            self._apply(self._health.forgive(unit), now)
+            self._apply(self._health.forgive(unit))
         for slot in device.slots.values():
             self._refresh(slot)
 
@@ -226,21 +203,20 @@ class Probation:
         self,
         slot: registry.SlotEntry,
         report: objects.SlotReport,
-        now: float,
     ) -> bool:
         """Handle the report of a slot that no session has.
 
         :returns: whether the slot runs its test.
         """
         if (
-            slot.faulty != (self._fault_of(slot) is not None)
+            slot.faulty != (_fault_of(slot, self.faults) is not None)
             or slot.fault_reason == registry.NOT_REPORTED
         ):
             # A slot that is new, or back, may be of a device that is out.
             self._refresh(slot)
         test = self._tests.get(slot.id)
         if test is None:
-            self._follow_agent(slot, report, now)
+            self._follow_agent(slot, report)
             return False
         if reconcile.busy(report):
             is_test = report.generation == test.generation
@@ -248,13 +224,16 @@ class Probation:
             return is_test
         result = report.last_result
         if result is not None and result.generation == test.generation:
-            self._take_result(test, report, result, now)
+            self._take_result(test, report, result)
         elif report.seen_generation >= test.generation:
             # The agent restarted and lost the test, which had no result.
-            self._end(test, None, now)
-        elif now - test.ordered_at >= self._settings.resend_interval_s:
-            test.ordered_at = now
-            self._send(test.order())
+            self._end(test, None)
+        elif (
+            self._clock.now - test.ordered_at
+            >= self._settings.resend_interval_s
+        ):
+            test.ordered_at = self._clock.now
+            self._outbox.send(test.order())
         return False
 
     def check_missing(self, slot: registry.SlotEntry) -> None:
@@ -267,7 +246,6 @@ class Probation:
         self,
         slot: registry.SlotEntry,
         report: objects.SlotReport,
-        now: float,
     ) -> None:
         """Take a slot out, or bring it back, on its agent's report."""
         if not self.faults and report.state != states.SLOT_FAULTY:
@@ -276,9 +254,9 @@ class Probation:
         if report.state == states.SLOT_FAULTY:
             if fault is None:
                 found = self._health.take_out(
-                    self_tests.of(slot), codes.SLOT_FAULTY, now
+                    self_tests.of(slot), codes.SLOT_FAULTY, self._clock.now
                 )
-                self._apply(found, now)
+                self._apply(found)
         elif (
             fault is not None
             and report.state == states.SLOT_IDLE
@@ -287,34 +265,31 @@ class Probation:
         ):
             # Only the agent's report took it out, for example because no
             # worker could be started.
-            self._apply(self._health.forgive(fault.unit), now)
+            self._apply(self._health.forgive(fault.unit))
 
     def _take_result(
         self,
         test: self_tests.SelfTest,
         report: objects.SlotReport,
         result: objects.SessionResult,
-        now: float,
     ) -> None:
         if result.state == states.PREPARE_FAILED:
             if result.code in codes.BITSTREAM_FAULTS:
-                self._end(test, None, now)
+                self._end(test, None)
                 return
             text = result.message.removeprefix(f"{result.code}: ")
             text = f"{result.code}: {text}"[:_MAX_ERROR_LENGTH]
-            self._end(test, limits.writable(text), now)
+            self._end(test, limits.writable(text))
         elif result.state != states.CLOSED:
             # The test was called off, or its worker took it for a session.
-            self._end(test, None, now)
+            self._end(test, None)
         elif report.state == states.SLOT_FAULTY:
             text = f"{codes.SLOT_FAULTY}: the slot cannot be cleaned"
-            self._end(test, text, now)
+            self._end(test, text)
         else:
-            self._end(test, "", now)
+            self._end(test, "")
 
-    def _end(
-        self, test: self_tests.SelfTest, error: str | None, now: float
-    ) -> None:
+    def _end(self, test: self_tests.SelfTest, error: str | None) -> None:
         """Note the result of a test.
 
         :param error: why it failed; empty: it passed; None: it did not take
@@ -336,14 +311,16 @@ class Probation:
             text or outcome,
         )
         if error is None:
-            self._health.postpone(test.unit, now)
+            self._health.postpone(test.unit, self._clock.now)
         else:
-            found = self._health.tested(test.place, test.unit, error, now)
+            found = self._health.tested(
+                test.place, test.unit, error, self._clock.now
+            )
             if error and test.is_check:
                 found += self._health.take_out(
-                    test.unit, codes.SELF_TEST_FAILED, now, error
+                    test.unit, codes.SELF_TEST_FAILED, self._clock.now, error
                 )
-            self._apply(found, now)
+            self._apply(found)
         fault = self.faults.get(test.unit)
         if fault is not None:
             self._save(fault)
@@ -353,121 +330,124 @@ class Probation:
         """Call off the tests of a unit."""
         for test in list(self._tests.values()):
             if test.unit == unit:
-                self._send(test.call_off())
+                self._outbox.send(test.call_off())
                 self._release(test)
 
     def _release(self, test: self_tests.SelfTest) -> None:
         del self._tests[test.slot.id]
-        self._tell(events.SlotReleased(test.slot.id, test.generation))
+        self._link.tell(events.SlotReleased(test.slot.id, test.generation))
 
     # -- time --------------------------------------------------------------
 
-    def end_overdue(self, now: float) -> None:
+    def end_overdue(self) -> None:
         """End overdue tests, and forget deleted accelerators."""
         limit_s = self._settings.prepare_timeout_s
         for test in list(self._tests.values()):
             host = test.slot.host
             if not host.up:
-                self._end(test, None, now)
+                self._end(test, None)
             # Compares with the host's last report: while the host is silent,
             # its test may have passed.
             elif host.heard_at - test.asked_at > limit_s:
-                self._time_out(test, now)
+                self._time_out(test)
         if self._library is not self._catalogue.library:
             self._library = self._catalogue.library
-            self._forget_deleted(now)
+            self._forget_deleted()
 
-    def begin_due(self, now: float) -> None:
+    def begin_due(self) -> None:
         """Begin the tests that are due, in free slots."""
         if self.faults:
             found = self._health.due(
-                now,
-                lambda unit: any(self._bench.candidates(unit, now)),
+                self._clock.now,
+                lambda unit: any(
+                    self._bench.candidates(unit, self._clock.now)
+                ),
                 self._bench.is_crowded,
             )
-            self._apply(found, now)
+            self._apply(found)
 
-    def _forget_deleted(self, now: float) -> None:
+    def _forget_deleted(self) -> None:
         """Forget faults of deleted accelerators, which cannot be tested."""
-        profiles = self._catalogue.library.profiles
+        profiles = self._catalogue.profiles
         for unit in list(self.faults):
             if unit.accelerator and unit.accelerator not in profiles:
-                self._forget(unit, now)
+                self._forget(unit)
 
-    def forget_gone(self, now: float) -> None:
+    def forget_gone(self) -> None:
         """Forget the faults of removed hosts."""
         known: Mapping[health.Level, Container[int]] = {
-            health.Level.ACCELERATOR: self._pool.hosts_by_id,
-            health.Level.SLOT: self._pool.slots,
-            health.Level.DEVICE: self._pool.devices,
+            health.Level.ACCELERATOR: self._registry.hosts_by_id,
+            health.Level.SLOT: self._registry.slots,
+            health.Level.DEVICE: self._registry.devices,
         }
         for unit in list(self.faults):
             if unit.id not in known[unit.level]:
-                self._forget(unit, now)
+                self._forget(unit)
 
-    def _forget(self, unit: health.Unit, now: float) -> None:
+    def _forget(self, unit: health.Unit) -> None:
         self._drop_test(unit)
-        self._apply(self._health.forgive(unit), now)
+        self._apply(self._health.forgive(unit))
 
-    def _time_out(self, test: self_tests.SelfTest, now: float) -> None:
-        self._send(test.call_off())
+    def _time_out(self, test: self_tests.SelfTest) -> None:
+        self._outbox.send(test.call_off())
         if not test.seen:
             # The agent never began the test, which says nothing about the
             # slot.
-            self._end(test, None, now)
+            self._end(test, None)
             return
         # The slot is out of use until a report shows it idle, whatever was
         # tested: programming may hang.
         test.slot.usable = False
         limit_s = self._settings.prepare_timeout_s
-        text = f"{codes.PREPARE_TIMEOUT}: not done in {limit_s:.0f} s"
-        self._end(test, text, now)
+        text = f"{codes.PREPARE_TIMEOUT}: not done within {limit_s:.0f} s"
+        self._end(test, text)
 
-    def _begin(self, fault: health.Fault, now: float) -> None:
+    def _begin(self, fault: health.Fault) -> None:
         # The candidates take turns, because the fault may be in only one of
         # them: all slots with one accelerator, then with the next.
         candidates = sorted(
-            self._bench.candidates(fault.unit, now), key=operator.itemgetter(1)
+            self._bench.candidates(fault.unit, self._clock.now),
+            key=operator.itemgetter(1),
         )
         if not candidates:
-            self._health.postpone(fault.unit, now)
+            self._health.postpone(fault.unit, self._clock.now)
             return
         # Counts turns and not tries, so that the next test is another one even
         # if this one does not take place.
         turn = self._turns.setdefault(fault.unit, fault.tries)
         self._turns[fault.unit] = turn + 1
         slot, name = candidates[turn % len(candidates)]
-        self._order(fault.unit, slot, name, now)
+        self._order(fault.unit, slot, name)
 
     def _order(
         self,
         unit: health.Unit,
         slot: registry.SlotEntry,
         name: str,
-        now: float,
     ) -> None:
         self._tests[slot.id] = self_tests.SelfTest(
             unit=unit,
             slot=slot,
             accelerator=name,
             bitstream=self._catalogue.library.choose(name, slot.shape),
-            asked_at=now,
-            ordered_at=now,
+            asked_at=self._clock.now,
+            ordered_at=self._clock.now,
             is_check=unit not in self.faults,
         )
-        self._tell(events.TestRequested(slot.id, name))
+        self._link.tell(events.TestRequested(slot.id, name))
 
+    @parts.handles(instructions.Test)
     def carry_out(self, order: instructions.Test) -> None:
         """Order an agent to test a slot that the core has given to a test."""
         test = self._tests[order.slot_id]
         test.generation = order.generation
         LOG.info("Slot %s is tested with %s", test.slot, test.accelerator)
-        self._send(test.order())
+        self._outbox.send(test.order())
 
     # -- orders of operators -----------------------------------------------
 
     def test(
-        self, slot: registry.SlotEntry, accelerator: str, now: float
+        self, slot: registry.SlotEntry, accelerator: str
     ) -> exception.FpgapoolException | None:
         """Begin a test now, if the slot is free.
 
@@ -478,56 +458,58 @@ class Probation:
         :param accelerator: with which to test it; empty: any.
         :returns: why there is no test; None if it has begun.
         """
-        profile = self._catalogue.library.profiles.get(accelerator)
+        profile = self._catalogue.profiles.get(accelerator)
         if accelerator and (profile is None or profile.projects):
             return exception.SlotNotTested(
                 code=codes.UNKNOWN_ACCELERATOR,
-                reason=f"there is no public accelerator {accelerator!r:.80}",
+                reason=f"no public accelerator is named {accelerator!r:.80}",
             )
         unit = self._bench.unit_of_test(slot, accelerator)
         names = self._bench.names_for(slot, unit, accelerator)
-        for code, reason in self._bench.obstacles(slot, unit, now):
+        for code, reason in self._bench.obstacles(slot, unit, self._clock.now):
             return exception.SlotNotTested(code=code, reason=reason)
         if not names:
             return exception.SlotNotTested(
                 code=codes.NO_COMPATIBLE_SLOT,
-                reason=f"{accelerator} does not fit it"
+                reason=f"{accelerator} does not fit the slot"
                 if accelerator
-                else "no accelerator fits it",
+                else "no accelerator fits the slot",
             )
         # The accelerators take turns, as in due tests.
         turn = self._turns.get(unit, 0)
         self._turns[unit] = turn + 1
         self._health.begin(unit)
-        self._order(unit, slot, names[turn % len(names)], now)
+        self._order(unit, slot, names[turn % len(names)])
         return None
 
     # -- effects -----------------------------------------------------------
 
-    def _apply(self, found: Iterable[health.Instruction], now: float) -> None:
+    def _apply(self, found: Iterable[health.Instruction]) -> None:
         for one in found:
             match one:
                 case health.TakeOut(fault):
                     LOG.error(
                         "%s is out of use: %s, %d failures in a row",
-                        self._name(fault.unit),
+                        _name(fault.unit, self._registry),
                         fault.reason,
                         fault.failures,
                     )
                     self._save(fault)
                     self._refresh_all(fault.unit)
                 case health.BringBack(unit):
-                    LOG.info("%s is in use again", self._name(unit))
+                    LOG.info("%s is in use again", _name(unit, self._registry))
                     self._turns.pop(unit, None)
-                    self._write(self._row_of_end(unit, now))
+                    self._outbox.write(
+                        self._rows.of_end(unit, self._clock.now)
+                    )
                     self._refresh_all(unit)
                 case health.TestUnit(fault):
-                    self._begin(fault, now)
+                    self._begin(fault)
 
     def _refresh_all(self, unit: health.Unit) -> None:
         if unit.level is health.Level.ACCELERATOR:
             is_out = unit in self.faults
-            self._tell(
+            self._link.tell(
                 events.AcceleratorFaulty(unit.id, unit.accelerator, unit.shape)
                 if is_out
                 else events.AcceleratorRestored(
@@ -538,77 +520,86 @@ class Probation:
         for slot in self._bench.slots_of(unit):
             self._refresh(slot)
 
-    def _fault_of(self, slot: registry.SlotEntry) -> health.Fault | None:
-        faults = self.faults
-        if not faults:
-            return None
-        return faults.get(self_tests.of(slot)) or faults.get(
-            self_tests.of_device(slot)
-        )
-
     def _refresh(self, slot: registry.SlotEntry) -> None:
         """Update a slot's entry, its row and the core."""
-        fault = self._fault_of(slot)
+        fault = _fault_of(slot, self.faults)
         known = slot.faulty, slot.fault_reason
         slot.faulty = fault is not None or slot.missing
         slot.fault_reason = fault.reason if fault else ""
         if slot.missing:
             slot.fault_reason = registry.NOT_REPORTED
         if known != (slot.faulty, slot.fault_reason):
-            self._write(registry.slot_row(slot))
-        self._tell(self.core_event(slot))
-
-    def core_event(self, slot: registry.SlotEntry) -> events.Event:
-        """Return the event for the core about a slot's usability."""
-        if slot.faulty or not slot.usable:
-            reason = slot.fault_reason or codes.SLOT_FAULTY
-            return events.SlotFaulty(slot.id, reason)
-        return events.SlotRestored(slot.id)
-
-    def _name(self, unit: health.Unit) -> str:
-        """Return the name of a unit for the log; the unit may be gone."""
-        if unit.level is health.Level.SLOT:
-            return f"Slot {self._pool.slots.get(unit.id, unit.id)}"
-        if unit.level is health.Level.DEVICE:
-            device = self._pool.devices.get(unit.id)
-            if device is None:
-                return f"Device {unit.id}"
-            return f"Device {device.host.name} {device.name}"
-        host = self._pool.hosts_by_id.get(unit.id)
-        name = host.name if host is not None else unit.id
-        shape = f", shape {unit.shape}" if unit.shape else ""
-        return f"{unit.accelerator} on host {name}{shape}"
+            self._outbox.write(registry.slot_row(slot))
+        self._link.tell(core_event(slot))
 
     def _save(self, fault: health.Fault) -> None:
-        unit = fault.unit
-        if fault.next_test_at is None:
-            return
-        if unit not in self._ids:
+        if fault.next_test_at is not None:
+            self._outbox.write(self._rows.of_fault(fault))
+
+
+class _Rows:
+    """Makes the rows of faults; each unit has one, for ever."""
+
+    def __init__(self, rows: Collection[db_api.FaultRecord]) -> None:
+        self._ids = {unit: row.id for row in rows if (unit := _unit(row))}
+        self._last_id = max((row.id for row in rows), default=0)
+
+    def of_fault(self, fault: health.Fault) -> db_api.FaultRecord:
+        """Return the row of a unit that is out of use."""
+        if fault.unit not in self._ids:
             self._last_id += 1
-            self._ids[unit] = self._last_id
-        self._write(
-            db_api.FaultRecord(
-                id=self._ids[unit],
-                level=unit.level.value,
-                target_id=unit.id,
-                accelerator=unit.accelerator,
-                shape=unit.shape,
-                **{name: getattr(fault, name) for name in _KEPT},
-            )
+            self._ids[fault.unit] = self._last_id
+        values = {name: getattr(fault, name) for name in _KEPT}
+        return self._row(fault.unit, **values)
+
+    def of_end(self, unit: health.Unit, now: float) -> db_api.FaultRecord:
+        """Return the row of a unit that is in use again."""
+        return self._row(
+            unit, active=False, reason="", since=now, next_test_at=now
         )
 
-    def _row_of_end(self, unit: health.Unit, now: float) -> db_api.FaultRecord:
+    def _row(self, unit: health.Unit, **values: Any) -> db_api.FaultRecord:
         return db_api.FaultRecord(
             id=self._ids[unit],
             level=unit.level.value,
             target_id=unit.id,
             accelerator=unit.accelerator,
             shape=unit.shape,
-            active=False,
-            reason="",
-            since=now,
-            next_test_at=now,
+            **values,
         )
+
+
+def _fault_of(
+    slot: registry.SlotEntry, faults: Mapping[health.Unit, health.Fault]
+) -> health.Fault | None:
+    if not faults:
+        return None
+    return faults.get(self_tests.of(slot)) or faults.get(
+        self_tests.of_device(slot)
+    )
+
+
+def core_event(slot: registry.SlotEntry) -> events.Event:
+    """Return the event for the core about a slot's usability."""
+    if slot.faulty or not slot.usable:
+        reason = slot.fault_reason or codes.SLOT_FAULTY
+        return events.SlotFaulty(slot.id, reason)
+    return events.SlotRestored(slot.id)
+
+
+def _name(unit: health.Unit, pool: registry.Registry) -> str:
+    """Return the name of a unit for the log; the unit may be gone."""
+    if unit.level is health.Level.SLOT:
+        return f"Slot {pool.slots.get(unit.id, unit.id)}"
+    if unit.level is health.Level.DEVICE:
+        device = pool.devices.get(unit.id)
+        if device is None:
+            return f"Device {unit.id}"
+        return f"Device {device.host.name} {device.name}"
+    host = pool.hosts_by_id.get(unit.id)
+    name = host.name if host is not None else unit.id
+    shape = f", shape {unit.shape}" if unit.shape else ""
+    return f"{unit.accelerator} on host {name}{shape}"
 
 
 def _unit(row: db_api.FaultRecord) -> health.Unit | None:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from typing import Any
 
 from fpgapool import objects
 from fpgapool.bitstreams import library
@@ -20,6 +21,7 @@ from fpgapool.conductor.decisions import stored_enums
 from fpgapool.core import model
 from fpgapool.db import api as db_api
 from fpgapool.objects import identity
+from fpgapool.vocabulary import fields
 
 # Former boot ids to remember per host. Reports from before so many restarts no
 # longer arrive.
@@ -35,6 +37,31 @@ _DOUBLES = 3
 # The readings of a host's clock to keep. After so many reports, a clock that
 # was set back is measured right again.
 _CLOCK_READINGS = 4
+# What entries and rows have in common.
+_host_columns = fields.copier(("id", "uuid", "name", "nic_bytes_per_s"))
+_device_columns = fields.copier(
+    (
+        "id",
+        "name",
+        "model",
+        "dma_bytes_per_s",
+        "healthy",
+        "fault_reason",
+        "reservable_slots",
+    )
+)
+_slot_columns = fields.copier(
+    (
+        "id",
+        "number",
+        "shape",
+        "programmed",
+        "programming_time_s",
+        "faulty",
+        "fault_reason",
+        "reserved_for",
+    )
+)
 # By then the conductor has read the reports that came while it stood still.
 _CLOCK_SETTLES_S = 10.0
 
@@ -65,6 +92,14 @@ class Administration:
             deadline_at=row.drain_deadline_at,
         )
 
+    def columns(self) -> dict[str, Any]:
+        """Return the administrative columns of a row."""
+        return {
+            "admin_state": self.state.value,
+            "admin_reason": self.reason,
+            "drain_deadline_at": self.deadline_at,
+        }
+
 
 @dataclasses.dataclass(slots=True)
 class SlotEntry:
@@ -93,7 +128,7 @@ class SlotEntry:
         default=None, repr=False
     )
     #: When its agent was last ordered to release an unknown holder.
-    stray_told_at: float = -math.inf
+    stray_ordered_at: float = -math.inf
 
     @property
     def host(self) -> HostEntry:
@@ -164,7 +199,7 @@ class HostEntry:
     )
     #: Whether the log says that its clock is wrong, and when the clock last
     #: turned wrong or right.
-    clock_told_wrong: bool = False
+    clock_logged_wrong: bool = False
     clock_turned_at: float = -math.inf
     #: Why its network card is not capped although it should be; None: no
     #: error.
@@ -235,11 +270,11 @@ class HostEntry:
         :returns: True once for each change that later reports have confirmed.
         """
         if (
-            self.clock_is_wrong is self.clock_told_wrong
+            self.clock_is_wrong is self.clock_logged_wrong
             or self.heard_at - self.clock_turned_at < _CLOCK_SETTLES_S
         ):
             return False
-        self.clock_told_wrong = self.clock_is_wrong
+        self.clock_logged_wrong = self.clock_is_wrong
         return True
 
     @property
@@ -336,10 +371,7 @@ class Registry:
         for host in sorted(hosts, key=lambda row: row.id):
             self._add_host(
                 HostEntry(
-                    id=host.id,
-                    uuid=host.uuid,
-                    name=host.name,
-                    nic_bytes_per_s=host.nic_bytes_per_s,
+                    **_host_columns(host),
                     heard_at=now,
                     admin=Administration.of_row(host),
                     compute=stored_enums.read(
@@ -351,15 +383,9 @@ class Registry:
         for row in sorted(devices, key=lambda row: row.id):
             self._add_device(
                 DeviceEntry(
-                    id=row.id,
-                    name=row.name,
+                    **_device_columns(row),
                     host=self.hosts_by_id[row.host_id],
-                    model=row.model,
-                    dma_bytes_per_s=row.dma_bytes_per_s,
-                    healthy=row.healthy,
-                    fault_reason=row.fault_reason,
                     admin=Administration.of_row(row),
-                    reservable_slots=row.reservable_slots,
                 )
             )
         self._builtins = {
@@ -370,16 +396,9 @@ class Registry:
         for slot in sorted(slots, key=lambda row: row.id):
             self._add_slot(
                 SlotEntry(
-                    id=slot.id,
-                    number=slot.number,
-                    shape=slot.shape,
+                    **_slot_columns(slot),
                     device=self.devices[slot.device_id],
-                    programmed=slot.programmed,
-                    programming_time_s=slot.programming_time_s,
-                    faulty=slot.faulty,
-                    fault_reason=slot.fault_reason,
                     missing=slot.fault_reason == NOT_REPORTED,
-                    reserved_for=slot.reserved_for,
                 )
             )
 
@@ -440,7 +459,7 @@ class Registry:
                 del counts[before_bytes]
 
     def _note_power_cap(self, host_uuid: str, cap_w: float | None) -> bool:
-        """Take a host's cap over; return whether it has changed."""
+        """Take over a host's cap; return whether it has changed."""
         before_w = self.power_caps_w.pop(host_uuid, None)
         if cap_w is not None:
             # A driver may return anything.
@@ -642,15 +661,10 @@ def _assign(
 def host_row(host: HostEntry) -> db_api.HostRecord:
     """Return a host's row."""
     return db_api.HostRecord(
-        id=host.id,
-        uuid=host.uuid,
-        name=host.name,
-        nic_bytes_per_s=host.nic_bytes_per_s,
+        **_host_columns(host),
+        **host.admin.columns(),
         up=host.up,
         last_report_at=host.heard_at or None,
-        admin_state=host.admin.state.value,
-        admin_reason=host.admin.reason,
-        drain_deadline_at=host.admin.deadline_at,
         compute_state=host.compute.value,
     )
 
@@ -658,30 +672,12 @@ def host_row(host: HostEntry) -> db_api.HostRecord:
 def device_row(device: DeviceEntry) -> db_api.DeviceRecord:
     """Return a device's row."""
     return db_api.DeviceRecord(
-        id=device.id,
+        **_device_columns(device),
+        **device.admin.columns(),
         host_id=device.host.id,
-        name=device.name,
-        model=device.model,
-        dma_bytes_per_s=device.dma_bytes_per_s,
-        healthy=device.healthy,
-        fault_reason=device.fault_reason,
-        admin_state=device.admin.state.value,
-        admin_reason=device.admin.reason,
-        drain_deadline_at=device.admin.deadline_at,
-        reservable_slots=device.reservable_slots,
     )
 
 
 def slot_row(slot: SlotEntry) -> db_api.SlotRecord:
     """Return a slot's row."""
-    return db_api.SlotRecord(
-        id=slot.id,
-        device_id=slot.device.id,
-        number=slot.number,
-        shape=slot.shape,
-        programmed=slot.programmed,
-        programming_time_s=slot.programming_time_s,
-        faulty=slot.faulty,
-        fault_reason=slot.fault_reason,
-        reserved_for=slot.reserved_for,
-    )
+    return db_api.SlotRecord(**_slot_columns(slot), device_id=slot.device.id)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
@@ -29,33 +28,32 @@ def checked(host_uuid: Any, device: Any, slots: Any) -> inputs.SetReservable:
     """
     if not isinstance(host_uuid, str) or not isinstance(device, str):
         raise exception.InvalidRequest(
-            reason="host_uuid and device must be text"
+            reason="host_uuid and device must be strings"
         )
     if type(slots) is not int or slots < 0:
         raise exception.InvalidRequest(
-            reason=f"slots must be a whole number from 0 on, not {slots!r:.80}"
+            reason=f"slots must be a non-negative integer, not {slots!r:.80}"
         )
     return inputs.SetReservable(
         host_uuid=host_uuid,
         device=device,
         slots=slots,
-        future=concurrent.futures.Future(),
     )
 
 
 def refusal(
-    wish: inputs.SetReservable, device: registry.DeviceEntry | None
+    wanted: inputs.SetReservable, device: registry.DeviceEntry | None
 ) -> exception.FpgapoolException | None:
     """Return why a number of reservable slots is refused, or None."""
     if device is None:
         return exception.DeviceNotFound(
-            device=wish.device, host_uuid=wish.host_uuid
+            device=wanted.device, host_uuid=wanted.host_uuid
         )
-    if wish.slots > len(device.slots):
+    if wanted.slots > len(device.slots):
         return exception.InvalidRequest(
-            reason=f"device {device.name} has {len(device.slots)} slots only"
+            reason=f"device {device.name} has only {len(device.slots)} slots"
         )
-    if wish.slots < device.reserved_slots:
+    if wanted.slots < device.reserved_slots:
         return exception.FewerThanReserved(
             reserved=device.reserved_slots, device=device.name
         )

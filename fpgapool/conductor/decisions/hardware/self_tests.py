@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions.assignments import agent_orders
+from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.hardware import administration
 from fpgapool.conductor.decisions.hardware import bitstreams
 from fpgapool.conductor.decisions.hardware import registry
@@ -19,7 +21,6 @@ from fpgapool.core import health
 from fpgapool.core import model
 from fpgapool.core import state as core_state
 from fpgapool.vocabulary import codes
-from fpgapool.vocabulary import names as vocabulary_names
 
 _NOBODY = ""
 
@@ -58,55 +59,35 @@ class SelfTest:
 
     def order(self) -> effects.TestSlot:
         """Return the order to begin it."""
-        slot, bitstream = self.slot, self.bitstream
         return effects.TestSlot(
-            objects.AssignRequest(
-                host_uuid=slot.host.uuid,
-                device=slot.device.name,
-                slot=slot.number,
+            agent_orders.request(
+                self.slot,
+                self.bitstream,
                 session_id=self.session_id,
                 generation=self.generation,
                 project_id=_NOBODY,
                 accelerator=self.accelerator,
-                bitstream=vocabulary_names.bitstream_of(
-                    self.accelerator,
-                    bitstream.bitstream_id if bitstream else None,
-                ),
-                bitstream_ref=bitstream,
-                connect_timeout_s=0.0,
-                resume_grace_s=0.0,
-                claimed_bytes=0,
-                local=True,
                 self_test=True,
+                **holds.WITHOUT_CLIENT,
             )
         )
 
     def call_off(self) -> effects.ReleaseSlot:
         """Return the order to end it."""
-        return effects.ReleaseSlot(
-            host_uuid=self.slot.host.uuid,
-            device=self.slot.device.name,
-            slot=self.slot.number,
-            session_id=self.session_id,
-            generation=self.generation,
-            reason=codes.PREPARE_TIMEOUT,
+        return agent_orders.release_slot(
+            self.slot, self.session_id, self.generation, codes.PREPARE_TIMEOUT
         )
 
 
 class Bench:
     """Finds the slots in which a unit can be tested.
 
-    :param settings: limits.
-    :param pool: the hosts and slots.
-    :param catalogue: the accelerators for tests.
-    :param core: has the holders of slots.
     :param used: the slots that sessions have, or may still have.
-    :param faults: the units out of use.
     """
 
     def __init__(
         self,
-        settings: admission.Limits,
+        settings: admission.PoolLimits,
         pool: registry.Registry,
         catalogue: bitstreams.Catalogue,
         core: core_state.PoolState,
@@ -238,7 +219,7 @@ class Bench:
             not slot.host.up
             or slot.host.heard_at < now - self._settings.report_timeout_s
         ):
-            yield codes.HOST_DOWN, "its host does not report"
+            yield codes.HOST_DOWN, "its host is not reporting"
         # The slots of a disabled device may be tested before it is enabled.
         if administration.state(slot.device) is model.AdminState.DRAINING:
             yield codes.SLOT_NOT_TESTABLE, "its device is being drained"
@@ -247,20 +228,23 @@ class Bench:
         if not slot.device.healthy:
             yield (
                 codes.SLOT_NOT_TESTABLE,
-                "its driver reports the device faulty",
+                "its driver reports the device as faulty",
             )
         if slot.id in self._used:
-            yield codes.SLOT_IN_USE, "a session has it"
+            yield codes.SLOT_IN_USE, "a session or group is using it"
         fault = self._faults.get(unit)
         if self._core.hold(slot.id) or (fault and fault.is_tested):
-            yield codes.SLOT_IN_USE, "a test is under way"
+            yield codes.SLOT_IN_USE, "a test is already running"
         if fault is not None and unit.level is not health.Level.ACCELERATOR:
             return
         # The slot is in use, and may be needed soon.
         if slot.reserved_for is not None:
             yield codes.SLOT_IN_USE, "it is reserved for an instance"
         if not slot.usable:
-            yield codes.SLOT_NOT_TESTABLE, "its agent does not report it idle"
+            yield (
+                codes.SLOT_NOT_TESTABLE,
+                "its agent does not report it as idle",
+            )
 
 
 def place_of(slot: registry.SlotEntry, accelerator: str) -> health.Place:

@@ -22,7 +22,7 @@ from fpgapool.vocabulary import states
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class PoolLimits:
     """Limits; see the options of the same names in ``[conductor]``.
 
     :ivar quantum_bytes: the least input between two borders at which a session
@@ -105,7 +105,6 @@ class ProjectQuota:
         """Return this quota with some limits replaced.
 
         :param limits: by resource; below 0: no limit.
-        :param source: the source of these limits.
         """
         changes: dict[str, Any] = {
             resource: _unless_negative(limit)
@@ -115,18 +114,12 @@ class ProjectQuota:
         return dataclasses.replace(self, **changes, sources=sources)
 
     def limit(self, resource: str) -> int:
-        """Return a limit as operators write it.
-
-        :param resource: one of RESOURCES.
-        """
+        """Return a limit as operators write it."""
         found: int | None = getattr(self, resource)
         return UNLIMITED if found is None else found
 
     def source(self, resource: str) -> str:
-        """Return the source of a limit.
-
-        :param resource: one of RESOURCES.
-        """
+        """Return the source of a limit."""
         return self.sources.get(resource, FROM_DEFAULT)
 
 
@@ -163,7 +156,6 @@ class Quotas:
 
         :param default: for all limits that are not a project's own.
         :param limits: by project and resource; below 0: no limit.
-        :param source: the source of these limits.
         """
         return cls(
             default,
@@ -190,12 +182,7 @@ class Quotas:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Queue:
-    """The length of the queue.
-
-    :ivar total: all waiting sessions.
-    :ivar of_project: waiting sessions of the request's project.
-    :ivar bytes_of_project: the bytes that these claim.
-    """
+    """The length of the queue."""
 
     total: int = 0
     of_project: int = 0
@@ -215,7 +202,7 @@ class Rejected(exceptions.PicklableError):
 
 def check(
     request: objects.OpenRequest,
-    limits: Limits,
+    limits: PoolLimits,
     pool: registry.Registry,
     profiles: Mapping[str, objects.AcceleratorProfile],
     quota: ProjectQuota,
@@ -223,10 +210,6 @@ def check(
 ) -> None:
     """Check a request.
 
-    :param pool: the known hosts and slots.
-    :param profiles: the library.
-    :param quota: of the request's project.
-    :param queue: the length of the queue.
     :raises Rejected: if the request cannot become a session.
     """
     try:
@@ -235,9 +218,7 @@ def check(
     except rules.RequestError as error:
         raise Rejected(error.code, error.message) from error
     if request.host_uuid and request.host_uuid not in pool.hosts:
-        raise Rejected(
-            codes.UNKNOWN_HOST, f"host {request.host_uuid} is unknown"
-        )
+        raise Rejected(codes.UNKNOWN_HOST, f"unknown host {request.host_uuid}")
     check_accelerator(request.accelerator, pool, profiles)
     _check_size(request, limits)
     _check_room(request, limits, quota, queue)
@@ -254,16 +235,13 @@ def check_accelerator(
 ) -> None:
     """Check that the pool can run an accelerator.
 
-    :param name: its key.
-    :param pool: the known slots.
-    :param profiles: the library.
     :raises Rejected: if it cannot.
     """
     profile = profiles.get(name)
     if profile is None:
         raise Rejected(
             codes.UNKNOWN_ACCELERATOR,
-            f"unknown accelerator {name!r:.80}; known are:"
+            f"unknown accelerator {name!r:.80}; available:"
             f" {', '.join(sorted(profiles)) or 'none'}",
         )
     if not any(
@@ -272,7 +250,7 @@ def check_accelerator(
     ):
         raise Rejected(
             codes.NO_COMPATIBLE_SLOT,
-            f"no slot of the pool can run {name}",
+            f"no slot of this pool can run {name}",
         )
 
 
@@ -284,10 +262,6 @@ def check_in_use(
 ) -> None:
     """Check that failures have not put an accelerator out of use everywhere.
 
-    :param name: its key, which is known.
-    :param pool: the known slots.
-    :param profiles: the library.
-    :param faults: the units out of use.
     :raises Rejected: if they have.
     """
     if not any(unit.accelerator == name for unit in faults):
@@ -303,10 +277,9 @@ def check_in_use(
     if found is not None:
         raise Rejected(
             codes.ACCELERATOR_OUT_OF_USE,
-            f"{name} is out of use: every host that could run it has failed"
-            f" with it, the last with {found.last_test or found.reason}; the"
-            " pool tests it from time to time, and uses it again when a test"
-            " passes",
+            f"{name} is out of service: it has failed on every host that can"
+            f" run it, most recently with {found.last_test or found.reason};"
+            " it returns when a self-test passes",
         )
 
 
@@ -322,13 +295,13 @@ def _fault_of(
     ) or faults.get(health.Unit(level, host_id, name))
 
 
-def _check_size(request: objects.OpenRequest, limits: Limits) -> None:
+def _check_size(request: objects.OpenRequest, limits: PoolLimits) -> None:
     if request.claimed_bytes < 1:
-        raise Rejected(codes.INVALID_SIZE, "the size must be at least 1")
+        raise Rejected(codes.INVALID_SIZE, "size must be at least 1 byte")
     if request.claimed_bytes > limits.max_claimed_bytes:
         raise Rejected(
             codes.SIZE_TOO_LARGE,
-            f"the size must be at most {limits.max_claimed_bytes} bytes",
+            f"size must be at most {limits.max_claimed_bytes} bytes",
         )
 
 
@@ -339,7 +312,6 @@ def check_deadline(
 ) -> None:
     """Check that a slot could compute a request before its deadline.
 
-    :param deadline_s: of the request, from now.
     :param best_peak_bytes_per_s: the highest input rate of the pool's slots.
     :raises Rejected: if none could.
     """
@@ -347,19 +319,20 @@ def check_deadline(
     if deadline_s < least_s:
         raise Rejected(
             codes.DEADLINE_IMPOSSIBLE,
-            f"{request.claimed_bytes} bytes take at least {least_s:.3g} s in"
-            f" the fastest slot, the deadline is {deadline_s:g} s",
+            f"the fastest slot needs at least {least_s:.3g} s for"
+            f" {request.claimed_bytes} bytes; the deadline is"
+            f" {deadline_s:g} s",
         )
 
 
 def _check_room(
     request: objects.OpenRequest,
-    limits: Limits,
+    limits: PoolLimits,
     quota: ProjectQuota,
     queue: Queue,
 ) -> None:
     if queue.total >= limits.max_queued_sessions:
-        raise Rejected(codes.QUEUE_FULL, "the queue is full, try later")
+        raise Rejected(codes.QUEUE_FULL, "the queue is full; try again later")
     check_quota("queued requests", quota.queued, queue.of_project, 1)
     check_quota(
         "queued bytes",
@@ -379,9 +352,17 @@ def check_quota(what: str, limit: int | None, used: int, wanted: int) -> None:
     if limit is not None and used + wanted > limit:
         raise Rejected(
             codes.QUOTA_EXCEEDED,
-            f"the project's quota of {what} is {limit}: {used} used, {wanted}"
-            " more wanted",
+            f"quota exceeded for {what}: limit {limit}, {used} used,"
+            f" {wanted} requested",
         )
+
+
+def not_recordable() -> Rejected:
+    """Return why a request is refused while the database is away."""
+    return Rejected(
+        codes.DATABASE_UNAVAILABLE,
+        "the database is unavailable; try again later",
+    )
 
 
 def refusal(

@@ -26,7 +26,6 @@ class Pace:
     def note(self, waited_s: float, now: float) -> None:
         """Note that a session gets a slot.
 
-        :param waited_s: its time in the queue.
         :param now: wall clock in seconds.
         """
         if waited_s > 0:

@@ -29,11 +29,10 @@ _REMEMBERED = 10_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class GroupContext:
     """The state of the pool on which a change may depend.
 
     :ivar now: wall clock.
-    :ivar quota_of: returns the limits of a project.
     :ivar find_accelerator: returns the key of the accelerator that a project
         names; raises Rejected if it cannot have it.
     :ivar is_stateless: whether the accelerator with a key keeps no state.
@@ -45,15 +44,11 @@ class Surroundings:
     is_stateless: Callable[[str], bool]
 
 
-class Book:
+class GroupBook:
     """All groups and clients; it checks changes, and keeps their results.
 
     :ivar groups: by their public ids.
     :ivar by_row: the same, by their row ids.
-    :param groups: their rows.
-    :param clients: the rows of their clients.
-    :param last_id: the highest row id of a group.
-    :param last_client_id: the highest row id of a client.
     """
 
     def __init__(
@@ -118,43 +113,43 @@ class Book:
             del self._ended[next(iter(self._ended))]
 
     def planned(
-        self, change: group_objects.GroupChange, around: Surroundings
+        self, change: group_objects.GroupChange, context: GroupContext
     ) -> list[Row]:
         """Return the rows that a change would make; keep nothing.
 
         :raises Rejected: if the change is not allowed.
         """
         try:
-            return self._planned(change, around)
+            return self._planned(change, context)
         except rules.RequestError as error:
             raise admission.Rejected(error.code, error.message) from error
 
     def _planned(
-        self, change: group_objects.GroupChange, around: Surroundings
+        self, change: group_objects.GroupChange, context: GroupContext
     ) -> list[Row]:
         if isinstance(change, objects.CreateGroup):
-            return self._create(change, around)
+            return self._create(change, context)
         old = self._find(change.group_id)
         match change:
             case objects.DeleteGroup():
                 draining = dataclasses.replace(
-                    old, state=states.GROUP_DRAINING, updated_at=around.now
+                    old, state=states.GROUP_DRAINING, updated_at=context.now
                 )
                 clients = self.clients_of(old.group_id)
                 return [*map(revoked, clients), draining]
             case objects.AttachClient():
-                return self._attach(old, change, around)
+                return self._attach(old, change, context)
             case objects.RevokeClient():
                 client = self._client(old, change.client_id)
                 return [ended(client) if change.ended else revoked(client)]
             case objects.SetGoal(goal=goal):
-                new = dataclasses.replace(old, **_goal(goal, around.now))
+                new = dataclasses.replace(old, **_goal(goal, context.now))
             case objects.UpdateGroup():
-                new = self._updated(old, change, around)
+                new = self._updated(old, change, context)
         if new == old:
             return []
         _check_goal_of(new)
-        new = dataclasses.replace(new, updated_at=around.now)
+        new = dataclasses.replace(new, updated_at=context.now)
         return [
             new,
             *(
@@ -167,7 +162,7 @@ class Book:
     # -- groups ------------------------------------------------------------
 
     def _create(
-        self, change: objects.CreateGroup, around: Surroundings
+        self, change: objects.CreateGroup, context: GroupContext
     ) -> list[Row]:
         if change.group_id in self.groups or change.group_id in self._ended:
             # The message came twice.
@@ -182,21 +177,21 @@ class Book:
             id=self._last_id + 1,
             group_id=change.group_id,
             project_id=change.project_id,
-            accelerator=around.find_accelerator(
+            accelerator=context.find_accelerator(
                 change.accelerator, change.project_id
             ),
             state=states.GROUP_CREATING,
-            created_at=around.now,
-            updated_at=around.now,
+            created_at=context.now,
+            updated_at=context.now,
             **options,
-            **_goal(change.goal, around.now),
+            **_goal(change.goal, context.now),
         )
-        self._check(new, around)
+        self._check(new, context)
         _check_goal_of(new)
-        quota = around.quota_of(new.project_id)
+        quota = context.quota_of(new.project_id)
         used = self.in_use(new.project_id)
         admission.check_quota("groups", quota.groups, used["groups"], 1)
-        self._check_slots(new, 0, around)
+        self._check_slots(new, 0, context)
         self._last_id = new.id
         return [new]
 
@@ -204,44 +199,45 @@ class Book:
         self,
         old: db_api.GroupRecord,
         change: objects.UpdateGroup,
-        around: Surroundings,
+        context: GroupContext,
     ) -> db_api.GroupRecord:
         wanted = _given(change)
         if wanted.get("shared") is False:
             wanted.setdefault("projects", ())
         new = dataclasses.replace(old, **wanted)
-        self._check(new, around)
-        self._check_slots(new, charge_of(old), around)
+        self._check(new, context)
+        self._check_slots(new, charge_of(old), context)
         return new
 
-    def _check(self, new: db_api.GroupRecord, around: Surroundings) -> None:
+    def _check(self, new: db_api.GroupRecord, context: GroupContext) -> None:
         """Check what does not depend on the former state of a group."""
         rules.check_group_sizes(new.size, new.min_size, new.max_size)
-        if new.shared and not around.is_stateless(new.accelerator):
+        if new.shared and not context.is_stateless(new.accelerator):
             raise admission.Rejected(
                 codes.ACCELERATOR_NOT_STATELESS,
-                f"{new.accelerator} keeps state: its groups cannot be shared",
+                f"{new.accelerator} is stateful; its groups cannot be shared",
             )
         if new.projects and not new.shared:
             raise admission.Rejected(
                 codes.GROUP_NOT_SHARED,
-                "only a shared group can have projects",
+                "only a shared group can name projects",
             )
         for one in self._of_project(new.project_id):
             if one.name == new.name and one.group_id != new.group_id:
                 raise admission.Rejected(
                     codes.GROUP_NAME_TAKEN,
-                    f"the project has a group {new.name}: {one.group_id}",
+                    f"the project already has a group named {new.name}:"
+                    f" {one.group_id}",
                 )
 
     def _check_slots(
-        self, new: db_api.GroupRecord, before: int, around: Surroundings
+        self, new: db_api.GroupRecord, before: int, context: GroupContext
     ) -> None:
         more = charge_of(new) - before
         if more > 0:
             admission.check_quota(
                 "slots of groups",
-                around.quota_of(new.project_id).group_slots,
+                context.quota_of(new.project_id).group_slots,
                 self.in_use(new.project_id)["group_slots"],
                 more,
             )
@@ -262,7 +258,7 @@ class Book:
         self,
         group: db_api.GroupRecord,
         change: objects.AttachClient,
-        around: Surroundings,
+        context: GroupContext,
     ) -> list[Row]:
         if not description.is_open_to(group, change.project_id):
             raise _not_found(group.group_id)
@@ -272,11 +268,12 @@ class Book:
             return []
         if not _HASH.fullmatch(change.secret_hash):
             raise admission.Rejected(
-                codes.INVALID_REQUEST, "secret_hash is not a SHA-256"
+                codes.INVALID_REQUEST,
+                "secret_hash must be a hexadecimal SHA-256",
             )
         admission.check_quota(
             "clients of groups",
-            around.quota_of(change.project_id).group_clients,
+            context.quota_of(change.project_id).group_clients,
             self.in_use(change.project_id)["group_clients"],
             1,
         )
@@ -285,7 +282,7 @@ class Book:
             db_api.GroupClientRecord(
                 id=self._last_client_id,
                 state=states.CLIENT_ATTACHED,
-                created_at=around.now,
+                created_at=context.now,
                 **vars(change),
             )
         ]
@@ -355,5 +352,5 @@ def ended(client: db_api.GroupClientRecord) -> db_api.GroupClientRecord:
 
 def _not_found(group_id: str) -> admission.Rejected:
     return admission.Rejected(
-        codes.GROUP_NOT_FOUND, f"there is no group {group_id!r:.80}"
+        codes.GROUP_NOT_FOUND, f"group {group_id!r:.80} not found"
     )

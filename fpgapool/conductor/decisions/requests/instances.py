@@ -22,23 +22,22 @@ from fpgapool.common import flavors
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.db import api as db_api
+from fpgapool.objects import base
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import fields
 
 # Deleted instances to remember: a late request must not bring one back. The
 # database knows the older ones.
 _REMEMBERED = 100_000
 
 _HASH = re.compile(r"[0-9a-f]{64}")
+_entry = fields.copier(base.members(objects.InstanceEntry))
 _NONCE = re.compile(r"[0-9a-f]{32,64}")
 
 
 class Directory:
-    """All instances that have tokens and are not deleted.
-
-    :param records: their rows.
-    :param last_id: the highest id of any row.
-    """
+    """All instances that have tokens and are not deleted."""
 
     def __init__(
         self, records: Iterable[db_api.InstanceRecord], last_id: int
@@ -78,15 +77,7 @@ class Directory:
             self._last_id += 1
             self._put(
                 db_api.InstanceRecord(
-                    id=self._last_id,
-                    instance_id=entry.instance_id,
-                    project_id=entry.project_id,
-                    name=entry.name,
-                    max_sessions=entry.max_sessions,
-                    token_nonce=entry.token_nonce,
-                    token_hash=entry.token_hash,
-                    token_revoked=entry.token_revoked,
-                    created_at=now,
+                    id=self._last_id, created_at=now, **vars(entry)
                 )
             )
 
@@ -138,7 +129,6 @@ class Directory:
     def check(self, request: objects.OpenRequest, used: int) -> None:
         """Check that an instance may have one more session.
 
-        :param request: of an instance or another user.
         :param used: the number of sessions of the same user.
         :raises Rejected: if it may not.
         """
@@ -148,13 +138,14 @@ class Directory:
         known = self._live.get(instance_id)
         if known is None or known.project_id != request.project_id:
             raise admission.Rejected(
-                codes.INSTANCE_DELETED, f"instance {instance_id} is gone"
+                codes.INSTANCE_DELETED,
+                f"instance {instance_id} no longer exists",
             )
         limit = known.max_sessions
         if limit is not None and used >= limit:
             raise admission.Rejected(
                 codes.INSTANCE_SESSION_LIMIT,
-                f"the flavor allows the instance {limit} sessions at a time",
+                f"the instance's flavor allows {limit} concurrent sessions",
             )
 
     def host_uuid(self, user_id: str) -> str | None:
@@ -182,8 +173,6 @@ def changes(
     it keeps its token and its sessions, which have time limits of their own. A
     new host or flavor applies from its next session on.
 
-    :param known: the instances that have tokens.
-    :param servers: as Nova lists them.
     :param computes: UUIDs of compute nodes, by the names of their hypervisors,
         without ambiguous names.
     """
@@ -195,14 +184,14 @@ def changes(
             yield inputs.InstanceDeleted(server.id)
             continue
         host_uuid = computes.get(server.hypervisor or "")
-        wish = flavors.read(server.extra_specs or {})
+        flavor = flavors.read(server.extra_specs or {})
         max_sessions = (
             record.max_sessions
             # None means that Nova did not send the extra specs. And a flavor
             # without accelerators does not lift a limit.
             if server.extra_specs is None
-            or not (wish.asks or wish.max_sessions is not None)
-            else wish.max_sessions
+            or not (flavor.asks or flavor.max_sessions is not None)
+            else flavor.max_sessions
         )
         if (host_uuid, max_sessions) != (
             record.host_uuid,
@@ -211,7 +200,7 @@ def changes(
             yield inputs.InstanceChanged(server.id, host_uuid, max_sessions)
 
 
-def strange_computes(
+def changed_computes(
     hosts: Mapping[str, db_api.ComputeState], listed: Collection[str]
 ) -> tuple[frozenset[str], list[str]]:
     """Compare the pool's hosts with Nova's compute nodes.
@@ -238,8 +227,6 @@ def suspects(
 ) -> list[str]:
     """Return the instances that a full list of Nova's servers lacks.
 
-    :param known: the instances that have tokens.
-    :param servers: all servers in Nova.
     :param before: wall clock when Nova was asked; younger instances are left
         out.
     """
@@ -260,8 +247,6 @@ def newcomers(
 
     They may have been running long before they got tokens.
 
-    :param known: the instances that have tokens.
-    :param servers: the servers that changed.
     :param since: wall clock; instances with older tokens are left out.
     """
     listed_ids = {server.id for server in servers}
@@ -323,12 +308,4 @@ def check_entry(entry: objects.InstanceEntry) -> None:
 
 def entry_of(record: db_api.InstanceRecord) -> objects.InstanceEntry:
     """Return the RPC payload of an instance."""
-    return objects.InstanceEntry(
-        instance_id=record.instance_id,
-        project_id=record.project_id,
-        name=record.name,
-        max_sessions=record.max_sessions,
-        token_nonce=record.token_nonce,
-        token_hash=record.token_hash,
-        token_revoked=record.token_revoked,
-    )
+    return objects.InstanceEntry(**_entry(record))

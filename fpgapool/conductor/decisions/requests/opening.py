@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import uuid
 from collections.abc import Callable
-from collections.abc import Mapping
 from typing import NoReturn
 
 from oslo_log import log as logging
@@ -20,9 +19,17 @@ from fpgapool.common.monitoring import ratelimit
 from fpgapool.common.monitoring import tallies
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import pool as pools
+from fpgapool.conductor.decisions import parts
+from fpgapool.conductor.decisions.assignments import charging
 from fpgapool.conductor.decisions.assignments import serving as servings
+from fpgapool.conductor.decisions.hardware import bitstreams
+from fpgapool.conductor.decisions.hardware import probation
+from fpgapool.conductor.decisions.hardware import registry
 from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import expected_waits
+from fpgapool.conductor.decisions.requests import instances
+from fpgapool.conductor.decisions.requests import lives
+from fpgapool.conductor.decisions.requests import quotas
 from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.core import events
 from fpgapool.core import model
@@ -39,53 +46,50 @@ _OFTEN = ratelimit.RateLimitedLog(__name__)
 _WITH_CLIENTS = states.CONNECTED | {states.READY}
 
 
-class Opening:
+@dataclasses.dataclass(eq=False, repr=False)
+class Opening(parts.Room):
     """Admits requests, and drops sessions that are no longer wanted.
 
     :ivar recorded_id: the last new session that the database holds.
     """
 
-    def __init__(self, pool: pools.Pool, serving: servings.Serving) -> None:
-        self._pool = pool
-        self._serving = serving
-        self.recorded_id = pool.last_row_id
-        self._unrecorded: collections.deque[effects.Admission] = (
+    _registry: registry.Registry
+    _catalogue: bitstreams.Catalogue
+    _probation: probation.Probation
+    _quotas: quotas.QuotaBook
+    _instances: instances.Directory
+    _sessions: sessions.SessionBook
+    _lives: lives.Lives
+    _pace: expected_waits.Pace
+    _charging: charging.Charging
+    _serving: servings.Serving
+
+    def __post_init__(self) -> None:
+        self.recorded_id = self._sessions.last_row_id
+        self._unrecorded: collections.deque[effects.NewSession] = (
             collections.deque()
         )
 
-    @property
-    def handled(self) -> Mapping[type, pools.Handler]:
-        """The inputs that are handled here."""
-        return {
-            inputs.Open: self._open,
-            inputs.Unrecorded: self._unrecorded_found,
-            inputs.Cancel: self._cancel,
-            inputs.Close: self._close,
-            inputs.ClientProgress: self._progress,
-            inputs.Reopen: self._reopen,
-            inputs.RenewSecret: self._renew_secret,
-            inputs.InstanceDeleted: self._instance_deleted,
-        }
-
     # -- requests ----------------------------------------------------------
 
-    def _open(self, wish: inputs.Open) -> None:
-        pool, request = self._pool, wish.request
-        if pool.now > wish.awaited_until:
+    @parts.handles(inputs.Open)
+    def _open(self, item: inputs.Open) -> None:
+        request = item.request
+        if self._clock.now > item.awaited_until:
             LOG.info("Request %s came too late", request.request_id[:80])
             return
-        known = pool.sessions.by_request.get(
+        known = self._sessions.by_request.get(
             (request.project_id, request.request_id)
         )
         try:
             if known is not None:
-                self._repeat(known, request, wish.future)
-            elif pool.database_failing:
-                raise not_recordable()
+                self._repeat(known, request, item.future)
+            elif self._outages.database_failing:
+                raise admission.not_recordable()
             else:
-                self._admit(wish)
+                self._admit(item)
         except admission.Rejected as error:
-            self._refuse(request, wish.future, error)
+            self._refuse(request, item.future, error)
 
     def _repeat(
         self,
@@ -94,19 +98,20 @@ class Opening:
         future: effects.ViewFuture,
     ) -> None:
         """Answer a retry with the session's state; it never opens twice."""
-        if not session.same_request(request, self._pool.settings):
+        if not session.same_request(request, self._settings):
             raise admission.Rejected(
                 codes.REQUEST_ID_REUSED,
-                f"request {request.request_id} has been used for something"
-                " else",
+                f"request_id {request.request_id} was already used for a"
+                " different request",
             )
         if request.host_uuid and request.host_uuid not in session.front_doors:
             # It would get the secret of a session that others have opened.
             raise admission.Rejected(
                 codes.REQUEST_ID_REUSED,
-                f"request {request.request_id} has come by another way",
+                f"request_id {request.request_id} was already used through"
+                " another front door",
             )
-        self._pool.answer(session, request.host_uuid, future)
+        self._lives.answer(session, request.host_uuid, future)
         if session.secret_sha256 in ("", request.secret_sha256):
             return
         # The front door was started anew, and its secret is gone.
@@ -114,23 +119,24 @@ class Opening:
             session.secret_sha256 = request.secret_sha256
         else:
             session.forget_secret()
-            self._pool.touch(session)
+            self._lives.touch(session)
             self._serving.ask_secret(session.hold)
 
-    def _admit(self, wish: inputs.Open) -> None:
-        pool, book = self._pool, self._pool.sessions
-        request = self._checked(wish.request)
-        session = self._session(request, pool.next_job_id(), str(uuid.uuid4()))
-        pool.counts.opened += 1
-        book.add(session)
-        book.count_queued(session)
-        pool.tell(events.JobSubmitted(pool.job(session)))
-        pool.touch(session)
-        pool.answer(session, request.host_uuid, wish.future)
-        new = effects.Admission(
-            session.row_id, session.session_id, request, wish.future
+    def _admit(self, item: inputs.Open) -> None:
+        request = self._checked(item.request)
+        session = self._session(
+            request, self._sessions.next_id(), str(uuid.uuid4())
         )
-        pool.outbox.admit(new)
+        self._counts.opened += 1
+        self._sessions.add(session)
+        self._sessions.count_queued(session)
+        self._link.tell(events.JobSubmitted(self._lives.job(session)))
+        self._lives.touch(session)
+        self._lives.answer(session, request.host_uuid, item.future)
+        new = effects.NewSession(
+            session.row_id, session.session_id, request, item.future
+        )
+        self._outbox.admit(new)
         self._unrecorded.append(new)
 
     def _checked(self, request: objects.OpenRequest) -> objects.OpenRequest:
@@ -138,59 +144,60 @@ class Opening:
 
         :raises admission.Rejected: if it cannot become a session.
         """
-        pool, limits = self._pool, self._pool.settings
-        known, accelerator = pool.catalogue.resolve(
+        limits = self._settings
+        known, accelerator = self._catalogue.resolve(
             request.accelerator, request.project_id
         )
         if accelerator != request.accelerator:
             request = dataclasses.replace(request, accelerator=accelerator)
-        book, project_id = pool.sessions, request.project_id
+        project_id = request.project_id
         admission.check(
             request,
             limits,
-            pool.registry,
+            self._registry,
             known,
-            pool.quotas.of(project_id),
+            self._quotas.of(project_id),
             admission.Queue(
-                total=book.queued.total(),
-                of_project=book.queued[project_id],
-                bytes_of_project=book.queued_bytes[project_id],
+                total=self._sessions.queued.total(),
+                of_project=self._sessions.queued[project_id],
+                bytes_of_project=self._sessions.queued_bytes[project_id],
             ),
         )
         admission.check_in_use(
-            accelerator, pool.registry, known, pool.probation.faults
+            accelerator, self._registry, known, self._probation.faults
         )
         if request.deadline_s is not None:
-            view = pool.core.view
+            view = self._core.view
             admission.check_deadline(
                 request,
                 request.deadline_s,
                 view.best_peak_bytes_per_s(view.accelerators[accelerator]),
             )
-        pool.instances.check(request, book.count_of_instance(request.user_id))
+        self._instances.check(
+            request, self._sessions.count_of_instance(request.user_id)
+        )
         return request
 
     def _session(
         self, request: objects.OpenRequest, job_id: int, session_id: str
     ) -> sessions.Session:
         """Return the session of a request."""
-        pool = self._pool
-        host = pool.registry.hosts.get(self._origin(request) or "")
+        host = self._registry.hosts.get(self._origin(request) or "")
         return sessions.Session(
             row_id=job_id,
             job_id=job_id,
             session_id=session_id,
             host_id=host.id if host else None,
             host_uuid=host.uuid if host else None,
-            queued_at=pool.now,
-            arrival_s=pool.pool_time,
+            queued_at=self._clock.now,
+            arrival_s=self._clock.pool_time,
             deadline_at=(
                 None
                 if request.deadline_s is None
-                else pool.now + request.deadline_s
+                else self._clock.now + request.deadline_s
             ),
             front_doors=sessions.front_doors(request.host_uuid),
-            **sessions.wishes(request, pool.settings),
+            **sessions.requested(request, self._settings),
         )
 
     def dry_run(
@@ -201,10 +208,9 @@ class Opening:
         :returns: finds it out, in any thread; it raises DryRunUnsupported if
             the core's state cannot be copied.
         """
-        pool = self._pool
         try:
-            if pool.database_failing:
-                raise not_recordable()
+            if self._outages.database_failing:
+                raise admission.not_recordable()
             checked = self._checked(request)
         except admission.Rejected as error:
             refused = objects.DryRun(
@@ -213,13 +219,16 @@ class Opening:
                 message=str(error),
             )
             return lambda: refused
-        session = self._session(checked, pool.last_row_id + 1, "")
-        job, interval_s = pool.job(session), pool.pace.interval_s(pool.now)
+        session = self._session(checked, self._sessions.last_row_id + 1, "")
+        job, interval_s = (
+            self._lives.job(session),
+            self._pace.interval_s(self._clock.now),
+        )
         try:
-            snapshot = what_if.Snapshot(pool.core)
+            snapshot = what_if.Snapshot(self._core)
         except what_if.NotCopyable as error:
             return functools.partial(_raise_unsupported, str(error))
-        return lambda: _told(snapshot.ask(job), interval_s)
+        return lambda: _dry_run_of(snapshot.ask(job), interval_s)
 
     def _origin(self, request: objects.OpenRequest) -> str | None:
         """Return the host that holds a request's data.
@@ -227,8 +236,8 @@ class Opening:
         An instance is on a host of the pool, but its data reach a board there
         without the network only if the operator has configured it so.
         """
-        if self._pool.settings.instances_are_local:
-            own = self._pool.instances.host_uuid(request.user_id)
+        if self._settings.instances_are_local:
+            own = self._instances.host_uuid(request.user_id)
             return own or request.host_uuid
         return request.host_uuid
 
@@ -238,36 +247,37 @@ class Opening:
         future: effects.ViewFuture,
         error: admission.Rejected,
     ) -> None:
-        """Refuse a request; it leaves no trace but its answer."""
+        """Refuse a request; nothing of it is recorded."""
         LOG.info(
             "Request %s of project %s refused: %s",
             request.request_id[:80],
             request.project_id,
             error.code,
         )
-        self._pool.counts.refused[tallies.known(error.code)] += 1
-        view = admission.refusal(request, error, self._pool.now)
-        self._pool.outbox.send(effects.EarlyAnswer(future, view))
+        self._counts.refused[tallies.known(error.code)] += 1
+        view = admission.refusal(request, error, self._clock.now)
+        self._outbox.send(effects.EarlyReply(future, view))
 
     # -- sessions that are not in the database -----------------------------
 
     def settle_unrecorded(self) -> None:
         """Withdraw sessions that a failing database cannot record."""
-        pool, unrecorded = self._pool, self._unrecorded
+        unrecorded = self._unrecorded
         while unrecorded and unrecorded[0].row_id <= self.recorded_id:
             unrecorded.popleft()
-        if pool.database_failing:
-            pool.failing_at = pool.now
+        if self._outages.database_failing:
+            self._outages.failing_at = self._clock.now
             # Their clients shall not wait for it.
             while unrecorded:
                 self._withdraw(unrecorded.popleft(), None)
 
+    @parts.handles(inputs.Unrecorded)
     def _unrecorded_found(self, item: inputs.Unrecorded) -> None:
         self._withdraw(item.admission, item.holder)
 
     def _withdraw(
         self,
-        new: effects.Admission,
+        new: effects.NewSession,
         record: db_api.SessionRecord | None,
     ) -> None:
         """Undo an admission that no client knows of.
@@ -278,36 +288,37 @@ class Opening:
         :param record: the session that had the name before; None if the
             database is away.
         """
-        pool = self._pool
-        pool.outbox.withdraw(new.row_id)
-        session = pool.sessions.by_id.get(new.session_id)
+        self._outbox.withdraw(new.row_id)
+        session = self._sessions.by_id.get(new.session_id)
         if session is None:
             return
         self._drop(session)
         try:
             if record is None:
-                raise not_recordable()
-            self._repeat(pool.of_record(record), new.request, new.future)
+                raise admission.not_recordable()
+            self._repeat(
+                self._lives.of_record(record), new.request, new.future
+            )
         except admission.Rejected as error:
             self._refuse(new.request, new.future, error)
 
     def _drop(self, session: sessions.Session) -> None:
         """Forget a session, and revoke its slot."""
-        pool = self._pool
         if session.live:
             if session.hold is None:
-                pool.sessions.uncount_queued(session)
-            pool.tell(
+                self._sessions.uncount_queued(session)
+            self._link.tell(
                 events.JobCancelled(session.job_id, codes.DATABASE_UNAVAILABLE)
             )
             session.hold = None
         # If it ended before, its slot may still be on its way to be free.
         session.withdrawn = True
-        pool.forget_changes(session)
-        pool.sessions.forget(session)
+        self._lives.forget_changes(session)
+        self._sessions.forget(session)
 
     # -- ends --------------------------------------------------------------
 
+    @parts.handles(inputs.Cancel)
     def _cancel(self, item: inputs.Cancel) -> None:
         session = self._find(item)
         if session is None or not _is_door(item.sender, session, "cancel"):
@@ -318,28 +329,27 @@ class Opening:
             # The front door lost the client, and repeats this; the worker
             # knows better.
             return
-        self._pool.cancel(session, item.reason)
+        self._lives.cancel(session, item.reason)
 
     def _find(self, item: inputs.Cancel) -> sessions.Session | None:
-        book = self._pool.sessions
         if item.session_id:
-            session = book.by_id.get(item.session_id)
+            session = self._sessions.by_id.get(item.session_id)
         else:
-            session = book.by_request.get(
+            session = self._sessions.by_request.get(
                 (item.project_id, item.request_id or "")
             )
         if session is None or session.project_id != item.project_id:
             return None
         return session
 
+    @parts.handles(inputs.Close)
     def _close(self, item: inputs.Close) -> None:
         """Let a session end as served if no worker can report that.
 
         The slot's worker and its agent may both have died before the leader
         heard of the client.
         """
-        pool = self._pool
-        session = pool.sessions.by_id.get(item.session_id)
+        session = self._sessions.by_id.get(item.session_id)
         if (
             session is None
             or session.project_id != item.project_id
@@ -353,21 +363,25 @@ class Opening:
         if item.confirmed and has_slot and hold.slot.host.up:
             # The worker's report is on its way, or the loss of the worker.
             return
-        self._serving.book_unseen(session, item.input_bytes, item.output_bytes)
-        session.started_at = session.started_at or session.ready_at or pool.now
+        self._charging.book_unseen(
+            session, item.input_bytes, item.output_bytes
+        )
+        session.started_at = (
+            session.started_at or session.ready_at or self._clock.now
+        )
         if not session.live:
-            pool.close(session)
+            self._lives.close(session)
             return
-        pool.end(session, states.CLOSED, codes.OK, "")
-        pool.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
+        self._lives.end(session, states.CLOSED, codes.OK, "")
+        self._link.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
         if not has_slot:
             # The result of another slot's worker is not that of the session.
             session.hold = None
 
+    @parts.handles(inputs.ClientProgress)
     def _progress(self, item: inputs.ClientProgress) -> None:
-        """Let the client's own work steer; it is no account of anything."""
-        pool = self._pool
-        session = pool.sessions.by_id.get(item.session_id)
+        """Take what a client has computed; it only orders the jobs."""
+        session = self._sessions.by_id.get(item.session_id)
         if (
             session is not None
             and session.project_id == item.project_id
@@ -376,43 +390,45 @@ class Opening:
         ):
             own_bytes = item.input_bytes - session.input_bytes
             session.own_bytes = max(session.own_bytes, own_bytes)
-            pool.tell(events.JobProgress(session.job_id, session.done_bytes))
+            self._link.tell(
+                events.JobProgress(session.job_id, session.done_bytes)
+            )
 
+    @parts.handles(inputs.InstanceDeleted)
     def _instance_deleted(self, item: inputs.InstanceDeleted) -> None:
-        """End the sessions of an instance, because the instance is gone."""
-        pool = self._pool
-        if not pool.instances.delete(item.instance_id, pool.now):
+        """End the sessions of a deleted instance."""
+        if not self._instances.delete(item.instance_id, self._clock.now):
             return
-        own = pool.sessions.of_instance(
+        own = self._sessions.of_instance(
             instance_objects.user_of(item.instance_id)
         )
         LOG.info(
             "Instance %s is gone: %d sessions", item.instance_id, len(own)
         )
         for session in own:
-            pool.cancel(
+            self._lives.cancel(
                 session, codes.INSTANCE_DELETED, "the instance was deleted"
             )
 
     # -- another slot, another secret --------------------------------------
 
+    @parts.handles(inputs.Reopen)
     def _reopen(self, item: inputs.Reopen) -> None:
         """Give a session whose slot is gone another one, if it can move.
 
         The client decides: only it knows that its data has stopped.
         """
-        pool = self._pool
-        session = pool.sessions.by_id.get(item.session_id)
+        session = self._sessions.by_id.get(item.session_id)
         door = item.host_uuid or None
         if (
             session is None
             or session.project_id != item.project_id
             or not _is_door(door, session, "reopen_session")
         ):
-            pool.outbox.send(effects.Answer(item.future, None))
+            self._outbox.send(effects.Reply(item.future, None))
             return
-        pool.answer(session, door, item.future)
-        profile = pool.profiles.get(session.accelerator)
+        self._lives.answer(session, door, item.future)
+        profile = self._catalogue.profiles.get(session.accelerator)
         if (
             profile is None
             or not profile.moves
@@ -431,7 +447,7 @@ class Opening:
             return
         elif session.reason in codes.REOPENABLE and self._may_revive(session):
             session.check_move("reopen")
-            pool.sessions.revive(session)
+            self._sessions.revive(session)
             self._serving.resubmit(session, session.reason, session.message)
 
     def _may_revive(self, session: sessions.Session) -> bool:
@@ -439,14 +455,15 @@ class Opening:
         instance_id = instance_objects.id_of(session.user_id)
         if instance_id is None:
             return True
-        known = self._pool.instances.live.get(instance_id)
+        known = self._instances.live.get(instance_id)
         if known is None:
             return False
-        used = self._pool.sessions.count_of_instance(session.user_id)
+        used = self._sessions.count_of_instance(session.user_id)
         return known.max_sessions is None or used < known.max_sessions
 
+    @parts.handles(inputs.RenewSecret)
     def _renew_secret(self, item: inputs.RenewSecret) -> None:
-        session = self._pool.sessions.by_id.get(item.session_id)
+        session = self._sessions.by_id.get(item.session_id)
         if (
             session is not None
             and session.hold is not None
@@ -459,7 +476,7 @@ def _raise_unsupported(reason: str) -> NoReturn:
     raise exception.DryRunUnsupported(reason=reason)
 
 
-def _told(
+def _dry_run_of(
     found: what_if.Prediction, interval_s: float | None
 ) -> objects.DryRun:
     """Return the core's answer for the client.
@@ -483,16 +500,8 @@ def _told(
     )
 
 
-def not_recordable() -> admission.Rejected:
-    """Return why a request is refused while the database is away."""
-    return admission.Rejected(
-        codes.DATABASE_UNAVAILABLE,
-        "requests cannot be recorded at the moment, try again",
-    )
-
-
 def _may_be_connected(session: sessions.Session) -> bool:
-    """Whether its client is connected, or its board was not heard yet."""
+    """Whether its client is connected, or its host has not reported yet."""
     return session.hold is not None and (
         session.state in states.CONNECTED
         or not session.hold.slot.device.host.up

@@ -15,12 +15,12 @@ from fpgapool.db import api as db_api
 _MAX_LIMIT = 2**63 - 1
 
 
-class Book:
-    """The limits set for projects, and the configured defaults.
+class QuotaBook:
+    """The limits in force: those set for projects, else the defaults.
 
+    :ivar kept_here: whether the database keeps them, not Keystone.
     :param default: for resources without a limit of the project.
-    :param records: the rows of the database.
-    :param last_id: the highest row id.
+    :param others: the limits from Keystone; None: those of the rows apply.
     """
 
     def __init__(
@@ -28,6 +28,7 @@ class Book:
         default: admission.ProjectQuota,
         records: Iterable[db_api.QuotaRecord],
         last_id: int,
+        others: admission.Quotas | None = None,
     ) -> None:
         self._default = default
         self._last_id = last_id
@@ -36,9 +37,10 @@ class Book:
             self._rows.setdefault(record.project_id, {})[record.resource] = (
                 record
             )
+        self.kept_here = others is None
+        self._quotas = others or self._of_rows()
 
-    def quotas(self) -> admission.Quotas:
-        """Return the limits of all projects."""
+    def _of_rows(self) -> admission.Quotas:
         limits = {
             project_id: {
                 resource: row.hard_limit
@@ -52,6 +54,20 @@ class Book:
         return admission.Quotas.layered(
             self._default, limits, admission.FROM_PROJECT
         )
+
+    def of(self, project_id: str | None) -> admission.ProjectQuota:
+        """Return the limits of a project; None: of one without its own."""
+        if project_id is None:
+            return self._quotas.default
+        return self._quotas.of(project_id)
+
+    def session_limits(self) -> events.SessionLimitsChanged:
+        """Return the limits of slots as an event for the core."""
+        return self._quotas.session_limits()
+
+    def replace(self, quotas: admission.Quotas) -> None:
+        """Replace all limits by those of Keystone."""
+        self._quotas = quotas
 
     def set(
         self, project_id: str, limits: Mapping[str, int | None]
@@ -67,70 +83,32 @@ class Book:
             known = rows.get(resource)
             if limit == (known.hard_limit if known else None):
                 continue
+            if known is None:
+                self._last_id += 1
             rows[resource] = db_api.QuotaRecord(
-                id=known.id if known else self._next_id(),
+                id=known.id if known else self._last_id,
                 project_id=project_id,
                 resource=resource,
                 hard_limit=limit,
             )
             changed.append(rows[resource])
+        if changed:
+            self._quotas = self._of_rows()
         return changed
-
-    def _next_id(self) -> int:
-        self._last_id += 1
-        return self._last_id
-
-
-class Current:
-    """The limits in force.
-
-    :ivar kept_here: whether the database keeps them, not Keystone.
-    :param book: the limits in the database.
-    :param others: the limits from Keystone; None: those of the book apply.
-    """
-
-    def __init__(self, book: Book, others: admission.Quotas | None) -> None:
-        self._book = book
-        self.kept_here = others is None
-        self._quotas = others or book.quotas()
-
-    def of(self, project_id: str | None) -> admission.ProjectQuota:
-        """Return the limits of a project; None: of one without its own."""
-        if project_id is None:
-            return self._quotas.default
-        return self._quotas.of(project_id)
-
-    def session_limits(self) -> events.SessionLimitsChanged:
-        """Return the limits of slots as an event for the core."""
-        return self._quotas.session_limits()
-
-    def replace(self, quotas: admission.Quotas) -> None:
-        """Replace all limits."""
-        self._quotas = quotas
-
-    def set(
-        self, project_id: str, limits: Mapping[str, int | None]
-    ) -> list[db_api.QuotaRecord]:
-        """Change limits of a project, see :meth:`Book.set`."""
-        rows = self._book.set(project_id, limits)
-        if rows:
-            self._quotas = self._book.quotas()
-        return rows
 
 
 def check_limits(limits: Any) -> dict[str, int | None]:
     """Check the limits in a request.
 
-    :param limits: of any type.
     :returns: the limits by resource.
     :raises ValueError: with the reason.
     """
     if not isinstance(limits, dict) or not limits:
-        raise ValueError("limits must be an object with a resource or more")
+        raise ValueError("limits must be an object with at least one resource")
     for resource, limit in limits.items():
         if resource not in admission.RESOURCES:
             raise ValueError(
-                f"unknown resource {resource!r:.80}; known are"
+                f"unknown resource {resource!r:.80}; expected one of"
                 f" {', '.join(admission.RESOURCES)}"
             )
         if limit is None:
@@ -140,8 +118,8 @@ def check_limits(limits: Any) -> dict[str, int | None]:
             admission.UNLIMITED <= limit <= _MAX_LIMIT
         ):
             raise ValueError(
-                f"the limit of {resource} must be a whole number from 0 to"
-                f" {_MAX_LIMIT}, or {admission.UNLIMITED} for any number"
+                f"the limit of {resource} must be an integer from 0 to"
+                f" {_MAX_LIMIT}, or {admission.UNLIMITED} for unlimited"
             )
     return limits
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from fpgapool import objects
 from fpgapool.conductor.decisions import limits
+from fpgapool.conductor.decisions import parts
 from fpgapool.conductor.decisions.assignments import holds
 from fpgapool.conductor.decisions.requests import admission
 from fpgapool.core import model
@@ -28,8 +29,8 @@ from fpgapool.vocabulary import names
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states
 
-#: The most slots that a session gets in vain by the same cause.
-MAX_VAIN_SLOTS = 3
+#: The most slots of a session that fail by the same cause.
+MAX_FAILED_SLOTS = 3
 
 # Ended sessions that are still answered from memory.
 _REMEMBERED = 10_000
@@ -52,7 +53,7 @@ class Place(NamedTuple):
 
 _KEPT = [field.name for field in description.FIELDS.kept]
 _kept = fields.copier(_KEPT)
-_asked = fields.copier(
+_from_request = fields.copier(
     name for name in base.members(objects.OpenRequest) if name in _KEPT
 )
 _ordered = fields.copier(
@@ -70,7 +71,7 @@ _IN_USE = frozenset({model.Phase.ACTIVE, model.Phase.DETACHED})
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class Hold(holds.Hold):
+class SessionHold(holds.Hold):
     """A session's slot.
 
     :ivar announced_at: when this leader first announced the slot as ready.
@@ -121,8 +122,8 @@ class Hold(holds.Hold):
         return not self.session.withdrawn
 
     @property
-    def told_bytes(self) -> tuple[int, int]:
-        """Input and output of the slot, as its host has told them so far.
+    def reported_bytes(self) -> tuple[int, int]:
+        """Input and output of the slot, as its host has reported them.
 
         0 before its client has come, and when the session has left it.
         """
@@ -157,7 +158,7 @@ class Hold(holds.Hold):
         """
         if result.started_at is not None:
             return result
-        input_bytes, output_bytes = self.told_bytes
+        input_bytes, output_bytes = self.reported_bytes
         return dataclasses.replace(
             result,
             input_bytes=max(result.input_bytes, input_bytes),
@@ -170,10 +171,6 @@ class Hold(holds.Hold):
             **_ordered(self.session),
             "origin_host_uuid": self.session.host_uuid,
         }
-
-
-class WrongMove(Exception):
-    """A session's life cycle does not allow a move."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -200,7 +197,7 @@ class Session:
     job_id: int
     arrival_s: float
     host_uuid: str | None = None
-    hold: Hold | None = dataclasses.field(
+    hold: SessionHold | None = dataclasses.field(
         default=None, repr=False, compare=False
     )
     end: str = ""
@@ -219,8 +216,8 @@ class Session:
     #: Input that slots have computed which it lost: the next ones may have to
     #: compute it again, so it does not count against the claim.
     lost_bytes: int = 0
-    #: How many slots it got in vain, by cause, since its client last came.
-    vain: collections.Counter[str] = dataclasses.field(
+    #: How many slots its client could not use, by cause, since it last came.
+    failed_slots: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter
     )
     #: Whether neither it nor its slot shall have a row.
@@ -256,7 +253,7 @@ class Session:
         """
         moves = states.SESSION_MOVES.get(self.state, {})
         if event not in moves or not moves[event] >= set(to):
-            raise WrongMove(
+            raise parts.WrongMove(
                 f"session {self.session_id}, {self.state}, slot"
                 f" {self.slot_id}, generation {self.generation}, cannot"
                 f" {event} {' '.join(to)}"
@@ -294,13 +291,13 @@ class Session:
         )
 
     def same_request(
-        self, request: objects.OpenRequest, settings: admission.Limits
+        self, request: objects.OpenRequest, settings: admission.PoolLimits
     ) -> bool:
         """Whether a repeated request asks for what the first one did.
 
         :param settings: what the request means where it says nothing.
         """
-        wanted = wishes(request, settings)
+        wanted = requested(request, settings)
         # A session that has yielded its slot has another claim.
         has_own_claim = bool(self.former_input_bytes)
         return (
@@ -310,7 +307,7 @@ class Session:
             and instance.may_share(request.user_id, self.user_id)
         )
 
-    def take_slot(self, hold: Hold) -> None:
+    def take_slot(self, hold: SessionHold) -> None:
         """Hold a slot from now on."""
         slot = hold.slot
         self.hold = hold
@@ -324,13 +321,13 @@ class Session:
             slot=slot.number,
         )
 
-    def note_ready(self, now: float) -> None:
+    def mark_ready(self, now: float) -> None:
         """Note that its slot is ready; why it lost another one is over."""
         self.ready_at = self.ready_at or now
         if self.live:
             self.reason = self.message = ""
 
-    def note_bytes(self, input_bytes: int, output_bytes: int) -> None:
+    def update_bytes(self, input_bytes: int, output_bytes: int) -> None:
         """Note how much its slot has computed; it never shrinks."""
         self.input_bytes = max(
             self.input_bytes, self.former_input_bytes + input_bytes
@@ -342,7 +339,7 @@ class Session:
     def give_way(self) -> None:
         """Keep what the slot has computed that it leaves."""
         if self.hold is not None or self.end:
-            # Its worker has not said where it stopped.
+            # Its worker has not values where it stopped.
             self.lost_bytes += self.input_bytes - self.former_input_bytes
         self.former_input_bytes = self.input_bytes
         self.former_output_bytes = self.output_bytes
@@ -352,20 +349,18 @@ class Session:
         """The input that counts against its claim."""
         return self.input_bytes - self.lost_bytes
 
-    def got_in_vain(self, cause: str) -> bool:
+    def count_failed_slot(self, cause: str) -> bool:
         """Count a slot that its client could not use.
 
-        :param cause: its code.
         :returns: whether another slot is worth a try.
         """
-        self.vain[cause] += 1
-        return self.vain[cause] < MAX_VAIN_SLOTS
+        self.failed_slots[cause] += 1
+        return self.failed_slots[cause] < MAX_FAILED_SLOTS
 
     def wait_again(self, reason: str = "", message: str = "") -> None:
         """Wait from now on; forget the values that belong to the slot.
 
         :param reason: the code of why it lost its slot, for its client.
-        :param message: more about that.
         :raises WrongMove: if the session cannot wait.
         """
         if self.state != states.QUEUED:
@@ -406,7 +401,7 @@ class Session:
         self.forget_secret()
 
     def _met_deadline(self, pool_time: float) -> bool | None:
-        """Whether it ended in time; None if it had no chance to show it."""
+        """Whether it ended in time; None if that does not count."""
         if self.deadline_s is None:
             return None
         if pool_time > self.arrival_s + self.deadline_s:
@@ -424,7 +419,6 @@ class Session:
         """Return the view for the session's owner.
 
         :param with_secret: for the front door that has opened it.
-        :param others: members that only the engine knows.
         """
         ready = self.state == states.READY
         told = ready and with_secret
@@ -466,18 +460,18 @@ class Session:
         )
 
 
-def wishes(
-    request: objects.OpenRequest, settings: admission.Limits
+def requested(
+    request: objects.OpenRequest, settings: admission.PoolLimits
 ) -> dict[str, Any]:
     """Return the session's members from a request; limits it may lower."""
-    said = _asked(request)
-    said["secret_sha256"] = request.secret_sha256
+    values = _from_request(request)
+    values["secret_sha256"] = request.secret_sha256
     for name in ("wait_timeout_s", "connect_timeout_s", "resume_grace_s"):
-        limit, wish = getattr(settings, name), said[name]
-        said[name] = limit if wish is None else min(wish, limit)
-    if said["deadline_action"] is None:
-        said["deadline_action"] = settings.deadline_action
-    return said
+        limit, value = getattr(settings, name), values[name]
+        values[name] = limit if value is None else min(value, limit)
+    if values["deadline_action"] is None:
+        values["deadline_action"] = settings.deadline_action
+    return values
 
 
 def _keys(request: objects.OpenRequest) -> tuple[str, str]:
@@ -486,25 +480,26 @@ def _keys(request: objects.OpenRequest) -> tuple[str, str]:
     return request.accelerator, own
 
 
-class Book:
+class SessionBook:
     """All sessions in memory, by each of their names.
 
     It holds live sessions and recently ended ones: a client that missed the
     last message asks again within seconds.
 
     :ivar queued: number of waiting sessions by project.
-    :ivar queued_bytes: the sum of their claims.
     :ivar queued_by_size: number of waiting sessions whose claim lies between
         two thresholds, the smallest first.
     :ivar queued_by_host: number of waiting sessions by the id of the host
         that they come from; None: from outside of the pool.
     :ivar queued_by_accelerator: number of waiting sessions by accelerator.
-
-    :param thresholds_bytes: between priority queues.
+    :ivar last_row_id: the highest id that a job or a row has had.
     """
 
-    def __init__(self, thresholds_bytes: Sequence[float] = ()) -> None:
+    def __init__(
+        self, thresholds_bytes: Sequence[float] = (), last_row_id: int = 0
+    ) -> None:
         self._thresholds_bytes = thresholds_bytes
+        self.last_row_id = last_row_id
         self.queued_by_size = [0] * (len(thresholds_bytes) + 1)
         self.by_job: dict[int, Session] = {}
         self.by_id: dict[str, Session] = {}
@@ -516,6 +511,11 @@ class Book:
         self._ended: dict[int, Session] = {}
         # Live sessions of instances, by user and row.
         self._of_instance: dict[str, dict[int, Session]] = {}
+
+    def next_id(self) -> int:
+        """Return an id that no job and no session's row has had."""
+        self.last_row_id += 1
+        return self.last_row_id
 
     def add(self, session: Session) -> None:
         """Add a session."""
@@ -598,8 +598,6 @@ class Book:
         """Return how many sessions are in each state.
 
         It does not look at waiting sessions: there may be very many.
-
-        :param served: the sessions that have a slot.
         """
         counts = collections.Counter(s.state for s in self._ended.values())
         counts.update(session.state for session in served)

@@ -60,7 +60,6 @@ def remember(
 ) -> Memory:
     """Copy the leader's memory; on the thread that owns it.
 
-    :param epoch: of the leader.
     :param reports: the last one of each agent, by host UUID.
     """
     return Memory(
@@ -164,10 +163,7 @@ def _states(host: registry.HostEntry) -> Iterator[str]:
 
 
 def in_database(found: db_api.Holdings) -> Iterator[findings.Finding]:
-    """Yield contradictions within the database, while there is no leader.
-
-    :param found: its sessions and assignments.
-    """
+    """Yield contradictions within the database, while there is no leader."""
     sessions = {one.id: one for one in found.sessions}
     held = set()
     for row in found.assignments:
@@ -189,11 +185,7 @@ def in_database(found: db_api.Holdings) -> Iterator[findings.Finding]:
 def against_database(
     found: db_api.Holdings, memory: Memory
 ) -> Iterator[findings.Finding]:
-    """Yield the differences between leader, agents and database.
-
-    :param found: the rows of the database.
-    :param memory: of the leader.
-    """
+    """Yield the differences between leader, agents and database."""
     if found.lease is None or found.lease.epoch != memory.epoch:
         yield findings.Finding(
             kind=findings.LEASE_OF_OTHER,

@@ -88,8 +88,8 @@ _FAULTS = frozenset({DEVICE_FAULT, SLOT_FAULT, HOST_DOWN})
 _ILL_ENDS = frozenset({states.FAILED, states.LOST})
 
 
-def _noting(described: fields.Fields) -> Callable[[Any], dict[str, Any]]:
-    """Return a function that returns the noted members of a row, by name."""
+def _published(described: fields.Fields) -> Callable[[Any], dict[str, Any]]:
+    """Return a function that returns what notifications show of a row."""
     noted = [one for one in described.noted if one.kept]
     copy = fields.copier(one.name for one in noted)
     times = [one.name for one in noted if one.kind is fields.TIME]
@@ -101,9 +101,9 @@ def _noting(described: fields.Fields) -> Callable[[Any], dict[str, Any]]:
     return members
 
 
-_noted = _noting(description.FIELDS)
-_noted_group = _noting(group.GROUP)
-_noted_client = _noting(group.CLIENT)
+_session_members = _published(description.FIELDS)
+_group_members = _published(group.GROUP)
+_client_members = _published(group.CLIENT)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,7 +111,6 @@ class Event:
     """A notification.
 
     :ivar type: of :data:`EVENTS`.
-    :ivar payload: the current state of its subject.
     """
 
     type: str
@@ -152,11 +151,7 @@ class Journal:
     def events(
         self, changes: db_api.Changes, withdrawn: Collection[int] = ()
     ) -> list[Event]:
-        """Return the notifications: hosts, devices, slots, groups, sessions.
-
-        :param changes: durable rows.
-        :param withdrawn: ids of sessions that were not recorded.
-        """
+        """Return the notifications of changes."""
         found = [
             *self._of_hosts(changes),
             *self._of_devices(changes),
@@ -304,7 +299,7 @@ class Journal:
         host = self._hosts.get(record.host_id or 0)
         slot = self._slots.get(record.slot_id or 0)
         return notification.SessionPayload(
-            **_noted(record),
+            **_session_members(record),
             host_uuid=host.uuid if host else None,
             place=self._place(slot) if slot else None,
         )
@@ -389,12 +384,12 @@ def _device(
 
 
 def _group(type_: str, record: db_api.GroupRecord) -> Event:
-    payload = notification.GroupPayload(**_noted_group(record))
+    payload = notification.GroupPayload(**_group_members(record))
     return Event(type_, payload)
 
 
 def _client(type_: str, record: db_api.GroupClientRecord) -> Event:
-    payload = notification.GroupClientPayload(**_noted_client(record))
+    payload = notification.GroupClientPayload(**_client_members(record))
     return Event(type_, payload)
 
 

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import math
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -26,25 +28,22 @@ from fpgapool.vocabulary import group as description
 from fpgapool.vocabulary import states
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Questions:
-    """Answers queries, on the thread that owns the pool.
+    """Answers queries, on the thread that owns the pool."""
 
-    :param strategy_name: of the core's strategy.
-    """
+    pool: pools.Pool
+    _opening: openings.Opening
+    _serving: servings.Serving
+    _restoring: restoring.Restoring
+    _desks: desks.Desks
+    _strategy_name: str
 
-    def __init__(
-        self,
-        pool: pools.Pool,
-        opening: openings.Opening,
-        serving: servings.Serving,
-        group_desks: desks.Desks,
-        strategy_name: str,
-    ) -> None:
-        self.pool = pool
-        self.dry_run = opening.dry_run
-        self._desks = group_desks
-        self._serving = serving
-        self._strategy_name = strategy_name
+    def dry_run(
+        self, request: objects.OpenRequest
+    ) -> Callable[[], objects.DryRun]:
+        """See :meth:`.opening.Opening.dry_run`."""
+        return self._opening.dry_run(request)
 
     # -- sessions ----------------------------------------------------------
 
@@ -70,7 +69,7 @@ class Questions:
             if session is None:
                 missing.append(session_id)
             elif session.revision != revision:
-                changed.append(self.pool.view(session, host_uuid))
+                changed.append(self.pool.lives.view(session, host_uuid))
         return changed, missing
 
     def session(
@@ -86,7 +85,7 @@ class Questions:
             return None
         if session.state == states.READY and session.project_id == project_id:
             return session.view(with_secret=True)
-        return self.pool.view(session)
+        return self.pool.lives.view(session)
 
     # -- the pool ----------------------------------------------------------
 
@@ -94,7 +93,7 @@ class Questions:
         """Return the groups that exist."""
         known = self.pool.groups.groups
         members = collections.defaultdict[str, list[holds.Member]](list)
-        for one in self.pool.members():
+        for one in self.pool.holds.members():
             members[one.public_id].append(one)
         return [
             self._group_view(known[group_id], members[group_id])
@@ -204,7 +203,7 @@ class Questions:
         return (
             hold.session
             for hold in self.pool.holds.values()
-            if isinstance(hold, sessions.Hold) and hold.wanted
+            if isinstance(hold, sessions.SessionHold) and hold.wanted
         )
 
     def figures(self, max_projects: int, max_groups: int) -> summary.Figures:
@@ -213,7 +212,6 @@ class Questions:
         It does not iterate over waiting sessions: there may be very many.
 
         :param max_projects: the most projects to list by name.
-        :param max_groups: the most groups to list.
         """
         pool, book = self.pool, self.pool.sessions
         hosts = pool.registry.hosts.values()
@@ -237,7 +235,7 @@ class Questions:
             ),
             groups=summary.groups(
                 pool.groups.groups.values(),
-                pool.members(),
+                pool.holds.members(),
                 self._desks.waiting_tasks(),
                 max_groups,
             ),
@@ -275,15 +273,13 @@ class Questions:
         pool = self.pool
         session = pool.sessions.by_id.get(session_id or "")
         if session is not None:
-            pool.touch(session)
+            pool.lives.touch(session)
             slot_id = session.slot_id if slot_id is None else slot_id
         if slot_id is None:
             return
         hold = pool.holds.get(slot_id)
-        if isinstance(hold, sessions.Hold):
+        if hold is not None:
             self._serving.entered(hold)
-        elif hold is not None:
-            pool.save(hold)
         else:
             pool.outbox.write_assignment(slot_id, None)
 
@@ -296,5 +292,5 @@ class Questions:
             record.session_id not in self.pool.sessions.by_id
             and record.state in states.LIVE
         ):
-            restoring.adopt(self.pool, record)
+            self._restoring.adopt(record)
             self.pool.decide()

@@ -134,7 +134,7 @@ def nic_loads(
     """
     used: dict[int, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
     for hold in held:
-        if not isinstance(hold, sessions.Hold):
+        if not isinstance(hold, sessions.SessionHold):
             continue
         reading = readings.of(hold.slot.id)
         origin, target = hold.session.host_id, hold.slot.host.id
@@ -168,10 +168,7 @@ def groups(
 ) -> dict[str, GroupFigures]:
     """Return the numbers of the groups with the most slots, and of the rest.
 
-    :param rows: of all groups.
-    :param members: of all groups.
     :param waiting: the tasks that wait, by group.
-    :param most: the number of groups besides OTHER.
     """
     programming = collections.Counter[str]()
     serving = collections.Counter[str]()
@@ -210,7 +207,6 @@ def largest(counts: Mapping[str, int], most: int) -> dict[str, int]:
     """Return the largest counts by name, and the sum of all others.
 
     :param counts: by name.
-    :param most: the number of names besides OTHER.
     """
     top = heapq.nlargest(
         most, ((count, name) for name, count in counts.items() if count)

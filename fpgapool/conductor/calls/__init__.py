@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What agents, front doors and the API call, as parts of one RPC endpoint.
+
+``sessions``, ``groups``, ``operators``, ``audits``
+    The calls, by subject; :mod:`fpgapool.conductor.rpc` joins them.
+``base``
+    What they share: typed arguments, and answers of the engine.
+``checks``
+    Checks of payloads, and of who may send them.
+``waiting``
+    Bounds the threads that wait for answers.
+
+A handler decides nothing: it queues an input, or asks a question, for the
+thread of the pump.
+"""

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Calls about the state of the whole pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fpgapool import objects
+from fpgapool.conductor.calls import base
+from fpgapool.conductor.calls import checks
+from fpgapool.conductor.decisions.views import audit
+from fpgapool.db import inventory
+from fpgapool.objects import finding as findings
+from fpgapool.vocabulary import states
+
+# An agent that is asked for a report sends it at once.
+_REPORTS_S = 2.0
+
+
+class AuditCalls(base.Calls):
+    """Returns figures, finds differences and repairs them."""
+
+    @base.call
+    def pool_summary(self, ctxt: Any) -> dict[str, Any]:
+        """Return figures about the pool, and its hardware from the rows."""
+        now = self._ask(lambda asked: asked.now())
+        pool = inventory.Inventory.load(self._database)
+        return {
+            "strategy": now["strategy"],
+            "waiting": now["sessions"].get(states.QUEUED, 0),
+            "sessions": now["sessions"],
+            "hosts": pool.summary(frozenset(now["unusable_slots"])),
+        }
+
+    @base.call
+    def pool_now(self, ctxt: Any) -> dict[str, Any]:
+        """Return the figures about the pool that no row has."""
+        found: dict[str, Any] = self._ask(
+            lambda asked: asked.now(), durable=False
+        )
+        return found
+
+    @base.call
+    def audit(self, ctxt: Any) -> list[dict[str, Any]]:
+        """Return where database, this leader and the agents disagree."""
+        reports = self._fresh_reports()
+        memory: audit.Memory = self._ask(
+            lambda asked: audit.remember(asked, self._epoch, reports)
+        )
+        now = self._database.now()
+        holdings = self._database.holdings(now - audit.GONE_S)
+        found = audit.against_database(holdings, memory)
+        return [one.to_primitive() for one in found]
+
+    def _fresh_reports(self) -> dict[str, objects.AgentReport]:
+        """Ask all agents, and return the reports that come in time."""
+        with self._reported:
+            self._reports.clear()
+        asked = self._ask(lambda asked: asked.ask_reports(), durable=False)
+        with self._reported:
+            self._reported.wait_for(
+                lambda: asked <= self._reports.keys(), _REPORTS_S
+            )
+            return {host: one for host, (_, one) in self._reports.items()}
+
+    @base.call
+    def repair(self, ctxt: Any, finding: Any) -> bool:
+        """Repair an inconsistency that an audit has found, if that is safe."""
+        wanted = checks.checked(findings.Finding.from_primitive, finding)
+        if wanted.kind == findings.SESSION_UNKNOWN:
+            record = self._database.get_session(wanted.session_id or "")
+            if record is None:
+                return False
+            self._ask(lambda asked: asked.adopt(record))
+        elif wanted.kind in findings.RECORDABLE:
+            self._ask(
+                lambda asked: asked.record_again(
+                    wanted.session_id, wanted.slot_id
+                )
+            )
+        elif wanted.kind in findings.RECONCILABLE:
+            # The agents' reports are compared, and repaired, as always.
+            self._ask(
+                lambda asked: asked.ask_reports(wanted.host_uuid),
+                durable=False,
+            )
+        else:
+            return False
+        return True

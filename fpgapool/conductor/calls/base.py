@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What all calls share: checks of arguments, and answers of the engine."""
+
+from __future__ import annotations
+
+import contextlib
+import fractions
+import functools
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+from typing import TypeVar
+
+import oslo_messaging as messaging
+
+from fpgapool import objects
+from fpgapool.common import exception
+from fpgapool.common.messaging import rpc
+from fpgapool.conductor.calls import checks
+from fpgapool.conductor.calls import waiting
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.runtime import dry_runs
+from fpgapool.conductor.runtime import pump
+from fpgapool.db import api as db_api
+
+# Shorter than callers wait, so that they get the reason: the first for one of
+# several tries, the second for calls that are sent only once.
+ANSWER_S = 3.0
+CHANGE_S = 5.0
+
+# Calls that wait for an answer occupy threads. The others are for the agents'
+# messages, while the database does not answer.
+_ASKING_SHARE = fractions.Fraction(3, 4)
+# Questions and the agents' messages do not wait for each other.
+_MIN_THREADS = 4
+
+_KINDS: dict[Any, type] = {"str": str, "int": int}
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def places(threads: int) -> int:
+    """Return how many calls may wait for an answer at the same time.
+
+    :param threads: how many messages are handled at the same time.
+    :raises ConfigurationError: if none would be left for casts.
+    """
+    if threads < _MIN_THREADS:
+        raise exception.ConfigurationError(
+            reason=f"[DEFAULT] executor_thread_pool_size is {threads}; the"
+            f" conductor needs at least {_MIN_THREADS}"
+        )
+    return int(threads * _ASKING_SHARE)
+
+
+def call(method: _Method) -> _Method:
+    """Mark a call; its callers get the reasons of refusals.
+
+    Arguments that are annotated as ``str`` or ``int`` are checked: callers may
+    send anything.
+    """
+    signature = inspect.signature(method)
+    kinds = {
+        name: _KINDS[parameter.annotation]
+        for name, parameter in signature.parameters.items()
+        if parameter.annotation in _KINDS
+    }
+    checked: Callable[..., Any] = method
+    if kinds:
+
+        @functools.wraps(method)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            given = signature.bind(*args, **kwargs).arguments
+            for name, kind in kinds.items():
+                if name in given:
+                    checks.require(kind, **{name: given[name]})
+            return method(*args, **kwargs)
+
+    expects = messaging.expected_exceptions(exception.FpgapoolException)
+    return expects(checked)  # type: ignore[no-any-return]
+
+
+class Calls(rpc.Endpoint):
+    """The base of all calls.
+
+    A malformed payload is logged and dropped where it is a cast, and
+    answered with ``INVALID_REQUEST`` where it is a call.
+
+    :param database: for rows that have left the engine's memory.
+    :param max_asking: how many calls may wait for an answer at the same time.
+    :param signer: returns the name of the key with which a bitstream is
+        signed, for its signature and SHA-256; None: callers have done so.
+    """
+
+    def __init__(
+        self,
+        pumping: pump.Pump,
+        database: db_api.Database,
+        epoch: int,
+        max_asking: int = 48,
+        signer: Callable[[str, str, str], str] | None = None,
+    ) -> None:
+        self._pump = pumping
+        self._database = database
+        self._epoch = epoch
+        self._signer = signer
+        self._places = waiting.Places(pumping, max_asking)
+        self._dry_runs = dry_runs.DryRuns()
+        # The form and value of each host's last report.
+        self._reports: dict[str, tuple[Any, objects.AgentReport]] = {}
+        self._reported = threading.Condition()
+
+    def _change(self, wanted: inputs.Change) -> Any:
+        """Carry out a request, and return its answer when that is durable.
+
+        :raises: the reason of a refusal.
+        """
+        with self._places.take():
+            self._offer(wanted)
+            answer = waiting.durable(wanted.future, CHANGE_S)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _offer(
+        self, item: inputs.Input, project_id: str | None = None
+    ) -> None:
+        """Queue an input that a caller waits for.
+
+        :raises Overloaded: if there is no room.
+        """
+        if not self._pump.offer(item, project_id):
+            raise exception.Overloaded(reason="too many requests are waiting")
+
+    def _ask(
+        self, question: Callable[[Any], Any], *, durable: bool = True
+    ) -> Any:
+        # A question that needs no database is answered at once.
+        place = self._places.take() if durable else contextlib.nullcontext()
+        with place:
+            try:
+                return self._pump.ask(question, ANSWER_S, durable=durable)
+            except TimeoutError:
+                raise waiting.not_durable() from None

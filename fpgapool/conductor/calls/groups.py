@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Calls about groups and their clients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fpgapool import objects
+from fpgapool.common import exception
+from fpgapool.conductor.calls import base
+from fpgapool.conductor.calls import checks
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.objects import group
+from fpgapool.vocabulary import codes
+
+
+class GroupCalls(base.Calls):
+    """Handles what owners and front doors ask for groups."""
+
+    @base.call
+    def change_group(self, ctxt: Any, change: Any) -> None:
+        """Change a group or its clients; answers when that is durable."""
+        self._change_group(checks.checked(group.change_from_primitive, change))
+
+    def _change_group(self, change: group.GroupChange) -> None:
+        try:
+            self._change(inputs.ChangeGroup(change))
+        except admission.Rejected as error:
+            raise exception.GroupRefused(
+                str(error), code=error.code
+            ) from error
+
+    @base.call
+    def get_groups(self, ctxt: Any, group_ids: Any) -> list[dict[str, Any]]:
+        """Return the groups that exist."""
+        if not isinstance(group_ids, list) or len(group_ids) > checks.MAX_IDS:
+            raise exception.InvalidRequest(
+                reason="group_ids must be a list of at most"
+                f" {checks.MAX_IDS} items"
+            )
+        for group_id in group_ids:
+            checks.require(str, group_id=group_id)
+        views = self._ask(lambda asked: asked.groups(group_ids))
+        return [view.to_primitive() for view in views]
+
+    @base.call
+    def find_groups(
+        self, ctxt: Any, project_id: str, name: str
+    ) -> list[dict[str, Any]]:
+        """Return the groups of that name which a project may use."""
+        views = self._ask(lambda asked: asked.groups_named(project_id, name))
+        return [view.to_primitive() for view in views]
+
+    @base.call
+    def attach_client(self, ctxt: Any, client: Any) -> None:
+        """Attach a client of a front door to a group."""
+        self._change_group(checks.client_of_host(ctxt, client))
+
+    @base.call
+    def detach_client(
+        self, ctxt: Any, project_id: str, group_id: str, client_id: str
+    ) -> None:
+        """End a client of a front door, for its program."""
+        if not self._ask(
+            lambda asked: asked.has_client(project_id, group_id, client_id)
+        ):
+            raise exception.GroupRefused(
+                "the project has no such client",
+                code=codes.GROUP_CLIENT_NOT_FOUND,
+            )
+        self._change_group(
+            objects.RevokeClient(
+                group_id=group_id, client_id=client_id, ended=True
+            )
+        )

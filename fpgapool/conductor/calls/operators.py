@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Calls of operators, of Nova's side, and about the library."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from fpgapool import objects
+from fpgapool.common import exception
+from fpgapool.conductor.calls import base
+from fpgapool.conductor.calls import checks
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions.hardware import administration
+from fpgapool.conductor.decisions.hardware import reservations
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import instances
+from fpgapool.conductor.decisions.requests import quotas
+from fpgapool.objects import bitstream
+
+
+class OperatorCalls(base.Calls):
+    """Changes hardware, quotas, instances and the library."""
+
+    @base.call
+    def admit_instance(
+        self, ctxt: Any, entry: Any, lost_hash: Any = ""
+    ) -> dict[str, Any]:
+        """Admit an instance, and return its entry after that."""
+        parsed = checks.checked(objects.InstanceEntry.from_primitive, entry)
+        with checks.invalid():
+            instances.check_entry(parsed)
+        known = self._database.get_instance(parsed.instance_id)
+        if known is not None and known.deleted_at is not None:
+            # A second row of the same name would hold up all others.
+            raise exception.InstanceNotFound(instance_id=known.instance_id)
+        with self._places.take():
+            self._offer(inputs.AdmitInstance(parsed))
+            if lost_hash:
+                self._offer(
+                    inputs.ReplaceToken(
+                        parsed.instance_id,
+                        str(lost_hash),
+                        parsed.token_nonce,
+                        parsed.token_hash,
+                    )
+                )
+            return self._instance(parsed.instance_id).to_primitive()
+
+    @base.call
+    def revoke_instance_token(self, ctxt: Any, instance_id: str) -> None:
+        """Revoke an instance's token for good."""
+        with self._places.take():
+            self._offer(inputs.RevokeInstance(instance_id))
+            self._instance(instance_id)
+
+    def _instance(self, instance_id: str) -> objects.InstanceEntry:
+        """Return an instance's entry when it is durable."""
+        found = self._ask(
+            lambda asked: asked.pool.instances.live.get(instance_id)
+        )
+        if found is None:
+            raise exception.InstanceNotFound(instance_id=instance_id[:80])
+        return instances.entry_of(found)
+
+    @base.call
+    def change_bitstream(self, ctxt: Any, change: Any) -> None:
+        """Change the library; answers when that is durable."""
+        parsed = checks.checked(bitstream.change_from_primitive, change)
+        try:
+            self._change(inputs.ChangeBitstream(self._signed(parsed)))
+        except admission.Rejected as error:
+            raise exception.BitstreamRefused(
+                str(error), code=error.code
+            ) from error
+
+    def _signed(
+        self, change: bitstream.BitstreamChange
+    ) -> bitstream.BitstreamChange:
+        """Return a change that names the key that we have verified.
+
+        :raises BitstreamRefused: if the bitstream is not signed as required.
+        """
+        if self._signer is None or not isinstance(
+            change, objects.UploadBitstream | objects.DecideBitstream
+        ):
+            return change
+        if isinstance(change, objects.DecideBitstream) and not change.approve:
+            return change
+        record = self._database.get_bitstream(change.bitstream_id)
+        if record is None:
+            # The library reports the fault.
+            return dataclasses.replace(change, signed_by="")
+        checksum = (
+            change.checksum_sha256
+            if isinstance(change, objects.UploadBitstream)
+            else record.checksum_sha256
+        )
+        signed_by = self._signer(record.signature, checksum, record.format)
+        return dataclasses.replace(change, signed_by=signed_by)
+
+    @base.call
+    def administer(
+        self,
+        ctxt: Any,
+        host_uuid: Any,
+        device: Any,
+        state: Any,
+        reason: Any,
+        drain_within_s: Any,
+    ) -> None:
+        """Enable, drain or disable; answers when that is durable."""
+        self._change(
+            administration.checked(
+                host_uuid, device, state, reason, drain_within_s
+            )
+        )
+
+    @base.call
+    def set_reservable_slots(
+        self, ctxt: Any, host_uuid: Any, device: Any, slots: Any
+    ) -> None:
+        """Let instances reserve slots; answers when that is durable."""
+        self._change(reservations.checked(host_uuid, device, slots))
+
+    @base.call
+    def test_slot(
+        self,
+        ctxt: Any,
+        host_uuid: str,
+        device: str,
+        slot: int,
+        accelerator: str,
+    ) -> None:
+        """Have a slot tested; answers when the test has been ordered."""
+        self._change(
+            inputs.TestNow(
+                host_uuid=host_uuid,
+                device=device,
+                slot=slot,
+                accelerator=accelerator,
+            )
+        )
+
+    @base.call
+    def get_quota(
+        self, ctxt: Any, project_id: Any = None
+    ) -> dict[str, dict[str, Any]]:
+        """Return the limits in force of a project, or the default ones."""
+        if project_id is not None:
+            checks.check_project(project_id)
+        return quotas.document(
+            self._ask(lambda asked: asked.pool.quotas.of(project_id))
+        )
+
+    @base.call
+    def set_quota(self, ctxt: Any, project_id: Any, limits: Any) -> None:
+        """Set a project's limits; answers when that is durable."""
+        checks.check_project(project_id)
+        with checks.invalid():
+            checked = quotas.check_limits(limits)
+        if not self._ask(lambda asked: asked.pool.quotas.kept_here):
+            raise exception.QuotasInKeystone()
+        with self._places.take():
+            self._offer(inputs.SetQuota(project_id, checked))
+            # The answer comes when its rows are on the disk.
+            self._ask(lambda asked: None)

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Calls about sessions, and what agents report."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+
+from fpgapool import objects
+from fpgapool.common import exception
+from fpgapool.common.messaging import rpc
+from fpgapool.common.monitoring import ratelimit
+from fpgapool.conductor.calls import base
+from fpgapool.conductor.calls import checks
+from fpgapool.conductor.calls import waiting
+from fpgapool.conductor.decisions import inputs
+from fpgapool.conductor.decisions import limits
+from fpgapool.rpcapi import conductor as conductor_rpcapi
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
+
+LOG = ratelimit.RateLimitedLog(__name__)
+
+# As long as its column.
+_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
+
+
+class SessionCalls(base.Calls):
+    """Handles what agents, front doors and the API say of sessions."""
+
+    def report(self, ctxt: Any, report: Any) -> None:
+        """Take an agent's state."""
+        parsed = checks.report(report, self._reports)
+        if (
+            parsed is not None
+            and checks.is_of_sender(ctxt, parsed.host_uuid, "report")
+            and not conductor_rpcapi.is_outdated(
+                parsed.leader_epoch, self._epoch
+            )
+        ):
+            self._pump.offer(parsed)
+            with self._reported:
+                self._reports[parsed.host_uuid] = report, parsed
+                self._reported.notify_all()
+
+    def prepared(self, ctxt: Any, prepared: Any) -> None:
+        """Take the news that a slot is ready for its client."""
+        parsed = checks.parsed(objects.Prepared.from_primitive, prepared)
+        if parsed is not None and checks.is_of_sender(
+            ctxt, parsed.host_uuid, "prepared"
+        ):
+            self._pump.offer(parsed)
+
+    def cancel_session(
+        self,
+        ctxt: Any,
+        project_id: Any,
+        session_id: Any = None,
+        request_id: Any = None,
+        reason: Any = "",
+    ) -> None:
+        """Take a session, waiting or not, out of the pool."""
+        # Slots are revoked for a reason: without one they would be kept.
+        reason = reason or codes.CANCELLED_BY_CLIENT
+        names = (project_id, session_id or "", request_id or "", reason)
+        if not all(isinstance(name, str) for name in names) or (
+            not _CODE.fullmatch(reason)
+        ):
+            LOG.warning("Malformed cancellation dropped")
+            return
+        self._pump.offer(
+            inputs.Cancel(
+                project_id,
+                session_id,
+                request_id,
+                reason,
+                rpc.host_of(ctxt),
+            ),
+            project_id,
+        )
+
+    def close_session(
+        self,
+        ctxt: Any,
+        project_id: Any,
+        session_id: Any,
+        generation: Any,
+        input_bytes: Any,
+        output_bytes: Any,
+        confirmed: Any,
+    ) -> None:
+        """Let a session end as served, if its worker cannot say so."""
+        names = project_id, session_id
+        if not all(isinstance(name, str) for name in names) or not all(
+            rules.is_int(number) and 0 <= number <= rules.MAX_SIZE_BYTES
+            for number in (generation, input_bytes, output_bytes)
+        ):
+            LOG.warning("Malformed close dropped")
+            return
+        self._pump.offer(
+            inputs.Close(
+                project_id,
+                session_id,
+                generation,
+                input_bytes,
+                output_bytes,
+                confirmed is True,
+                rpc.host_of(ctxt),
+            ),
+            project_id,
+        )
+
+    def report_progress(
+        self, ctxt: Any, project_id: Any, session_id: Any, input_bytes: Any
+    ) -> None:
+        """Take how much a waiting session's client has computed itself."""
+        names = (project_id, session_id)
+        if not all(isinstance(name, str) for name in names) or not (
+            rules.is_int(input_bytes) and 0 <= input_bytes < 2**63
+        ):
+            LOG.warning("Malformed progress dropped")
+            return
+        self._pump.offer(
+            inputs.ClientProgress(
+                project_id, session_id, input_bytes, rpc.host_of(ctxt)
+            ),
+            project_id,
+        )
+
+    def renew_secret(self, ctxt: Any, session_id: Any) -> None:
+        """Ask for a fresh secret of a READY session."""
+        if isinstance(session_id, str):
+            self._pump.offer(inputs.RenewSecret(session_id))
+
+    @base.call
+    def submit_sessions(
+        self, ctxt: Any, requests: Any
+    ) -> list[dict[str, Any]]:
+        """Admit requests; return the session of each, or why it has none."""
+        until = self._pump.now() + base.ANSWER_S
+        wanted = [
+            inputs.Open(request, until)
+            for request in checks.requests(ctxt, requests)
+        ]
+        return [view.to_primitive() for view in self._answers(wanted) if view]
+
+    @base.call
+    def dry_run(self, ctxt: Any, request: Any) -> dict[str, Any]:
+        """Return what would become of a request, and change nothing."""
+        (parsed,) = checks.requests(ctxt, [request], "dry_run")
+        with (
+            self._places.take(),
+            self._dry_runs.turn(parsed.project_id) as count,
+        ):
+
+            def prepared(asked: Any) -> Callable[[], objects.DryRun]:
+                with count():
+                    return asked.dry_run(parsed)
+
+            found = self._ask(prepared, durable=False)
+            with count():
+                return found().to_primitive()
+
+    @base.call
+    def reopen_session(
+        self,
+        ctxt: Any,
+        project_id: str,
+        session_id: str,
+        generation: int,
+        host_uuid: str,
+    ) -> dict[str, Any] | None:
+        """Give a session that has lost its slot another one, if possible."""
+        checks.require_own(ctxt, host_uuid, "reopen_session")
+        (view,) = self._answers(
+            [inputs.Reopen(project_id, session_id, generation, host_uuid)]
+        )
+        return view.to_primitive() if view else None
+
+    def _answers(
+        self, wanted: Sequence[inputs.Open | inputs.Reopen]
+    ) -> list[objects.SessionView | None]:
+        """Return the results of requests from clients of projects.
+
+        :raises DatabaseUnavailable: if not all are recorded in time.
+        """
+        until_s = time.monotonic() + base.ANSWER_S
+        with self._places.take():
+            try:
+                for one in wanted:
+                    self._offer(one, one.project_id)
+                return [
+                    waiting.durable(one.future, until_s - time.monotonic())
+                    for one in wanted
+                ]
+            finally:
+                # The results of the others are sent as news.
+                for one in wanted:
+                    one.future.cancel()
+
+    @base.call
+    def session_now(
+        self, ctxt: Any, session_id: str, project_id: str
+    ) -> dict[str, Any] | None:
+        """Return how a session stands, with its secret for its project."""
+        view = self._ask(lambda asked: asked.session(session_id, project_id))
+        return view and view.to_primitive()
+
+    @base.call
+    def changed_sessions(
+        self, ctxt: Any, revisions: Any, host_uuid: str = ""
+    ) -> dict[str, Any]:
+        """Return which sessions have other revisions, or do not exist."""
+        if (
+            not isinstance(revisions, dict)
+            or len(revisions) > checks.MAX_IDS
+            or any(
+                type(revision) is not int for revision in revisions.values()
+            )
+        ):
+            raise exception.InvalidRequest(
+                reason=f"revisions must map at most {checks.MAX_IDS} sessions"
+                " to integers"
+            )
+        if host_uuid:
+            checks.require_own(ctxt, host_uuid, "changed_sessions")
+        changed, missing = self._ask(
+            lambda asked: asked.changed(revisions, host_uuid)
+        )
+        changed += self._forgotten(missing)
+        found = {view.session_id for view in changed}
+        return {
+            "changed": [view.to_primitive() for view in changed],
+            "unknown": [name for name in missing if name not in found],
+        }
+
+    def _forgotten(self, session_ids: list[str]) -> list[objects.SessionView]:
+        """Return those sessions that the engine has forgotten."""
+        # The database cannot even be queried for the others.
+        names = [name for name in session_ids if limits.writable(name) == name]
+        if not names:
+            return []
+        return [
+            objects.SessionView.of(record)
+            for record in self._database.sessions_by_ids(names)
+        ]
+
+    @base.call
+    def list_accelerators(self, ctxt: Any) -> list[dict[str, Any]]:
+        """Return the library."""
+        profiles = self._ask(
+            lambda asked: list(asked.pool.catalogue.profiles.values())
+        )
+        return [profile.to_primitive() for profile in profiles]

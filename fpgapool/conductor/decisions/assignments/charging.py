@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What holders of slots have used, for the usage of their projects."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from fpgapool import objects
+from fpgapool.conductor.decisions import parts
+from fpgapool.conductor.decisions import usage
+from fpgapool.conductor.decisions.assignments import holds
+from fpgapool.conductor.decisions.hardware import bitstreams
+from fpgapool.conductor.decisions.requests import lives
+from fpgapool.conductor.decisions.requests import sessions
+from fpgapool.vocabulary import platforms
+
+#: More than any slot moves: bounds what clients say that nobody has counted.
+_MAX_BYTES_PER_S = 2**37
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class Charging(parts.Room):
+    """Adds time, bytes and energy to the ledger."""
+
+    _catalogue: bitstreams.Catalogue
+    _lives: lives.Lives
+    _ledger: usage.Ledger
+
+    def charge_group(self, hold: holds.Member, ended_at: float) -> None:
+        """Charge the rest of the time for which a group had a slot."""
+        self._ledger.add(
+            hold.group.project_id,
+            hold.accelerator,
+            ended_at,
+            slot_s=max(ended_at - hold.charged_at, 0.0),
+            energy_j=self._energy_j(hold, ended_at),
+        )
+
+    def charge_so_far(self, hold: sessions.SessionHold) -> None:
+        """Charge the bytes that the slot's host has reported."""
+        self._ledger.add(
+            hold.session.project_id,
+            hold.accelerator,
+            self._clock.now,
+            **hold.book(*hold.reported_bytes),
+        )
+
+    def charge(
+        self,
+        hold: sessions.SessionHold,
+        ended_at: float,
+        result: objects.SessionResult | None,
+    ) -> None:
+        """Charge a session for a slot that is released.
+
+        :param result: of its worker; None: the last report counts.
+        """
+        session = hold.session
+        input_bytes, output_bytes = hold.reported_bytes
+        if result is not None:
+            input_bytes = max(input_bytes, result.input_bytes)
+            output_bytes = max(output_bytes, result.output_bytes)
+        energy_j = self._energy_j(hold, ended_at)
+        self._ledger.add(
+            session.project_id,
+            session.accelerator,
+            ended_at,
+            slot_s=ended_at - hold.assigned_at,
+            energy_j=energy_j,
+            **hold.book(input_bytes, output_bytes),
+        )
+        if energy_j is not None:
+            session.energy_j = (session.energy_j or 0.0) + energy_j
+            self._lives.touch(session)
+        self._counts.service_s.observe(ended_at - hold.assigned_at)
+
+    def charge_late(
+        self, session: sessions.Session, result: objects.SessionResult
+    ) -> None:
+        """Add to the usage what a slot did after the session had lost it.
+
+        :param result: of its worker; the session has not taken it over yet.
+        """
+        slot_s = 0.0
+        if session.started_at is None and result.started_at is not None:
+            # Otherwise its slot was charged when its host was given up.
+            slot_s = max(result.finished_at - result.started_at, 0.0)
+        input_bytes = session.former_input_bytes + result.input_bytes
+        output_bytes = session.former_output_bytes + result.output_bytes
+        self._ledger.add(
+            session.project_id,
+            session.accelerator,
+            self._clock.now,
+            slot_s=slot_s,
+            input_bytes=max(input_bytes - session.input_bytes, 0),
+            output_bytes=max(output_bytes - session.output_bytes, 0),
+        )
+
+    def book_unseen(
+        self, session: sessions.Session, input_bytes: int, output_bytes: int
+    ) -> None:
+        """Take over a client's own counts, which no report can tell any more.
+
+        The claim bounds them, and what a slot can move.
+
+        :param input_bytes: that all its slots have computed.
+        :param output_bytes: that its client has received.
+        """
+        most = min(
+            self._settings.claim_limit_bytes(session.claimed_bytes)
+            + session.lost_bytes,
+            # Clocks are not exact.
+            int(
+                (max(self._clock.now - session.queued_at, 0.0) + 1.0)
+                * _MAX_BYTES_PER_S
+            ),
+        )
+        profile = self._catalogue.profiles.get(session.accelerator)
+        ratio = 1.0 if profile is None else max(profile.return_ratio, 1.0)
+        known = session.input_bytes, session.output_bytes
+        former = session.former_input_bytes, session.former_output_bytes
+        session.update_bytes(
+            min(input_bytes, most) - former[0],
+            min(output_bytes, int(most * ratio)) - former[1],
+        )
+        if session.hold is None:
+            booked = {
+                "input_bytes": session.input_bytes - known[0],
+                "output_bytes": session.output_bytes - known[1],
+            }
+        else:
+            booked = session.hold.book(
+                session.input_bytes - former[0],
+                session.output_bytes - former[1],
+            )
+        self._ledger.add(
+            session.project_id, session.accelerator, self._clock.now, **booked
+        )
+
+    def _energy_j(self, hold: holds.Hold, ended_at: float) -> float | None:
+        """Return the measured energy; else that of the platform, if known."""
+        if hold.energy.total_j is not None:
+            return hold.energy.total_j
+        profile = self._catalogue.profiles.get(hold.accelerator)
+        if profile is None:
+            return None
+        power_w = platforms.active_w(profile.platforms, hold.slot.shape)
+        if power_w is None:
+            return None
+        return power_w * max(ended_at - hold.assigned_at, 0.0)

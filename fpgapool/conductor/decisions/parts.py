@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Parts of the leader's knowledge that every room gets, and rooms.
+
+A room is a dataclass. Its fields name the other parts that it may use, and
+:meth:`.pool.Pool.room` fills them in. Its methods that handle inputs, or carry
+out instructions of the core, are marked with :func:`handles`.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import math
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+from typing import ClassVar
+from typing import TypeVar
+
+from oslo_log import log as logging
+
+from fpgapool.conductor import counts as conductor_counts
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.core import events
+from fpgapool.core import state as core_state
+from fpgapool.db import api as db_api
+
+LOG = logging.getLogger(__name__)
+
+#: Handles one input, or one instruction of the core.
+Handler = Callable[[Any], None]
+
+_Method = TypeVar("_Method", bound=Callable[..., None])
+
+
+def handles(*kinds: type) -> Callable[[_Method], _Method]:
+    """Mark a method of a room as the handler of inputs or instructions."""
+
+    def mark(method: _Method) -> _Method:
+        method.kinds = kinds  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+class WrongMove(Exception):
+    """A session's life cycle does not allow a move."""
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Clock:
+    """The time of the batch.
+
+    :ivar now: wall clock in seconds; never less than before.
+    :ivar ahead_s: by how much ``now`` is ahead of pool time.
+    """
+
+    ahead_s: float
+    now: float = -math.inf
+
+    @property
+    def pool_time(self) -> float:
+        """The time of the batch, in pool time."""
+        return self.now - self.ahead_s
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Outages:
+    """When messages and rows could not go their way.
+
+    :ivar database_failing: whether the database is away or does not answer.
+    :ivar failing_at: when it last was, so that messages waited.
+    :ivar unreachable_until: up to then the conductor could not receive
+        reports, so that silence of a host proves nothing.
+    """
+
+    database_failing: bool = False
+    failing_at: float = -math.inf
+    unreachable_until: float = -math.inf
+
+
+class Outbox:
+    """Collects the rows and messages of a batch.
+
+    A message's class says whether it waits for the rows, see
+    :mod:`.effects`.
+    """
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows: list[db_api.Record] = []
+        self._assignments: dict[int, db_api.AssignmentRecord | None] = {}
+        self._messages: list[effects.Message] = []
+        self._admissions: list[effects.NewSession] = []
+        self._withdrawn: list[int] = []
+
+    def write(self, *rows: db_api.Record) -> None:
+        """Add rows."""
+        self._rows += rows
+
+    def write_assignment(
+        self, slot_id: int, row: db_api.AssignmentRecord | None
+    ) -> None:
+        """Set the row of a slot's assignment; None: delete it."""
+        self._assignments[slot_id] = row
+
+    def send(self, *messages: effects.Message) -> None:
+        """Add messages."""
+        self._messages += messages
+
+    def admit(self, new: effects.NewSession) -> None:
+        """Add a new session, to be recorded unless its request id is taken."""
+        self._admissions.append(new)
+
+    def withdraw(self, row_id: int) -> None:
+        """Delete a session that was not recorded."""
+        self._withdrawn.append(row_id)
+
+    def take(self) -> effects.Effects:
+        """Return and clear the collected effects."""
+        given = [row for row in self._assignments.values() if row is not None]
+        released = [id_ for id_, row in self._assignments.items() if not row]
+        taken = effects.Effects(
+            changes=db_api.Changes.of([*self._rows, *given], released),
+            at_once=[m for m in self._messages if not m.after_commit],
+            after_commit=[m for m in self._messages if m.after_commit],
+            admissions=self._admissions,
+            withdrawn=self._withdrawn,
+        )
+        self._clear()
+        return taken
+
+
+class Link:
+    """The way to the scheduling core, and back.
+
+    :ivar handlers: of inputs and of the core's instructions.
+    :ivar wake_at: when the core has to be called at the latest.
+    """
+
+    def __init__(
+        self,
+        core: core_state.PoolState,
+        clock: Clock,
+        counts: conductor_counts.Counts,
+    ) -> None:
+        self._core = core
+        # Counting of skips begins with this call.
+        core.take_skips()
+        self._clock = clock
+        self._counts = counts
+        self.handlers: dict[type, Handler] = {}
+        self.wake_at: float | None = None
+
+    def tell(self, *happened: events.Event) -> None:
+        """Send events to the core, and carry out its instructions.
+
+        Waiting sessions get slots later, see :meth:`decide`.
+        """
+        self._carry_out(self._core.apply(happened, self._clock.now))
+
+    def decide(self) -> Mapping[int, int]:
+        """Have the core give slots to waiting sessions.
+
+        :returns: how often jobs have been skipped, by their ids.
+        """
+        happened: tuple[events.Event, ...] = ()
+        if self.wake_at is not None and self._clock.now >= self.wake_at:
+            self.wake_at = None
+            happened = (events.Wake(),)
+        self._carry_out(self._core.step(happened, self._clock.now))
+        return self._core.take_skips()
+
+    def _carry_out(self, instructions: Iterable[object]) -> None:
+        for instruction in instructions:
+            self.handle(instruction)
+
+    def handle(self, item: object) -> None:
+        """Handle an input or an instruction.
+
+        It is logged and skipped if a session may not move so.
+        """
+        try:
+            self.handlers[type(item)](item)
+        except WrongMove as error:
+            LOG.error("%s: %s is left out", error, type(item).__name__)
+            self._counts.reconciled["wrong_move"] += 1
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class Room:
+    """The base of all rooms, with the parts that each of them has.
+
+    :cvar handler_names: by class of input or instruction, its handler.
+    """
+
+    handler_names: ClassVar[Mapping[type, str]] = {}
+
+    _clock: Clock
+    _link: Link
+    _core: core_state.PoolState
+    _outbox: Outbox
+    _outages: Outages
+    _settings: admission.PoolLimits
+    _counts: conductor_counts.Counts
+
+    def __init_subclass__(cls) -> None:
+        cls.handler_names = {
+            kind: name
+            for name, method in vars(cls).items()
+            for kind in getattr(method, "kinds", ())
+        }
+
+    @property
+    def handlers(self) -> dict[type, Handler]:
+        """The inputs and instructions that are handled here."""
+        return {
+            kind: getattr(self, name)
+            for kind, name in self.handler_names.items()
+        }
+
+    def _answer_change(
+        self,
+        future: concurrent.futures.Future[Any],
+        apply: Callable[[], None],
+    ) -> None:
+        """Carry out a request to change rows, and answer it.
+
+        :param future: gets None or the refusal.
+        :param apply: raises Rejected to refuse the request.
+        """
+        if self._outages.database_failing:
+            refused = admission.not_recordable()
+            self._outbox.send(effects.EarlyReply(future, refused))
+            return
+        answer = None
+        try:
+            apply()
+        except admission.Rejected as error:
+            LOG.info("A request for a change is refused: %s", error.code)
+            answer = error
+        # A refusal waits for the commit, too: the row that caused it may not
+        # be recorded yet, and the client will look for it.
+        self._outbox.send(effects.Reply(future, answer))

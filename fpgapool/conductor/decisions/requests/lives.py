@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Changes of sessions: they are recorded and published once for a batch."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from fpgapool import objects
+from fpgapool.common.monitoring import tallies
+from fpgapool.conductor.decisions import effects
+from fpgapool.conductor.decisions import parts
+from fpgapool.conductor.decisions import usage
+from fpgapool.conductor.decisions.hardware import registry
+from fpgapool.conductor.decisions.requests import expected_waits
+from fpgapool.conductor.decisions.requests import sessions
+from fpgapool.core import events
+from fpgapool.core import model
+from fpgapool.db import api as db_api
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import states
+
+#: A session and the front door that calls for it.
+_Caller = tuple[int, str | None]
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class Lives(parts.Room):
+    """Records, publishes and ends sessions; returns how they stand."""
+
+    _registry: registry.Registry
+    _sessions: sessions.SessionBook
+    _ledger: usage.Ledger
+    _pace: expected_waits.Pace
+    _touched: dict[int, sessions.Session] = dataclasses.field(
+        default_factory=dict, init=False
+    )
+    _calls: dict[
+        _Caller, tuple[sessions.Session, list[effects.ViewFuture]]
+    ] = dataclasses.field(default_factory=dict, init=False)
+
+    def job(self, session: sessions.Session) -> model.Job:
+        """Return the core's view of a session."""
+        return session.job(self._clock.ahead_s)
+
+    def touch(self, session: sessions.Session) -> None:
+        """Record and publish a changed session at the end of the batch."""
+        if session.withdrawn:
+            return
+        session.revision += 1
+        self._touched[session.row_id] = session
+
+    def forget_changes(self, session: sessions.Session) -> None:
+        """Neither record nor publish the changes of a session."""
+        self._touched.pop(session.row_id, None)
+
+    def answer(
+        self,
+        session: sessions.Session,
+        host_uuid: str | None,
+        future: effects.ViewFuture,
+    ) -> None:
+        """Answer a call with how a session stands after this batch.
+
+        :param host_uuid: of the front door that calls, if it is one.
+        """
+        key = session.row_id, host_uuid
+        self._calls.setdefault(key, (session, []))[1].append(future)
+
+    def view(
+        self, session: sessions.Session, host_uuid: str | None = None
+    ) -> objects.SessionView:
+        """Return how a session stands.
+
+        :param host_uuid: of the front door that hears of it, with the secret
+            if the session was opened there.
+        """
+        if host_uuid and host_uuid in session.front_doors:
+            return session.view(with_secret=True)
+        chunk_bytes = self._registry.chunk_bytes
+        if session.state != states.QUEUED:
+            return session.view(chunk_bytes=chunk_bytes)
+        position = self._core.queue_position(session.job_id)
+        return session.view(
+            queue_position=position,
+            pending_reasons=self._core.status(session.job_id).reasons,
+            expected_wait_s=self._pace.expected_wait_s(
+                position, self._clock.now
+            ),
+            chunk_bytes=chunk_bytes,
+        )
+
+    def end(
+        self, session: sessions.Session, state: str, code: str, message: str
+    ) -> None:
+        """End a session, before its slot is released.
+
+        :raises WrongMove: if its state does not allow this end.
+        """
+        now = self._clock.now
+        was_queued = session.hold is None and session.live
+        session.finish(state, code, message, now, self._clock.pool_time)
+        if was_queued:
+            self._sessions.uncount_queued(session)
+        self._counts.ended[state, tallies.known(code)] += 1
+        met = None if session.judged else session.deadline_met
+        session.judged = session.judged or met is not None
+        counts = bool(session.generation) and not session.counted
+        session.counted = session.counted or counts
+        if counts or met is not None:
+            self._ledger.add(
+                session.project_id,
+                session.accelerator,
+                now,
+                sessions=int(counts),
+                sessions_met=int(met is True),
+                sessions_missed=int(met is False),
+            )
+        if met is not None:
+            result = "met" if met else "missed"
+            self._counts.deadlines[session.project_id, result] += 1
+        self.touch(session)
+        self._sessions.note_end(session)
+
+    def close(self, session: sessions.Session) -> None:
+        """Let a session that has ended otherwise end as served."""
+        session.finish(
+            states.CLOSED, codes.OK, "", self._clock.now, self._clock.pool_time
+        )
+        self.touch(session)
+
+    def cancel(
+        self, session: sessions.Session, code: str, message: str = ""
+    ) -> None:
+        """Cancel a session, and take its slot back."""
+        self.end(session, states.CANCELLED, code, message)
+        self._link.tell(events.JobCancelled(session.job_id, code))
+
+    def of_record(self, record: db_api.SessionRecord) -> sessions.Session:
+        """Make a session of its row."""
+        host = self._registry.hosts_by_id.get(record.host_id or 0)
+        return sessions.Session.from_record(
+            record, host.uuid if host else None
+        )
+
+    def finish_batch(self) -> None:
+        """Record and publish the sessions that have changed."""
+        calls, self._calls = self._calls, {}
+        for session in self._touched.values():
+            session.updated_at = self._clock.now
+            self._outbox.write(session.record())
+            for host_uuid in session.front_doors:
+                _, waiting = calls.pop((session.row_id, host_uuid), (None, ()))
+                self._publish(session, host_uuid, *waiting)
+        self._touched.clear()
+        for (_, host_uuid), (session, waiting) in calls.items():
+            self._publish(session, host_uuid, *waiting)
+
+    def _publish(
+        self,
+        session: sessions.Session,
+        host_uuid: str | None,
+        *waiting: effects.ViewFuture,
+    ) -> None:
+        if not session.withdrawn:
+            view = self.view(session, host_uuid)
+            self._outbox.send(effects.PublishSession(host_uuid, view, waiting))
