@@ -27,8 +27,8 @@ from oslo_log import log as logging
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import processes
 from fpgapool.agent import settings as agent_settings
-from fpgapool.common import codec
-from fpgapool.common import descriptors
+from fpgapool.common.channels import descriptors
+from fpgapool.common.messaging import codec
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 

@@ -29,9 +29,9 @@ from collections.abc import Mapping
 from oslo_log import log as logging
 
 from fpgapool.agent import loop as agent_loop
-from fpgapool.common import channel
-from fpgapool.common import codec
-from fpgapool.common import ratelimit
+from fpgapool.common.channels import channel
+from fpgapool.common.messaging import codec
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes

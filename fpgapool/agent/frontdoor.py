@@ -28,7 +28,7 @@ from fpgapool.agent import profiles
 from fpgapool.agent import requests
 from fpgapool.agent import sender
 from fpgapool.common import exception
-from fpgapool.common import ratelimit
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import messages
 from fpgapool.rpcapi import conductor as conductor_api
 from fpgapool.vocabulary import codes

@@ -18,8 +18,8 @@ from fpgapool.agent import desks
 from fpgapool.agent import monitor
 from fpgapool.agent import orders
 from fpgapool.agent import slot as slots
-from fpgapool.common import metrics
-from fpgapool.common import tallies
+from fpgapool.common.monitoring import metrics
+from fpgapool.common.monitoring import tallies
 from fpgapool.vocabulary import states
 
 _HOST = ("host",)

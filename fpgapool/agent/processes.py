@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping
 
 import fpgapool
-from fpgapool.common import descriptors
+from fpgapool.common.channels import descriptors
 
 WORKER_MODULE = "fpgapool.agent.worker"
 DESK_MODULE = "fpgapool.agent.groupdesk"

@@ -39,11 +39,11 @@ from fpgapool.agent import shaping
 from fpgapool.agent import table
 from fpgapool.agent import trust
 from fpgapool.agent import workers
-from fpgapool.common import channel
 from fpgapool.common import clock
-from fpgapool.common import metrics
-from fpgapool.common import ratelimit
-from fpgapool.common import rpc
+from fpgapool.common.channels import channel
+from fpgapool.common.messaging import rpc
+from fpgapool.common.monitoring import metrics
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.rpcapi import agent as agent_api

@@ -15,7 +15,7 @@ from fpgapool.agent import shaping
 from fpgapool.agent import sources
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
-from fpgapool.common import signing
+from fpgapool.common.messaging import signing
 from fpgapool.drivers import loader
 from fpgapool.vocabulary import rules
 

@@ -15,8 +15,8 @@ import functools
 
 from fpgapool.agent import loop as agent_loop
 from fpgapool.agent import orders
-from fpgapool.common import buffers
-from fpgapool.common import channel
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel
 
 #: How long a client may read its buffers after the end of the session.
 UNREAD_S = 60.0

@@ -33,8 +33,8 @@ from fpgapool.agent import settings as agent_settings
 from fpgapool.agent import slot
 from fpgapool.agent import table
 from fpgapool.agent import unread
-from fpgapool.common import buffers
-from fpgapool.common import channel
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import documents
 from fpgapool.protocol import frames

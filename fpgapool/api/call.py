@@ -14,23 +14,23 @@ from collections.abc import Sequence
 from typing import Any
 from typing import TypeVar
 
-from fpgapool.api import crowd
-from fpgapool.api import errors
-from fpgapool.api import inventory
-from fpgapool.api import leader as leaders
 from fpgapool.api import metrics
-from fpgapool.api import microversion
 from fpgapool.api import policy
-from fpgapool.api import remembered
-from fpgapool.api import trail as trails
-from fpgapool.api import vendordata as vendordatas
-from fpgapool.api import waiters
+from fpgapool.api.backends import caches
+from fpgapool.api.backends import inventory
+from fpgapool.api.backends import leader as leaders
+from fpgapool.api.backends import vendordata as vendordatas
+from fpgapool.api.backends import waiters
+from fpgapool.api.http import audit_trail
+from fpgapool.api.http import crowd
+from fpgapool.api.http import errors
+from fpgapool.api.http import microversion
 from fpgapool.bitstreams import base as stores
 from fpgapool.bitstreams import intake
 from fpgapool.bitstreams import library as libraries
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores as upkeep
-from fpgapool.common import context
+from fpgapool.common.messaging import context
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory as inventories
 from fpgapool.rpcapi import conductor as conductor_rpcapi
@@ -136,26 +136,24 @@ class Backends:
     )
     vendordata: vendordatas.Vendordata | None = None
     clock: Callable[[], float] = time.monotonic
-    lists: remembered.Texts = dataclasses.field(
-        default_factory=remembered.Texts
-    )
+    lists: caches.Texts = dataclasses.field(default_factory=caches.Texts)
     default_limits: Mapping[str, int] | None = None
     crowd: crowd.Crowd = dataclasses.field(init=False)
     leader: leaders.Leader = dataclasses.field(init=False)
-    inventory: remembered.Remembered[inventories.Inventory] = (
-        dataclasses.field(init=False)
-    )
-    builtins: remembered.Remembered[dict[str, libraries.Builtins | None]] = (
-        dataclasses.field(init=False)
-    )
-    library: remembered.Remembered[libraries.Library] = dataclasses.field(
+    inventory: caches.Remembered[inventories.Inventory] = dataclasses.field(
         init=False
     )
-    snapshot: remembered.Remembered[tuple[dict[str, Any], bool]] = (
+    builtins: caches.Remembered[dict[str, libraries.Builtins | None]] = (
         dataclasses.field(init=False)
     )
-    sessions: remembered.Ended[db_api.SessionRecord | None] = (
+    library: caches.Remembered[libraries.Library] = dataclasses.field(
+        init=False
+    )
+    snapshot: caches.Remembered[tuple[dict[str, Any], bool]] = (
         dataclasses.field(init=False)
+    )
+    sessions: caches.Ended[db_api.SessionRecord | None] = dataclasses.field(
+        init=False
     )
 
     def __post_init__(self) -> None:
@@ -163,7 +161,7 @@ class Backends:
         object.__setattr__(self, "crowd", requests)
 
         def remember(name: str, load: Callable[[], Any]) -> None:
-            known = remembered.Remembered(
+            known = caches.Remembered(
                 load, self.limits.inventory_cache_s, self.clock
             )
             object.__setattr__(self, name, known)
@@ -176,7 +174,7 @@ class Backends:
         leader = leaders.Leader(self.reader, self.database)
         object.__setattr__(self, "leader", leader)
         remember("snapshot", self._snapshot)
-        sessions = remembered.Ended(
+        sessions = caches.Ended(
             lambda session_id: self.database.get_session(session_id),
             has_ended,
             self.limits.inventory_cache_s,
@@ -255,7 +253,9 @@ class Call:
     query: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     body: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     etags: Sequence[str] = ()
-    trail: trails.Trail = dataclasses.field(default_factory=trails.Trail)
+    trail: audit_trail.AuditTrail = dataclasses.field(
+        default_factory=audit_trail.AuditTrail
+    )
     origin: Origin = dataclasses.field(default_factory=Origin)
     stream: intake.Stream | None = None
     length_bytes: int | None = None

@@ -24,7 +24,7 @@ from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.client import instance
 from fpgapool.client import view as views
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes

@@ -14,7 +14,7 @@ import urllib.parse
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
 #: The version of the API that requests need, unless they say otherwise.

@@ -21,7 +21,7 @@ from fpgapool.client import errors
 from fpgapool.client import options as session_options
 from fpgapool.client import software
 from fpgapool.client import transfer
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import arrays as forms
 from fpgapool.vocabulary import codes
 

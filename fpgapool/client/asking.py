@@ -14,7 +14,7 @@ from fpgapool.client import discovery
 from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.client import frontdoor
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import messages
 
 

@@ -19,9 +19,9 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.client import view as views
-from fpgapool.common import buffers
-from fpgapool.common import channel
-from fpgapool.common import tls_channel
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import tls_channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions

@@ -17,7 +17,7 @@ import time
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes

@@ -27,8 +27,8 @@ from fpgapool.client import grouphosts
 from fpgapool.client import grouplink
 from fpgapool.client import hostgroups
 from fpgapool.client import waiting
-from fpgapool.common import channel
-from fpgapool.common import rings
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import rings
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes

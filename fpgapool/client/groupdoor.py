@@ -14,7 +14,7 @@ import typing
 from fpgapool.client import errors
 from fpgapool.client import view as views
 from fpgapool.client import waiting
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.vocabulary import codes

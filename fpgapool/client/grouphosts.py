@@ -16,8 +16,8 @@ import typing
 from fpgapool.client import errors
 from fpgapool.client import groupdoor
 from fpgapool.client import grouplink
-from fpgapool.common import channel
-from fpgapool.common import rings
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import rings
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records

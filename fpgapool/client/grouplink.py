@@ -15,10 +15,10 @@ from fpgapool.client import blocks
 from fpgapool.client import errors
 from fpgapool.client import groupdoor
 from fpgapool.client import view as views
-from fpgapool.common import channel
-from fpgapool.common import doorbells
-from fpgapool.common import rings
-from fpgapool.common import tls_channel
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import doorbells
+from fpgapool.common.channels import rings
+from fpgapool.common.channels import tls_channel
 from fpgapool.protocol import blocks as references
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups

@@ -19,7 +19,7 @@ from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import files
 from fpgapool.client import group as groups
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
 #: Input, and output, of a task, unless the accelerator needs longer pieces.

@@ -15,7 +15,7 @@ from fpgapool.client import door as doors
 from fpgapool.client import errors
 from fpgapool.client import frontdoor
 from fpgapool.client import groupdoor
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import groups
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes

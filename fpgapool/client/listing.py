@@ -15,7 +15,7 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import transfer
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import capacity
 
 

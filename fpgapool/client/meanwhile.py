@@ -18,7 +18,7 @@ from fpgapool.client import errors
 from fpgapool.client import software
 from fpgapool.client import view as views
 from fpgapool.client import waiting
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 

@@ -27,7 +27,7 @@ from fpgapool.client import meanwhile as meanwhiles
 from fpgapool.client import session as sessions
 from fpgapool.client import software
 from fpgapool.client import waiting
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes

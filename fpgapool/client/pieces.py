@@ -13,8 +13,8 @@ import typing
 
 from fpgapool.client import connection as connections
 from fpgapool.client import waiting
-from fpgapool.common import buffers as memories
-from fpgapool.common import channel
+from fpgapool.common.channels import buffers as memories
+from fpgapool.common.channels import channel
 from fpgapool.protocol import stream
 
 

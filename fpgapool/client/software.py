@@ -21,7 +21,7 @@ from fpgapool.client import checks
 from fpgapool.client import connection as connections
 from fpgapool.client import errors
 from fpgapool.client import view as views
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream

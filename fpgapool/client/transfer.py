@@ -26,8 +26,8 @@ from fpgapool.client import opening
 from fpgapool.client import options as session_options
 from fpgapool.client import session as sessions
 from fpgapool.client import waiting
-from fpgapool.common import buffers
-from fpgapool.common import channel
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
 Progress: typing.TypeAlias = collections.abc.Callable[[int, int], object]

@@ -14,9 +14,9 @@ from fpgapool.agent import settings as agent_settings
 from fpgapool.cmd import launch
 from fpgapool.common import config
 from fpgapool.common import exception
-from fpgapool.common import rpc
 from fpgapool.common import service
-from fpgapool.common import signing
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
 from fpgapool.drivers import base as drivers
 
 

@@ -24,8 +24,8 @@ from fpgapool.allinone import wiring
 from fpgapool.cmd import launch
 from fpgapool.common import exception
 from fpgapool.common import interrupts
-from fpgapool.common import rpc
 from fpgapool.common import service
+from fpgapool.common.messaging import rpc
 from fpgapool.conductor import metrics as conductor_metrics
 from fpgapool.conductor import service as conductor_service
 from fpgapool.db import api as db_api

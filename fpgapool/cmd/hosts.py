@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from fpgapool.common import exception
-from fpgapool.common import signing
+from fpgapool.common.messaging import signing
 from fpgapool.conf import default as default_conf
 from fpgapool.db import api as db_api
 from fpgapool.rpcapi import permissions as rabbitmq

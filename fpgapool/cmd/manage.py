@@ -33,12 +33,12 @@ from fpgapool.cmd import building
 from fpgapool.cmd import devices
 from fpgapool.cmd import hosts
 from fpgapool.cmd import launch
-from fpgapool.common import audit
 from fpgapool.common import config
 from fpgapool.common import exception
 from fpgapool.common import interrupts
-from fpgapool.common import rpc
-from fpgapool.common import signing
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
+from fpgapool.common.monitoring import audit
 from fpgapool.conf import placement as placement_conf
 from fpgapool.db import api as db_api
 from fpgapool.db import migration

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from fpgapool import objects
 from fpgapool.common import exception
-from fpgapool.common import ratelimit
-from fpgapool.common import rpc
+from fpgapool.common.messaging import rpc
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.conductor.decisions import limits
 from fpgapool.objects import base
 from fpgapool.objects import instance

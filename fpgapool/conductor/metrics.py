@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from oslo_config import cfg
 
-from fpgapool.common import metrics
+from fpgapool.common.monitoring import metrics
 from fpgapool.conductor import service
 from fpgapool.conductor.decisions import questions
 from fpgapool.conductor.decisions import summary

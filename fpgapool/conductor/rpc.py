@@ -20,8 +20,8 @@ import oslo_messaging as messaging
 
 from fpgapool import objects
 from fpgapool.common import exception
-from fpgapool.common import ratelimit
-from fpgapool.common import rpc
+from fpgapool.common.messaging import rpc
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.conductor import checks
 from fpgapool.conductor import waiting
 from fpgapool.conductor.decisions import administration

@@ -22,8 +22,8 @@ from fpgapool.clients import nova
 from fpgapool.clients import placement as placement_client
 from fpgapool.common import clock
 from fpgapool.common import exception
-from fpgapool.common import rpc
-from fpgapool.common import signing
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor import rpc as conductor_rpc
 from fpgapool.conductor.decisions import admission

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from fpgapool import client
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.demo import errors
 from fpgapool.sim import allinone
 from fpgapool.sim import errors as sim_errors

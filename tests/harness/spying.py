@@ -238,7 +238,7 @@ def _plant_in_worker() -> None:
 
 def _plant_in_desk() -> None:
     from fpgapool.agent.groupdesk import ports
-    from fpgapool.common import rings
+    from fpgapool.common.channels import rings
 
     start = ports.MemberPort.start
     create = rings.Channel.create.__func__

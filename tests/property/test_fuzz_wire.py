@@ -32,7 +32,7 @@ from fpgapool.client import connection
 from fpgapool.client import errors
 from fpgapool.client import flow
 from fpgapool.client import view
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages

@@ -43,27 +43,25 @@ conductor.decisions: bitstreams.library clients.nova common conductor.counts
     core db objects vocabulary # pure: time comes in, effects go out
 conductor: bitstreams core strategies objects db clients rpcapi conf common
     version vocabulary # runs the decisions
-agent.worker: drivers protocol common.buffers common.channel
-    common.lost_lines common.rings common.tls_channel common.ratelimit
-    common.strangers version vocabulary
-    # starts fast; its agent takes over buffers
-agent.groupdesk: agent.worker protocol common.channel common.doorbells
-    common.ratelimit common.rings vocabulary # starts as fast as a worker, with
+agent.worker: drivers protocol common.channels common.monitoring.lost_lines
+    common.monitoring.ratelimit version vocabulary # starts fast; its agent
+    # takes over buffers
+agent.groupdesk: agent.worker protocol common.channels
+    common.monitoring.ratelimit vocabulary # starts as fast as a worker, with
     # its sockets and threads
 agent: drivers objects protocol rpcapi conf common privsep bitstreams.files
     bitstreams.signatures version vocabulary # never the database
 api: bitstreams core objects db clients rpcapi conf common policies version
     vocabulary # reads the database, asks the conductor
 wsgi: api conf common version # what web servers load
-client: protocol accelerators common.buffers common.channel common.doorbells
-    common.rings common.tls_channel version
-    vocabulary # the standard library is enough for it
+client: protocol accelerators common.channels version vocabulary # the
+    # standard library is enough for it
 osc: common.interrupts version vocabulary # speaks to the API only, as a
     # user does
 spark: client vocabulary # what programs and their executors import
 yarn: vocabulary # labels of nodes; decides only
-sim: client common.descriptors core strategies version vocabulary # the
-    # pool's own decisions, and a pool as a user sees it to compare with
+sim: client common.channels.descriptors core strategies version vocabulary
+    # the pool's own decisions, and a pool as a user sees it to compare with
 demo: client common vocabulary sim # what a newcomer runs
 allinone: agent api cmd.manage common conductor conf db drivers rpcapi # joins
 cmd: any # starts all of them
@@ -294,7 +292,7 @@ PLANTED = {
     "protocol to sockets": ("protocol/a.py", "import socket"),
     "protocol to another": (
         "protocol/a.py",
-        "import fpgapool.common.channel",
+        "import fpgapool.common.channels.channel",
     ),
     "agent to the database": ("agent/a.py", "from fpgapool.db import api"),
     "agent to cores": ("agent/a.py", "import fpgapool.accelerators.aes"),
@@ -306,7 +304,7 @@ PLANTED = {
     ),
     "worker to oslo, through another": (
         "agent/worker/a.py",
-        "import fpgapool.common.channel",
+        "import fpgapool.common.channels.channel",
     ),
     "OpenCL elsewhere": ("drivers/a.py", "import pyopencl as cl"),
     "conductor to drivers": ("conductor/a.py", "import fpgapool.drivers.base"),
@@ -320,7 +318,10 @@ PLANTED = {
     ),
     "conductor to sim": ("conductor/a.py", "import fpgapool.sim"),
     "client to the agent": ("client/a.py", "import fpgapool.agent"),
-    "client to common": ("client/a.py", "import fpgapool.common.rpc"),
+    "client to common": (
+        "client/a.py",
+        "import fpgapool.common.messaging.rpc",
+    ),
     "client to oslo, late": (
         "client/a.py",
         "def f():\n    from oslo_config import cfg",
@@ -350,7 +351,7 @@ PLANTED = {
 INNOCENT = {
     "core/b.py": "import math\n\nimport numpy\n\nfrom fpgapool.core import b",
     "common/__init__.py": "",
-    "common/channel.py": "import socket\n\nfrom oslo_utils import units",
+    "common/channels/channel.py": "from oslo_utils import units",
     "accelerators/heavy.py": "import numpy",
     "client/b.py": "def f():\n    import jsonschema",
     "cmd/b.py": "import fpgapool.agent.table\nimport fpgapool.db.api",

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from fpgapool import objects
-from fpgapool.api import microversion
-from fpgapool.api import shown
+from fpgapool.api.answers import views
+from fpgapool.api.http import microversion
 from fpgapool.api.schemas import sessions as schemas
 from fpgapool.client import view as client_view
 from fpgapool.conductor.decisions import sessions
@@ -175,7 +175,7 @@ def test_an_older_version_does_not_show_what_is_new() -> None:
     one = types.SimpleNamespace(**{field.name: None for field in described})
     for recorded in (False, True):
         old, new = (
-            shown.members(
+            views.members(
                 described,
                 one,
                 microversion.Version(1, minor),

@@ -37,7 +37,7 @@ from fpgapool.agent.worker import service as worker_service
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.client import frontdoor
 from fpgapool.common import exception
-from fpgapool.common import signing
+from fpgapool.common.messaging import signing
 from fpgapool.conductor import service as conductor_service
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.runtime import garbage

@@ -19,10 +19,10 @@ from fpgapool.agent.groupdesk import accounts
 from fpgapool.agent.groupdesk import holding
 from fpgapool.agent.groupdesk import model
 from fpgapool.agent.groupdesk import queues
-from fpgapool.common import channel as channels
-from fpgapool.common import doorbells
-from fpgapool.common import ratelimit
-from fpgapool.common import rings
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.channels import doorbells
+from fpgapool.common.channels import rings
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups

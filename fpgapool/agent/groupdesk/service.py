@@ -30,8 +30,8 @@ from fpgapool.agent.worker import control
 from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import port as data_ports
 from fpgapool.agent.worker import process
-from fpgapool.common import channel as channels
-from fpgapool.common import rings
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.channels import rings
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import messages

@@ -14,7 +14,7 @@ import typing
 from collections.abc import Callable
 
 from fpgapool.agent.worker import processing
-from fpgapool.common import channel as channels
+from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes

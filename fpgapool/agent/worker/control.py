@@ -17,7 +17,7 @@ import typing
 
 from fpgapool.agent.worker import port
 from fpgapool.agent.worker import watch
-from fpgapool.common import channel as channels
+from fpgapool.common.channels import channel as channels
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages

@@ -16,7 +16,7 @@ from fpgapool.agent.worker import session as sessions
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
-from fpgapool.common import channel as channels
+from fpgapool.common.channels import channel as channels
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes

@@ -12,7 +12,7 @@ import typing
 
 from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import processing
-from fpgapool.common import channel as channels
+from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 

@@ -18,9 +18,9 @@ import time
 import typing
 import weakref
 
-from fpgapool.common import buffers as session_buffers
-from fpgapool.common import channel as channels
-from fpgapool.common import ratelimit
+from fpgapool.common.channels import buffers as session_buffers
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes

@@ -16,10 +16,10 @@ from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import goodbye
 from fpgapool.agent.worker import hello as hellos
 from fpgapool.agent.worker import session as sessions
-from fpgapool.common import channel as channels
-from fpgapool.common import ratelimit
-from fpgapool.common import strangers
-from fpgapool.common import tls_channel
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.channels import pending
+from fpgapool.common.channels import tls_channel
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 
@@ -150,7 +150,7 @@ class DataPort:
         self._certificate = certificate
         self._parse = parse
         self._log = ratelimit.RateLimitedLog(__name__)
-        self._strangers = strangers.Strangers(MAX_STRANGERS)
+        self._strangers = pending.PendingConnections(MAX_STRANGERS)
         self._local = listen_unix(settings.data_socket)
         self._tcp = None
         if settings.data_address is not None:

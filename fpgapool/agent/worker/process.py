@@ -22,7 +22,7 @@ import typing
 from collections.abc import Callable
 
 from fpgapool.agent.worker import settings as worker_settings
-from fpgapool.common import lost_lines
+from fpgapool.common.monitoring import lost_lines
 
 LOG = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import functools
 import traceback
 import typing
 
-from fpgapool.common import ratelimit
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from fpgapool.agent.worker import crew
 from fpgapool.agent.worker import settings as worker_settings
-from fpgapool.common import channel as channels
+from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import frames
 
 #: To hand over a shorter message takes about as long as to send it.

@@ -29,8 +29,8 @@ from fpgapool.agent.worker import process
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import tasks
-from fpgapool.common import buffers
-from fpgapool.common import channel as channels
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel as channels
 from fpgapool.drivers import base as drivers
 from fpgapool.drivers import loader
 from fpgapool.drivers import selftest

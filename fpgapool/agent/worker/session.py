@@ -32,8 +32,8 @@ from fpgapool.agent.worker import sending
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
-from fpgapool.common import channel as channels
-from fpgapool.common import ratelimit
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes

@@ -25,9 +25,9 @@ from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import settings as worker_settings
 from fpgapool.agent.worker import state
 from fpgapool.agent.worker import watch
-from fpgapool.common import channel as channels
-from fpgapool.common import ratelimit
-from fpgapool.common import rings
+from fpgapool.common.channels import channel as channels
+from fpgapool.common.channels import rings
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.drivers import base as drivers
 from fpgapool.protocol import blocks as references
 from fpgapool.protocol import frames

@@ -13,12 +13,12 @@ from typing import Any
 
 from fpgapool import objects
 from fpgapool.api import call as calls
-from fpgapool.api import errors
-from fpgapool.api import instances
-from fpgapool.api import paging
-from fpgapool.api import shown
-from fpgapool.api import times
-from fpgapool.common import audit
+from fpgapool.api.answers import paging
+from fpgapool.api.answers import views
+from fpgapool.api.http import errors
+from fpgapool.api.http import instances
+from fpgapool.api.http import times
+from fpgapool.common.monitoring import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import group as group_objects
 from fpgapool.policies import groups as policies
@@ -270,7 +270,7 @@ def _change(call: calls.Call, change: group_objects.GroupChange) -> None:
 def _wanted(call: calls.Call) -> dict[str, Any]:
     """Return the members of the body, with whole numbers as such."""
     wanted = dict(call.body["group"])
-    shown.check_options(description.GROUP, wanted, call.version, "group")
+    views.check_options(description.GROUP, wanted, call.version, "group")
     for option in description.GROUP.options:
         if option.name in wanted:
             if option.kind is fields.INTEGER:
@@ -346,7 +346,7 @@ def _document(
     call: calls.Call, one: objects.GroupView | db_api.GroupRecord
 ) -> dict[str, Any]:
     recorded = isinstance(one, db_api.GroupRecord)
-    found = shown.members(
+    found = views.members(
         description.GROUP, one, call.version, recorded=recorded
     )
     owns = _owns(call, one)
@@ -375,7 +375,7 @@ def _goal_document(
 ) -> dict[str, Any] | None:
     if not one.goal_kind:
         return None
-    return shown.members(
+    return views.members(
         description.GROUP,
         one,
         call.version,
@@ -390,13 +390,13 @@ def _client(
     view: objects.GroupView,
 ) -> dict[str, Any]:
     return {
-        **shown.members(
+        **views.members(
             description.CLIENT, record, call.version, recorded=True
         ),
         "hosts": [
             {
                 **dataclasses.asdict(host),
-                "endpoints": shown.endpoints(host.endpoints),
+                "endpoints": views.endpoints(host.endpoints),
             }
             for host in view.hosts
         ],

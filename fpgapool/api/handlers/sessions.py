@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 from fpgapool import objects
 from fpgapool.api import call as calls
-from fpgapool.api import errors
-from fpgapool.api import instances
-from fpgapool.api import leader as leaders
-from fpgapool.api import microversion
-from fpgapool.api import paging
-from fpgapool.api import reasons
-from fpgapool.api import shown
-from fpgapool.api import times
-from fpgapool.api import waiters
+from fpgapool.api.answers import paging
+from fpgapool.api.answers import reasons
+from fpgapool.api.answers import views
+from fpgapool.api.backends import leader as leaders
+from fpgapool.api.backends import waiters
+from fpgapool.api.http import errors
+from fpgapool.api.http import instances
+from fpgapool.api.http import microversion
+from fpgapool.api.http import times
 from fpgapool.db import api as db_api
 from fpgapool.policies import hosts as host_policies
 from fpgapool.policies import sessions as policies
@@ -229,7 +229,7 @@ def _request(call: calls.Call) -> objects.OpenRequest:
     for name in wanted.keys() & {"claimed_bytes", "priority"}:
         # JSON knows 1e9, too.
         wanted[name] = int(wanted[name])
-    shown.check_options(description.FIELDS, wanted, call.version, "session")
+    views.check_options(description.FIELDS, wanted, call.version, "session")
     return objects.OpenRequest(
         **wanted,
         project_id=call.project_id,
@@ -460,7 +460,7 @@ def _members(
     """Return the fields that a view, or a row, and the version have."""
     recorded = isinstance(one, db_api.SessionRecord)
     return {
-        **shown.members(
+        **views.members(
             description.FIELDS, one, call.version, recorded=recorded
         ),
         "links": calls.self_link(call.url("sessions", one.session_id)),
@@ -482,7 +482,7 @@ def _placement(view: objects.SessionView) -> dict[str, Any] | None:
 def _connection(view: objects.SessionView) -> dict[str, Any]:
     """Return the data to connect with."""
     return {
-        "endpoints": shown.endpoints(view.endpoints),
+        "endpoints": views.endpoints(view.endpoints),
         "secret": view.secret or None,
         "certificate_sha256": view.certificate_sha256,
     }

@@ -16,8 +16,8 @@ from oslo_log import log as logging
 
 from fpgapool import objects
 from fpgapool.common import exception
-from fpgapool.common import ratelimit
-from fpgapool.common import tallies
+from fpgapool.common.monitoring import ratelimit
+from fpgapool.common.monitoring import tallies
 from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs

@@ -19,7 +19,7 @@ from typing import Any
 from oslo_log import log as logging
 
 from fpgapool import objects
-from fpgapool.common import tallies
+from fpgapool.common.monitoring import tallies
 from fpgapool.conductor import counts as conductor_counts
 from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import bitstreams

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from oslo_log import log as logging
 
 from fpgapool import objects
-from fpgapool.common import ratelimit
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.conductor.decisions import accelerators
 from fpgapool.conductor.decisions import administration
 from fpgapool.conductor.decisions import agent_orders

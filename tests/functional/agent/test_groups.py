@@ -25,7 +25,7 @@ from fpgapool.agent import service
 from fpgapool.client import errors
 from fpgapool.client import group
 from fpgapool.client import groupdoor
-from fpgapool.common import descriptors
+from fpgapool.common.channels import descriptors
 from fpgapool.protocol import groups
 from tests.functional.agent import harness
 from tests.harness import supervised

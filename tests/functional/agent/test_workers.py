@@ -23,8 +23,8 @@ from fpgapool.agent import reports
 from fpgapool.agent import service
 from fpgapool.agent import unread
 from fpgapool.agent import workers
-from fpgapool.common import channel
-from fpgapool.common import descriptors
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import descriptors
 from fpgapool.protocol import frames
 from fpgapool.rpcapi import agent as agent_rpcapi
 from fpgapool.vocabulary import codes

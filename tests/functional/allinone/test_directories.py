@@ -9,8 +9,8 @@ import pytest
 
 from fpgapool.agent import desks
 from fpgapool.allinone import directories
-from fpgapool.common import channel
 from fpgapool.common import exception
+from fpgapool.common.channels import channel
 from tests.functional.allinone import harness
 
 pytestmark = pytest.mark.security

@@ -14,7 +14,7 @@ import sys
 
 from fpgapool.client import group
 from fpgapool.client import groupdoor
-from fpgapool.common import channel as channels
+from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import groups
 from fpgapool.protocol import messages
 from tests.harness import waiting

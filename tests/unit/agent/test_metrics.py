@@ -6,7 +6,7 @@ from fpgapool import objects
 from fpgapool.agent import desks
 from fpgapool.agent import metrics
 from fpgapool.agent import slot as slots
-from fpgapool.common import metrics as common_metrics
+from fpgapool.common.monitoring import metrics as common_metrics
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 

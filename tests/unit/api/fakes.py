@@ -18,10 +18,10 @@ from fpgapool import conf as fpgapool_conf
 from fpgapool import objects
 from fpgapool.api import app
 from fpgapool.api import call as calls
-from fpgapool.api import microversion
 from fpgapool.api import policy
 from fpgapool.api import routes
-from fpgapool.api import waiters
+from fpgapool.api.backends import waiters
+from fpgapool.api.http import microversion
 from fpgapool.api.schemas import quotas as schemas
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import admission

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from fpgapool.api import call as calls
-from fpgapool.api import crowd
-from fpgapool.api import errors
-from fpgapool.api import validation
+from fpgapool.api.http import crowd
+from fpgapool.api.http import errors
+from fpgapool.api.http import validation
 from fpgapool.bitstreams import base
 from fpgapool.bitstreams import files
 from fpgapool.bitstreams import signatures

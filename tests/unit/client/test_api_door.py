@@ -19,7 +19,7 @@ from fpgapool.client import cancel
 from fpgapool.client import errors
 from fpgapool.client import instance
 from fpgapool.client import view
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
 TIMEOUT_S = 30.0

@@ -18,7 +18,7 @@ from fpgapool.client import frontdoor
 from fpgapool.client import group as groups
 from fpgapool.client import groupdoor
 from fpgapool.client import instance
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from tests.harness import group_api
 

@@ -14,7 +14,7 @@ from fpgapool.client import cancel
 from fpgapool.client import connection as connections
 from fpgapool.client import flow as flows
 from fpgapool.client import waiting
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 
 TIMEOUT_S = 30.0
 CHUNK_BYTES = 4096

@@ -19,7 +19,7 @@ from fpgapool.client import errors
 from fpgapool.client import frontdoor
 from fpgapool.client import view as views
 from fpgapool.client import waiting
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from tests.harness import listener as listeners

@@ -12,7 +12,7 @@ from fpgapool.client import errors
 from fpgapool.client import frontdoor
 from fpgapool.client import groupdoor
 from fpgapool.client import hostgroups
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import groups
 from fpgapool.vocabulary import codes
 

@@ -16,7 +16,7 @@ from fpgapool.client import errors
 from fpgapool.client import instance
 from fpgapool.client import view as views
 from fpgapool.cmd import run
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 
 pytestmark = pytest.mark.security
 

@@ -14,7 +14,7 @@ from fpgapool.client import errors
 from fpgapool.client import flow as flows
 from fpgapool.client import view as views
 from fpgapool.client import waiting
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 

@@ -23,7 +23,7 @@ from fpgapool.client import grouphosts
 from fpgapool.client import grouplink
 from fpgapool.client import view as views
 from fpgapool.client import waiting
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import groups
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes

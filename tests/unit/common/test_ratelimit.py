@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from fpgapool.common import ratelimit
+from fpgapool.common.monitoring import ratelimit
 
 pytestmark = pytest.mark.security
 
@@ -74,13 +74,13 @@ def test_memory_is_bounded():
                 "agent.worker.processing",
                 "agent.worker.session",
                 "agent.worker.tasks",
-                "api.middleware",
+                "api.http.middleware",
                 "conductor.checks",
                 "conductor.rpc",
             )
         ],
         ("fpgapool.api.app", "_OFTEN"),
-        ("fpgapool.api.vendordata", "_OFTEN"),
+        ("fpgapool.api.backends.vendordata", "_OFTEN"),
     ],
 )
 def test_lines_that_strangers_cause_are_limited(module, name) -> None:

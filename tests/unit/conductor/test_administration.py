@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fpgapool.api import inventory
+from fpgapool.api.backends import inventory
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import administration
 from fpgapool.conductor.decisions import effects

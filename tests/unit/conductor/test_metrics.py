@@ -12,7 +12,7 @@ from prometheus_client import registry
 from fpgapool import objects
 from fpgapool import strategies
 from fpgapool.common import exception
-from fpgapool.common import metrics
+from fpgapool.common.monitoring import metrics
 from fpgapool.conductor import counts
 from fpgapool.conductor import metrics as conductor_metrics
 from fpgapool.conductor.decisions import effects

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from fpgapool import objects
-from fpgapool.api import inventory
+from fpgapool.api.backends import inventory
 from fpgapool.common import exception
 from fpgapool.conductor.decisions import inputs
 from fpgapool.conductor.decisions import reservations

@@ -15,7 +15,7 @@ from oslo_config import cfg
 from fpgapool import objects
 from fpgapool.bitstreams import signatures
 from fpgapool.common import exception
-from fpgapool.common import rpc
+from fpgapool.common.messaging import rpc
 from fpgapool.conductor import rpc as conductor_rpc
 from fpgapool.conductor.decisions import audit
 from fpgapool.conductor.decisions import effects

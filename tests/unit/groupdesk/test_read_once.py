@@ -19,8 +19,8 @@ from fpgapool.agent.groupdesk import ports
 from fpgapool.agent.groupdesk import queues
 from fpgapool.client import grouphosts
 from fpgapool.client import grouplink
-from fpgapool.common import ratelimit
-from fpgapool.common import rings
+from fpgapool.common.channels import rings
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups

@@ -13,8 +13,8 @@ from unittest import mock
 from fpgapool import objects
 from fpgapool.agent import slot
 from fpgapool.api import routes
-from fpgapool.common import rpc
-from fpgapool.common import signing
+from fpgapool.common.messaging import rpc
+from fpgapool.common.messaging import signing
 from fpgapool.conductor.decisions import quotas
 from fpgapool.db import migration
 from fpgapool.objects import base

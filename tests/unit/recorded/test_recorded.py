@@ -23,7 +23,7 @@ from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import state as worker_state
 from fpgapool.client import connection
 from fpgapool.common import exception
-from fpgapool.common import rpc
+from fpgapool.common.messaging import rpc
 from fpgapool.conductor import rpc as conductor_rpc
 from fpgapool.db import api as db_api
 from fpgapool.db import migration

@@ -10,7 +10,7 @@ import pytest
 
 from fpgapool.agent.worker import desk as desks
 from fpgapool.agent.worker import session as sessions
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 
 pytestmark = pytest.mark.security
 

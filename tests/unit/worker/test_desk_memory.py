@@ -22,7 +22,7 @@ from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import session
 from fpgapool.agent.worker import settings
 from fpgapool.agent.worker import state
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.unit.worker import test_parts

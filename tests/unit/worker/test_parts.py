@@ -18,7 +18,7 @@ from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import memory
 from fpgapool.agent.worker import settings
 from fpgapool.agent.worker import state
-from fpgapool.common import buffers
+from fpgapool.common.channels import buffers
 from fpgapool.protocol import frames
 from tests.harness import mapping
 

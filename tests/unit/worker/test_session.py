@@ -20,7 +20,7 @@ from fpgapool.agent.worker import sending
 from fpgapool.agent.worker import session
 from fpgapool.agent.worker import settings
 from fpgapool.agent.worker import state
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from tests.harness import waiting
 from tests.unit.worker import test_parts

@@ -13,7 +13,7 @@ from fpgapool.accelerators import base as accelerators
 from fpgapool.agent.worker import blocks
 from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import tasks
-from fpgapool.common import rings
+from fpgapool.common.channels import rings
 from fpgapool.drivers import base
 from fpgapool.protocol import blocks as references
 from fpgapool.protocol import frames

@@ -19,7 +19,7 @@ from fpgapool.agent.worker import processing
 from fpgapool.agent.worker import session as data_sessions
 from fpgapool.agent.worker import settings
 from fpgapool.agent.worker import state
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from tests.harness import waiting
 from tests.unit.accelerators import runs

@@ -2,7 +2,7 @@
 
 """Counters and histograms without any library.
 
-Pure code can use them; :mod:`fpgapool.common.metrics` reads them.
+Pure code can use them; :mod:`fpgapool.common.monitoring.metrics` reads them.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
 
-from fpgapool.api import times
+from fpgapool.api.http import times
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory
 from fpgapool.vocabulary import states

@@ -15,7 +15,7 @@ import falcon
 import jsonschema
 from jsonschema import exceptions
 
-from fpgapool.api import errors
+from fpgapool.api.http import errors
 from fpgapool.api.schemas import common
 from fpgapool.vocabulary import codes
 

@@ -16,9 +16,9 @@ from typing import Any
 from oslo_context import context as oslo_context
 from oslo_middleware import request_id
 
-from fpgapool.api import errors
-from fpgapool.common import context
-from fpgapool.common import ratelimit
+from fpgapool.api.http import errors
+from fpgapool.common.messaging import context
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.policies import base
 from fpgapool.vocabulary import codes
 

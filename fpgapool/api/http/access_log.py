@@ -12,8 +12,8 @@ from typing import Any
 from oslo_log import log as logging
 from oslo_middleware import request_id
 
-from fpgapool.api import middleware
-from fpgapool.common import context
+from fpgapool.api.http import middleware
+from fpgapool.common.messaging import context
 
 LOG = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _LINE = "%s %s %s user=%s project=%s request_id=%s global_request_id=%s"
 _EXTRA = LOG.process("", {"context": None})[1]["extra"]
 
 
-class Access:
+class AccessLog:
     """Begin each request with its own context, and log it at its end.
 
     Threads serve one request after the other. A line that is logged before the

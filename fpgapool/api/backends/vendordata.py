@@ -22,11 +22,11 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from fpgapool import objects
-from fpgapool.api import instances
+from fpgapool.api.http import instances
 from fpgapool.clients import nova
 from fpgapool.common import exception
 from fpgapool.common import flavors
-from fpgapool.common import ratelimit
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.db import api as db_api
 
 LOG = logging.getLogger(__name__)

@@ -33,11 +33,11 @@ from oslo_messaging import opts as messaging_opts
 from oslo_messaging._drivers import amqpdriver
 from oslo_messaging._drivers import common as drivers_common
 
-from fpgapool.common import codec
-from fpgapool.common import context
 from fpgapool.common import exception
-from fpgapool.common import ratelimit
-from fpgapool.common import signing
+from fpgapool.common.messaging import codec
+from fpgapool.common.messaging import context
+from fpgapool.common.messaging import signing
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.vocabulary import codes
 
 LOG = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ _pins: dict[str, str] = {}
 
 
 class ContextSerializer(messaging.Serializer):
-    """Carries :class:`fpgapool.common.context.RequestContext` over RPC.
+    """Carries the context of a request over RPC.
 
     Payloads pass unchanged: they hold only JSON's types.
     """
@@ -204,7 +204,9 @@ def cleanup() -> None:
 
 def _require_transport() -> messaging.Transport:
     if _transport is None:
-        raise RuntimeError("fpgapool.common.rpc.init() was not called")
+        raise RuntimeError(
+            "fpgapool.common.messaging.rpc.init() was not called"
+        )
     return _transport
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fpgapool import policies
-from fpgapool.api import errors
-from fpgapool.common import audit
-from fpgapool.common import context
+from fpgapool.api.http import errors
+from fpgapool.common.messaging import context
+from fpgapool.common.monitoring import audit
 from fpgapool.policies import base
 from fpgapool.vocabulary import codes
 
@@ -29,7 +29,7 @@ _OPERATORS = {
 }
 
 
-class Trail:
+class AuditTrail:
     """The privileges that one request has used or wanted.
 
     :ivar before: the state before the change.

@@ -11,8 +11,8 @@ import wsgiref.simple_server
 from collections.abc import Callable
 from typing import Any
 
-from fpgapool.common import strangers
 from fpgapool.common import tls
+from fpgapool.common.channels import pending
 
 #: Prometheus needs one.
 MAX_CONNECTIONS = 16
@@ -48,7 +48,7 @@ class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
         certificate: tls.ServerContext | None = None,
     ) -> None:
         self._certificate = certificate
-        self._clients = strangers.Strangers(MAX_CONNECTIONS)
+        self._clients = pending.PendingConnections(MAX_CONNECTIONS)
         found = socket.getaddrinfo(
             *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )

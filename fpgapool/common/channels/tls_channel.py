@@ -12,7 +12,7 @@ import socket
 import threading
 import typing
 
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 
 if typing.TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fpgapool.api import call as calls
-from fpgapool.api import errors
+from fpgapool.api.http import errors
 from fpgapool.core import model
 from fpgapool.vocabulary import codes
 

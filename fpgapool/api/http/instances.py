@@ -20,11 +20,11 @@ from typing import Protocol
 from oslo_config import cfg
 from oslo_middleware import request_id
 
-from fpgapool.api import errors
-from fpgapool.api import middleware
-from fpgapool.common import context
+from fpgapool.api.http import errors
+from fpgapool.api.http import middleware
 from fpgapool.common import exception
-from fpgapool.common import ratelimit
+from fpgapool.common.messaging import context
+from fpgapool.common.monitoring import ratelimit
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes

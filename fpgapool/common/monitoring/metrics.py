@@ -22,9 +22,9 @@ from prometheus_client import registry
 
 from fpgapool import version
 from fpgapool.common import exception
-from fpgapool.common import scraping
-from fpgapool.common import tallies
 from fpgapool.common import tls
+from fpgapool.common.monitoring import scraping
+from fpgapool.common.monitoring import tallies
 
 LOG = logging.getLogger(__name__)
 

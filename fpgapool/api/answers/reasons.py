@@ -9,7 +9,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 
-from fpgapool.api import times
+from fpgapool.api.http import times
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory
 from fpgapool.vocabulary import codes

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fpgapool.api import call as calls
-from fpgapool.api import errors
+from fpgapool.api.http import errors
 from fpgapool.vocabulary import codes
 
 _ASCENDING = "asc"

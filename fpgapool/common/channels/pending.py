@@ -10,10 +10,10 @@ import socket
 import threading
 from collections.abc import Iterator
 
-from fpgapool.common import ratelimit
+from fpgapool.common.monitoring import ratelimit
 
 
-class Strangers:
+class PendingConnections:
     """The unidentified connections; the oldest is cut if there are too many.
 
     Honest clients identify themselves within moments. At the limit, the class

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fpgapool import objects
-from fpgapool.api import errors
-from fpgapool.api import microversion
-from fpgapool.api import times
+from fpgapool.api.http import errors
+from fpgapool.api.http import microversion
+from fpgapool.api.http import times
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 

@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 from typing import Self
 
-from fpgapool.api import errors
+from fpgapool.api.http import errors
 from fpgapool.vocabulary import codes
 
 SERVICE_TYPE = "fpgapool"

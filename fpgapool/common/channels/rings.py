@@ -28,7 +28,7 @@ import threading
 import time
 import typing
 
-from fpgapool.common import doorbells
+from fpgapool.common.channels import doorbells
 
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview | mmap.mmap
 
