@@ -96,7 +96,6 @@ def connect(
 ) -> calls.Backends:
     """Return the backends of handlers; RPC must have been set up.
 
-    :param conf: the configuration.
     :param database: the conductor's; the API only reads it.
     :param server_threads: how many requests are answered at the same time, if
         the caller knows it.
@@ -183,12 +182,7 @@ def build(
     backends: calls.Backends,
     table: Iterable[routes.Route] = routes.ROUTES,
 ) -> middleware.Application:
-    """Return the application.
-
-    :param conf: the configuration.
-    :param backends: for the handlers.
-    :param table: the API.
-    """
+    """Return the application."""
     table = list(table)
     public = {route.path for route in table if route.public}
     handlers = make_handlers(backends, table)
@@ -260,11 +254,7 @@ def _choice(
 def make_handlers(
     backends: calls.Backends, table: Iterable[routes.Route]
 ) -> falcon.App:
-    """Return Falcon's application.
-
-    :param backends: for the handlers.
-    :param table: the API.
-    """
+    """Return Falcon's application."""
     app = falcon.App(middleware=[_Versions(), _Rest()])
     app.req_options.strip_url_path_trailing_slash = True
 

@@ -110,7 +110,6 @@ class Backends:
 
     :ivar conductor: for requests that change anything.
     :ivar reader: the same for questions, with a shorter timeout.
-    :ivar leader: answers questions.
     :ivar default_limits: of projects, by resource; None if only Keystone
     knows.
     :ivar files: None if the pool has no store.
@@ -118,9 +117,7 @@ class Backends:
     :ivar crowd: the requests that are under way.
     :ivar inventory: the pool's hardware in the database.
     :ivar builtins: what slots run without a file, by shape.
-    :ivar library: the accelerators.
     :ivar snapshot: the snapshot for Nova, and whether it is from the database.
-    :ivar lists: of the inventory.
     :ivar sessions: their rows, by id; None if there is none.
     """
 
@@ -275,7 +272,6 @@ class Call:
     ) -> _T | None:
         """Ask the leading conductor what the database does not have.
 
-        :param question: gets the conductor.
         :returns: the answer; None if it does not answer.
         """
         answer, answers = self.backends.leader.ask(question)
@@ -285,7 +281,6 @@ class Call:
     def may(self, rule: str, project_id: str | None = None) -> bool:
         """Whether a policy allows the caller something.
 
-        :param rule: the policy's name.
         :param project_id: owner of the target; None for the caller's own.
         """
         owner = self.caller.project_id if project_id is None else project_id
@@ -299,8 +294,6 @@ class Call:
     def require(self, rule: str, project_id: str | None = None) -> None:
         """Make sure that a policy allows the caller something.
 
-        :param rule: the policy's name.
-        :param project_id: see :meth:`may`.
         :raises ApiError: if it does not.
         """
         if not self.may(rule, project_id):
@@ -319,9 +312,7 @@ class Call:
     ) -> Answer:
         """Return a list that depends on the inventory, and on the caller.
 
-        :param name: of the list.
         :param sees_all: what the caller may see in it of other projects.
-        :param make: returns the document.
         """
         pool = self.backends.inventory.get()
         project_id = self.caller.project_id
@@ -351,7 +342,6 @@ class Call:
         """Return a URL of the API.
 
         :param parts: of the path after ``/v1``.
-        :param query: the query.
         """
         quoted = (urllib.parse.quote(part, safe="") for part in parts)
         path = "/".join((self.base_url, "v1", *quoted))
@@ -367,7 +357,6 @@ class Answer:
     :ivar document: the body; None for an empty one, or another form.
     :ivar data: the text of a document.
     :ivar stream: the parts of a file.
-    :ivar length_bytes: of that.
     """
 
     document: Mapping[str, Any] | None

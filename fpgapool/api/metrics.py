@@ -96,10 +96,7 @@ class _Desk(Protocol):
 
 
 class Metrics:
-    """Counters of one process of the API; thread-safe.
-
-    :ivar rpc: calls of the conductor.
-    """
+    """Counters of one process of the API; thread-safe."""
 
     def __init__(self) -> None:
         self.rpc = tallies.Timings()
@@ -129,8 +126,6 @@ class Metrics:
         """Count an answered request.
 
         :param route: its path, with the names of variable parts.
-        :param status: a number.
-        :param taken_s: its duration.
         """
         method = method if method in _METHODS else _OTHER
         with self._lock:
@@ -161,11 +156,7 @@ class Metrics:
 
 
 class Measured:
-    """Counts requests and their duration.
-
-    :param app: the inner application.
-    :param counts: the counters.
-    """
+    """Counts requests and their duration."""
 
     def __init__(self, app: middleware.Application, counts: Metrics) -> None:
         self._app = app
@@ -200,12 +191,7 @@ class Measured:
 def endpoint(
     conf: cfg.ConfigOpts, counts: Metrics, *, number: int = 0
 ) -> metrics.Endpoint:
-    """Return the server of a process's metrics.
-
-    :param conf: the configuration.
-    :param counts: the counters.
-    :param number: of the process.
-    """
+    """Return the server of a process's metrics."""
     first: int | None = conf.metrics.api_port
     return metrics.Endpoint(
         conf,
@@ -222,10 +208,6 @@ class WithEndpoint:
 
     Web servers fork after they have loaded the application, and threads do not
     survive that.
-
-    :param app: the inner application.
-    :param conf: the configuration.
-    :param counts: the counters.
     """
 
     def __init__(

@@ -49,7 +49,6 @@ class Enforcer:
     ) -> bool:
         """Whether a policy allows a caller something.
 
-        :param rule: the policy's name.
         :param target: of the action: its ``project_id``.
         """
         now_s = self._clock()

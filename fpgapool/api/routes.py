@@ -66,15 +66,12 @@ class Route:
 
     :ivar path: with the names of its variable parts in braces.
     :ivar policy: the policy that must allow it in the caller's own project.
-    :ivar public: needs no token.
-    :ivar query: schema of the query.
     :ivar body: schema of the request's body; None if it has none.
     :ivar max_body_bytes: the largest body; None: the default.
     :ivar response: schema of the answer's body; None if it has none.
     :ivar upload: the body is a file.
     :ivar download: the answer is a file.
     :ivar bodyless: the request has no body.
-    :ivar status: of a successful answer.
     :ivar other_responses: schemas of successful answers with other statuses.
     :ivar since: the first microversion that has it.
     """

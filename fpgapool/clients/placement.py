@@ -54,7 +54,6 @@ class Provider:
 class Inventory:
     """A provider's inventory of a resource class.
 
-    :ivar total: the total amount.
     :ivar reserved: the part that is not allocated any more.
     """
 
@@ -79,11 +78,9 @@ class Placement:
     The first call connects. Every method raises PlacementUnavailable if there
     is no valid answer, and its subclass PlacementRefused if Placement refuses.
 
-    :ivar requests: number of requests.
     :ivar conflicts: number of changes that were retried after a conflict.
 
     :param adapter: a ``keystoneauth1.adapter.Adapter``.
-    :param timeout_s: timeout of each request.
     """
 
     def __init__(self, adapter: Any, *, timeout_s: float = 30.0) -> None:
@@ -98,7 +95,6 @@ class Placement:
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self | None:
         """Return a client by the group ``[placement]``.
 
-        :param conf: the configuration.
         :returns: None if the group is not filled in.
         :raises ConfigurationError: if it is invalid.
         """
@@ -112,10 +108,7 @@ class Placement:
     # -- questions ---------------------------------------------------------
 
     def traits(self, prefix: str) -> list[str]:
-        """Return the traits that any provider has.
-
-        :param prefix: of the traits.
-        """
+        """Return the traits that any provider has."""
         query = {"name": f"startswith:{prefix}", "associated": "true"}
         with _sensible():
             return [str(one) for one in self._get("/traits", query)["traits"]]
@@ -154,10 +147,7 @@ class Placement:
             return Inventory(int(one["total"]), int(one["reserved"]))
 
     def allocations(self, uuid: str, resource_class: str) -> dict[str, int]:
-        """Return each consumer's amount of a resource class.
-
-        :param uuid: of the provider.
-        """
+        """Return each consumer's amount of a resource class."""
         with _sensible():
             found = self._get(_path(uuid, "allocations"))["allocations"]
             return {

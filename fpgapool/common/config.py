@@ -36,7 +36,6 @@ def init(
 ) -> cfg.ConfigOpts:
     """Read command line and configuration files, and start logging.
 
-    :param program: the command's name.
     :param argv: the command line without the command; None means the
         process's own.
     :param conf: is filled; RPC needs the global one.

@@ -55,7 +55,6 @@ class Runner:
     process at once. SIGHUP reads the configuration again and applies the
     mutable options, such as log levels.
 
-    :param conf: read again on SIGHUP.
     :param on_reload: called after the configuration was read again.
     """
 
@@ -79,10 +78,7 @@ class Runner:
         self._stop_requested_s = 0.0
 
     def fail(self, reason: str) -> None:
-        """End the process with an error; for threads that cannot go on.
-
-        :param reason: what happened.
-        """
+        """End the process with an error; for threads that cannot go on."""
         LOG.critical("Stopping because of an error: %s", reason)
         self._tell(_Failed)
 

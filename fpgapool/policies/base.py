@@ -134,9 +134,6 @@ def rule(
 
     :param name: ``fpgapool:RESOURCE:ACTION``.
     :param check: the rule that must hold.
-    :param description: the allowed action.
-    :param method: of HTTP.
-    :param path: of the operation.
     """
     return policy.DocumentedRuleDefault(
         name=name,

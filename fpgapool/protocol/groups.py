@@ -244,10 +244,7 @@ def _endpoint(document: object) -> tuple[str, str, int]:
 
 
 class MemberList(typing.NamedTuple):
-    """The hosts of a group.
-
-    :ivar revision: grows with every change.
-    """
+    """The hosts of a group."""
 
     revision: int
     hosts: tuple[Host, ...]
@@ -301,7 +298,6 @@ class TaskReader:
     ) -> bytes | None:
         """Take a frame.
 
-        :param header: its header.
         :param payload: kept until its task is complete.
         :returns: a record, or None if its task is not complete.
         :raises frames.ProtocolError: if the frame has no place here.
@@ -463,7 +459,6 @@ def task_frames(
     """Return a client's record as frames.
 
     :param record: of a task or a lock.
-    :param chunk_bytes: longest piece.
     :returns: pieces to send one after the other.
     """
     task_id, kind, offset, params, data = records.split(record)
@@ -499,7 +494,6 @@ def result_frames(
     """Return a desk's record as frames.
 
     :param record: of a result, a lock, or the list of members.
-    :param chunk_bytes: longest piece.
     :returns: pieces to send one after the other.
     """
     task_id, kind, _, detail, data = records.split(record)

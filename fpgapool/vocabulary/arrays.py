@@ -64,11 +64,7 @@ Params: typing.TypeAlias = collections.abc.Mapping[str, object]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Items:
-    """The input, or output, of sessions with certain parameters.
-
-    :ivar dtype: one of :data:`DTYPES`.
-    :ivar shape: of an item.
-    """
+    """The input, or output, of sessions with certain parameters."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -165,8 +161,6 @@ class Form:
     ) -> dict[str, typing.Any]:
         """Return the parameters that an array determines.
 
-        :param dtype: type of its numbers.
-        :param shape: all of its dimensions.
         :returns: those that are lengths of its last dimensions, and its type
             if the accelerator takes that.
         """

@@ -105,7 +105,6 @@ class Option(Field):
     :ivar unsaid: the meaning of leaving it out.
     :ivar check: returns the meaning of a value; raises RequestError; the
         default accepts any value of the kind.
-    :ivar limits: keywords of JSON schema.
     :ivar asked: minor version of the first request that has it.
     :ivar limits_only: it lowers a limit of the service, and a repeated
         request may give another value.
@@ -124,9 +123,7 @@ class Option(Field):
 class Fields:
     """The members of one kind of thing.
 
-    :ivar kept: members in the table.
     :ivar told: members in the conductors' messages.
-    :ivar noted: members in notifications.
     :ivar shown: members that users see, without those of parts.
     :ivar options: members that a client may set.
     """

@@ -226,18 +226,12 @@ def charged_slots(size: int, max_size: int, *, elastic: bool) -> int:
 
 
 def is_reached(group: Any) -> bool:
-    """Whether all tasks of a group's goal have ended.
-
-    :param group: its row or view.
-    """
+    """Whether all tasks of a group's goal have ended."""
     return bool(group.goal_kind) and group.actions_done == group.actions
 
 
 def is_open_to(group: Any, project_id: str | None) -> bool:
-    """Whether a project may see and use a group.
-
-    :param group: its row or view.
-    """
+    """Whether a project may see and use a group."""
     return project_id == group.project_id or (
         group.shared and (not group.projects or project_id in group.projects)
     )

@@ -56,7 +56,6 @@ _APPLICATION = re.compile(APPLICATION)
 class RequestError(exceptions.PicklableError):
     """A value that a request must not have.
 
-    :param code: stable code for programs.
     :param message: explanation for people: the value, and the allowed ones.
     """
 
@@ -74,7 +73,6 @@ def is_int(value: object) -> typing.TypeGuard[int]:
 def check_request_id(value: object) -> str:
     """Return the client's name of a request.
 
-    :param value: the given value.
     :raises RequestError: INVALID_REQUEST_ID.
     """
     if isinstance(value, str) and _REQUEST_ID.fullmatch(value):
@@ -90,7 +88,6 @@ def check_size_bytes(
 ) -> int:
     """Return the size of a session's input.
 
-    :param value: the given value.
     :param name: the caller's name of it, for the message.
     :param may_be_zero: whether the input may be empty.
     :raises RequestError: INVALID_SIZE.
@@ -113,7 +110,6 @@ def check_size_bytes(
 def check_priority(value: object) -> int:
     """Return the priority of a request.
 
-    :param value: the given value.
     :raises RequestError: INVALID_REQUEST.
     """
     if is_int(value) and abs(value) <= MAX_PRIORITY:
@@ -130,7 +126,6 @@ def check_timeout_s(
 ) -> float | None:
     """Return a time limit in seconds; None if it was not given.
 
-    :param value: the given value.
     :param name: the caller's name of it, for the message.
     :param may_be_zero: whether 0 s is allowed.
     :raises RequestError: INVALID_TIMEOUT.
@@ -154,7 +149,6 @@ def check_timeout_s(
 def check_deadline_action(value: object) -> str | None:
     """Return the action at a deadline; None if it was not given.
 
-    :param value: the given value.
     :raises RequestError: INVALID_REQUEST.
     """
     if value is None or value in states.DEADLINE_ACTIONS:
@@ -169,7 +163,6 @@ def check_deadline_action(value: object) -> str | None:
 def check_application(value: object) -> str | None:
     """Return the name of an application; None if it was not given.
 
-    :param value: the given value.
     :raises RequestError: INVALID_REQUEST.
     """
     if value is None or (
@@ -185,7 +178,6 @@ def check_application(value: object) -> str | None:
 def check_group_name(value: object) -> str:
     """Return the name of a group.
 
-    :param value: the given value.
     :raises RequestError: INVALID_REQUEST.
     """
     if isinstance(value, str) and _GROUP_NAME.fullmatch(value):
@@ -199,7 +191,6 @@ def check_group_name(value: object) -> str:
 def check_projects(value: object) -> tuple[str, ...]:
     """Return the projects with which something is shared.
 
-    :param value: the given value.
     :raises RequestError: INVALID_REQUEST.
     """
     if isinstance(value, list | tuple) and len(value) <= MAX_PROJECTS:

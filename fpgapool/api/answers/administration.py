@@ -30,7 +30,6 @@ def remember(call: calls.Call, document: Mapping[str, Any]) -> None:
 def change(call: calls.Call, host_uuid: str, device_name: str | None) -> None:
     """Ask the conductor for the change in a request's body.
 
-    :param host_uuid: of the host.
     :param device_name: None for the whole host.
     :raises ApiError: if the body contradicts itself.
     """

@@ -46,8 +46,6 @@ def order(
 ) -> list[tuple[str, bool]]:
     """Return the sort keys of a list, and whether each is ascending.
 
-    :param sort_key: the default.
-    :param ascending: the default direction.
     :raises ApiError: if there are more directions than keys.
     """
     keys = call.query.get("sort_key", [sort_key])
@@ -79,8 +77,6 @@ def document(
 ) -> dict[str, Any]:
     """Return a page of a list with the address of the next one.
 
-    :param name: of the list.
-    :param members: of this page.
     :param key: the member that a marker names.
     :param path: of the list; empty: its name.
     """
@@ -114,9 +110,7 @@ def listing(
 ) -> dict[str, Any]:
     """Return the requested page of a short list.
 
-    :param name: of the list.
     :param members: of the whole list, filtered.
-    :param sort_key: the default sort key.
     :param key: the member that a marker names; it is unique.
     :param path: of the list; empty: its name.
     :raises ApiError: if the marker is not in the list.

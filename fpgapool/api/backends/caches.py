@@ -166,7 +166,6 @@ class Texts:
 
         :param value: of which the document is made.
         :param key: of the document, and all else that it depends on.
-        :param make: returns the document.
         """
         kept = self._kept
         if kept.value is not value:

@@ -20,10 +20,7 @@ from fpgapool.vocabulary import states
 def administration(
     record: db_api.HostRecord | db_api.DeviceRecord,
 ) -> dict[str, Any]:
-    """Return the members about the operators' setting of a device or host.
-
-    :param record: its row.
-    """
+    """Return the members about the operators' setting of a device or host."""
     return {
         "admin_state": record.admin_state,
         "admin_reason": record.admin_reason,
@@ -86,8 +83,6 @@ def snapshot(
     A host omits accelerators for which it has no usable slot.
 
     :param shapes: that fit each accelerator; none: all do.
-    :param now: see
-        :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_now`.
     :param generated_at: wall clock.
     """
     unusable = frozenset(now["unusable_slots"])
@@ -156,8 +151,6 @@ def _accelerators(
 def find(members: list[dict[str, Any]], key: str, value: str) -> Any:
     """Return the member with a value, None if there is none.
 
-    :param members: of a list.
     :param key: name of the member's key.
-    :param value: the value to find.
     """
     return next((one for one in members if one[key] == value), None)

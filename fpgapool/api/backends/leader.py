@@ -39,7 +39,6 @@ class Leader:
     ones, until the lease shows that a conductor leads. Thread-safe.
 
     :param conductor: is asked; with a short timeout.
-    :param database: holds the lease.
     """
 
     def __init__(
@@ -57,7 +56,6 @@ class Leader:
     ) -> tuple[_T | None, bool]:
         """Ask a question.
 
-        :param question: gets the conductor.
         :returns: the answer, and whether there is one.
         :raises: the conductor's errors, DatabaseError.
         """
@@ -126,7 +124,5 @@ def without_secret(state: str, revision: int) -> int:
 
     A READY session without its secret gets an older revision than with it: a
     client that waits for a later one then gets it from the next leader.
-
-    :param revision: of its row.
     """
     return max(revision - (state == states.READY), 0)

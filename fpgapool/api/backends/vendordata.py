@@ -139,9 +139,7 @@ def _read(path: str) -> str:
 class Vendordata:
     """Answers Nova; thread-safe.
 
-    :param settings: the options.
     :param servers: Nova; None: Nova is not configured.
-    :param conductor: admits new instances.
     :param known: the instances in the database.
     """
 

@@ -77,9 +77,6 @@ class Waiters:
     ) -> bool:
         """Wait until a session has a later revision.
 
-        :param session_id: the session.
-        :param revision: the known one.
-        :param limit_s: how long to wait.
         :param place: requests for sessions with a higher one make room for
             others.
         :param project_id: the request's project. The project with the most

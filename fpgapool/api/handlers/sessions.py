@@ -331,7 +331,6 @@ def _insist(
 ) -> db_api.SessionRecord:
     """Act until the effect shows, or for as long as a client may wait.
 
-    :param row: the present session.
     :param act: asks the conductor for it.
     :param until: whether the effect has shown.
     :returns: the session after that.

@@ -50,8 +50,6 @@ class AuditTrail:
     ) -> None:
         """Note a policy decision that the request depended on.
 
-        :param caller: the caller.
-        :param rule: the policy's name.
         :param owner: the project that owns the target.
         """
         is_foreign = owner != caller.project_id
@@ -72,10 +70,6 @@ class AuditTrail:
     ) -> None:
         """Write the line of the request, if it needs one.
 
-        :param caller: the caller.
-        :param operation: method and route.
-        :param target: of the request.
-        :param values: the request's body.
         :param error: of a failed request; None if it succeeded.
         """
         if not self._rules:

@@ -126,9 +126,6 @@ class ApiError(exceptions.PicklableError):
     """An error that answers a request.
 
     :param code: of :mod:`fpgapool.vocabulary.codes`; it decides the status.
-    :param detail: for a person.
-    :param headers: of the answer.
-    :ivar status: of HTTP.
     """
 
     def __init__(

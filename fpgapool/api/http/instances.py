@@ -59,7 +59,6 @@ def make_token(key: str, instance_id: str, nonce: str) -> str:
 
     :param key: known to this service only.
     :param instance_id: the UUID of the instance.
-    :param nonce: see :func:`make_nonce`.
     """
     name = uuid.UUID(instance_id).bytes
     seal = hmac.digest(
@@ -84,8 +83,6 @@ def find_token(
 
     :param keys: the keys that may have made it.
     :param instance_id: the UUID of the instance.
-    :param nonce: of the token.
-    :param token_hash: of the token.
     :returns: None if another key made it.
     """
     for key in keys:
@@ -96,10 +93,7 @@ def find_token(
 
 
 def instance_of(token: str) -> str | None:
-    """Return the instance that a token names; None: it is not a token.
-
-    :param token: of any length.
-    """
+    """Return the instance that a token names; None: it is not a token."""
     matched = _TOKEN.fullmatch(token)
     if matched is None:
         return None
@@ -113,7 +107,6 @@ def instance_of(token: str) -> str | None:
 def owner(caller: context.RequestContext) -> str | None:
     """Return the user whose objects a caller is restricted to.
 
-    :param caller: the caller.
     :returns: None: the caller is not restricted.
     """
     if ROLE not in caller.roles:
@@ -136,8 +129,6 @@ class InstanceAuth:
     requests pass unchanged.
 
     :param others: answers callers without a token of an instance.
-    :param app: answers instances.
-    :param known: the instances.
     :param limiter: limits the requests of each.
     :param retry_after_s: when to ask again, if the database does not answer.
     """

@@ -78,8 +78,6 @@ class RequestId:
 
     It does what oslo.middleware's does. That takes as long as all other
     middleware together, because it makes objects of request and answer.
-
-    :param app: the inner application.
     """
 
     def __init__(self, app: Application) -> None:
@@ -129,8 +127,6 @@ class NoAuth:
     The token is ``USER``, ``USER:PROJECT`` or ``USER:PROJECT:ROLE,ROLE``.
     Without roles, ``admin`` and callers without a token have all of them,
     others are members.
-
-    :param app: the inner application.
     """
 
     def __init__(self, app: Application) -> None:
@@ -224,8 +220,6 @@ class Context:
 
     It refuses a request without a valid token itself, so that all refusals
     look the same.
-
-    :param app: the inner application.
     """
 
     def __init__(self, app: Application) -> None:

@@ -54,7 +54,6 @@ class Checker:
     def query(self, params: Mapping[str, str | list[str]]) -> dict[str, Any]:
         """Return a valid query, with values of the schema's types.
 
-        :param params: as they were sent.
         :raises ApiError: if it is not valid.
         """
         if not params and self._may_be_empty:
@@ -103,8 +102,6 @@ def _typed(value: str | list[str], type_: str | None) -> Any:
 def read_body(req: falcon.Request, max_bytes: int) -> Any:
     """Return the document in a request's body.
 
-    :param req: the request.
-    :param max_bytes: the maximum length.
     :raises ApiError: if it is too long, not complete, or not JSON.
     """
     length_bytes = req.content_length or 0

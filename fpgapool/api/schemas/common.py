@@ -325,11 +325,7 @@ def _several(item: Schema, most: int) -> Schema:
 
 
 def page_of(name: str, member: Schema) -> Schema:
-    """Return the schema of a page of a list.
-
-    :param name: of the list.
-    :param member: schema of a member.
-    """
+    """Return the schema of a page of a list."""
     members = {
         name: {"type": "array", "items": member},
         f"{name}_links": described(

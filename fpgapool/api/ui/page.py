@@ -57,10 +57,7 @@ class _File:
 
     @classmethod
     def of(cls, name: str, content: bytes) -> _File:
-        """Return a file.
-
-        :param name: decides its type.
-        """
+        """Return a file."""
         digest = hashlib.sha256(content).hexdigest()
         return cls(content, _TYPES[name.rpartition(".")[2]], f'"{digest}"')
 

@@ -30,9 +30,6 @@ def blank(length_bytes: int) -> memoryview:
 
     Behind its front it has large pages: those cost few faults, and copies of
     long pieces are faster. The front has small ones, so small jobs stay small.
-
-    :param length_bytes: its length.
-    :returns: zeros, writable.
     """
     if not length_bytes:
         return memoryview(bytearray())
@@ -79,10 +76,7 @@ def size_bytes(fd: int) -> int:
 
 
 def empty(mapped: mmap.mmap) -> None:
-    """Clear memory; its pages go back to the system, wherever they are mapped.
-
-    :param mapped: all of it.
-    """
+    """Clear memory; its pages go back to the system, wherever they are mapped."""
     # First: a client that reads this byte has seen all the output.
     mapped[-1] = 0
     mapped.madvise(mmap.MADV_REMOVE)

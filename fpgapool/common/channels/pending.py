@@ -39,11 +39,7 @@ class PendingConnections:
             return len(self._addresses)
 
     def enter(self, sock: socket.socket, address: str) -> None:
-        """Add a connection, and cut another one if there are too many.
-
-        :param sock: the connection.
-        :param address: of the peer.
-        """
+        """Add a connection, and cut another one if there are too many."""
         with self._lock:
             cut = None
             if len(self._addresses) >= self._limit:

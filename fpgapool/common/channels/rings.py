@@ -75,8 +75,6 @@ class Record:
 
     It cannot be looked into, but copied: ``bytes(record)``. Only code that
     reads each byte once, and hands out copies, takes the memory.
-
-    :param memory: of the record.
     """
 
     __slots__ = ("_memory",)
@@ -207,7 +205,6 @@ class Ring:
     def put_all(self, records: collections.abc.Sequence[Buffer]) -> int:
         """Write records that the reader sees all at once.
 
-        :param records: in this order.
         :returns: how many of them, from the first one on, had room.
         :raises: as :meth:`put`; those before are written.
         """
@@ -320,7 +317,6 @@ class Ring:
         No view of a record that :meth:`get` has returned may be used
         afterwards, if there are any.
 
-        :param count: of records, at most.
         :param max_bytes: a record that is longer is left for :meth:`get`.
         :returns: the records, oldest first.
         :raises RingDamaged: as :meth:`get`, and if the peer has discarded the
@@ -660,7 +656,6 @@ class Channel:
         """Wait for a record, or for room.
 
         :param timeout_s: in seconds; None waits without limit.
-        :param room_bytes: see :meth:`arm`.
         :returns: False if neither came in time.
         :raises: as :meth:`arm` and :meth:`disarm`.
         """

@@ -219,7 +219,6 @@ class Client:
         ``[upgrade_levels]`` allows.
     :param timeout_s: the time that a call waits for its answer.
     :param watch: called after each message, by any thread.
-    :param keys: sign all messages.
     :param by_server: sign with the key of the addressed server; else with that
         of this process's party.
     :raises: ConfigurationError if ``[upgrade_levels]`` names a version that is
@@ -313,7 +312,6 @@ class Client:
         """Send and return the answer.
 
         :param server: one server of the topic; None means any.
-        :param timeout_s: replaces the client's timeout.
         :raises: oslo_messaging.MessagingException if the broker cannot be
             reached or no answer comes in time; exceptions of the method.
         """
@@ -409,12 +407,7 @@ def host_of(ctxt: Any) -> str | None:
 
 
 def tell_refused(party: object, method: object, why: str) -> None:
-    """Log that a message was refused, at a limited rate.
-
-    :param party: the alleged sender.
-    :param method: the requested method.
-    :param why: a clause.
-    """
+    """Log that a message was refused, at a limited rate."""
     _OFTEN.warning(
         "%s: %.80r, in the name of %.80r, is refused: %s",
         codes.MESSAGE_REFUSED,
@@ -483,13 +476,7 @@ class Endpoint:
 
 
 class _Guard:
-    """Passes only signed messages to an endpoint.
-
-    :param endpoint: gets the messages.
-    :param topic: of the messages.
-    :param keys: to check signatures.
-    :param accept_unsigned: pass unsigned messages, too.
-    """
+    """Passes only signed messages to an endpoint."""
 
     def __init__(
         self,
@@ -595,7 +582,6 @@ def get_server(
     reconnects by itself. The thread that receives messages runs those of
     :attr:`Endpoint.CASTS` itself.
 
-    :param topic: to listen to.
     :param server: its own name within the topic.
     :param endpoints: objects whose public methods are the RPC interface; of
         the class :class:`Endpoint`, if there are keys.

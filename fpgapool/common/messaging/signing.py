@@ -40,7 +40,6 @@ _MAX_FILE_BYTES = 4096
 class Keys:
     """The keys that a process holds.
 
-    :ivar party: the process's own party.
     :ivar secrets: of the pool if the party is :data:`CONTROL`, else of the
         host. The first one signs; all are accepted, so that they can be
         replaced one by one.
@@ -54,7 +53,6 @@ class Keys:
 
         :param party: the sender, or the host that gets the message.
         :param topic: to which it is sent.
-        :param body: its text.
         :raises ValueError: if this process has no key of that party.
         """
         keys = self._keys(party)
@@ -68,8 +66,6 @@ class Keys:
         """Whether a signature is right.
 
         The other parameters are those of :meth:`sign`.
-
-        :param signature: the signature to check.
         """
         if len(party) > MAX_PARTY_LENGTH:
             return False
@@ -118,7 +114,6 @@ def read(path: str | None, party: str, option: str) -> Keys | None:
     """Read the keys of a file, a line for each, hexadecimal.
 
     :param path: of the file; None: no keys.
-    :param party: the process's own party.
     :param option: names the file in errors.
     :raises ConfigurationError: if the file cannot be read, or its content is
         not keys.

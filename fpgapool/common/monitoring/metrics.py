@@ -41,11 +41,7 @@ _FAMILIES: dict[str, Callable[..., metrics_core.Metric]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Definition:
-    """One metric.
-
-    :ivar kind: COUNTER, GAUGE or HISTOGRAM.
-    :ivar help: a sentence.
-    """
+    """One metric."""
 
     name: str
     kind: str
@@ -87,7 +83,6 @@ class Page:
         """Add a value.
 
         :param name: of a counter or gauge.
-        :param value: its value.
         :param labels: the values of its labels.
         """
         self._families[name].add_metric(labels, value)  # type: ignore[attr-defined]
@@ -108,8 +103,6 @@ class Page:
     ) -> None:
         """Add durations and failures, with their kind as the last label.
 
-        :param name: of the histogram.
-        :param failures_name: of the counter.
         :param labels: the values of the other labels.
         """
         for kind, taken, failures in timings.read():
@@ -164,8 +157,6 @@ class Endpoint:
     :param conf: with the group ``metrics``.
     :param option: the option of that group that has the port.
     :param definitions: the metrics of a page.
-    :param fills: see :class:`Collector`.
-    :param port: replaces the option's port.
     """
 
     def __init__(

@@ -69,9 +69,7 @@ class Administered(Resource):
     def administer(self, session: adapter.Adapter, **wish: Any) -> Self:
         """Enable, drain or disable it.
 
-        :param session: the proxy.
         :param wish: ``state`` and perhaps ``reason``, ``drain_deadline_s``.
-        :returns: the changed resource.
         """
         response = session.patch(
             utils.urljoin(self.base_path, self.id),

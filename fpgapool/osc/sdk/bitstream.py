@@ -79,7 +79,6 @@ class Bitstream(base.Resource):
     def upload(self, session: adapter.Adapter, file: IO[bytes]) -> Self:
         """Send its file.
 
-        :param session: the proxy.
         :param file: open, seekable; sent from its current position.
         """
         response = session.put(
@@ -94,7 +93,6 @@ class Bitstream(base.Resource):
     def download(self, session: adapter.Adapter) -> Iterator[bytes]:
         """Yield the parts of its file.
 
-        :param session: the proxy.
         :raises openstack.exceptions.SDKException: at the end, if the checksum
             is wrong.
         """
@@ -118,19 +116,13 @@ class Bitstream(base.Resource):
     ) -> Self:
         """Approve it, so that slots may run it.
 
-        :param session: the proxy.
         :param force: approve it even if the pool has no slot that fits.
-        :param reason: reason of the approval.
         """
         body = {"approve": {"force": force, "reason": reason}}
         return self._act(session, "approve", body)
 
     def reject(self, session: adapter.Adapter, reason: str) -> Self:
-        """Reject it, so that no slot runs it.
-
-        :param session: the proxy.
-        :param reason: reason of the rejection.
-        """
+        """Reject it, so that no slot runs it."""
         return self._act(session, "reject", {"reject": {"reason": reason}})
 
     def share(self, session: adapter.Adapter, project_id: str) -> Self:

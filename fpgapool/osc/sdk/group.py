@@ -51,9 +51,7 @@ class Group(base.Resource):
     def set_goal(self, session: adapter.Adapter, **goal: Any) -> Self:
         """Set its goal.
 
-        :param session: the proxy.
         :param goal: ``deadline_at`` with ``actions``, or ``rate_per_s``.
-        :returns: the changed group.
         """
         response = session.put(
             utils.urljoin(self.base_path, self.id, "goal"),
@@ -123,12 +121,7 @@ class GroupProxy(proxy.Proxy):
         return self._create(Group, **attributes)
 
     def update_group(self, group: str | Group, **attributes: Any) -> Group:
-        """Change a group.
-
-        :param group: its identifier, or itself.
-        :param attributes: options of
-            :data:`fpgapool.vocabulary.group.GROUP`.
-        """
+        """Change a group."""
         return self._update(Group, group, **attributes)
 
     def delete_group(
@@ -136,7 +129,6 @@ class GroupProxy(proxy.Proxy):
     ) -> None:
         """Delete a group, and revoke its clients.
 
-        :param group: its identifier, or itself.
         :param ignore_missing: do not raise an error if it does not exist.
         """
         self._delete(Group, group, ignore_missing=ignore_missing)
@@ -144,7 +136,6 @@ class GroupProxy(proxy.Proxy):
     def set_group_goal(self, group: str | Group, **goal: Any) -> Group:
         """Set the goal of a group.
 
-        :param group: its identifier, or itself.
         :param goal: ``deadline_at`` with ``actions``, or ``rate_per_s``.
         """
         return self._get_resource(Group, group).set_goal(self, **goal)
@@ -181,7 +172,6 @@ class GroupProxy(proxy.Proxy):
         """Revoke a client of a group.
 
         :param group: identifier of the group, or itself.
-        :param client: its identifier, or itself.
         :param ignore_missing: do not raise an error if it does not exist.
         """
         self._delete(

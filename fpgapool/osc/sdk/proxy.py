@@ -98,7 +98,6 @@ class Proxy(_group.GroupProxy):
     ) -> _bitstream.Bitstream:
         """Change the metadata of a bitstream.
 
-        :param bitstream: its identifier, or itself.
         :param attributes: ``name``, ``description``, ``visibility``.
         """
         return self._update(_bitstream.Bitstream, bitstream, **attributes)
@@ -106,11 +105,7 @@ class Proxy(_group.GroupProxy):
     def upload_bitstream(
         self, bitstream: str | _bitstream.Bitstream, file: IO[bytes]
     ) -> _bitstream.Bitstream:
-        """Send a bitstream's file.
-
-        :param bitstream: its identifier, or itself.
-        :param file: open, seekable.
-        """
+        """Send a bitstream's file."""
         found = self._get_resource(_bitstream.Bitstream, bitstream)
         return found.upload(self, file)
 
@@ -130,9 +125,7 @@ class Proxy(_group.GroupProxy):
     ) -> _bitstream.Bitstream:
         """Approve a bitstream, so that slots may run it.
 
-        :param bitstream: its identifier, or itself.
         :param force: approve it even if the pool has no slot that fits.
-        :param reason: reason of the approval.
         """
         found = self._get_resource(_bitstream.Bitstream, bitstream)
         return found.approve(self, force=force, reason=reason)
@@ -140,11 +133,7 @@ class Proxy(_group.GroupProxy):
     def reject_bitstream(
         self, bitstream: str | _bitstream.Bitstream, reason: str
     ) -> _bitstream.Bitstream:
-        """Reject a bitstream, so that no slot runs it.
-
-        :param bitstream: its identifier, or itself.
-        :param reason: reason of the rejection.
-        """
+        """Reject a bitstream, so that no slot runs it."""
         found = self._get_resource(_bitstream.Bitstream, bitstream)
         return found.reject(self, reason)
 
@@ -169,7 +158,6 @@ class Proxy(_group.GroupProxy):
     ) -> None:
         """Delete a bitstream and its file.
 
-        :param bitstream: its identifier, or itself.
         :param ignore_missing: do not raise an error if it does not exist.
         """
         self._delete(
@@ -203,7 +191,6 @@ class Proxy(_group.GroupProxy):
     ) -> _device.Device:
         """Enable, drain or disable a device, or set its reservable slots.
 
-        :param device: its identifier, or itself.
         :param wish: ``state`` (``enabled``, ``draining`` or ``disabled``) and
             perhaps ``reason`` and ``drain_deadline_s``; or
             ``reservable_slots``; or both.
@@ -215,11 +202,7 @@ class Proxy(_group.GroupProxy):
     def administer_host(
         self, host: str | _host.Host, **wish: Any
     ) -> _host.Host:
-        """Enable, drain or disable a host with all its devices.
-
-        :param host: its UUID, or itself.
-        :param wish: see :meth:`administer_device`.
-        """
+        """Enable, drain or disable a host with all its devices."""
         return self._get_resource(_host.Host, host).administer(self, **wish)
 
     def instances(
@@ -232,10 +215,7 @@ class Proxy(_group.GroupProxy):
         return self._list(_instance.Instance, **query)
 
     def revoke_instance_token(self, instance_id: str) -> None:
-        """Revoke the token of an instance, for good.
-
-        :param instance_id: its id in Nova.
-        """
+        """Revoke the token of an instance, for good."""
         self._get_resource(_instance.Instance, instance_id).revoke_token(self)
 
     def slots(self, **query: Any) -> Generator[_slot.Slot, None, None]:
@@ -257,7 +237,6 @@ class Proxy(_group.GroupProxy):
 
         The service refuses a slot that has a session.
 
-        :param slot: its identifier, or itself.
         :param accelerator: accelerator of the test; None: any.
         :returns: the slot, while the test runs.
         """
@@ -292,7 +271,6 @@ class Proxy(_group.GroupProxy):
     def set_quota(self, project_id: str, **limits: int | None) -> _quota.Quota:
         """Limit the use of a project.
 
-        :param project_id: its id.
         :param limits: by resource; missing ones stay. -1 means unlimited, None
             the default.
         """
@@ -335,7 +313,6 @@ class Proxy(_group.GroupProxy):
     def dry_run_session(self, **attributes: Any) -> dict[str, Any]:
         """Return what would become of a session, without opening it.
 
-        :param attributes: as for :meth:`create_session`.
         :returns: the ``state`` that it would have, ``reasons`` with ``code``
             and ``message``, and ``expected_wait_s``.
         """
@@ -356,11 +333,9 @@ class Proxy(_group.GroupProxy):
     ) -> _session.Session:
         """Return a session, now or when it has changed.
 
-        :param session_id: its identifier.
         :param wait_s: how long to wait for a change; the service has a limit
             of its own, and does not wait if too many requests wait. Then
             ``retry_after_s`` of the answer says when to ask again.
-        :param revision: the known revision.
         """
         query: dict[str, Any] = {"wait_s": wait_s, "revision": revision}
         return self._get_resource(_session.Session, session_id).fetch(
@@ -372,7 +347,6 @@ class Proxy(_group.GroupProxy):
     ) -> None:
         """Cancel a waiting session, or close a running one.
 
-        :param session: its identifier, or itself.
         :param ignore_missing: do not raise an error if it does not exist.
         """
         self._delete(_session.Session, session, ignore_missing=ignore_missing)
@@ -382,7 +356,6 @@ class Proxy(_group.GroupProxy):
     ) -> _session.Session:
         """Request another slot for a session that has lost its slot.
 
-        :param session: its identifier, or itself.
         :param generation: that of the lost slot.
         """
         found = self._get_resource(_session.Session, session)

@@ -59,9 +59,7 @@ class Quota(base.Resource):
     ) -> Self:
         """Limit the use of the project.
 
-        :param session: the proxy.
         :param limits: by resource; None resets one to the default.
-        :returns: the changed quota.
         """
         response = session.put(
             utils.urljoin(self.base_path, self.id),

@@ -51,7 +51,6 @@ class Session(base.Resource):
     def reopen(self, session: adapter.Adapter, generation: int) -> Self:
         """Have another slot given to a session that has lost its one.
 
-        :param session: the proxy.
         :param generation: that of the slot that is lost.
         :returns: the session as it is then.
         """
@@ -61,7 +60,6 @@ class Session(base.Resource):
     def renew_secret(self, session: adapter.Adapter) -> Self:
         """Have the secret of a READY session minted anew.
 
-        :param session: the proxy.
         :returns: the session as it is then.
         """
         return self._act(session, "renew-secret", None)

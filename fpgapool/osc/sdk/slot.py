@@ -54,7 +54,6 @@ class Slot(base.Resource):
     ) -> Self:
         """Start a self-test.
 
-        :param session: the proxy.
         :param accelerator: accelerator of the test; None: any.
         :returns: the slot, while the test runs.
         """

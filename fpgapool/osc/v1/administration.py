@@ -16,7 +16,6 @@ def add_options(
 ) -> None:
     """Add the options for the new state.
 
-    :param parser: gets them.
     :param effect: the thing that sessions lose, for the help.
     :param required: whether one of them must be given.
     """

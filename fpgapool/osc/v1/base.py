@@ -149,7 +149,6 @@ class ListCommand(Command, command.Lister):
     ) -> Iterable[resource.Resource]:
         """Request the members.
 
-        :param parsed_args: with the filters.
         :param query: the page and the order.
         """
         raise NotImplementedError
@@ -327,9 +326,7 @@ def shown(
 ) -> Table:
     """Return the columns and values of a resource.
 
-    :param found: the resource.
     :param formatters: how to write values of attributes.
-    :param hidden: attributes to leave out.
     """
     names = {
         "connection_info": "connection",

@@ -22,10 +22,7 @@ _LISTS = {
 
 
 def of_error(error: Exception) -> str:
-    """Return the message for an error.
-
-    :param error: the exception.
-    """
+    """Return the message for an error."""
     if isinstance(error, exceptions.ServiceDisabledException):
         return (
             "the cloud has no usable service"

@@ -96,7 +96,6 @@ def _find(
     """Return the identifier of a named object.
 
     :param text: its identifier, or its name if that is unique.
-    :param members: lists all.
     :param name_of: returns the name of an object.
     :param describe: returns a text that distinguishes objects.
     """

@@ -33,9 +33,6 @@ def find_id(
 ) -> str:
     """Return a project's ID.
 
-    :param connection: to the cloud.
-    :param project: its name or ID.
-    :param parsed_args: of :func:`add_options`.
     :raises CommandError: if Keystone does not know it, or refuses to answer.
     :raises openstack.exceptions.SDKException: if several have the name.
     """

@@ -30,7 +30,6 @@ def until_ready(
     :param client: the proxy of the pool.
     :param session: the session as it was opened.
     :param say: is called with every change.
-    :returns: the changed session.
     :raises CommandError: if it has ended.
     """
     said = ""
