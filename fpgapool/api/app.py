@@ -365,6 +365,7 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
             version=req.context.version,
             # Apache leaves a slash at the end of the mount point.
             base_url=req.prefix.rstrip("/"),
+            policy=route.policy,
             path=names,
             etags=tuple(map(str, req.if_none_match or ())),
         )
@@ -379,11 +380,11 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
             answer = _handled(route, call)
         except Exception as error:
             target = {**path, **req.params}
-            call.trail.record(caller, operation, target, call.body, error)
+            call.audit.record(caller, operation, target, call.body, error)
             raise
-        if call.trail.is_noted:
+        if call.audit.is_needed:
             target = {**path, **req.params}
-            call.trail.record(caller, operation, target, call.body)
+            call.audit.record(caller, operation, target, call.body)
         _send(resp, answer)
         if call.origin.recorded:
             resp.set_headers(call.origin.headers)

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
+from typing import Protocol
 from typing import TypeVar
 
 from fpgapool.api import metrics
-from fpgapool.api import policy
 from fpgapool.api.backends import caches
 from fpgapool.api.backends import inventory
 from fpgapool.api.backends import leader as leaders
@@ -55,6 +55,21 @@ def has_ended(row: db_api.SessionRecord | None) -> bool:
         and row.state in states.TERMINAL
         and row.reason not in codes.REOPENABLE
     )
+
+
+class Enforcer(Protocol):
+    """Decides by policies; see :class:`fpgapool.api.policy.Enforcer`."""
+
+    def allows(
+        self,
+        caller: context.RequestContext,
+        rule: str,
+        target: Mapping[str, str | None],
+    ) -> bool:
+        """Whether a policy allows a caller something."""
+
+    def is_privileged(self, caller: context.RequestContext, rule: str) -> bool:
+        """Whether a policy gives a caller more than tenants have."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -125,7 +140,7 @@ class Backends:
     reader: conductor_rpcapi.ConductorAPI
     database: db_api.Database
     waiting: waiters.Waiters
-    enforcer: policy.Enforcer
+    enforcer: Enforcer
     limits: Limits
     files: Files | None = None
     metrics: metrics.Metrics = dataclasses.field(
@@ -236,7 +251,8 @@ class Call:
     :ivar query: with the types of its schema.
     :ivar body: valid by its schema; empty if there is none.
     :ivar etags: of the answers that the client has, as it sent them.
-    :ivar trail: the rights that it has used.
+    :ivar policy: the policy of the operation.
+    :ivar audit: the rights that it has used.
     :ivar origin: the source of the answer.
     :ivar stream: the body of an upload; None if its end cannot be determined.
     :ivar length_bytes: of that; None if the request does not give it.
@@ -246,11 +262,12 @@ class Call:
     caller: context.RequestContext
     version: microversion.Version
     base_url: str
+    policy: str = ""
     path: Mapping[str, str] = dataclasses.field(default_factory=dict)
     query: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     body: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     etags: Sequence[str] = ()
-    trail: audit_trail.AuditTrail = dataclasses.field(
+    audit: audit_trail.AuditTrail = dataclasses.field(
         default_factory=audit_trail.AuditTrail
     )
     origin: Origin = dataclasses.field(default_factory=Origin)
@@ -288,7 +305,7 @@ class Call:
             self.caller, rule, {"project_id": owner}
         )
         if allowed:
-            self.trail.note(self.caller, rule, owner)
+            self._audit(rule, owner)
         return allowed
 
     def require(self, rule: str, project_id: str | None = None) -> None:
@@ -298,11 +315,15 @@ class Call:
         """
         if not self.may(rule, project_id):
             owner = project_id or self.caller.project_id
-            self.trail.note(self.caller, rule, owner)
+            self._audit(rule, owner)
             detail = f"the policy {rule} does not allow it"
             if self.caller.project_id is None:
                 detail += "; the token is not for a project"
             raise errors.ApiError(codes.FORBIDDEN, detail)
+
+    def _audit(self, rule: str, owner: str | None) -> None:
+        is_privileged = self.backends.enforcer.is_privileged(self.caller, rule)
+        self.audit.add(self.caller, rule, owner, is_privileged)
 
     def from_inventory(
         self,

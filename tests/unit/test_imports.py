@@ -22,7 +22,7 @@ TABLE = """
 vocabulary: # the words of all others
 version: # what is installed
 conf: vocabulary # options alone, so that any process can read them
-policies: # rules of the API alone, for oslo.policy's tools
+policies: api # derive from its routes, for oslo.policy's tools
 privsep: # runs with more rights, so it is small
 core: vocabulary # decides; no I/O
 strategies: core vocabulary # decide, as plug-ins of the core

@@ -22,7 +22,7 @@ def remember(call: calls.Call, document: Mapping[str, Any]) -> None:
 
     :param document: of the device or host.
     """
-    call.trail.before = {
+    call.audit.before = {
         name: document[name] for name in _MEMBERS if name in document
     }
 

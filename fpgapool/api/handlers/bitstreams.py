@@ -19,6 +19,7 @@ from fpgapool.api.answers import paging
 from fpgapool.api.http import crowd
 from fpgapool.api.http import errors
 from fpgapool.api.http import microversion
+from fpgapool.api.http import rights
 from fpgapool.api.http import times
 from fpgapool.api.schemas import bitstreams as schemas
 from fpgapool.bitstreams import base as stores
@@ -30,7 +31,6 @@ from fpgapool.common import exception
 from fpgapool.common.monitoring import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import declaration
-from fpgapool.policies import bitstreams as policies
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 
@@ -57,7 +57,7 @@ def index(call: calls.Call) -> calls.Answer:
     query = call.query
     wants_all = bool(query.get("all_projects"))
     if wants_all:
-        call.require(policies.LIST_ALL)
+        call.require(rights.BITSTREAMS_LIST_ALL)
     shapes = _shapes(call)
     members = [
         _document(call, record, shapes)
@@ -85,7 +85,7 @@ def create(call: calls.Call) -> calls.Answer:
     _check_version(call, wanted)
     public = wanted.pop("visibility", library.PRIVATE) == library.PUBLIC
     if public:
-        call.require(policies.PUBLISH)
+        call.require(rights.BITSTREAMS_PUBLISH)
     if not wanted.get("signature") and signatures.is_needed(
         wanted.get("format", formats.BINARY), _files(call).signature_required
     ):
@@ -116,14 +116,14 @@ def create(call: calls.Call) -> calls.Answer:
 def update(call: calls.Call) -> calls.Answer:
     """Change name, description or visibility of a bitstream."""
     record = _find(call)
-    call.require(policies.UPDATE, record.project_id)
+    call.require(call.policy, record.project_id)
     wanted = call.body["bitstream"]
     public: bool | None = None
     if "visibility" in wanted:
         public = wanted["visibility"] == library.PUBLIC
         if public or record.public:
-            call.require(policies.PUBLISH)
-    call.trail.before = {
+            call.require(rights.BITSTREAMS_PUBLISH)
+    call.audit.before = {
         "name": record.name,
         "description": record.description,
         "visibility": library.visibility_of(record),
@@ -142,8 +142,8 @@ def update(call: calls.Call) -> calls.Answer:
 def delete(call: calls.Call) -> calls.Answer:
     """Delete a bitstream and its file."""
     record = _find(call)
-    call.require(policies.DELETE, record.project_id)
-    call.trail.before = {"name": record.name, "state": record.state}
+    call.require(call.policy, record.project_id)
+    call.audit.before = {"name": record.name, "state": record.state}
     call.backends.conductor.change_bitstream(
         objects.DeleteBitstream(bitstream_id=record.bitstream_id)
     )
@@ -204,7 +204,7 @@ def unshare(call: calls.Call) -> calls.Answer:
 def upload(call: calls.Call) -> calls.Answer:
     """Receive a bitstream's file, and check it on the way."""
     record = _find(call)
-    call.require(policies.UPLOAD, record.project_id)
+    call.require(call.policy, record.project_id)
     if record.state != library.UPLOADING:
         raise errors.ApiError(
             codes.BITSTREAM_HAS_FILE, "the bitstream already has its file"
@@ -224,7 +224,7 @@ def upload(call: calls.Call) -> calls.Answer:
 def download(call: calls.Call) -> calls.Answer:
     """Send a bitstream's file."""
     record = _find(call)
-    call.require(policies.DOWNLOAD, record.project_id)
+    call.require(call.policy, record.project_id)
     if not record.location:
         raise errors.ApiError(
             codes.BITSTREAM_HAS_NO_FILE, "the bitstream has no file yet"
@@ -252,7 +252,7 @@ def _find(call: calls.Call) -> db_api.BitstreamRecord:
     record = call.backends.database.get_bitstream(wanted[:64].lower())
     if record is not None and (
         library.is_visible(record, call.caller.project_id)
-        or call.may(policies.ALL_PROJECTS)
+        or call.may(rights.BITSTREAMS_ALL_PROJECTS)
     ):
         return record
     raise errors.ApiError(
@@ -295,7 +295,9 @@ def _document(
 ) -> dict[str, Any]:
     is_own = record.project_id == call.caller.project_id
     knows_all = is_own or call.backends.enforcer.allows(
-        call.caller, policies.UPDATE, {"project_id": record.project_id}
+        call.caller,
+        rights.BITSTREAMS_UPDATE,
+        {"project_id": record.project_id},
     )
     return {
         "id": record.bitstream_id,
@@ -323,20 +325,20 @@ def _decide(
     decision: objects.DecideBitstream,
     record: db_api.BitstreamRecord,
 ) -> calls.Answer:
-    call.trail.before = {"state": record.state}
+    call.audit.before = {"state": record.state}
     call.backends.conductor.change_bitstream(decision)
     return _answer(call, _reread(call, record.bitstream_id))
 
 
 def _share(call: calls.Call, shared: bool) -> calls.Answer:
     record = _find(call)
-    call.require(policies.SHARE, record.project_id)
+    call.require(call.policy, record.project_id)
     project_id = call.path["project_id"]
     if not project_id.isprintable() or len(project_id) > 64:
         raise errors.ApiError(
             codes.INVALID_REQUEST, "the project's ID is invalid"
         )
-    call.trail.before = {"projects": list(record.projects)}
+    call.audit.before = {"projects": list(record.projects)}
     call.backends.conductor.change_bitstream(
         objects.ShareBitstream(
             bitstream_id=record.bitstream_id,
@@ -351,7 +353,7 @@ def _record(
     call: calls.Call, action: str, record: db_api.BitstreamRecord
 ) -> None:
     """Write an owner's change to the audit log, which needs no more rights."""
-    if call.trail.is_noted:
+    if call.audit.is_needed:
         return
     audit.record(
         action=f"bitstream {action}",
@@ -363,7 +365,7 @@ def _record(
             "accelerator": library.key_of(record),
             "checksum_sha256": record.checksum_sha256,
         },
-        before=call.trail.before,
+        before=call.audit.before,
         request_id=call.caller.request_id,
     )
 

@@ -11,14 +11,14 @@ from fpgapool.api.answers import administration
 from fpgapool.api.answers import paging
 from fpgapool.api.backends import inventory
 from fpgapool.api.http import errors
+from fpgapool.api.http import rights
 from fpgapool.db import inventory as inventories
-from fpgapool.policies import sessions as policies
 from fpgapool.vocabulary import codes
 
 
 def index(call: calls.Call) -> calls.Answer:
     """List the devices."""
-    sees_all = call.may(policies.ALL_PROJECTS)
+    sees_all = call.may(rights.SESSIONS_ALL_PROJECTS)
 
     def document(pool: inventories.Inventory) -> dict[str, Any]:
         members = paging.matching(
@@ -63,7 +63,7 @@ def _found(call: calls.Call) -> dict[str, Any]:
     """
     pool = call.backends.inventory.get()
     wanted = call.path["device_id"]
-    sees_all = call.may(policies.ALL_PROJECTS)
+    sees_all = call.may(rights.SESSIONS_ALL_PROJECTS)
     device = inventory.find(
         _documents(call, pool, sees_all), "id", wanted.lower()
     )

@@ -17,11 +17,11 @@ from fpgapool.api.answers import paging
 from fpgapool.api.answers import views
 from fpgapool.api.http import errors
 from fpgapool.api.http import instances
+from fpgapool.api.http import rights
 from fpgapool.api.http import times
 from fpgapool.common.monitoring import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import group as group_objects
-from fpgapool.policies import groups as policies
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import group as description
@@ -34,7 +34,7 @@ def index(call: calls.Call) -> calls.Answer:
     """List the groups that the caller's project may use."""
     wants_all = bool(call.query.get("all_projects"))
     if wants_all:
-        call.require(policies.LIST_ALL)
+        call.require(rights.GROUPS_LIST_ALL)
     members = [
         _document(call, record)
         for record in call.backends.database.groups()
@@ -58,7 +58,7 @@ def create(call: calls.Call) -> calls.Answer:
     """Create a group; it gets its slots from the queue."""
     wanted = _wanted(call)
     if wanted.get("shared") or wanted.get("projects"):
-        call.require(policies.SHARE)
+        call.require(rights.GROUPS_SHARE)
     goal = wanted.pop("goal", None)
     group_id = str(uuid.uuid4())
     _change(
@@ -82,10 +82,10 @@ def update(call: calls.Call) -> calls.Answer:
     """Change the name, the sizes or the projects of a group."""
     view = _find(call)
     wanted = _wanted(call)
-    call.require(policies.UPDATE, view.project_id)
+    call.require(call.policy, view.project_id)
     if wanted.keys() & _SHARING:
-        call.require(policies.SHARE, view.project_id)
-    call.trail.before = {name: getattr(view, name) for name in wanted}
+        call.require(rights.GROUPS_SHARE, view.project_id)
+    call.audit.before = {name: getattr(view, name) for name in wanted}
     _change(call, objects.UpdateGroup(group_id=view.group_id, **wanted))
     return _answer(call, _reread(call, view.group_id))
 
@@ -93,8 +93,8 @@ def update(call: calls.Call) -> calls.Answer:
 def delete(call: calls.Call) -> calls.Answer:
     """Delete a group, and revoke its clients."""
     view = _find(call)
-    call.require(policies.DELETE, view.project_id)
-    call.trail.before = {"name": view.name, "state": view.state}
+    call.require(call.policy, view.project_id)
+    call.audit.before = {"name": view.name, "state": view.state}
     _change(call, objects.DeleteGroup(group_id=view.group_id))
     return calls.NO_CONTENT
 
@@ -170,8 +170,8 @@ def revoke(call: calls.Call) -> calls.Answer:
     record = _find_client(call, view, call.path["client_id"])
     is_own = record.project_id == call.caller.project_id
     if not is_own:
-        call.require(policies.REVOKE, view.project_id)
-    call.trail.before = {"project_id": record.project_id}
+        call.require(call.policy, view.project_id)
+    call.audit.before = {"project_id": record.project_id}
     _change(
         call,
         objects.RevokeClient(
@@ -195,7 +195,7 @@ def _find(call: calls.Call) -> objects.GroupView:
     wanted = call.path["group_id"]
     for record in call.backends.database.groups(wanted[:64].lower()):
         if description.is_open_to(record, call.caller.project_id) or call.may(
-            policies.ALL_PROJECTS
+            rights.GROUPS_ALL_PROJECTS
         ):
             return objects.GroupView.of(record)
     raise errors.ApiError(
@@ -239,7 +239,7 @@ def _owns(
     """Whether the caller may see what concerns only a group's owner."""
     return view.project_id == call.caller.project_id or (
         call.backends.enforcer.allows(
-            call.caller, policies.UPDATE, {"project_id": view.project_id}
+            call.caller, rights.GROUPS_UPDATE, {"project_id": view.project_id}
         )
     )
 
@@ -303,8 +303,8 @@ def _with_goal(
     call: calls.Call, goal: objects.Goal | None
 ) -> objects.GroupView:
     view = _find(call)
-    call.require(policies.GOAL, view.project_id)
-    call.trail.before = {"goal": _goal_document(call, view, recorded=True)}
+    call.require(call.policy, view.project_id)
+    call.audit.before = {"goal": _goal_document(call, view, recorded=True)}
     _change(call, objects.SetGoal(group_id=view.group_id, goal=goal))
     return _reread(call, view.group_id)
 
@@ -315,7 +315,7 @@ def _record_revocation(
     record: db_api.GroupClientRecord,
 ) -> None:
     """Write to the audit log that an owner has revoked another project."""
-    if call.trail.is_noted or record.project_id == call.caller.project_id:
+    if call.audit.is_needed or record.project_id == call.caller.project_id:
         return
     audit.record(
         action="group client revoke",

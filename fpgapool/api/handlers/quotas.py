@@ -13,7 +13,6 @@ from fpgapool.api.http import errors
 from fpgapool.api.http import microversion
 from fpgapool.api.schemas import quotas as schemas
 from fpgapool.db import api as db_api
-from fpgapool.policies import quotas as policies
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import group
 from fpgapool.vocabulary import rules
@@ -37,7 +36,7 @@ def show_defaults(call: calls.Call) -> calls.Answer:
 def show(call: calls.Call) -> calls.Answer:
     """Show the limits and the use of a project."""
     project_id = call.path["project_id"]
-    if not call.may(policies.GET, project_id):
+    if not call.may(call.policy, project_id):
         raise errors.ApiError(
             codes.PROJECT_NOT_FOUND, f"there is no project {project_id!r:.80}"
         )
@@ -49,7 +48,7 @@ def show(call: calls.Call) -> calls.Answer:
 def update(call: calls.Call) -> calls.Answer:
     """Limit the use of a project; missing limits stay as they are."""
     project_id = call.path["project_id"]
-    call.require(policies.UPDATE, project_id)
+    call.require(call.policy, project_id)
     for resource in call.body["quota"]:
         if not _is_known(call, resource):
             raise errors.ApiError(
@@ -69,7 +68,7 @@ def update(call: calls.Call) -> calls.Answer:
 def delete(call: calls.Call) -> calls.Answer:
     """Reset the limits of a project to the defaults."""
     project_id = call.path["project_id"]
-    call.require(policies.DELETE, project_id)
+    call.require(call.policy, project_id)
     _set(call, project_id, dict.fromkeys(schemas.RESOURCES))
     return calls.NO_CONTENT
 
@@ -82,7 +81,7 @@ def _set(
         for one in call.backends.database.quotas(project_id)
     }
     # None: the default applies.
-    call.trail.before = {name: known.get(name) for name in limits}
+    call.audit.before = {name: known.get(name) for name in limits}
     call.backends.conductor.set_quota(project_id, limits)
 
 

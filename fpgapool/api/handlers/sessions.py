@@ -23,10 +23,9 @@ from fpgapool.api.backends import waiters
 from fpgapool.api.http import errors
 from fpgapool.api.http import instances
 from fpgapool.api.http import microversion
+from fpgapool.api.http import rights
 from fpgapool.api.http import times
 from fpgapool.db import api as db_api
-from fpgapool.policies import hosts as host_policies
-from fpgapool.policies import sessions as policies
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
@@ -69,7 +68,7 @@ def create(call: calls.Call) -> calls.Answer:
 
 def index(call: calls.Call) -> calls.Answer:
     """List sessions, newest first."""
-    project_id = paging.project_id(call, policies.LIST_ALL)
+    project_id = paging.project_id(call, rights.SESSIONS_LIST_ALL)
     return calls.Answer(
         document=paging.document(call, "sessions", _listed(call, project_id))
     )
@@ -113,8 +112,8 @@ def _ended(call: calls.Call, row: db_api.SessionRecord) -> calls.Answer:
 def delete(call: calls.Call) -> calls.Answer:
     """Cancel or close a session; one that has ended stays as it is."""
     row = _find(call)
-    call.require(policies.DELETE, row.project_id)
-    call.trail.before = {"state": row.state}
+    call.require(call.policy, row.project_id)
+    call.audit.before = {"state": row.state}
     left = _insist(
         call,
         row,
@@ -139,7 +138,7 @@ def reopen(call: calls.Call) -> calls.Answer:
     """
     lost = call.body["reopen"]["generation"]
     row = _find(call)
-    call.require(policies.CONNECT, row.project_id)
+    call.require(rights.SESSIONS_CONNECT, row.project_id)
     if row.generation < lost:
         raise errors.ApiError(
             codes.STALE_GENERATION,
@@ -165,7 +164,7 @@ def reopen(call: calls.Call) -> calls.Answer:
 def renew_secret(call: calls.Call) -> calls.Answer:
     """Mint a fresh secret for a READY session."""
     row = _find(call)
-    call.require(policies.CONNECT, row.project_id)
+    call.require(rights.SESSIONS_CONNECT, row.project_id)
     if row.state != states.READY:
         raise errors.ApiError(
             codes.SESSION_NOT_READY,
@@ -271,7 +270,7 @@ def _find(call: calls.Call) -> db_api.SessionRecord:
         or own not in (None, row.user_id)
         or not (
             row.project_id == call.caller.project_id
-            or call.may(policies.ALL_PROJECTS)
+            or call.may(rights.SESSIONS_ALL_PROJECTS)
         )
     ):
         raise errors.ApiError(
@@ -283,7 +282,7 @@ def _find(call: calls.Call) -> db_api.SessionRecord:
 def _now(call: calls.Call, row: db_api.SessionRecord) -> _Now:
     """Return how a session stands, with what only the leader knows of it."""
     is_ready = row.state == states.READY
-    if is_ready and not call.may(policies.CONNECT, row.project_id):
+    if is_ready and not call.may(rights.SESSIONS_CONNECT, row.project_id):
         return _Now(_recorded(call, row))
     if not is_ready and row.state not in _LEADER_KNOWS_MORE:
         return _Now(_recorded(call, row))
@@ -448,7 +447,7 @@ def _message(
         if not shapes or slot.record.shape in shapes
     ]
     absent = reasons.out_of_service(
-        fitting, lambda: call.may(host_policies.LIST)
+        fitting, lambda: call.may(rights.HOSTS_LIST)
     )
     return f"{message} {absent}".rstrip()
 

@@ -32,7 +32,7 @@ from fpgapool.vocabulary import codes
 #: Prefix of the tokens of instances, and of no other tokens.
 PREFIX = "fpi_"
 
-#: The role of an instance; see :mod:`fpgapool.policies.base`.
+#: The role of an instance; see :data:`rights.BASIC`.
 ROLE = "fpgapool:instance"
 
 _PURPOSE = b"fpgapool instance token 1\0"

@@ -17,9 +17,9 @@ from oslo_context import context as oslo_context
 from oslo_middleware import request_id
 
 from fpgapool.api.http import errors
+from fpgapool.api.http import rights
 from fpgapool.common.messaging import context
 from fpgapool.common.monitoring import ratelimit
-from fpgapool.policies import base
 from fpgapool.vocabulary import codes
 
 LOG = ratelimit.RateLimitedLog(__name__)
@@ -46,7 +46,7 @@ _ADMIN = "admin"
 _ADMIN_ROLES = ",".join(
     (
         *("admin", "manager", "member", "reader", "service"),
-        *(base.AGENT_ROLE, base.VENDORDATA_ROLE),
+        *(rights.AGENT_ROLE, rights.VENDORDATA_ROLE),
     )
 )
 _USER_ROLES = "member,reader"

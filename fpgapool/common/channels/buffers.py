@@ -76,7 +76,7 @@ def size_bytes(fd: int) -> int:
 
 
 def empty(mapped: mmap.mmap) -> None:
-    """Clear memory; its pages go back to the system, wherever they are mapped."""
+    """Clear memory, and give its pages back to the system everywhere."""
     # First: a client that reads this byte has seen all the output.
     mapped[-1] = 0
     mapped.madvise(mmap.MADV_REMOVE)
