@@ -178,10 +178,8 @@ GROUP = fields.Fields(
         shown="expected_finish_at",
         part=GOAL,
     ),
+    sort_keys=("created_at", "name", "accelerator", "state", "updated_at"),
 )
-
-#: Members to sort lists by; the first is the default.
-SORT_KEYS = ("created_at", "name", "accelerator", "state", "updated_at")
 
 CLIENT = fields.Fields(
     fields.public(
@@ -214,10 +212,8 @@ CLIENT = fields.Fields(
         default=0.0,
         column=True,
     ),
+    sort_keys=("created_at", "project_id"),
 )
-
-#: Members to sort lists of clients by; the first is the default.
-CLIENT_SORT_KEYS = ("created_at", "project_id")
 
 
 def charged_slots(size: int, max_size: int, *, elastic: bool) -> int:

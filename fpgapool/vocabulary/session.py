@@ -220,16 +220,14 @@ FIELDS = fields.Fields(
         told=2,
         since=CHUNKS_SINCE,
     ),
-)
-
-#: Members to sort lists by; the first is the default.
-SORT_KEYS = (
-    "queued_at",
-    "state",
-    "accelerator",
-    "claimed_bytes",
-    "priority",
-    "updated_at",
+    sort_keys=(
+        "queued_at",
+        "state",
+        "accelerator",
+        "claimed_bytes",
+        "priority",
+        "updated_at",
+    ),
 )
 
 #: The first version of the API that has dry runs.

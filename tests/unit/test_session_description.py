@@ -21,6 +21,7 @@ from fpgapool.db import api as db_api
 from fpgapool.db import models
 from fpgapool.objects import base
 from fpgapool.osc.sdk import session as sdk
+from fpgapool.osc.v1 import base as osc
 from fpgapool.osc.v1 import session as commands
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import rules
@@ -79,7 +80,8 @@ def test_who_has_a_field(field: fields.Field) -> None:
 
 @every_field
 def test_where_users_see_a_field(field: fields.Field) -> None:
-    columns = commands.ListSessions.columns, commands.ListSessions.long_columns
+    described = commands.ListSessions.described
+    columns = [osc.columns(described, listed=one) for one in (True, False)]
     name = "id" if field.name == "session_id" else field.name
     listed = [name in names for names in columns]
     assert listed == [field.column is True, field.column is False]

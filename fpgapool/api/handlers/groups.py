@@ -44,7 +44,7 @@ def index(call: calls.Call) -> calls.Answer:
     found = paging.matching(call, members, {name: name for name in filters})
     return calls.Answer(
         document=paging.listing(
-            call, "groups", found, sort_key=description.SORT_KEYS[0]
+            call, "groups", found, sort_key=description.GROUP.sort_keys[0]
         )
     )
 
@@ -125,7 +125,7 @@ def index_clients(call: calls.Call) -> calls.Answer:
             call,
             "clients",
             members,
-            sort_key=description.CLIENT_SORT_KEYS[0],
+            sort_key=description.CLIENT.sort_keys[0],
             path=("groups", view.group_id, "clients"),
         )
     )

@@ -137,6 +137,11 @@ FLAG: Schema = {"type": "boolean"}
 NUMBER: Schema = {"type": "number"}
 TIME: Schema = {"type": "string", "format": "date-time"}
 
+DAY: Schema = {
+    "type": "string",
+    "format": "date",
+    **matching("^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "a day such as 2026-01-31"),
+}
 LINKS: Schema = {
     "type": "array",
     "items": {
@@ -235,6 +240,7 @@ ENDPOINT = record(
     port=COUNT,
 )
 
+_NAMES: Schema = {"type": "array", "items": TEXT}
 _KINDS: Mapping[fields.Kind, Schema] = {
     fields.UUID: UUID,
     fields.NAME: NAME,
@@ -243,9 +249,13 @@ _KINDS: Mapping[fields.Kind, Schema] = {
     fields.COUNT: COUNT,
     fields.INTEGER: {"type": "integer"},
     fields.NUMBER: NUMBER,
+    fields.RATE: NUMBER,
     fields.SECONDS: NUMBER,
     fields.TIME: TIME,
+    fields.MOMENT: TIME,
+    fields.DAY: DAY,
     fields.FLAG: FLAG,
+    fields.OBJECT: {"type": "object"},
 }
 
 
@@ -256,10 +266,13 @@ def of_fields(
 
     :param own: schemas of kinds that differ between things, such as states.
     """
-    kinds = {**_KINDS, **own}
+    kinds = {**_KINDS, fields.NAMES: _NAMES, **own}
     members = {}
     for field in shown:
         schema = kinds[field.kind]
+        # Limits of options are for requests.
+        if not isinstance(field, fields.Option):
+            schema = {**schema, **field.limits}
         if field.nullable:
             schema = nullable(schema)
         if field.about:
@@ -280,9 +293,37 @@ def of_options(
     }
 
 
+def resource(
+    described: fields.Fields,
+    own: Mapping[fields.Kind, Schema],
+    *,
+    optional: Sequence[str] = (),
+) -> Schema:
+    """Return the schema of a described resource with its links.
+
+    :param own: see :func:`of_fields`.
+    """
+    members = of_fields(described.shown, own)
+    return record(optional=optional, **members, links=LINKS)
+
+
 def newer(shown: Iterable[fields.Field]) -> list[str]:
     """Return the members that answers of older versions lack."""
     return [str(one.shown) for one in shown if one.since > (1, 0)]
+
+
+#: Filters of lists of what projects own.
+PROJECT_FILTERS = {
+    "all_projects": described(FLAG, "Also show those of other projects."),
+    "project_id": described(
+        NAME,
+        "Only those of this project; another project needs `all_projects`.",
+    ),
+}
+LIMIT = described(
+    {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
+    "Maximum number of members; the service has a limit of its own.",
+)
 
 
 def list_query(sort_keys: Sequence[str], **filters: Schema) -> Schema:
@@ -299,10 +340,7 @@ def list_query(sort_keys: Sequence[str], **filters: Schema) -> Schema:
         for name, schema in filters.items()
     }
     paging: dict[str, Schema] = {
-        "limit": described(
-            {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
-            "Maximum number of members; the service has a limit of its own.",
-        ),
+        "limit": LIMIT,
         "marker": described(
             NAME, "Identifier of the last member of the previous page."
         ),

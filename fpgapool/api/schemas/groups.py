@@ -83,18 +83,12 @@ UPDATE = common.record(
 SET_GOAL = common.record(goal=_WANTED_GOAL)
 
 LIST_QUERY = common.list_query(
-    description.SORT_KEYS,
+    description.GROUP.sort_keys,
     name=common.NAME,
     accelerator=common.NAME,
     state=_STATE,
     shared=common.FLAG,
-    all_projects=common.described(
-        common.FLAG, "Also show those of other projects."
-    ),
-    project_id=common.described(
-        common.NAME,
-        "Only those of this project; another project needs `all_projects`.",
-    ),
+    **common.PROJECT_FILTERS,
 )
 LIST = common.page_of("groups", LISTED)
 SHOW = common.record(group=GROUP)
@@ -135,7 +129,7 @@ REVOKE_QUERY = common.record(
         " Only for clients of the caller's project.",
     ),
 )
-LIST_CLIENTS_QUERY = common.list_query(description.CLIENT_SORT_KEYS)
+LIST_CLIENTS_QUERY = common.list_query(description.CLIENT.sort_keys)
 LIST_CLIENTS = common.page_of("clients", CLIENT)
 ATTACHED = common.record(
     client=common.record(

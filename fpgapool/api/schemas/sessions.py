@@ -102,7 +102,7 @@ CREATE = common.record(
 )
 
 LIST_QUERY = common.list_query(
-    description.SORT_KEYS,
+    description.FIELDS.sort_keys,
     **{
         "changes-since": common.described(
             common.TIME,
@@ -118,13 +118,7 @@ LIST_QUERY = common.list_query(
     host=common.described(
         common.UUID, "UUID of the host where the client runs."
     ),
-    all_projects=common.described(
-        common.FLAG, "Whether those of other projects are shown, too."
-    ),
-    project_id=common.described(
-        common.NAME,
-        "Of this project only; another one's need `all_projects`.",
-    ),
+    **common.PROJECT_FILTERS,
 )
 LIST = common.page_of("sessions", LISTED)
 

@@ -32,9 +32,10 @@ class Proxy(_group.GroupProxy):
     Errors of the API are raised as ``openstack.exceptions``, with their text
     and code.
 
-    Besides the filters that they name, lists take ``sort_key`` and
-    ``sort_dir`` (one or several), ``limit`` (the length of a page) and
-    ``marker``.
+    Methods take a resource, or its identifier. Besides the filters that they
+    name, lists take ``sort_key`` and ``sort_dir`` (one or several), ``limit``
+    (the length of a page) and ``marker``. With ``ignore_missing``, deleting
+    what does not exist is no error.
     """
 
     def request(self, url: str, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -156,10 +157,7 @@ class Proxy(_group.GroupProxy):
         bitstream: str | _bitstream.Bitstream,
         ignore_missing: bool = True,
     ) -> None:
-        """Delete a bitstream and its file.
-
-        :param ignore_missing: do not raise an error if it does not exist.
-        """
+        """Delete a bitstream and its file."""
         self._delete(
             _bitstream.Bitstream, bitstream, ignore_missing=ignore_missing
         )
@@ -187,23 +185,26 @@ class Proxy(_group.GroupProxy):
         return self._get(_device.Device, device_id)
 
     def administer_device(
-        self, device: str | _device.Device, **wish: Any
+        self, device: str | _device.Device, **change: Any
     ) -> _device.Device:
         """Enable, drain or disable a device, or set its reservable slots.
 
-        :param wish: ``state`` (``enabled``, ``draining`` or ``disabled``) and
-            perhaps ``reason`` and ``drain_deadline_s``; or
+        :param change: ``state`` (``enabled``, ``draining`` or ``disabled``)
+            and perhaps ``reason`` and ``drain_deadline_s``; or
             ``reservable_slots``; or both.
         """
         return self._get_resource(_device.Device, device).administer(
-            self, **wish
+            self, **change
         )
 
     def administer_host(
-        self, host: str | _host.Host, **wish: Any
+        self, host: str | _host.Host, **change: Any
     ) -> _host.Host:
-        """Enable, drain or disable a host with all its devices."""
-        return self._get_resource(_host.Host, host).administer(self, **wish)
+        """Enable, drain or disable a host with all its devices.
+
+        :param change: see :meth:`administer_device`.
+        """
+        return self._get_resource(_host.Host, host).administer(self, **change)
 
     def instances(
         self, **query: Any
@@ -345,10 +346,7 @@ class Proxy(_group.GroupProxy):
     def close_session(
         self, session: str | _session.Session, ignore_missing: bool = True
     ) -> None:
-        """Cancel a waiting session, or close a running one.
-
-        :param ignore_missing: do not raise an error if it does not exist.
-        """
+        """Cancel a waiting session, or close a running one."""
         self._delete(_session.Session, session, ignore_missing=ignore_missing)
 
     def reopen_session(

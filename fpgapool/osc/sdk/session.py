@@ -4,12 +4,10 @@
 
 from __future__ import annotations
 
-from typing import Any
 from typing import Self
 
 from keystoneauth1 import adapter
 from openstack import resource
-from openstack import utils
 
 from fpgapool.osc.sdk import base
 from fpgapool.vocabulary import session as description
@@ -49,31 +47,13 @@ class Session(base.Resource):
     retry_after_s = resource.Header("Retry-After", type=int)
 
     def reopen(self, session: adapter.Adapter, generation: int) -> Self:
-        """Have another slot given to a session that has lost its one.
+        """Request another slot for a session that has lost its slot.
 
-        :param generation: that of the slot that is lost.
-        :returns: the session as it is then.
+        :param generation: that of the lost slot.
         """
         body = {"reopen": {"generation": generation}}
-        return self._act(session, "reopen", body)
+        return self._act(session, "POST", "reopen", json=body)
 
     def renew_secret(self, session: adapter.Adapter) -> Self:
-        """Have the secret of a READY session minted anew.
-
-        :returns: the session as it is then.
-        """
-        return self._act(session, "renew-secret", None)
-
-    def _act(
-        self,
-        session: adapter.Adapter,
-        action: str,
-        body: dict[str, Any] | None,
-    ) -> Self:
-        response = session.post(
-            utils.urljoin(self.base_path, self.id, action),
-            json=body,
-            microversion=self._get_microversion(session),
-        )
-        self._translate_response(response)
-        return self
+        """Request a new secret for a READY session."""
+        return self._act(session, "POST", "renew-secret", json=None)
