@@ -400,7 +400,7 @@ def _check_accept(req: falcon.Request, route: routes.Route) -> None:
     if not any(map(req.client_accepts, types)):
         raise errors.ApiError(
             codes.NOT_ACCEPTABLE,
-            f"answers are of the type {types[-1]}, which the header Accept"
+            f"responses are {types[-1]}, which the Accept header"
             " does not allow",
         )
 
@@ -416,7 +416,7 @@ def _handled(route: routes.Route, call: calls.Call) -> calls.Answer:
     except crowd.TooMany:
         raise errors.ApiError(
             codes.RATE_LIMITED,
-            "too many requests of the project are under way, try again later",
+            "too many concurrent requests of the project; try again later",
         ) from None
 
 
@@ -427,7 +427,9 @@ def _caller(
     if caller is not None:
         return caller
     if not route.public:
-        raise errors.ApiError(codes.UNAUTHORIZED, "the caller is unknown")
+        raise errors.ApiError(
+            codes.UNAUTHORIZED, "the caller is not authenticated"
+        )
     return context.RequestContext(overwrite=False)
 
 
@@ -447,7 +449,7 @@ def _give_stream(call: calls.Call, req: falcon.Request) -> None:
     if content_type.strip().lower() != _OCTETS:
         raise errors.ApiError(
             codes.UNSUPPORTED_MEDIA_TYPE,
-            f"the body must be of the type {_OCTETS}",
+            f"the body must be {_OCTETS}",
         )
     length_bytes = req.content_length
     if length_bytes is not None:
@@ -480,19 +482,23 @@ def _fail(
     error: Exception,
     retry_after_s: int,
 ) -> None:
-    told = errors.translate(error)
-    if told.status >= 500:
+    refusal = errors.translate(error)
+    if refusal.status >= 500:
         where = f"{req.method} {req.path}"
-        if told.try_later:
+        if refusal.try_later:
             # Of a service that is away, many requests tell the same.
-            _OFTEN.error("%s: %s: %s", where, told.code, errors.text_of(error))
+            _OFTEN.error(
+                "%s: %s: %s", where, refusal.code, errors.text_of(error)
+            )
         else:
-            _OFTEN.error("%s: %s", where, told.code, exc_info=error)
-    headers = dict(told.headers)
-    if told.try_later:
+            _OFTEN.error("%s: %s", where, refusal.code, exc_info=error)
+    headers = dict(refusal.headers)
+    if refusal.try_later:
         headers["Retry-After"] = str(retry_after_s)
-    document = told.document(req.env.get(request_id.ENV_REQUEST_ID, ""))
+    document = refusal.document(req.env.get(request_id.ENV_REQUEST_ID, ""))
     _send(
         resp,
-        calls.Answer(document=document, status=told.status, headers=headers),
+        calls.Answer(
+            document=document, status=refusal.status, headers=headers
+        ),
     )

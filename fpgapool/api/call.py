@@ -104,7 +104,6 @@ class Limits:
 class Files:
     """The store of bitstreams, and limits of uploads.
 
-    :ivar sweeper: removes orphaned files from the store.
     :ivar uploads: each upload has a place in it while it lasts.
     """
 
@@ -119,18 +118,17 @@ class Files:
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(kw_only=True)
 class Backends:
     """All that handlers use beyond the request.
 
     :ivar conductor: for requests that change anything.
-    :ivar reader: the same for questions, with a shorter timeout.
+    :ivar reader: the conductor for questions, with a shorter timeout.
+    :ivar leader: answers questions, as far as a conductor leads.
     :ivar default_limits: of projects, by resource; None if only Keystone
-    knows.
+        knows.
     :ivar files: None if the pool has no store.
     :ivar vendordata: answers Nova; None: there is nothing for instances.
-    :ivar crowd: the requests that are under way.
-    :ivar inventory: the pool's hardware in the database.
     :ivar builtins: what slots run without a file, by shape.
     :ivar snapshot: the snapshot for Nova, and whether it is from the database.
     :ivar sessions: their rows, by id; None if there is none.
@@ -150,49 +148,27 @@ class Backends:
     clock: Callable[[], float] = time.monotonic
     lists: caches.Texts = dataclasses.field(default_factory=caches.Texts)
     default_limits: Mapping[str, int] | None = None
-    crowd: crowd.Crowd = dataclasses.field(init=False)
-    leader: leaders.Leader = dataclasses.field(init=False)
-    inventory: caches.Remembered[inventories.Inventory] = dataclasses.field(
-        init=False
-    )
-    builtins: caches.Remembered[dict[str, libraries.Builtins | None]] = (
-        dataclasses.field(init=False)
-    )
-    library: caches.Remembered[libraries.Library] = dataclasses.field(
-        init=False
-    )
-    snapshot: caches.Remembered[tuple[dict[str, Any], bool]] = (
-        dataclasses.field(init=False)
-    )
-    sessions: caches.Ended[db_api.SessionRecord | None] = dataclasses.field(
-        init=False
-    )
 
     def __post_init__(self) -> None:
-        requests = crowd.Crowd(self.limits.max_project_requests)
-        object.__setattr__(self, "crowd", requests)
+        self.crowd = crowd.Crowd(self.limits.max_project_requests)
+        self.leader = leaders.Leader(self.reader, self.database)
+        max_age_s, clock = self.limits.inventory_cache_s, self.clock
 
-        def remember(name: str, load: Callable[[], Any]) -> None:
-            known = caches.Remembered(
-                load, self.limits.inventory_cache_s, self.clock
-            )
-            object.__setattr__(self, name, known)
+        def cached(load: Callable[[], _T]) -> caches.Remembered[_T]:
+            return caches.Remembered(load, max_age_s, clock)
 
-        remember(
-            "inventory", lambda: inventories.Inventory.load(self.database)
+        self.inventory = cached(
+            lambda: inventories.Inventory.load(self.database)
         )
-        remember("builtins", self._builtins)
-        remember("library", self.load_library)
-        leader = leaders.Leader(self.reader, self.database)
-        object.__setattr__(self, "leader", leader)
-        remember("snapshot", self._snapshot)
-        sessions = caches.Ended(
+        self.builtins = cached(self._builtins)
+        self.library = cached(self.load_library)
+        self.snapshot = cached(self._snapshot)
+        self.sessions = caches.Ended(
             lambda session_id: self.database.get_session(session_id),
             has_ended,
-            self.limits.inventory_cache_s,
-            self.clock,
+            max_age_s,
+            clock,
         )
-        object.__setattr__(self, "sessions", sessions)
 
     def pool_now(self) -> tuple[dict[str, Any], bool]:
         """Return the figures about the pool that its hardware's rows lack.
@@ -247,13 +223,8 @@ class Call:
 
     :ivar caller: the caller; of a request without a token, an empty context.
     :ivar base_url: of the API, without a slash at the end.
-    :ivar path: the variable parts of the path.
-    :ivar query: with the types of its schema.
     :ivar body: valid by its schema; empty if there is none.
     :ivar etags: of the answers that the client has, as it sent them.
-    :ivar policy: the policy of the operation.
-    :ivar audit: the rights that it has used.
-    :ivar origin: the source of the answer.
     :ivar stream: the body of an upload; None if its end cannot be determined.
     :ivar length_bytes: of that; None if the request does not give it.
     """
@@ -351,7 +322,6 @@ class Call:
     ) -> Answer:
         """Return an answer with its tag, or that the client has it already.
 
-        :param tag: differs if the answer does.
         :param document: see :class:`Answer`, as ``data``.
         """
         headers = {"ETag": f'"{tag}"'}
@@ -376,8 +346,6 @@ class Answer:
     """The answer to the client.
 
     :ivar document: the body; None for an empty one, or another form.
-    :ivar data: the text of a document.
-    :ivar stream: the parts of a file.
     """
 
     document: Mapping[str, Any] | None

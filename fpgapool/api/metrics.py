@@ -168,11 +168,11 @@ class Measured:
         start_response: middleware.StartResponse,
     ) -> Iterable[bytes]:
         """Answer a request."""
-        told = "500"
+        code = "500"
 
         def start(status: str, *rest: Any) -> Any:
-            nonlocal told
-            told = status[:3]
+            nonlocal code
+            code = status[:3]
             return start_response(status, *rest)
 
         started_s = time.perf_counter()
@@ -183,7 +183,7 @@ class Measured:
             self._counts.end(
                 environ.get(middleware.ROUTE, _OTHER),
                 environ["REQUEST_METHOD"],
-                told,
+                code,
                 time.perf_counter() - started_s,
             )
 
@@ -250,6 +250,6 @@ class WithEndpoint:
                 self._done = True
                 return
         LOG.error(
-            "Metrics are not served: no port is free; the last one: %s",
+            "No port is free to serve metrics; last error: %s",
             failure,
         )

@@ -200,7 +200,6 @@ class Nova:
     ) -> Iterator[_T]:
         """Yield the members of all pages of a list.
 
-        :param marker_name: the member that a marker names.
         :param max_pages: the maximum number of pages; None: all.
         """
         marker: str | None = None

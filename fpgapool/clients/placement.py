@@ -237,7 +237,7 @@ class Placement:
                 raise _refusal(answer)
             self.conflicts += 1
         raise exception.PlacementRefused(
-            reason=f"{path} was changed by others {_MAX_ATTEMPTS} times"
+            reason=f"{path}: {_MAX_ATTEMPTS} conflicts with other changes"
         )
 
     def _get(
@@ -257,10 +257,7 @@ class Placement:
         body: Mapping[str, Any] | None = None,
         accept: Collection[int] = (),
     ) -> Any:
-        """Return the answer to a request.
-
-        :param accept: statuses that the caller handles.
-        """
+        """Return the answer to a request."""
         from keystoneauth1 import exceptions
 
         arguments = {"params": query} if query else {}
@@ -286,7 +283,7 @@ class Placement:
             return answer
         if status in _USELESS or status >= 500:
             raise exception.PlacementUnavailable(
-                reason=f"{method} {path}: {_told(answer)}"
+                reason=f"{method} {path}: {_detail(answer)}"
             )
         raise _refusal(answer)
 
@@ -298,7 +295,7 @@ def _sensible() -> Iterator[None]:
         yield
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise exception.PlacementUnavailable(
-            reason=f"its answer is invalid: {error!r:.200}"
+            reason=f"invalid response: {error!r:.200}"
         ) from error
 
 
@@ -331,12 +328,14 @@ def _code(answer: Any) -> str:
     return str(_error(answer).get("code", ""))
 
 
-def _told(answer: Any) -> str:
+def _detail(answer: Any) -> str:
     detail = " ".join(str(_error(answer).get("detail", "")).split())
     return f"HTTP {answer.status_code} {detail}"[:400].rstrip()
 
 
 def _refusal(answer: Any) -> exception.PlacementUnavailable:
     if _code(answer) in (_INVENTORY_IN_USE, _PROVIDER_IN_USE):
-        return exception.PlacementRefused(reason="it still has allocations")
-    return exception.PlacementRefused(reason=_told(answer))
+        return exception.PlacementRefused(
+            reason="the provider still has allocations"
+        )
+    return exception.PlacementRefused(reason=_detail(answer))

@@ -80,7 +80,6 @@ def init_tool(
     The log goes to standard error, with debug lines only if the command line
     asks for them.
 
-    :param program: see :func:`init`, like the others.
     :raises: ConfigurationError that names the option or the file.
     """
     logging.register_options(conf)

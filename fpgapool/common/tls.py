@@ -79,7 +79,7 @@ class ServerContext:
             self._refused = states
             LOG.error(
                 "The certificate %s has changed and is unusable: %s; the"
-                " former one stays in use",
+                " previous one stays in use",
                 self._cert_file,
                 error,
             )

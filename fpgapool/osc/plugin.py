@@ -26,10 +26,7 @@ def make_client(instance: Any) -> proxy.Proxy:
 def build_option_parser(
     parser: argparse.ArgumentParser,
 ) -> argparse.ArgumentParser:
-    """Add the global options.
-
-    :param parser: the parser of the global options.
-    """
+    """Add the global options."""
     parser.add_argument(
         "--os-fpgapool-api-version",
         metavar="<fpgapool-api-version>",

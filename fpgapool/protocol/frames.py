@@ -16,6 +16,7 @@ import typing
 import zlib
 
 from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import shapes
 
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 
@@ -447,6 +448,20 @@ def error_frame(
     )
 
 
+_T = typing.TypeVar("_T")
+
+
+def checked(shape: shapes.Shape[_T], document: object) -> _T:
+    """Check a decoded payload, or a message.
+
+    :raises ProtocolError: if it does not have the shape.
+    """
+    try:
+        return shape(document, "")
+    except shapes.Invalid as error:
+        raise ProtocolError(PROTOCOL_ERROR, str(error)) from None
+
+
 def require(
     document: collections.abc.Mapping[str, typing.Any],
     name: str,
@@ -492,13 +507,11 @@ def features(
     :returns: names of optional features; none if the member is missing.
     :raises ProtocolError: if it is not a list of texts.
     """
-    names = document.get("features")
-    if names is None:
+    if document.get("features") is None:
         return frozenset()
-    if not isinstance(names, list) or not all(
-        isinstance(name, str) for name in names
-    ):
-        raise ProtocolError(
-            PROTOCOL_ERROR, "member 'features' is not a list of names"
-        )
-    return frozenset(names)
+    return frozenset(checked(_FEATURES, document)["features"])
+
+
+_FEATURES = shapes.Members(
+    {"features": shapes.list_of(shapes.text())}, others=True
+)

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
 
+from fpgapool.api.http import errors
 from fpgapool.api.http import times
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory
@@ -148,9 +149,15 @@ def _accelerators(
     return found
 
 
-def find(members: list[dict[str, Any]], key: str, value: str) -> Any:
-    """Return the member with a value, None if there is none.
+def find(
+    documents: list[dict[str, Any]], key: str, name: str, code: str, kind: str
+) -> dict[str, Any]:
+    """Return the host, device or slot that a path names.
 
-    :param key: name of the member's key.
+    :param key: the member that has the name.
+    :raises ApiError: with the code if there is none.
     """
-    return next((one for one in members if one[key] == value), None)
+    for one in documents:
+        if one[key] == name.lower():
+            return one
+    raise errors.missing(code, kind, name)

@@ -24,10 +24,7 @@ _T = TypeVar("_T")
 
 
 class _Silence(NamedTuple):
-    """The leader did not answer.
-
-    :ivar lease: the lease at that time.
-    """
+    """The leader did not answer."""
 
     lease: db_api.Lease | None
 
@@ -72,7 +69,7 @@ class Leader:
             messaging.MessagingException,
             exception.NotLeader,
         ) as error:
-            LOG.warning("No conductor answers: %s", error)
+            LOG.warning("No conductor responded: %s", error)
             self._record_silence()
             return None, False
         with self._lock:

@@ -47,7 +47,6 @@ class Waiters:
     The thread that asks exists only while requests wait. A web server may
     therefore fork after this was made.
 
-    :param ask: returns the present revisions of sessions.
     :param max_waiters: how many may wait at the same time.
     :param interval_s: between questions, some time after the last request has
         begun to wait.
@@ -172,13 +171,13 @@ class Waiters:
         try:
             revisions = self._ask(known)
         except exception.FpgapoolException as error:
-            LOG.warning("Waiting requests end with an error: %s", error)
+            LOG.warning("Waiting requests fail: %s", error)
             self._fail(error)
         except Exception as error:
-            LOG.exception("Waiting requests end with an error")
+            LOG.exception("Waiting requests fail")
             self._fail(error)
         else:
-            self._tell(known, revisions)
+            self._wake(known, revisions)
 
     def _fail(self, error: Exception) -> None:
         with self._lock:
@@ -186,7 +185,7 @@ class Waiters:
                 waiter.failure = error
                 waiter.done.set()
 
-    def _tell(
+    def _wake(
         self, known: Collection[str], revisions: Mapping[str, int]
     ) -> None:
         with self._lock:

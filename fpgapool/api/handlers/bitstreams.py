@@ -91,7 +91,7 @@ def create(call: calls.Call) -> calls.Answer:
     ):
         raise errors.ApiError(
             codes.SIGNATURE_REQUIRED,
-            "the pool accepts only bitstreams that a trusted key has signed",
+            "the pool accepts only bitstreams signed by a trusted key",
         )
     _check_profile(wanted.get("profile", {}))
     wanted["shapes"] = tuple(dict.fromkeys(wanted.get("shapes", ())))
@@ -255,9 +255,7 @@ def _find(call: calls.Call) -> db_api.BitstreamRecord:
         or call.may(rights.BITSTREAMS_ALL_PROJECTS)
     ):
         return record
-    raise errors.ApiError(
-        codes.BITSTREAM_NOT_FOUND, f"there is no bitstream {wanted!r:.80}"
-    )
+    raise errors.missing(codes.BITSTREAM_NOT_FOUND, "bitstream", wanted)
 
 
 def _reread(call: calls.Call, bitstream_id: str) -> db_api.BitstreamRecord:
@@ -335,9 +333,7 @@ def _share(call: calls.Call, shared: bool) -> calls.Answer:
     call.require(call.policy, record.project_id)
     project_id = call.path["project_id"]
     if not project_id.isprintable() or len(project_id) > 64:
-        raise errors.ApiError(
-            codes.INVALID_REQUEST, "the project's ID is invalid"
-        )
+        raise errors.ApiError(codes.INVALID_REQUEST, "invalid project ID")
     call.audit.before = {"projects": list(record.projects)}
     call.backends.conductor.change_bitstream(
         objects.ShareBitstream(
@@ -383,7 +379,7 @@ def _one_of_few(call: calls.Call, files: calls.Files) -> Iterator[None]:
             whose = "files of the project" if error.own else "files"
             raise errors.ApiError(
                 codes.TOO_MANY_UPLOADS,
-                f"too many {whose} are being uploaded, try again later",
+                f"too many {whose} are being uploaded; try again later",
             ) from None
         yield
 
@@ -393,7 +389,7 @@ def _incoming(
 ) -> intake.Intake:
     if call.stream is None:
         raise errors.ApiError(
-            codes.LENGTH_REQUIRED, "the request must give the file's length"
+            codes.LENGTH_REQUIRED, "the request must have a Content-Length"
         )
     most_bytes = files.max_size_bytes
     incoming = intake.Intake(
@@ -496,11 +492,11 @@ def _check_version(call: calls.Call, wanted: Mapping[str, Any]) -> None:
     ]
     found = wanted.get("format", formats.BINARY)
     newer.append((f"format {found!r}", schemas.FORMATS_SINCE.get(found)))
-    for told, since in newer:
+    for member, since in newer:
         if since is not None and call.version < since:
             raise errors.ApiError(
                 codes.INVALID_REQUEST,
-                f"body.bitstream.{told} needs version"
+                f"body.bitstream.{member} needs version"
                 f" {microversion.Version(*since)}",
             )
 

@@ -198,15 +198,13 @@ def _find(call: calls.Call) -> objects.GroupView:
             rights.GROUPS_ALL_PROJECTS
         ):
             return objects.GroupView.of(record)
-    raise errors.ApiError(
-        codes.GROUP_NOT_FOUND, f"there is no group {wanted!r:.80}"
-    )
+    raise errors.missing(codes.GROUP_NOT_FOUND, "group", wanted)
 
 
 def _now(call: calls.Call, view: objects.GroupView) -> objects.GroupView:
     """Return a group with what only the leader knows, if it answers."""
-    told = call.ask(lambda leader: leader.get_groups([view.group_id]))
-    return told[0] if told else view
+    found = call.ask(lambda leader: leader.get_groups([view.group_id]))
+    return found[0] if found else view
 
 
 def _reread(call: calls.Call, group_id: str) -> objects.GroupView:
@@ -289,7 +287,7 @@ def _goal(wanted: Mapping[str, Any]) -> objects.Goal:
         except ValueError as error:
             raise errors.ApiError(
                 codes.INVALID_GOAL,
-                f"deadline_at: {deadline_at!r:.80} is no time in ISO 8601",
+                f"deadline_at: {deadline_at!r:.80} is not an ISO 8601 time",
             ) from error
     actions = wanted.get("actions")
     return objects.Goal(

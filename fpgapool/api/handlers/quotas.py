@@ -37,9 +37,7 @@ def show(call: calls.Call) -> calls.Answer:
     """Show the limits and the use of a project."""
     project_id = call.path["project_id"]
     if not call.may(call.policy, project_id):
-        raise errors.ApiError(
-            codes.PROJECT_NOT_FOUND, f"there is no project {project_id!r:.80}"
-        )
+        raise errors.missing(codes.PROJECT_NOT_FOUND, "project", project_id)
     if not rules.PROJECT_ID.fullmatch(project_id):
         raise errors.ApiError(codes.INVALID_REQUEST, rules.PROJECT_ID_TOLD)
     return _shown(call, project_id)
@@ -123,9 +121,9 @@ def _limits(
     defaults = call.backends.default_limits
     if defaults is None:
         # The leader has them from Keystone.
-        told = call.ask(lambda leader: leader.get_quota(project_id)) or {}
+        limits = call.ask(lambda leader: leader.get_quota(project_id)) or {}
         unknown = {"limit": None, "source": _FROM_KEYSTONE}
-        return {name: told.get(name, unknown) for name in resources}
+        return {name: limits.get(name, unknown) for name in resources}
     own = {
         one.resource: one.hard_limit
         for one in quotas

@@ -179,7 +179,7 @@ def renew_secret(call: calls.Call) -> calls.Answer:
     now = _now(call, left)
     if call.origin.recorded:
         raise errors.ApiError(
-            codes.CONDUCTOR_UNAVAILABLE, "no conductor tells the secret"
+            codes.CONDUCTOR_UNAVAILABLE, "no conductor returned the secret"
         )
     if left.revision == row.revision:
         # The old secret may become useless at any moment.
@@ -200,9 +200,9 @@ def _dry_run(call: calls.Call) -> calls.Answer:
     request = _request(call)
     found = call.backends.reader.dry_run(request)
     if found.state == states.REJECTED:
-        told = [(code, found.message) for code in found.reasons]
+        explained = [(code, found.message) for code in found.reasons]
     else:
-        told = [
+        explained = [
             (
                 code,
                 _message(call, request.accelerator, request.project_id, code),
@@ -215,7 +215,7 @@ def _dry_run(call: calls.Call) -> calls.Answer:
                 "state": found.state,
                 "reasons": [
                     {"code": code, "message": message}
-                    for code, message in told
+                    for code, message in explained
                 ],
                 "expected_wait_s": found.expected_wait_s,
             }
@@ -243,7 +243,7 @@ def _check_own(call: calls.Call, view: objects.SessionView) -> None:
     own = instances.owner(call.caller)
     if own is not None and view.user_id != own:
         raise errors.ApiError(
-            codes.REQUEST_ID_REUSED, "somebody else has a request of that name"
+            codes.REQUEST_ID_REUSED, "that request_id belongs to another user"
         )
 
 
@@ -273,9 +273,7 @@ def _find(call: calls.Call) -> db_api.SessionRecord:
             or call.may(rights.SESSIONS_ALL_PROJECTS)
         )
     ):
-        raise errors.ApiError(
-            codes.SESSION_NOT_FOUND, f"there is no session {session_id!r:.80}"
-        )
+        raise errors.missing(codes.SESSION_NOT_FOUND, "session", session_id)
     return row
 
 
@@ -330,8 +328,6 @@ def _insist(
 ) -> db_api.SessionRecord:
     """Act until the effect shows, or for as long as a client may wait.
 
-    :param act: asks the conductor for it.
-    :param until: whether the effect has shown.
     :returns: the session after that.
     """
     for _ in range(_TRIES):
@@ -357,7 +353,7 @@ def _leading(
     """Return the conductor, for a message about a session.
 
     A message that waits in the broker for the next leader would take effect
-    after the client was told that it has failed.
+    after the client was explained that it has failed.
 
     :raises MessagingException: if none answers.
     """
@@ -380,10 +376,7 @@ def _may_change(row: db_api.SessionRecord) -> bool:
 def _wait(
     call: calls.Call, row: db_api.SessionRecord, known: int, wait_s: float
 ) -> None:
-    """Wait until a session changes, unless too many others wait.
-
-    :param known: the revision that the client knows.
-    """
+    """Wait until a session changes, unless too many others wait."""
     with contextlib.suppress(waiters.TooManyWaiters):
         call.backends.waiting.wait(
             row.session_id,
@@ -549,7 +542,7 @@ def _changed_since(query: Mapping[str, Any]) -> float | None:
     except ValueError as error:
         raise errors.ApiError(
             codes.INVALID_REQUEST,
-            f"query.changes-since: {text!r:.80} is no time in ISO 8601",
+            f"query.changes-since: {text!r:.80} is not an ISO 8601 time",
         ) from error
 
 

@@ -54,11 +54,11 @@ class AccessLog:
         )
         # Inner applications change them.
         method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO", "")
-        told = "500"
+        code = "500"
 
         def start(status: str, *rest: Any) -> Any:
-            nonlocal told
-            told = status[:3]
+            nonlocal code
+            code = status[:3]
             return start_response(status, *rest)
 
         try:
@@ -69,7 +69,7 @@ class AccessLog:
                 _word(method),
                 # WSGI passes bytes, each as a character.
                 _word(path, "latin-1"),
-                told,
+                code,
                 _word(caller.user_id or "-"),
                 _word(caller.project_id or "-"),
                 nobody.request_id,

@@ -15,10 +15,7 @@ from fpgapool.vocabulary import codes
 
 @dataclasses.dataclass(slots=True)
 class AuditTrail:
-    """The privileges that one request has used, or was refused.
-
-    :ivar before: the state before the change.
-    """
+    """The privileges that one request has used, or was refused."""
 
     before: dict[str, object] = dataclasses.field(default_factory=dict)
     _policies: list[str] = dataclasses.field(default_factory=list)
@@ -38,7 +35,6 @@ class AuditTrail:
     ) -> None:
         """Add a policy on whose decision the request depended.
 
-        :param owner: the project that owns the target.
         :param is_privileged: whether the policy gives the caller more than a
             tenant has.
         """

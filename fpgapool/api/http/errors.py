@@ -164,6 +164,11 @@ class ApiError(exceptions.PicklableError):
         }
 
 
+def missing(code: str, kind: str, name: str) -> ApiError:
+    """Return the error of a resource that the caller may not see, if any."""
+    return ApiError(code, f"there is no {kind} {name!r:.80}")
+
+
 def text_of(error: Exception) -> str:
     """Return what an error says, without a traceback."""
     if isinstance(error, exception.FpgapoolException):
@@ -204,7 +209,7 @@ def translate(error: Exception) -> ApiError:
 def _internal() -> ApiError:
     return ApiError(
         codes.INTERNAL_ERROR,
-        "an error of the service; see its log for this request_id",
+        "internal error; see the service's log for this request_id",
     )
 
 

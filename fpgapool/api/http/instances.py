@@ -56,9 +56,6 @@ def make_token(key: str, instance_id: str, nonce: str) -> str:
 
     It need not be stored: config drives and the metadata service get the same
     one whenever Nova asks again.
-
-    :param key: known to this service only.
-    :param instance_id: the UUID of the instance.
     """
     name = uuid.UUID(instance_id).bytes
     seal = hmac.digest(
@@ -82,7 +79,6 @@ def find_token(
     """Derive the token of an instance again.
 
     :param keys: the keys that may have made it.
-    :param instance_id: the UUID of the instance.
     :returns: None if another key made it.
     """
     for key in keys:
@@ -129,7 +125,6 @@ class InstanceAuth:
     requests pass unchanged.
 
     :param others: answers callers without a token of an instance.
-    :param limiter: limits the requests of each.
     :param retry_after_s: when to ask again, if the database does not answer.
     """
 
@@ -172,12 +167,12 @@ class InstanceAuth:
         try:
             record = self._identify(token)
         except (errors.ApiError, exception.FpgapoolException) as error:
-            told = errors.translate(error)
-            if told.try_later:
-                told.headers.setdefault(
+            refusal = errors.translate(error)
+            if refusal.try_later:
+                refusal.headers.setdefault(
                     "Retry-After", str(self._retry_after_s)
                 )
-            return middleware.refuse(environ, start_response, told)
+            return middleware.refuse(environ, start_response, refusal)
         environ[middleware.CONTEXT] = context.RequestContext(
             user_id=instance.user_of(record.instance_id),
             project_id=record.project_id,
@@ -203,14 +198,14 @@ class InstanceAuth:
         if record is None or not fits or not record.usable:
             raise errors.ApiError(
                 codes.UNAUTHORIZED,
-                "the instance's token is not valid, or no longer valid",
+                "the instance's token is invalid or was revoked",
                 headers={"WWW-Authenticate": 'Bearer realm="fpgapool"'},
             )
         wait_s = self._limiter.wait_s(record.instance_id)
         if wait_s > 0:
             raise errors.ApiError(
                 codes.RATE_LIMITED,
-                "the instance asks too often",
+                "too many requests from this instance",
                 headers={"Retry-After": str(math.ceil(wait_s))},
             )
         return record

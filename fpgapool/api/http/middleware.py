@@ -73,15 +73,19 @@ def refuse(
     return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
 
-class RequestId:
+class Middleware:
+    """An application around another one."""
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+
+class RequestId(Middleware):
     """Gives each request an id, and takes over a global one.
 
     It does what oslo.middleware's does. That takes as long as all other
     middleware together, because it makes objects of request and answer.
     """
-
-    def __init__(self, app: Application) -> None:
-        self._app = app
 
     def __call__(
         self, environ: Environ, start_response: StartResponse
@@ -102,11 +106,8 @@ class RequestId:
         return self._app(environ, start)
 
 
-class RememberPeer:
+class RememberPeer(Middleware):
     """Keeps the address of the peer, before headers of proxies replace it."""
-
-    def __init__(self, app: Application) -> None:
-        self._app = app
 
     def __call__(
         self, environ: Environ, start_response: StartResponse
@@ -117,7 +118,7 @@ class RememberPeer:
         return self._app(environ, start_response)
 
 
-class NoAuth:
+class NoAuth(Middleware):
     """Accepts every caller, but only from this machine.
 
     A browser on this machine sends requests for a malicious page if the page's
@@ -128,9 +129,6 @@ class NoAuth:
     Without roles, ``admin`` and callers without a token have all of them,
     others are members.
     """
-
-    def __init__(self, app: Application) -> None:
-        self._app = app
 
     def __call__(
         self, environ: Environ, start_response: StartResponse
@@ -215,7 +213,7 @@ def _names_of_callers() -> list[str]:
 _OF_CALLERS = _names_of_callers()
 
 
-class Context:
+class Context(Middleware):
     """Takes over the result of the middleware before.
 
     It refuses a request without a valid token itself, so that all refusals
@@ -223,7 +221,7 @@ class Context:
     """
 
     def __init__(self, app: Application) -> None:
-        self._app = app
+        super().__init__(app)
         self._known: dict[tuple[str | None, ...], context.RequestContext] = {}
 
     def __call__(
@@ -266,11 +264,8 @@ class Context:
         return caller
 
 
-class Shield:
+class Shield(Middleware):
     """Answers errors of the other middleware."""
-
-    def __init__(self, app: Application) -> None:
-        self._app = app
 
     def __call__(
         self, environ: Environ, start_response: StartResponse

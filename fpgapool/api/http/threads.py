@@ -52,10 +52,10 @@ def _of_uwsgi() -> int | None:
         options = importlib.import_module("uwsgi").opt
     except (ImportError, AttributeError):
         return None
-    told = options.get("threads", b"1")
-    if isinstance(told, list):
-        told = told[-1]
+    value = options.get("threads", b"1")
+    if isinstance(value, list):
+        value = value[-1]
     try:
-        return max(1, int(told))
+        return max(1, int(value))
     except ValueError:
         return None

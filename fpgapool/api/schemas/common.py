@@ -109,7 +109,6 @@ def matching(pattern: str, words: str) -> Schema:
     """Return the part of a schema that asks for texts of a form.
 
     :param pattern: a regular expression for the whole text.
-    :param words: what such a text is.
     """
     WORDS[pattern] = words
     return {"pattern": pattern}
@@ -218,8 +217,6 @@ def record(optional: Sequence[str] = (), **members: Schema) -> Schema:
     """Return the schema of an object with these members and no others.
 
     Members without a description get the one that their name has everywhere.
-
-    :param optional: members that may be missing.
     """
     return {
         "type": "object",
@@ -299,10 +296,7 @@ def resource(
     *,
     optional: Sequence[str] = (),
 ) -> Schema:
-    """Return the schema of a described resource with its links.
-
-    :param own: see :func:`of_fields`.
-    """
+    """Return the schema of a described resource with its links."""
     members = of_fields(described.shown, own)
     return record(optional=optional, **members, links=LINKS)
 

@@ -62,13 +62,12 @@ def make(name: str, length_bytes: int) -> int:
 def size_bytes(fd: int) -> int:
     """Return the size of memory that :func:`make` made.
 
-    :param fd: any descriptor of another process.
     :raises ValueError: if it is of anything else.
     """
     try:
         seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
     except OSError as exc:
-        raise ValueError(f"the descriptor is not of memory: {exc}") from exc
+        raise ValueError(f"not a memory descriptor: {exc}") from exc
     if seals != _SEALS:
         # Its size could change, or it could not be emptied.
         raise ValueError(f"memory with the seals {seals}")

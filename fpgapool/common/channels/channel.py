@@ -227,7 +227,7 @@ class Channel(abc.ABC):
         """
         with self._send_lock:
             if self._other is not None:
-                raise ChannelClosed("the channel has another one already")
+                raise ChannelClosed("the channel already sends by another one")
             self._send_parts((last,), None)
             self._other = other
         if self._is_shut:
@@ -363,7 +363,6 @@ class PlainChannel(Channel):
         message. A reader that does not ask for them loses them.
 
         :param buffer: takes the bytes; must not be empty.
-        :param max_fds: the most descriptors to accept.
         :param deadline_s: absolute deadline.
         :returns: number of bytes, and the descriptors. The caller has to close
             them; its child processes do not inherit them.
@@ -390,9 +389,10 @@ class PlainChannel(Channel):
             if len(fds) < max_fds:
                 # There was room in the message, but not in this process.
                 raise ChannelClosed(
-                    errno.EMFILE, "no free descriptor for one that came"
+                    errno.EMFILE,
+                    "no file descriptor is free for a received one",
                 )
-            raise ChannelClosed("more descriptors than expected came")
+            raise ChannelClosed("received more descriptors than expected")
         if received_bytes == 0:
             close_fds(fds)
             raise ChannelEnded("the peer closed the connection")
@@ -407,7 +407,6 @@ class PlainChannel(Channel):
         """Fill a buffer and collect the descriptors that come with it.
 
         :param buffer: writable bytes, not empty.
-        :param max_fds: the most descriptors to accept.
         :param deadline_s: absolute deadline of the whole.
         :returns: the descriptors; the caller has to close them.
         :raises ChannelClosed: if the stream ends before the buffer is full,
@@ -424,7 +423,9 @@ class PlainChannel(Channel):
                 received_bytes += more_bytes
                 fds += more_fds
                 if len(fds) > max_fds:
-                    raise ChannelClosed("more descriptors than expected came")
+                    raise ChannelClosed(
+                        "received more descriptors than expected"
+                    )
         except BaseException:
             close_fds(fds)
             raise

@@ -22,7 +22,6 @@ class PendingConnections:
 
     Safe to use from several threads.
 
-    :param limit: the most connections at a time.
     :ivar cut_count: the number of connections cut so far.
     """
 
@@ -48,7 +47,9 @@ class PendingConnections:
                 self.cut_count += 1
             self._addresses[sock] = address
         if cut is not None:
-            self._log.warning("too many unidentified connections: one was cut")
+            self._log.warning(
+                "Too many unauthenticated connections; closed one"
+            )
             # Its own thread notices and closes it.
             with contextlib.suppress(OSError):
                 cut.shutdown(socket.SHUT_RDWR)

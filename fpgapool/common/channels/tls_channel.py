@@ -92,7 +92,6 @@ class TlsChannel(channel.Channel):
         """Shake hands as the server.
 
         :param sock: an accepted TCP socket; closed if this fails.
-        :param context: server context with the certificate.
         :param deadline_s: absolute deadline of the handshake.
         :raises ChannelClosed: if the handshake fails.
         :raises DeadlineExceeded: if the deadline passes before.

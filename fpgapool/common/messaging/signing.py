@@ -52,12 +52,11 @@ class Keys:
         """Return the signature of a message, hexadecimal.
 
         :param party: the sender, or the host that gets the message.
-        :param topic: to which it is sent.
         :raises ValueError: if this process has no key of that party.
         """
         keys = self._keys(party)
         if not keys:
-            raise ValueError(f"there is no key of {party!r:.80}")
+            raise ValueError(f"no key for {party!r:.80}")
         return _signature(keys[0], party, topic, body)
 
     def has_signed(
@@ -78,10 +77,7 @@ class Keys:
         )
 
     def host_key(self, host_uuid: str) -> str:
-        """Return the content of a host's key file, a line for each secret.
-
-        :param host_uuid: as in the host's configuration.
-        """
+        """Return the content of a host's key file, a line for each secret."""
         return "\n".join(key.hex() for key in self._keys(host_uuid))
 
     def _keys(self, party: str) -> Sequence[bytes]:
@@ -93,7 +89,6 @@ class Keys:
 def pool_keys(conf: cfg.ConfigOpts) -> Keys | None:
     """Return the keys of a conductor, the API or a command.
 
-    :param conf: with the options of :mod:`fpgapool.conf`.
     :raises ConfigurationError: as :func:`read`.
     """
     path = conf.messages.pool_key_file
@@ -103,7 +98,6 @@ def pool_keys(conf: cfg.ConfigOpts) -> Keys | None:
 def host_keys(conf: cfg.ConfigOpts) -> Keys | None:
     """Return the keys of this host.
 
-    :param conf: with the options of :mod:`fpgapool.conf`.
     :raises ConfigurationError: as :func:`read`.
     """
     path = conf.messages.host_key_file
@@ -114,7 +108,6 @@ def read(path: str | None, party: str, option: str) -> Keys | None:
     """Read the keys of a file, a line for each, hexadecimal.
 
     :param path: of the file; None: no keys.
-    :param option: names the file in errors.
     :raises ConfigurationError: if the file cannot be read, or its content is
         not keys.
     """

@@ -41,8 +41,6 @@ def record(
 ) -> None:
     """Write the line of one action.
 
-    :param user: the user who asked for it.
-    :param target: the object of the action.
     :param target_projects: the projects that own the target, if others.
     :param request_id: the id of the request in other log lines.
     :param code: the error code, unless it was done.

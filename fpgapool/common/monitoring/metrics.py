@@ -80,11 +80,7 @@ class Page:
         }
 
     def put(self, name: str, value: float, *labels: str) -> None:
-        """Add a value.
-
-        :param name: of a counter or gauge.
-        :param labels: the values of its labels.
-        """
+        """Add a value."""
         self._families[name].add_metric(labels, value)  # type: ignore[attr-defined]
 
     def put_histogram(
@@ -101,10 +97,7 @@ class Page:
         timings: tallies.Timings,
         *labels: str,
     ) -> None:
-        """Add durations and failures, with their kind as the last label.
-
-        :param labels: the values of the other labels.
-        """
+        """Add durations and failures, with their kind as the last label."""
         for kind, taken, failures in timings.read():
             self.put_histogram(name, taken, *labels, kind)
             self.put(failures_name, failures, *labels, kind)
@@ -120,7 +113,6 @@ Fill = Callable[[Page], None]
 class Collector(registry.Collector):
     """Makes pages for Prometheus's library.
 
-    :param definitions: the metrics of a page.
     :param fills: called with each page, by any thread; one for each service
         that has these metrics.
     """
@@ -156,7 +148,6 @@ class Endpoint:
 
     :param conf: with the group ``metrics``.
     :param option: the option of that group that has the port.
-    :param definitions: the metrics of a page.
     """
 
     def __init__(
@@ -216,8 +207,8 @@ class Endpoint:
             return None
         if not all(files):
             raise exception.ConfigurationError(
-                reason="[metrics] cert_file and key_file need each other, and"
-                " client_ca_file needs both"
+                reason="[metrics] cert_file and key_file must be set together,"
+                " and client_ca_file requires both"
             )
         try:
             return tls.ServerContext(*files, options.client_ca_file)

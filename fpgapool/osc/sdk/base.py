@@ -31,10 +31,7 @@ class Resource(resource.Resource):
     def _send(
         self, session: adapter.Adapter, method: str, *path: str, **options: Any
     ) -> Any:
-        """Send a request about it.
-
-        :param path: below its own.
-        """
+        """Send a request about it."""
         return session.request(
             utils.urljoin(self.base_path, self.id, *path),
             method,
@@ -98,7 +95,6 @@ class Administered(Resource):
 def query(*filters: str, **renamed: Any) -> resource.QueryParameters:
     """Return the query parameters of a list.
 
-    :param filters: filters, besides page and order.
     :param renamed: filters with another name here than in the API.
     """
     return resource.QueryParameters(

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bitstreams of the library."""
+"""Bitstreams of the library, and the methods of the API about them."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Generator
 from collections.abc import Iterator
 from typing import IO
+from typing import Any
 from typing import Self
 
 from keystoneauth1 import adapter
 from openstack import exceptions
+from openstack import proxy
 from openstack import resource
 
 from fpgapool.osc.sdk import base
@@ -96,3 +99,95 @@ class Bitstream(base.Resource):
     def unshare(self, session: adapter.Adapter, project_id: str) -> None:
         """Stop sharing it with another project."""
         self._send(session, "DELETE", "projects", project_id)
+
+
+class BitstreamProxy(proxy.Proxy):
+    """The part of the pool's API that is about bitstreams."""
+
+    def bitstreams(self, **query: Any) -> Generator[Bitstream, None, None]:
+        """Return the bitstreams that your own project may see.
+
+        :param query: ``accelerator``, ``name``, ``state``, ``visibility``,
+            ``shape``, ``all_projects``, ``project_id``.
+        """
+        return self._list(Bitstream, **query)
+
+    def get_bitstream(self, bitstream_id: str) -> Bitstream:
+        """Return a bitstream."""
+        return self._get(Bitstream, bitstream_id)
+
+    def create_bitstream(self, **attributes: Any) -> Bitstream:
+        """Create a bitstream; upload its file afterwards.
+
+        :param attributes: ``accelerator`` and perhaps ``name``,
+            ``description``, ``version``, ``format``, ``visibility``,
+            ``shapes``, ``profile``, ``properties``, ``checksum_sha256``,
+            ``signature``.
+        """
+        return self._create(Bitstream, **attributes)
+
+    def update_bitstream(
+        self, bitstream: str | Bitstream, **attributes: Any
+    ) -> Bitstream:
+        """Change the metadata of a bitstream.
+
+        :param attributes: ``name``, ``description``, ``visibility``.
+        """
+        return self._update(Bitstream, bitstream, **attributes)
+
+    def upload_bitstream(
+        self, bitstream: str | Bitstream, file: IO[bytes]
+    ) -> Bitstream:
+        """Send a bitstream's file."""
+        found = self._get_resource(Bitstream, bitstream)
+        return found.upload(self, file)
+
+    def download_bitstream(
+        self, bitstream: str | Bitstream
+    ) -> Iterator[bytes]:
+        """Yield the parts of a bitstream's file; its checksum is verified."""
+        found = self._get_resource(Bitstream, bitstream)
+        return found.download(self)
+
+    def approve_bitstream(
+        self,
+        bitstream: str | Bitstream,
+        *,
+        force: bool = False,
+        reason: str = "",
+    ) -> Bitstream:
+        """Approve a bitstream, so that slots may run it.
+
+        :param force: approve it even if the pool has no slot that fits.
+        """
+        found = self._get_resource(Bitstream, bitstream)
+        return found.approve(self, force=force, reason=reason)
+
+    def reject_bitstream(
+        self, bitstream: str | Bitstream, reason: str
+    ) -> Bitstream:
+        """Reject a bitstream, so that no slot runs it."""
+        found = self._get_resource(Bitstream, bitstream)
+        return found.reject(self, reason)
+
+    def share_bitstream(
+        self, bitstream: str | Bitstream, project_id: str
+    ) -> Bitstream:
+        """Let another project use a bitstream."""
+        found = self._get_resource(Bitstream, bitstream)
+        return found.share(self, project_id)
+
+    def unshare_bitstream(
+        self, bitstream: str | Bitstream, project_id: str
+    ) -> None:
+        """Stop sharing a bitstream with another project."""
+        found = self._get_resource(Bitstream, bitstream)
+        found.unshare(self, project_id)
+
+    def delete_bitstream(
+        self,
+        bitstream: str | Bitstream,
+        ignore_missing: bool = True,
+    ) -> None:
+        """Delete a bitstream and its file."""
+        self._delete(Bitstream, bitstream, ignore_missing=ignore_missing)

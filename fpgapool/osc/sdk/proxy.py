@@ -5,14 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from collections.abc import Iterator
-from typing import IO
 from typing import Any
 
 from openstack import exceptions
 
 from fpgapool.osc.sdk import accelerator as _accelerator
-from fpgapool.osc.sdk import base as _base
 from fpgapool.osc.sdk import bitstream as _bitstream
 from fpgapool.osc.sdk import device as _device
 from fpgapool.osc.sdk import group as _group
@@ -26,7 +23,9 @@ from fpgapool.osc.sdk import slot as _slot
 from fpgapool.osc.sdk import usage as _usage
 
 
-class Proxy(_group.GroupProxy):
+class Proxy(
+    _bitstream.BitstreamProxy, _group.GroupProxy, _session.SessionProxy
+):
     """The pool's REST API.
 
     Errors of the API are raised as ``openstack.exceptions``, with their text
@@ -70,98 +69,6 @@ class Proxy(_group.GroupProxy):
         """Return an accelerator."""
         return self._get(_accelerator.Accelerator, name)
 
-    def bitstreams(
-        self, **query: Any
-    ) -> Generator[_bitstream.Bitstream, None, None]:
-        """Return the bitstreams that your own project may see.
-
-        :param query: ``accelerator``, ``name``, ``state``, ``visibility``,
-            ``shape``, ``all_projects``, ``project_id``.
-        """
-        return self._list(_bitstream.Bitstream, **query)
-
-    def get_bitstream(self, bitstream_id: str) -> _bitstream.Bitstream:
-        """Return a bitstream."""
-        return self._get(_bitstream.Bitstream, bitstream_id)
-
-    def create_bitstream(self, **attributes: Any) -> _bitstream.Bitstream:
-        """Create a bitstream; upload its file afterwards.
-
-        :param attributes: ``accelerator`` and perhaps ``name``,
-            ``description``, ``version``, ``format``, ``visibility``,
-            ``shapes``, ``profile``, ``properties``, ``checksum_sha256``,
-            ``signature``.
-        """
-        return self._create(_bitstream.Bitstream, **attributes)
-
-    def update_bitstream(
-        self, bitstream: str | _bitstream.Bitstream, **attributes: Any
-    ) -> _bitstream.Bitstream:
-        """Change the metadata of a bitstream.
-
-        :param attributes: ``name``, ``description``, ``visibility``.
-        """
-        return self._update(_bitstream.Bitstream, bitstream, **attributes)
-
-    def upload_bitstream(
-        self, bitstream: str | _bitstream.Bitstream, file: IO[bytes]
-    ) -> _bitstream.Bitstream:
-        """Send a bitstream's file."""
-        found = self._get_resource(_bitstream.Bitstream, bitstream)
-        return found.upload(self, file)
-
-    def download_bitstream(
-        self, bitstream: str | _bitstream.Bitstream
-    ) -> Iterator[bytes]:
-        """Yield the parts of a bitstream's file; its checksum is verified."""
-        found = self._get_resource(_bitstream.Bitstream, bitstream)
-        return found.download(self)
-
-    def approve_bitstream(
-        self,
-        bitstream: str | _bitstream.Bitstream,
-        *,
-        force: bool = False,
-        reason: str = "",
-    ) -> _bitstream.Bitstream:
-        """Approve a bitstream, so that slots may run it.
-
-        :param force: approve it even if the pool has no slot that fits.
-        """
-        found = self._get_resource(_bitstream.Bitstream, bitstream)
-        return found.approve(self, force=force, reason=reason)
-
-    def reject_bitstream(
-        self, bitstream: str | _bitstream.Bitstream, reason: str
-    ) -> _bitstream.Bitstream:
-        """Reject a bitstream, so that no slot runs it."""
-        found = self._get_resource(_bitstream.Bitstream, bitstream)
-        return found.reject(self, reason)
-
-    def share_bitstream(
-        self, bitstream: str | _bitstream.Bitstream, project_id: str
-    ) -> _bitstream.Bitstream:
-        """Let another project use a bitstream."""
-        found = self._get_resource(_bitstream.Bitstream, bitstream)
-        return found.share(self, project_id)
-
-    def unshare_bitstream(
-        self, bitstream: str | _bitstream.Bitstream, project_id: str
-    ) -> None:
-        """Stop sharing a bitstream with another project."""
-        found = self._get_resource(_bitstream.Bitstream, bitstream)
-        found.unshare(self, project_id)
-
-    def delete_bitstream(
-        self,
-        bitstream: str | _bitstream.Bitstream,
-        ignore_missing: bool = True,
-    ) -> None:
-        """Delete a bitstream and its file."""
-        self._delete(
-            _bitstream.Bitstream, bitstream, ignore_missing=ignore_missing
-        )
-
     def hosts(self, **query: Any) -> Generator[_host.Host, None, None]:
         """Return the hosts.
 
@@ -200,10 +107,7 @@ class Proxy(_group.GroupProxy):
     def administer_host(
         self, host: str | _host.Host, **change: Any
     ) -> _host.Host:
-        """Enable, drain or disable a host with all its devices.
-
-        :param change: see :meth:`administer_device`.
-        """
+        """Enable, drain or disable a host with all its devices."""
         return self._get_resource(_host.Host, host).administer(self, **change)
 
     def instances(
@@ -291,79 +195,6 @@ class Proxy(_group.GroupProxy):
             and ``accelerator``.
         """
         return self._list(_usage.Usage, **query)
-
-    def sessions(
-        self, **query: Any
-    ) -> Generator[_session.Session, None, None]:
-        """Return sessions, newest first.
-
-        :param query: ``state``, one or several, ``accelerator``,
-            ``request_id``, ``host_uuid``, ``all_projects``, ``project_id``.
-        """
-        return self._list(_session.Session, **query)
-
-    def create_session(self, **attributes: Any) -> _session.Session:
-        """Open a session; it is in the database, and perhaps not READY yet.
-
-        :param attributes: ``accelerator``, ``claimed_bytes`` and perhaps
-            ``request_id`` and options of
-            :mod:`fpgapool.vocabulary.session`.
-        """
-        return self._create(_session.Session, **attributes)
-
-    def dry_run_session(self, **attributes: Any) -> dict[str, Any]:
-        """Return what would become of a session, without opening it.
-
-        :returns: the ``state`` that it would have, ``reasons`` with ``code``
-            and ``message``, and ``expected_wait_s``.
-        """
-        response = self.post(
-            _session.Session.base_path,
-            params={"dry_run": "true"},
-            json={"session": attributes},
-            microversion=_base.MICROVERSION,
-        )
-        found: dict[str, Any] = response.json()["dry_run"]
-        return found
-
-    def get_session(
-        self,
-        session_id: str,
-        wait_s: float | None = None,
-        revision: int | None = None,
-    ) -> _session.Session:
-        """Return a session, now or when it has changed.
-
-        :param wait_s: how long to wait for a change; the service has a limit
-            of its own, and does not wait if too many requests wait. Then
-            ``retry_after_s`` of the answer says when to ask again.
-        """
-        query: dict[str, Any] = {"wait_s": wait_s, "revision": revision}
-        return self._get_resource(_session.Session, session_id).fetch(
-            self, **{k: v for k, v in query.items() if v is not None}
-        )
-
-    def close_session(
-        self, session: str | _session.Session, ignore_missing: bool = True
-    ) -> None:
-        """Cancel a waiting session, or close a running one."""
-        self._delete(_session.Session, session, ignore_missing=ignore_missing)
-
-    def reopen_session(
-        self, session: str | _session.Session, generation: int
-    ) -> _session.Session:
-        """Request another slot for a session that has lost its slot.
-
-        :param generation: that of the lost slot.
-        """
-        found = self._get_resource(_session.Session, session)
-        return found.reopen(self, generation)
-
-    def renew_session_secret(
-        self, session: str | _session.Session
-    ) -> _session.Session:
-        """Request a new secret for a READY session."""
-        return self._get_resource(_session.Session, session).renew_secret(self)
 
 
 def api_error(response: Any) -> dict[str, Any] | None:

@@ -289,7 +289,6 @@ def do_each(
 
     :param act: gets an identifier, and ``ignore_missing``.
     :param kind: the kind of the objects, in the singular.
-    :param done: the action, as a participle.
     :raises exceptions.CommandError: at the end, if any call failed.
     """
     failed = []
@@ -415,11 +414,7 @@ def shown(
     formats: Formatters,
     hidden: Sequence[str] = (),
 ) -> Table:
-    """Return the columns and values of a resource.
-
-    :param formats: how to write values of attributes.
-    :param hidden: attributes to leave out.
-    """
+    """Return the columns and values of a resource."""
     names = {
         "connection_info": "connection",
         "is_compatible": "compatible",

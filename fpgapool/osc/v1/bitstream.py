@@ -233,7 +233,7 @@ class CreateBitstream(base.ShowCommand):
             raise exceptions.CommandError(
                 f"{messages.of_error(error)}; the bitstream exists without its"
                 f" file: 'openstack fpga bitstream set --file FILE {made.id}'"
-                f" tries again, '... delete {made.id}' deletes it"
+                f" retries, '... delete {made.id}' deletes it"
             ) from error
 
 

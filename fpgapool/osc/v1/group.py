@@ -41,10 +41,7 @@ _GROUP = base.positional(
 
 
 def _options(required: str = "") -> Iterator[base.Argument | base.OneOf]:
-    """Yield the options of the description, but the name.
-
-    :param required: the one that must be given.
-    """
+    """Yield the options of the description, but the name."""
     for name, option in _OPTIONS.items():
         flag = name.replace("_", "-")
         if option.kind is fields.FLAG:

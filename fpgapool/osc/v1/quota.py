@@ -24,7 +24,7 @@ def _limit(text: str) -> int:
         number = accounting.UNLIMITED - 1
     if not accounting.UNLIMITED <= number <= accounting.MAX_LIMIT:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a limit: a whole number, or"
+            f"{text!r} is not a limit: an integer, or"
             f" {accounting.UNLIMITED} for unlimited"
         )
     return number

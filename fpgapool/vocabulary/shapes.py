@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Checks of what strangers send: files, messages and parameters.
+
+A *shape* is a function of a value and of its place in the document, such as
+``boards[2].slots``. It returns the checked value, or raises :class:`Invalid`
+with the place, the fault and the limit; never with the value, which may be a
+secret. Shapes are put together to declare a document::
+
+    BOARD = Members(
+        required={"name": matching(NAME, "a name of 1 to 64 characters")},
+        optional={"slots": integer(1, 64)},
+    )
+    boards = list_of(BOARD, most=8)(document, "boards")
+
+Standard library only: clients and workers use them, too. JSON's true is an
+integer to Python, but not here; numbers must be finite.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
+from typing import Any
+from typing import TypeGuard
+from typing import TypeVar
+
+_T = TypeVar("_T")
+Shape = Callable[[object, str], _T]
+Object = dict[str, Any]
+
+
+class Invalid(ValueError):
+    """A value does not have its shape.
+
+    :ivar where: its place in the document; empty: the document itself.
+    :ivar reason: the fault, to follow the place.
+    """
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}" if where else reason)
+        self.where = where
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.where, self.reason)
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a finite number; true and false are none."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return is_integer(value)
+
+
+def integer(least: int | None = None, most: int | None = None) -> Shape[int]:
+    """Return the shape of integers from least to most."""
+    bounds = _bounds(least, most)
+
+    def check(value: object, where: str) -> int:
+        if not is_integer(value) or not _is_within(value, least, most):
+            raise Invalid(where, f"must be an integer{bounds}")
+        return value
+
+    return check
+
+
+def number(
+    least: float | None = None, most: float | None = None
+) -> Shape[float]:
+    """Return the shape of numbers from least to most."""
+    bounds = _bounds(least, most)
+
+    def check(value: object, where: str) -> float:
+        if not is_number(value) or not _is_within(value, least, most):
+            raise Invalid(where, f"must be a number{bounds}")
+        try:
+            return float(value)
+        except OverflowError:
+            raise Invalid(where, "must be a smaller number") from None
+
+    return check
+
+
+def _is_within(value: float, least: float | None, most: float | None) -> bool:
+    return (least is None or value >= least) and (
+        most is None or value <= most
+    )
+
+
+def _bounds(least: float | None, most: float | None) -> str:
+    def text(value: float) -> str:
+        return f"{value:g}" if isinstance(value, float) else str(value)
+
+    if least is not None and most is not None:
+        return f" from {text(least)} to {text(most)}"
+    if least is not None:
+        return f" of at least {text(least)}"
+    return "" if most is None else f" of at most {text(most)}"
+
+
+def flag(value: object, where: str) -> bool:
+    """Check that a value is true or false."""
+    if not isinstance(value, bool):
+        raise Invalid(where, "must be true or false")
+    return value
+
+
+def text(
+    most: int | None = None, *, least: int = 0, printable: bool = False
+) -> Shape[str]:
+    """Return the shape of strings.
+
+    :param most: number of characters, at most.
+    :param printable: whether it must be one printable line.
+    """
+
+    def check(value: object, where: str) -> str:
+        if not isinstance(value, str):
+            raise Invalid(where, "must be a string")
+        if most is not None and len(value) > most:
+            raise Invalid(where, f"must be at most {most} characters")
+        if len(value) < least:
+            raise Invalid(where, f"must be at least {least} characters")
+        if printable and not value.isprintable():
+            raise Invalid(where, "must be one printable line")
+        return value
+
+    return check
+
+
+def matching(pattern: str | re.Pattern[str], words: str) -> Shape[str]:
+    """Return the shape of strings that match an expression as a whole.
+
+    :param words: what such a string is.
+    """
+    expression = re.compile(pattern)
+
+    def check(value: object, where: str) -> str:
+        if not isinstance(value, str) or not expression.fullmatch(value):
+            raise Invalid(where, f"must be {words}")
+        return value
+
+    return check
+
+
+def one_of(choices: Collection[str]) -> Shape[str]:
+    """Return the shape of certain strings."""
+
+    def check(value: object, where: str) -> str:
+        if not isinstance(value, str) or value not in choices:
+            raise Invalid(where, f"must be one of: {', '.join(choices)}")
+        return value
+
+    return check
+
+
+def exactly(wanted: int) -> Shape[int]:
+    """Return the shape of one integer, such as a version."""
+
+    def check(value: object, where: str) -> int:
+        if not is_integer(value) or value != wanted:
+            raise Invalid(where, f"must be {wanted}")
+        return value
+
+    return check
+
+
+def anything(value: object, where: str) -> Any:
+    """Accept any value."""
+    return value
+
+
+def nullable(shape: Shape[_T]) -> Shape[_T | None]:
+    """Return a shape that accepts null, too."""
+    return lambda value, where: None if value is None else shape(value, where)
+
+
+def list_of(
+    shape: Shape[_T],
+    least: int = 0,
+    most: int | None = None,
+    *,
+    distinct: bool = False,
+) -> Shape[list[_T]]:
+    """Return the shape of lists.
+
+    :param shape: of each member.
+    :param distinct: whether no member, which is hashable, may be there twice.
+    """
+
+    def check(value: object, where: str) -> list[_T]:
+        if not isinstance(value, list):
+            raise Invalid(where, "must be a list")
+        if most is not None and len(value) > most:
+            raise Invalid(where, f"must have at most {most} values")
+        if len(value) < least:
+            raise Invalid(where, f"must have at least {least} values")
+        found = [
+            shape(member, f"{where}[{index}]")
+            for index, member in enumerate(value)
+        ]
+        if distinct and len(set(found)) < len(found):
+            raise Invalid(where, "members must be distinct")
+        return found
+
+    return check
+
+
+def mapping_of(
+    shape: Shape[_T], most: int | None = None, name: Shape[str] | None = None
+) -> Shape[dict[str, _T]]:
+    """Return the shape of objects whose author chooses the names of members.
+
+    :param shape: of each member.
+    :param name: of each name.
+    """
+
+    def check(value: object, where: str) -> dict[str, _T]:
+        if not isinstance(value, Mapping):
+            raise Invalid(where, "must be an object")
+        if most is not None and len(value) > most:
+            raise Invalid(where, f"must have at most {most} members")
+        found = {}
+        for key, member in value.items():
+            here = place(where, key)
+            if not isinstance(key, str):
+                raise Invalid(here, "the name must be a string")
+            if name is not None:
+                name(key, here)
+            found[key] = shape(member, here)
+        return found
+
+    return check
+
+
+def members(
+    value: object,
+    where: str,
+    required: Collection[str],
+    optional: Collection[str] = (),
+) -> Object:
+    """Check the names of an object's members, and not their values."""
+    if not isinstance(value, Mapping):
+        raise Invalid(where, "must be an object")
+    for name in value:
+        if name not in required and name not in optional:
+            raise Invalid(
+                where,
+                f"unknown member {name!r:.80}; known are:"
+                f" {', '.join([*required, *optional]) or 'none'}",
+            )
+    for name in required:
+        if name not in value:
+            raise Invalid(place(where, name), "is missing")
+    return dict(value)
+
+
+class Members:
+    """The shape of objects with known members.
+
+    Calling it returns the checked members, without the missing ones.
+
+    :param required: shapes of the members that must be there, by name.
+    :param optional: shapes of those that may be missing.
+    :param others: whether unknown members are ignored.
+    """
+
+    def __init__(
+        self,
+        required: Mapping[str, Shape[Any]],
+        optional: Mapping[str, Shape[Any]] | None = None,
+        *,
+        others: bool = False,
+    ) -> None:
+        self._required = required
+        self._optional = optional or {}
+        self._shapes = {**required, **self._optional}
+        self._others = others
+
+    def __call__(self, value: object, where: str) -> Object:
+        """Check an object."""
+        if self._others and isinstance(value, Mapping):
+            value = {
+                name: value[name] for name in self._shapes if name in value
+            }
+        found = members(value, where, self._required, self._optional)
+        return {
+            name: shape(found[name], place(where, name))
+            for name, shape in self._shapes.items()
+            if name in found
+        }
+
+
+def place(where: str, member: object) -> str:
+    """Return the place of a member of an object."""
+    return f"{where}.{member!s:.80}" if where else f"{member!s:.80}"
