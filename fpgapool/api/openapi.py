@@ -28,8 +28,8 @@ _HEADING = """\
 API reference
 =============
 
-``/v1/openapi.json`` has the same as an OpenAPI document. :doc:`api` describes
-the common rules of all operations.
+The same reference as OpenAPI: ``/v1/openapi.json``. :doc:`api` describes the
+rules common to all operations.
 """
 
 

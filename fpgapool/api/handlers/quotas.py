@@ -39,7 +39,7 @@ def show(call: calls.Call) -> calls.Answer:
     if not call.may(call.policy, project_id):
         raise errors.missing(codes.PROJECT_NOT_FOUND, "project", project_id)
     if not rules.PROJECT_ID.fullmatch(project_id):
-        raise errors.ApiError(codes.INVALID_REQUEST, rules.PROJECT_ID_TOLD)
+        raise errors.ApiError(codes.INVALID_REQUEST, rules.PROJECT_ID_WORDS)
     return _shown(call, project_id)
 
 

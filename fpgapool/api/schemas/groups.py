@@ -36,7 +36,7 @@ LISTED = common.record(
 GROUP = common.record(
     **_GROUP,
     goal=common.described(
-        {"oneOf": [_SHOWN_GOAL, _NO_GOAL]}, "What it shall reach."
+        {"oneOf": [_SHOWN_GOAL, _NO_GOAL]}, "The goal that it works towards."
     ),
     members=common.described(
         {"type": "array", "items": _MEMBER},
@@ -49,16 +49,16 @@ _WANTED_GOAL = common.record(
     optional=["deadline_at", "rate_per_s", "actions"],
     deadline_at=common.described(
         common.TIME,
-        "When all `actions` shall have ended (ISO 8601; UTC, unless it says).",
+        "When all `actions` must have completed (ISO 8601; UTC by default).",
     ),
     rate_per_s=common.described(
         common.NUMBER,
-        "The tasks that shall end in each second; not with `deadline_at`.",
+        "Tasks to complete per second; not with `deadline_at`.",
     ),
     actions=common.described(
         {"type": "integer"},
-        "The number of tasks after which the goal ends; `deadline_at` needs"
-        " it.",
+        "Number of tasks after which the goal ends; required with"
+        " `deadline_at`.",
     ),
 )
 
@@ -125,7 +125,7 @@ REVOKE_QUERY = common.record(
     optional=["ended"],
     ended=common.described(
         common.FLAG,
-        "The client's own program ends it: it is not announced as revoked."
+        "The client's own program ends it, so no revocation is reported."
         " Only for clients of the caller's project.",
     ),
 )
