@@ -13,9 +13,9 @@ import shutil
 import stat
 from collections.abc import Iterator
 
-from fpgapool.agent import desks
-from fpgapool.agent import doorway
-from fpgapool.agent import workers
+from fpgapool.agent.door import doorway
+from fpgapool.agent.supervision import desks
+from fpgapool.agent.supervision import workers
 from fpgapool.common import exception
 from fpgapool.common.channels import channel
 

@@ -14,11 +14,11 @@ import os
 import time
 import typing
 
-from fpgapool.client import blocks
 from fpgapool.client import checks
 from fpgapool.client import errors
-from fpgapool.client import files
-from fpgapool.client import group as groups
+from fpgapool.client.groups import group as groups
+from fpgapool.client.sessions import blocks
+from fpgapool.client.transfers import files
 from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 

@@ -15,9 +15,9 @@ import typing
 from collections.abc import Sequence
 
 from fpgapool import version
-from fpgapool.agent import doorway
 from fpgapool.agent import metrics as agent_metrics
 from fpgapool.agent import service as agent_service
+from fpgapool.agent.door import doorway
 from fpgapool.allinone import directories
 from fpgapool.allinone import readiness
 from fpgapool.allinone import wiring

@@ -300,7 +300,7 @@ PLANTED = {
     "worker to conf": ("agent/worker/a.py", "import fpgapool.conf"),
     "worker to the agent": (
         "agent/worker/a.py",
-        "import fpgapool.agent.workers",
+        "import fpgapool.agent.supervision.workers",
     ),
     "worker to oslo, through another": (
         "agent/worker/a.py",
@@ -354,7 +354,7 @@ INNOCENT = {
     "common/channels/channel.py": "from oslo_utils import units",
     "accelerators/heavy.py": "import numpy",
     "client/b.py": "def f():\n    import jsonschema",
-    "cmd/b.py": "import fpgapool.agent.table\nimport fpgapool.db.api",
+    "cmd/b.py": "import fpgapool.agent.slots.table\nimport fpgapool.db.api",
     "agent/b.py": "from fpgapool.agent import worker\nimport oslo_log",
     "agent/workers.py": "from fpgapool.agent import b\nimport oslo_log",
     "osc/b.py": "import openstack\nfrom osc_lib import utils",

@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable
 from collections.abc import Iterator
 
-from fpgapool.agent.worker import session as sessions
+from fpgapool.agent.worker.data import session as sessions
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.vocabulary import codes
 

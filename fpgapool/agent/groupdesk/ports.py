@@ -16,9 +16,9 @@ import typing
 from collections.abc import Callable
 
 from fpgapool.agent.groupdesk import accounts
-from fpgapool.agent.groupdesk import holding
-from fpgapool.agent.groupdesk import model
-from fpgapool.agent.groupdesk import queues
+from fpgapool.agent.groupdesk.decisions import holding
+from fpgapool.agent.groupdesk.decisions import model
+from fpgapool.agent.groupdesk.decisions import queues
 from fpgapool.common.channels import channel as channels
 from fpgapool.common.channels import doorbells
 from fpgapool.common.channels import rings

@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from fpgapool.agent.worker import certificate
+from fpgapool.agent.child import certificate
 from fpgapool.common.channels import channel
 from fpgapool.common.channels import tls_channel
 from fpgapool.protocol import frames

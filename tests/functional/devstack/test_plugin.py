@@ -14,7 +14,7 @@ from keystoneauth1 import loading
 from oslo_config import cfg
 from oslo_config import generator
 
-from fpgapool.agent import processes
+from fpgapool.agent.supervision import processes
 from fpgapool.api import app
 from fpgapool.api.http import rights
 from fpgapool.clients import glance

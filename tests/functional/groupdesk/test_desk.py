@@ -13,9 +13,9 @@ import pytest
 
 from fpgapool import client
 from fpgapool.client import errors
-from fpgapool.client import group
-from fpgapool.client import grouphosts
-from fpgapool.client import grouplink
+from fpgapool.client.groups import group
+from fpgapool.client.groups import grouphosts
+from fpgapool.client.groups import grouplink
 from fpgapool.common.channels import channel
 from fpgapool.common.channels import rings
 from fpgapool.protocol import frames

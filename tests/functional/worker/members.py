@@ -10,7 +10,7 @@ import pathlib
 import select
 import typing
 
-from fpgapool.agent.worker import port
+from fpgapool.agent.child import port
 from fpgapool.common.channels import channel as channels
 from fpgapool.common.channels import rings
 from fpgapool.protocol import records

@@ -24,9 +24,9 @@ from fpgapool.api.backends import waiters
 from fpgapool.api.http import microversion
 from fpgapool.api.schemas import quotas as schemas
 from fpgapool.common import exception
-from fpgapool.conductor.decisions import admission
-from fpgapool.conductor.decisions import bitstreams
-from fpgapool.conductor.decisions import group_book
+from fpgapool.conductor.decisions.hardware import bitstreams
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import group_book
 from fpgapool.db import api as db_api
 from fpgapool.objects import bitstream
 from fpgapool.objects import group as group_objects

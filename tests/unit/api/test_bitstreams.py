@@ -16,7 +16,7 @@ from fpgapool.bitstreams import files
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
 from fpgapool.common import exception
-from fpgapool.drivers.opencl import package
+from fpgapool.drivers.opencl.contents import package
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 from tests.unit.api import fakes

@@ -15,7 +15,7 @@ import pytest
 from fpgapool import objects
 from fpgapool.api.http import instances
 from fpgapool.common import exception
-from fpgapool.conductor.decisions import admission
+from fpgapool.conductor.decisions.requests import admission
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
 from fpgapool.vocabulary import codes

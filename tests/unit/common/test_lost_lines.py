@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 from oslo_config import cfg
 
-from fpgapool.agent.worker import process
+from fpgapool.agent.child import process
 from fpgapool.common import config
 from fpgapool.common.monitoring import lost_lines
 

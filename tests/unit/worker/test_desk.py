@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from fpgapool.agent.worker import desk as desks
-from fpgapool.agent.worker import session as sessions
+from fpgapool.agent.worker.data import session as sessions
 from fpgapool.common.channels import channel
 
 pytestmark = pytest.mark.security
