@@ -9,11 +9,13 @@ it may be a key.
 from __future__ import annotations
 
 import collections.abc
-import re
+import typing
 
 from fpgapool.accelerators import base
+from fpgapool.vocabulary import shapes
 
-_HEX = re.compile(r"[0-9A-Fa-f]*")
+_HEX = shapes.matching(r"[0-9A-Fa-f]*", "a string of hexadecimal digits")
+_T = typing.TypeVar("_T")
 
 Params = collections.abc.Mapping[str, object]
 
@@ -40,22 +42,24 @@ def checked(
     return {**defaults, **params}
 
 
-def integer(params: Params, name: str, lowest: int, highest: int) -> int:
-    """Read a whole number.
+def shaped(shape: shapes.Shape[_T], value: object, name: str) -> _T:
+    """Check the value of a parameter.
 
-    :returns: its value.
-    :raises InvalidParams: if it is not such a number.
+    :raises InvalidParams: if it does not have the shape.
     """
-    value = params.get(name)
-    if (
-        not isinstance(value, int)
-        or isinstance(value, bool)
-        or not lowest <= value <= highest
-    ):
-        raise base.InvalidParams(
-            f"'{name}' must be a whole number from {lowest} to {highest}"
-        )
-    return value
+    try:
+        return shape(value, "")
+    except shapes.Invalid as error:
+        place = f" {error.where}" if error.where else ""
+        raise base.InvalidParams(f"'{name}'{place} {error.reason}") from None
+
+
+def integer(params: Params, name: str, lowest: int, highest: int) -> int:
+    """Read an integer.
+
+    :raises InvalidParams: if it is not one from lowest to highest.
+    """
+    return shaped(shapes.integer(lowest, highest), params.get(name), name)
 
 
 def choice(
@@ -63,27 +67,17 @@ def choice(
 ) -> str:
     """Read one of several words.
 
-    :returns: its value.
     :raises InvalidParams: if it is not one of them.
     """
-    value = params.get(name)
-    if not isinstance(value, str) or value not in choices:
-        raise base.InvalidParams(
-            f"'{name}' must be one of: {', '.join(choices)}"
-        )
-    return value
+    return shaped(shapes.one_of(choices), params.get(name), name)
 
 
 def flag(params: Params, name: str) -> bool:
     """Read a truth value.
 
-    :returns: its value.
     :raises InvalidParams: if it is not one.
     """
-    value = params.get(name)
-    if not isinstance(value, bool):
-        raise base.InvalidParams(f"'{name}' must be true or false")
-    return value
+    return shaped(shapes.flag, params.get(name), name)
 
 
 def hex_bytes(
@@ -94,11 +88,7 @@ def hex_bytes(
     :returns: the bytes.
     :raises InvalidParams: if it is not such a text.
     """
-    value = params.get(name)
-    if not isinstance(value, str) or not _HEX.fullmatch(value):
-        raise base.InvalidParams(
-            f"'{name}' must be a string of hexadecimal digits"
-        )
+    value = shaped(_HEX, params.get(name), name)
     if len(value) not in [2 * length_bytes for length_bytes in lengths_bytes]:
         lengths = " or ".join(str(length) for length in lengths_bytes)
         raise base.InvalidParams(f"'{name}' must have {lengths} bytes")

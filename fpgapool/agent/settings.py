@@ -95,7 +95,7 @@ class AgentSettings:
         if not rules.HOST_NAME.fullmatch(conf.host_name):
             raise exception.ConfigurationError(
                 reason=f"[DEFAULT] host_name {conf.host_name!r:.100}:"
-                f" {rules.HOST_NAME_TOLD}"
+                f" {rules.HOST_NAME_WORDS}"
             )
         group = conf.agent
         driver_path = loader.driver_path(group.driver)

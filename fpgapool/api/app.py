@@ -26,7 +26,7 @@ from fpgapool.api import policy
 from fpgapool.api import routes
 from fpgapool.api.backends import vendordata
 from fpgapool.api.backends import waiters
-from fpgapool.api.http import access_log as access
+from fpgapool.api.http import access_log
 from fpgapool.api.http import crowd
 from fpgapool.api.http import errors
 from fpgapool.api.http import instances
@@ -96,7 +96,6 @@ def connect(
 ) -> calls.Backends:
     """Return the backends of handlers; RPC must have been set up.
 
-    :param conf: the configuration.
     :param database: the conductor's; the API only reads it.
     :param server_threads: how many requests are answered at the same time, if
         the caller knows it.
@@ -183,12 +182,7 @@ def build(
     backends: calls.Backends,
     table: Iterable[routes.Route] = routes.ROUTES,
 ) -> middleware.Application:
-    """Return the application.
-
-    :param conf: the configuration.
-    :param backends: for the handlers.
-    :param table: the API.
-    """
+    """Return the application."""
     table = list(table)
     public = {route.path for route in table if route.public}
     handlers = make_handlers(backends, table)
@@ -225,7 +219,7 @@ def build(
     if conf.cors.allowed_origin:
         app = cors.CORS(app, conf)
     app = metrics.Measured(app, backends.metrics)
-    app = access.Access(app)
+    app = access_log.AccessLog(app)
     app = middleware.RequestId(app)
     health = healthcheck.Healthcheck(None, conf)
     return _choice(lambda path: health if path == _HEALTHCHECK else app)
@@ -260,11 +254,7 @@ def _choice(
 def make_handlers(
     backends: calls.Backends, table: Iterable[routes.Route]
 ) -> falcon.App:
-    """Return Falcon's application.
-
-    :param backends: for the handlers.
-    :param table: the API.
-    """
+    """Return Falcon's application."""
     app = falcon.App(middleware=[_Versions(), _Rest()])
     app.req_options.strip_url_path_trailing_slash = True
 
@@ -375,6 +365,7 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
             version=req.context.version,
             # Apache leaves a slash at the end of the mount point.
             base_url=req.prefix.rstrip("/"),
+            policy=route.policy,
             path=names,
             etags=tuple(map(str, req.if_none_match or ())),
         )
@@ -389,11 +380,11 @@ def _responder(route: routes.Route, backends: calls.Backends) -> Responder:
             answer = _handled(route, call)
         except Exception as error:
             target = {**path, **req.params}
-            call.trail.record(caller, operation, target, call.body, error)
+            call.audit.record(caller, operation, target, call.body, error)
             raise
-        if call.trail.is_noted:
+        if call.audit.is_needed:
             target = {**path, **req.params}
-            call.trail.record(caller, operation, target, call.body)
+            call.audit.record(caller, operation, target, call.body)
         _send(resp, answer)
         if call.origin.recorded:
             resp.set_headers(call.origin.headers)
@@ -409,7 +400,7 @@ def _check_accept(req: falcon.Request, route: routes.Route) -> None:
     if not any(map(req.client_accepts, types)):
         raise errors.ApiError(
             codes.NOT_ACCEPTABLE,
-            f"answers are of the type {types[-1]}, which the header Accept"
+            f"responses are {types[-1]}, which the Accept header"
             " does not allow",
         )
 
@@ -425,7 +416,7 @@ def _handled(route: routes.Route, call: calls.Call) -> calls.Answer:
     except crowd.TooMany:
         raise errors.ApiError(
             codes.RATE_LIMITED,
-            "too many requests of the project are under way, try again later",
+            "too many concurrent requests of the project; try again later",
         ) from None
 
 
@@ -436,7 +427,9 @@ def _caller(
     if caller is not None:
         return caller
     if not route.public:
-        raise errors.ApiError(codes.UNAUTHORIZED, "the caller is unknown")
+        raise errors.ApiError(
+            codes.UNAUTHORIZED, "the caller is not authenticated"
+        )
     return context.RequestContext(overwrite=False)
 
 
@@ -456,7 +449,7 @@ def _give_stream(call: calls.Call, req: falcon.Request) -> None:
     if content_type.strip().lower() != _OCTETS:
         raise errors.ApiError(
             codes.UNSUPPORTED_MEDIA_TYPE,
-            f"the body must be of the type {_OCTETS}",
+            f"the body must be {_OCTETS}",
         )
     length_bytes = req.content_length
     if length_bytes is not None:
@@ -489,19 +482,23 @@ def _fail(
     error: Exception,
     retry_after_s: int,
 ) -> None:
-    told = errors.translate(error)
-    if told.status >= 500:
+    refusal = errors.translate(error)
+    if refusal.status >= 500:
         where = f"{req.method} {req.path}"
-        if told.try_later:
+        if refusal.try_later:
             # Of a service that is away, many requests tell the same.
-            _OFTEN.error("%s: %s: %s", where, told.code, errors.text_of(error))
+            _OFTEN.error(
+                "%s: %s: %s", where, refusal.code, errors.text_of(error)
+            )
         else:
-            _OFTEN.error("%s: %s", where, told.code, exc_info=error)
-    headers = dict(told.headers)
-    if told.try_later:
+            _OFTEN.error("%s: %s", where, refusal.code, exc_info=error)
+    headers = dict(refusal.headers)
+    if refusal.try_later:
         headers["Retry-After"] = str(retry_after_s)
-    document = told.document(req.env.get(request_id.ENV_REQUEST_ID, ""))
+    document = refusal.document(req.env.get(request_id.ENV_REQUEST_ID, ""))
     _send(
         resp,
-        calls.Answer(document=document, status=told.status, headers=headers),
+        calls.Answer(
+            document=document, status=refusal.status, headers=headers
+        ),
     )

@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
+from typing import Protocol
 from typing import TypeVar
 
 from fpgapool.api import metrics
-from fpgapool.api import policy
-from fpgapool.api.backends import caches as remembered
+from fpgapool.api.backends import caches
 from fpgapool.api.backends import inventory
 from fpgapool.api.backends import leader as leaders
 from fpgapool.api.backends import vendordata as vendordatas
 from fpgapool.api.backends import waiters
-from fpgapool.api.http import audit_trail as trails
+from fpgapool.api.http import audit_trail
 from fpgapool.api.http import crowd
 from fpgapool.api.http import errors
 from fpgapool.api.http import microversion
@@ -57,6 +57,21 @@ def has_ended(row: db_api.SessionRecord | None) -> bool:
     )
 
 
+class Enforcer(Protocol):
+    """Decides by policies; see :class:`fpgapool.api.policy.Enforcer`."""
+
+    def allows(
+        self,
+        caller: context.RequestContext,
+        rule: str,
+        target: Mapping[str, str | None],
+    ) -> bool:
+        """Whether a policy allows a caller something."""
+
+    def is_privileged(self, caller: context.RequestContext, rule: str) -> bool:
+        """Whether a policy gives a caller more than tenants have."""
+
+
 @dataclasses.dataclass(slots=True)
 class Origin:
     """The source of an answer.
@@ -89,7 +104,6 @@ class Limits:
 class Files:
     """The store of bitstreams, and limits of uploads.
 
-    :ivar sweeper: removes orphaned files from the store.
     :ivar uploads: each upload has a place in it while it lasts.
     """
 
@@ -104,23 +118,19 @@ class Files:
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(kw_only=True)
 class Backends:
     """All that handlers use beyond the request.
 
     :ivar conductor: for requests that change anything.
-    :ivar reader: the same for questions, with a shorter timeout.
-    :ivar leader: answers questions.
+    :ivar reader: the conductor for questions, with a shorter timeout.
+    :ivar leader: answers questions, as far as a conductor leads.
     :ivar default_limits: of projects, by resource; None if only Keystone
-    knows.
+        knows.
     :ivar files: None if the pool has no store.
     :ivar vendordata: answers Nova; None: there is nothing for instances.
-    :ivar crowd: the requests that are under way.
-    :ivar inventory: the pool's hardware in the database.
     :ivar builtins: what slots run without a file, by shape.
-    :ivar library: the accelerators.
     :ivar snapshot: the snapshot for Nova, and whether it is from the database.
-    :ivar lists: of the inventory.
     :ivar sessions: their rows, by id; None if there is none.
     """
 
@@ -128,7 +138,7 @@ class Backends:
     reader: conductor_rpcapi.ConductorAPI
     database: db_api.Database
     waiting: waiters.Waiters
-    enforcer: policy.Enforcer
+    enforcer: Enforcer
     limits: Limits
     files: Files | None = None
     metrics: metrics.Metrics = dataclasses.field(
@@ -136,53 +146,29 @@ class Backends:
     )
     vendordata: vendordatas.Vendordata | None = None
     clock: Callable[[], float] = time.monotonic
-    lists: remembered.Texts = dataclasses.field(
-        default_factory=remembered.Texts
-    )
+    lists: caches.Texts = dataclasses.field(default_factory=caches.Texts)
     default_limits: Mapping[str, int] | None = None
-    crowd: crowd.Crowd = dataclasses.field(init=False)
-    leader: leaders.Leader = dataclasses.field(init=False)
-    inventory: remembered.Remembered[inventories.Inventory] = (
-        dataclasses.field(init=False)
-    )
-    builtins: remembered.Remembered[dict[str, libraries.Builtins | None]] = (
-        dataclasses.field(init=False)
-    )
-    library: remembered.Remembered[libraries.Library] = dataclasses.field(
-        init=False
-    )
-    snapshot: remembered.Remembered[tuple[dict[str, Any], bool]] = (
-        dataclasses.field(init=False)
-    )
-    sessions: remembered.Ended[db_api.SessionRecord | None] = (
-        dataclasses.field(init=False)
-    )
 
     def __post_init__(self) -> None:
-        requests = crowd.Crowd(self.limits.max_project_requests)
-        object.__setattr__(self, "crowd", requests)
+        self.crowd = crowd.Crowd(self.limits.max_project_requests)
+        self.leader = leaders.Leader(self.reader, self.database)
+        max_age_s, clock = self.limits.inventory_cache_s, self.clock
 
-        def remember(name: str, load: Callable[[], Any]) -> None:
-            known = remembered.Remembered(
-                load, self.limits.inventory_cache_s, self.clock
-            )
-            object.__setattr__(self, name, known)
+        def cached(load: Callable[[], _T]) -> caches.Remembered[_T]:
+            return caches.Remembered(load, max_age_s, clock)
 
-        remember(
-            "inventory", lambda: inventories.Inventory.load(self.database)
+        self.inventory = cached(
+            lambda: inventories.Inventory.load(self.database)
         )
-        remember("builtins", self._builtins)
-        remember("library", self.load_library)
-        leader = leaders.Leader(self.reader, self.database)
-        object.__setattr__(self, "leader", leader)
-        remember("snapshot", self._snapshot)
-        sessions = remembered.Ended(
+        self.builtins = cached(self._builtins)
+        self.library = cached(self.load_library)
+        self.snapshot = cached(self._snapshot)
+        self.sessions = caches.Ended(
             lambda session_id: self.database.get_session(session_id),
             has_ended,
-            self.limits.inventory_cache_s,
-            self.clock,
+            max_age_s,
+            clock,
         )
-        object.__setattr__(self, "sessions", sessions)
 
     def pool_now(self) -> tuple[dict[str, Any], bool]:
         """Return the figures about the pool that its hardware's rows lack.
@@ -237,12 +223,8 @@ class Call:
 
     :ivar caller: the caller; of a request without a token, an empty context.
     :ivar base_url: of the API, without a slash at the end.
-    :ivar path: the variable parts of the path.
-    :ivar query: with the types of its schema.
     :ivar body: valid by its schema; empty if there is none.
     :ivar etags: of the answers that the client has, as it sent them.
-    :ivar trail: the rights that it has used.
-    :ivar origin: the source of the answer.
     :ivar stream: the body of an upload; None if its end cannot be determined.
     :ivar length_bytes: of that; None if the request does not give it.
     """
@@ -251,11 +233,14 @@ class Call:
     caller: context.RequestContext
     version: microversion.Version
     base_url: str
+    policy: str = ""
     path: Mapping[str, str] = dataclasses.field(default_factory=dict)
     query: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     body: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     etags: Sequence[str] = ()
-    trail: trails.Trail = dataclasses.field(default_factory=trails.Trail)
+    audit: audit_trail.AuditTrail = dataclasses.field(
+        default_factory=audit_trail.AuditTrail
+    )
     origin: Origin = dataclasses.field(default_factory=Origin)
     stream: intake.Stream | None = None
     length_bytes: int | None = None
@@ -275,7 +260,6 @@ class Call:
     ) -> _T | None:
         """Ask the leading conductor what the database does not have.
 
-        :param question: gets the conductor.
         :returns: the answer; None if it does not answer.
         """
         answer, answers = self.backends.leader.ask(question)
@@ -285,7 +269,6 @@ class Call:
     def may(self, rule: str, project_id: str | None = None) -> bool:
         """Whether a policy allows the caller something.
 
-        :param rule: the policy's name.
         :param project_id: owner of the target; None for the caller's own.
         """
         owner = self.caller.project_id if project_id is None else project_id
@@ -293,23 +276,25 @@ class Call:
             self.caller, rule, {"project_id": owner}
         )
         if allowed:
-            self.trail.note(self.caller, rule, owner)
+            self._audit(rule, owner)
         return allowed
 
     def require(self, rule: str, project_id: str | None = None) -> None:
         """Make sure that a policy allows the caller something.
 
-        :param rule: the policy's name.
-        :param project_id: see :meth:`may`.
         :raises ApiError: if it does not.
         """
         if not self.may(rule, project_id):
             owner = project_id or self.caller.project_id
-            self.trail.note(self.caller, rule, owner)
+            self._audit(rule, owner)
             detail = f"the policy {rule} does not allow it"
             if self.caller.project_id is None:
                 detail += "; the token is not for a project"
             raise errors.ApiError(codes.FORBIDDEN, detail)
+
+    def _audit(self, rule: str, owner: str | None) -> None:
+        is_privileged = self.backends.enforcer.is_privileged(self.caller, rule)
+        self.audit.add(self.caller, rule, owner, is_privileged)
 
     def from_inventory(
         self,
@@ -319,9 +304,7 @@ class Call:
     ) -> Answer:
         """Return a list that depends on the inventory, and on the caller.
 
-        :param name: of the list.
         :param sees_all: what the caller may see in it of other projects.
-        :param make: returns the document.
         """
         pool = self.backends.inventory.get()
         project_id = self.caller.project_id
@@ -339,7 +322,6 @@ class Call:
     ) -> Answer:
         """Return an answer with its tag, or that the client has it already.
 
-        :param tag: differs if the answer does.
         :param document: see :class:`Answer`, as ``data``.
         """
         headers = {"ETag": f'"{tag}"'}
@@ -351,7 +333,6 @@ class Call:
         """Return a URL of the API.
 
         :param parts: of the path after ``/v1``.
-        :param query: the query.
         """
         quoted = (urllib.parse.quote(part, safe="") for part in parts)
         path = "/".join((self.base_url, "v1", *quoted))
@@ -365,9 +346,6 @@ class Answer:
     """The answer to the client.
 
     :ivar document: the body; None for an empty one, or another form.
-    :ivar data: the text of a document.
-    :ivar stream: the parts of a file.
-    :ivar length_bytes: of that.
     """
 
     document: Mapping[str, Any] | None

@@ -64,10 +64,7 @@ class _Desk(Protocol):
 
 
 class Metrics:
-    """Counters of one process of the API; thread-safe.
-
-    :ivar rpc: calls of the conductor.
-    """
+    """Counters of one process of the API; thread-safe."""
 
     def __init__(self) -> None:
         self.rpc = tallies.Timings()
@@ -97,8 +94,6 @@ class Metrics:
         """Count an answered request.
 
         :param route: its path, with the names of variable parts.
-        :param status: a number.
-        :param taken_s: its duration.
         """
         method = method if method in _METHODS else _OTHER
         with self._lock:
@@ -138,11 +133,7 @@ class Metrics:
 
 
 class Measured:
-    """Counts requests and their duration.
-
-    :param app: the inner application.
-    :param counts: the counters.
-    """
+    """Counts requests and their duration."""
 
     def __init__(self, app: middleware.Application, counts: Metrics) -> None:
         self._app = app
@@ -154,11 +145,11 @@ class Measured:
         start_response: middleware.StartResponse,
     ) -> Iterable[bytes]:
         """Answer a request."""
-        told = "500"
+        code = "500"
 
         def start(status: str, *rest: Any) -> Any:
-            nonlocal told
-            told = status[:3]
+            nonlocal code
+            code = status[:3]
             return start_response(status, *rest)
 
         started_s = time.perf_counter()
@@ -169,7 +160,7 @@ class Measured:
             self._counts.end(
                 environ.get(middleware.ROUTE, _OTHER),
                 environ["REQUEST_METHOD"],
-                told,
+                code,
                 time.perf_counter() - started_s,
             )
 
@@ -177,12 +168,7 @@ class Measured:
 def endpoint(
     conf: cfg.ConfigOpts, counts: Metrics, *, number: int = 0
 ) -> metrics.Endpoint:
-    """Return the server of a process's metrics.
-
-    :param conf: the configuration.
-    :param counts: the counters.
-    :param number: of the process.
-    """
+    """Return the server of a process's metrics."""
     first: int | None = conf.metrics.api_port
     return metrics.Endpoint(
         conf,
@@ -199,10 +185,6 @@ class WithEndpoint:
 
     Web servers fork after they have loaded the application, and threads do not
     survive that.
-
-    :param app: the inner application.
-    :param conf: the configuration.
-    :param counts: the counters.
     """
 
     def __init__(
@@ -245,6 +227,6 @@ class WithEndpoint:
                 self._done = True
                 return
         LOG.error(
-            "Metrics are not served: no port is free; the last one: %s",
+            "No port is free to serve metrics; last error: %s",
             failure,
         )

@@ -28,16 +28,13 @@ _HEADING = """\
 API reference
 =============
 
-``/v1/openapi.json`` has the same as an OpenAPI document. :doc:`api` describes
-the common rules of all operations.
+The same reference as OpenAPI: ``/v1/openapi.json``. :doc:`api` describes the
+rules common to all operations.
 """
 
 
 def document(routes: Iterable[Any]) -> dict[str, Any]:
-    """Return the API's description in OpenAPI 3.1.
-
-    :param routes: the API, as :data:`fpgapool.api.routes.ROUTES`.
-    """
+    """Return the API's description in OpenAPI 3.1."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         operations = paths.setdefault(route.path, {})
@@ -142,10 +139,7 @@ def _response(route: Any) -> dict[str, Any]:
 
 
 def reference(routes: Iterable[Any]) -> str:
-    """Return the API's reference as a page of reStructuredText.
-
-    :param routes: the API, as :data:`fpgapool.api.routes.ROUTES`.
-    """
+    """Return the API's reference as a page of reStructuredText."""
     parts = [_HEADING]
     for route in routes:
         parts += _section(route)

@@ -13,11 +13,17 @@ from oslo_policy import opts
 from oslo_policy import policy
 
 from fpgapool import policies
+from fpgapool.api.http import rights
 from fpgapool.common.messaging import context
 
 #: A change of ``policy.yaml`` takes effect within so many seconds.
 REMEMBERED_S = 1.0
 
+# The roles, besides administrators, of services that use a right all the time.
+_ROUTINE = {
+    rights.ADMIN_OR_SERVICE: "service",
+    rights.ADMIN_OR_AGENT: rights.AGENT_ROLE,
+}
 #: Decisions that are remembered at a time.
 _MOST = 10_000
 
@@ -37,6 +43,10 @@ class Enforcer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._enforcer = make_enforcer(conf)
+        self._defaults = {
+            name: rule.check_str
+            for name, rule in self._enforcer.registered_rules.items()
+        }
         self._clock = clock
         self._known: dict[tuple[object, ...], bool] = {}
         self._known_until_s = 0.0
@@ -49,7 +59,6 @@ class Enforcer:
     ) -> bool:
         """Whether a policy allows a caller something.
 
-        :param rule: the policy's name.
         :param target: of the action: its ``project_id``.
         """
         now_s = self._clock()
@@ -65,6 +74,16 @@ class Enforcer:
                 rule, dict(target), caller, do_raise=False
             )
         return allowed
+
+    def is_privileged(self, caller: context.RequestContext, rule: str) -> bool:
+        """Whether a policy gives a caller more than tenants have by default.
+
+        A deployment may give such a right to other roles, too.
+        """
+        default = self._defaults.get(rule)
+        if default in _ROUTINE:
+            return _ROUTINE[default] not in caller.roles
+        return default == rights.ADMIN
 
 
 def make_enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:

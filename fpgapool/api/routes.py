@@ -27,6 +27,7 @@ from fpgapool.api.handlers import usage
 from fpgapool.api.handlers import vendordata
 from fpgapool.api.handlers import versions
 from fpgapool.api.http import microversion
+from fpgapool.api.http import rights
 from fpgapool.api.schemas import accelerators as accelerator_schemas
 from fpgapool.api.schemas import bitstreams as bitstream_schemas
 from fpgapool.api.schemas import common
@@ -42,20 +43,6 @@ from fpgapool.api.schemas import slots as slot_schemas
 from fpgapool.api.schemas import usage as usage_schemas
 from fpgapool.api.schemas import vendordata as vendordata_schemas
 from fpgapool.api.schemas import versions as version_schemas
-from fpgapool.policies import accelerators as accelerator_policies
-from fpgapool.policies import bitstreams as bitstream_policies
-from fpgapool.policies import devices as device_policies
-from fpgapool.policies import groups as group_policies
-from fpgapool.policies import hosts as host_policies
-from fpgapool.policies import instances as instance_policies
-from fpgapool.policies import pool as pool_policies
-from fpgapool.policies import quotas as quota_policies
-from fpgapool.policies import services as service_policies
-from fpgapool.policies import sessions as session_policies
-from fpgapool.policies import slots as slot_policies
-from fpgapool.policies import usage as usage_policies
-from fpgapool.policies import vendordata as vendordata_policies
-from fpgapool.policies import versions as version_policies
 
 Handler = Callable[[calls.Call], calls.Answer]
 
@@ -66,23 +53,18 @@ class Route:
 
     :ivar path: with the names of its variable parts in braces.
     :ivar policy: the policy that must allow it in the caller's own project.
-    :ivar public: needs no token.
-    :ivar query: schema of the query.
+    :ivar rule: the policy's default; routes with one policy have the same.
     :ivar body: schema of the request's body; None if it has none.
     :ivar max_body_bytes: the largest body; None: the default.
     :ivar response: schema of the answer's body; None if it has none.
-    :ivar upload: the body is a file.
-    :ivar download: the answer is a file.
-    :ivar bodyless: the request has no body.
-    :ivar status: of a successful answer.
     :ivar other_responses: schemas of successful answers with other statuses.
-    :ivar since: the first microversion that has it.
     """
 
     method: str
     path: str
     handler: Handler
     policy: str
+    rule: str
     summary: str
     public: bool = False
     query: common.Schema = dataclasses.field(
@@ -118,233 +100,242 @@ def description() -> dict[str, Any]:
     return openapi.document(ROUTES)
 
 
-_Since11 = functools.partial(Route, since="1.1")
+def _route(operation: str, handler: Handler, **more: Any) -> Route:
+    """Return a route.
+
+    :param operation: its method and its path.
+    """
+    method, path = operation.split()
+    return Route(method=method, path=path, handler=handler, **more)
+
+
+_since_11 = functools.partial(_route, since="1.1")
 
 ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/",
-        handler=versions.index,
-        policy=version_policies.LIST,
+    _route(
+        "GET /",
+        versions.index,
+        policy="fpgapool:versions:list",
+        rule=rights.PUBLIC,
         public=True,
         response=version_schemas.LIST,
         summary="List the API's versions",
     ),
-    Route(
-        method="GET",
-        path="/v1",
-        handler=versions.show,
-        policy=version_policies.GET,
+    _route(
+        "GET /v1",
+        versions.show,
+        policy="fpgapool:versions:get",
+        rule=rights.PUBLIC,
         public=True,
         response=version_schemas.SHOW,
         summary="Show version 1",
     ),
-    Route(
-        method="GET",
-        path="/v1/openapi.json",
-        handler=versions.make_document(description),
-        policy=version_policies.DOCUMENT,
+    _route(
+        "GET /v1/openapi.json",
+        versions.make_document(description),
+        policy="fpgapool:openapi:get",
+        rule=rights.PUBLIC,
         public=True,
         response=version_schemas.DOCUMENT,
         summary="Show the API's description in OpenAPI",
     ),
-    Route(
-        method="GET",
-        path="/v1/accelerators",
-        handler=accelerators.index,
-        policy=accelerator_policies.LIST,
+    _route(
+        "GET /v1/accelerators",
+        accelerators.index,
+        policy="fpgapool:accelerators:list",
+        rule=rights.ANY_READER_OR_INSTANCE,
         query=accelerator_schemas.LIST_QUERY,
         response=accelerator_schemas.LIST,
         summary="List the accelerators",
     ),
-    Route(
-        method="GET",
-        path="/v1/accelerators/{name}",
-        handler=accelerators.show,
-        policy=accelerator_policies.GET,
+    _route(
+        "GET /v1/accelerators/{name}",
+        accelerators.show,
+        policy="fpgapool:accelerators:get",
+        rule=rights.ANY_READER_OR_INSTANCE,
         response=accelerator_schemas.SHOW,
         summary="Show an accelerator",
     ),
-    Route(
-        method="GET",
-        path="/v1/bitstreams",
-        handler=bitstreams.index,
-        policy=bitstream_policies.LIST,
+    _route(
+        "GET /v1/bitstreams",
+        bitstreams.index,
+        policy="fpgapool:bitstreams:list",
+        rule=rights.PROJECT_READER_OR_ADMIN,
         query=bitstream_schemas.LIST_QUERY,
         response=bitstream_schemas.LIST,
-        summary="List bitstreams",
+        summary="List the bitstreams that your project may see",
     ),
-    Route(
-        method="POST",
-        path="/v1/bitstreams",
-        handler=bitstreams.create,
-        policy=bitstream_policies.CREATE,
+    _route(
+        "POST /v1/bitstreams",
+        bitstreams.create,
+        policy="fpgapool:bitstreams:create",
+        rule=rights.PROJECT_MEMBER,
         body=bitstream_schemas.CREATE,
         response=bitstream_schemas.SHOW,
         status=201,
         summary="Create a bitstream; its file follows",
     ),
-    Route(
-        method="GET",
-        path="/v1/bitstreams/{bitstream_id}",
-        handler=bitstreams.show,
-        policy=bitstream_policies.GET,
+    _route(
+        "GET /v1/bitstreams/{bitstream_id}",
+        bitstreams.show,
+        policy="fpgapool:bitstreams:get",
+        rule=rights.PROJECT_READER_OR_ADMIN,
         response=bitstream_schemas.SHOW,
         summary="Show a bitstream",
     ),
-    Route(
-        method="PATCH",
-        path="/v1/bitstreams/{bitstream_id}",
-        handler=bitstreams.update,
-        policy=bitstream_policies.UPDATE,
+    _route(
+        "PATCH /v1/bitstreams/{bitstream_id}",
+        bitstreams.update,
+        policy="fpgapool:bitstreams:update",
+        rule=rights.PROJECT_MEMBER_OR_ADMIN,
         body=bitstream_schemas.UPDATE,
         response=bitstream_schemas.SHOW,
         summary="Change the metadata of a bitstream",
     ),
-    Route(
-        method="DELETE",
-        path="/v1/bitstreams/{bitstream_id}",
-        handler=bitstreams.delete,
-        policy=bitstream_policies.DELETE,
+    _route(
+        "DELETE /v1/bitstreams/{bitstream_id}",
+        bitstreams.delete,
+        policy="fpgapool:bitstreams:delete",
+        rule=rights.PROJECT_MEMBER_OR_ADMIN,
         status=204,
         summary="Delete a bitstream",
     ),
-    Route(
-        method="PUT",
-        path="/v1/bitstreams/{bitstream_id}/file",
-        handler=bitstreams.upload,
-        policy=bitstream_policies.UPLOAD,
+    _route(
+        "PUT /v1/bitstreams/{bitstream_id}/file",
+        bitstreams.upload,
+        policy="fpgapool:bitstreams:upload",
+        rule=rights.PROJECT_MEMBER_OR_ADMIN,
         upload=True,
         response=bitstream_schemas.SHOW,
         summary="Upload a bitstream's file",
     ),
-    Route(
-        method="GET",
-        path="/v1/bitstreams/{bitstream_id}/file",
-        handler=bitstreams.download,
-        policy=bitstream_policies.DOWNLOAD,
+    _route(
+        "GET /v1/bitstreams/{bitstream_id}/file",
+        bitstreams.download,
+        policy="fpgapool:bitstreams:download",
+        rule="rule:project_reader_or_admin or rule:agent_api",
         download=True,
         summary="Download a bitstream's file",
     ),
-    Route(
-        method="POST",
-        path="/v1/bitstreams/{bitstream_id}/approve",
-        handler=bitstreams.approve,
-        policy=bitstream_policies.APPROVE,
+    _route(
+        "POST /v1/bitstreams/{bitstream_id}/approve",
+        bitstreams.approve,
+        policy="fpgapool:bitstreams:approve",
+        rule=rights.ADMIN,
         body=bitstream_schemas.APPROVE,
         response=bitstream_schemas.SHOW,
-        summary="Approve a bitstream",
+        summary="Approve a bitstream, so that slots may run it",
     ),
-    Route(
-        method="POST",
-        path="/v1/bitstreams/{bitstream_id}/reject",
-        handler=bitstreams.reject,
-        policy=bitstream_policies.REJECT,
+    _route(
+        "POST /v1/bitstreams/{bitstream_id}/reject",
+        bitstreams.reject,
+        policy="fpgapool:bitstreams:reject",
+        rule=rights.ADMIN,
         body=bitstream_schemas.REJECT,
         response=bitstream_schemas.SHOW,
-        summary="Reject a bitstream",
+        summary="Reject a bitstream, so that no slot runs it",
     ),
-    Route(
-        method="PUT",
-        path="/v1/bitstreams/{bitstream_id}/projects/{project_id}",
-        handler=bitstreams.share,
-        policy=bitstream_policies.SHARE,
+    _route(
+        "PUT /v1/bitstreams/{bitstream_id}/projects/{project_id}",
+        bitstreams.share,
+        policy="fpgapool:bitstreams:share",
+        rule=rights.PROJECT_MEMBER_OR_ADMIN,
         bodyless=True,
         response=bitstream_schemas.SHOW,
         summary="Share a bitstream with another project",
     ),
-    Route(
-        method="DELETE",
-        path="/v1/bitstreams/{bitstream_id}/projects/{project_id}",
-        handler=bitstreams.unshare,
-        policy=bitstream_policies.SHARE,
+    _route(
+        "DELETE /v1/bitstreams/{bitstream_id}/projects/{project_id}",
+        bitstreams.unshare,
+        policy="fpgapool:bitstreams:share",
+        rule=rights.PROJECT_MEMBER_OR_ADMIN,
         status=204,
         summary="Stop sharing a bitstream with a project",
     ),
-    Route(
-        method="GET",
-        path="/v1/hosts",
-        handler=hosts.index,
-        policy=host_policies.LIST,
+    _route(
+        "GET /v1/hosts",
+        hosts.index,
+        policy="fpgapool:hosts:list",
+        rule=rights.ADMIN_OR_SERVICE,
         query=host_schemas.LIST_QUERY,
         response=host_schemas.LIST,
         summary="List the hosts",
     ),
-    Route(
-        method="GET",
-        path="/v1/hosts/{host_uuid}",
-        handler=hosts.show,
-        policy=host_policies.GET,
+    _route(
+        "GET /v1/hosts/{host_uuid}",
+        hosts.show,
+        policy="fpgapool:hosts:get",
+        rule=rights.ADMIN_OR_SERVICE,
         response=host_schemas.SHOW,
         summary="Show a host",
     ),
-    Route(
-        method="PATCH",
-        path="/v1/hosts/{host_uuid}",
-        handler=hosts.change,
-        policy=host_policies.CHANGE,
+    _route(
+        "PATCH /v1/hosts/{host_uuid}",
+        hosts.change,
+        policy="fpgapool:hosts:change",
+        rule=rights.ADMIN,
         body=host_schemas.CHANGE,
         response=host_schemas.SHOW,
         summary="Enable, drain or disable a host",
     ),
-    Route(
-        method="GET",
-        path="/v1/devices",
-        handler=devices.index,
-        policy=device_policies.LIST,
+    _route(
+        "GET /v1/devices",
+        devices.index,
+        policy="fpgapool:devices:list",
+        rule=rights.ANY_READER,
         query=device_schemas.LIST_QUERY,
         response=device_schemas.LIST,
         summary="List the devices",
     ),
-    Route(
-        method="GET",
-        path="/v1/devices/{device_id}",
-        handler=devices.show,
-        policy=device_policies.GET,
+    _route(
+        "GET /v1/devices/{device_id}",
+        devices.show,
+        policy="fpgapool:devices:get",
+        rule=rights.ANY_READER,
         response=device_schemas.SHOW,
         summary="Show a device",
     ),
-    Route(
-        method="PATCH",
-        path="/v1/devices/{device_id}",
-        handler=devices.change,
-        policy=device_policies.CHANGE,
+    _route(
+        "PATCH /v1/devices/{device_id}",
+        devices.change,
+        policy="fpgapool:devices:change",
+        rule=rights.ADMIN,
         body=device_schemas.CHANGE,
         response=device_schemas.SHOW,
         summary="Enable, drain or disable a device",
     ),
-    Route(
-        method="GET",
-        path="/v1/slots",
-        handler=slots.index,
-        policy=slot_policies.LIST,
+    _route(
+        "GET /v1/slots",
+        slots.index,
+        policy="fpgapool:slots:list",
+        rule=rights.ANY_READER,
         query=slot_schemas.LIST_QUERY,
         response=slot_schemas.LIST,
         summary="List the slots",
     ),
-    Route(
-        method="GET",
-        path="/v1/slots/{slot_id}",
-        handler=slots.show,
-        policy=slot_policies.GET,
+    _route(
+        "GET /v1/slots/{slot_id}",
+        slots.show,
+        policy="fpgapool:slots:get",
+        rule=rights.ANY_READER,
         response=slot_schemas.SHOW,
         summary="Show a slot",
     ),
-    Route(
-        method="POST",
-        path="/v1/slots/{slot_id}/test",
-        handler=slots.test,
-        policy=slot_policies.TEST,
+    _route(
+        "POST /v1/slots/{slot_id}/test",
+        slots.test,
+        policy="fpgapool:slots:test",
+        rule=rights.ADMIN,
         body=slot_schemas.TEST,
         response=slot_schemas.SHOW,
         status=202,
         summary="Start a self-test of a slot",
     ),
-    Route(
-        method="POST",
-        path="/v1/sessions",
-        handler=sessions.create,
-        policy=session_policies.CREATE,
+    _route(
+        "POST /v1/sessions",
+        sessions.create,
+        policy="fpgapool:sessions:create",
+        rule=rights.PROJECT_MEMBER_OR_INSTANCE,
         query=session_schemas.CREATE_QUERY,
         body=session_schemas.CREATE,
         response=session_schemas.SHOW,
@@ -352,248 +343,248 @@ ROUTES: tuple[Route, ...] = (
         other_responses={200: session_schemas.DRY_RUN},
         summary="Open a session",
     ),
-    Route(
-        method="GET",
-        path="/v1/sessions",
-        handler=sessions.index,
-        policy=session_policies.LIST,
+    _route(
+        "GET /v1/sessions",
+        sessions.index,
+        policy="fpgapool:sessions:list",
+        rule=rights.ANY_PROJECT_READER,
         query=session_schemas.LIST_QUERY,
         response=session_schemas.LIST,
-        summary="List sessions, newest first",
+        summary="List the sessions of your project, newest first",
     ),
-    Route(
-        method="GET",
-        path="/v1/sessions/{session_id}",
-        handler=sessions.show,
-        policy=session_policies.GET,
+    _route(
+        "GET /v1/sessions/{session_id}",
+        sessions.show,
+        policy="fpgapool:sessions:get",
+        rule=rights.ANY_PROJECT_READER,
         query=session_schemas.SHOW_QUERY,
         response=session_schemas.SHOW,
         summary="Show a session, now or when it has changed",
     ),
-    Route(
-        method="DELETE",
-        path="/v1/sessions/{session_id}",
-        handler=sessions.delete,
-        policy=session_policies.DELETE,
+    _route(
+        "DELETE /v1/sessions/{session_id}",
+        sessions.delete,
+        policy="fpgapool:sessions:delete",
+        rule=rights.ANY_MEMBER,
         query=session_schemas.DELETE_QUERY,
         status=204,
         summary="Cancel or close a session",
     ),
-    Route(
-        method="POST",
-        path="/v1/sessions/{session_id}/reopen",
-        handler=sessions.reopen,
-        policy=session_policies.CONNECT,
+    _route(
+        "POST /v1/sessions/{session_id}/reopen",
+        sessions.reopen,
+        policy="fpgapool:sessions:connect",
+        rule=rights.PROJECT_MEMBER_OR_INSTANCE,
         body=session_schemas.REOPEN,
         response=session_schemas.SHOW,
         status=202,
         summary="Request another slot for a session that has lost its slot",
     ),
-    Route(
-        method="POST",
-        path="/v1/sessions/{session_id}/renew-secret",
-        handler=sessions.renew_secret,
-        policy=session_policies.CONNECT,
+    _route(
+        "POST /v1/sessions/{session_id}/renew-secret",
+        sessions.renew_secret,
+        policy="fpgapool:sessions:connect",
+        rule=rights.PROJECT_MEMBER_OR_INSTANCE,
         response=session_schemas.SHOW,
         status=202,
         summary="Request a new secret for a session",
     ),
-    _Since11(
-        method="POST",
-        path="/v1/groups",
-        handler=groups.create,
-        policy=group_policies.CREATE,
+    _since_11(
+        "POST /v1/groups",
+        groups.create,
+        policy="fpgapool:groups:create",
+        rule=rights.PROJECT_MEMBER,
         body=group_schemas.CREATE,
         response=group_schemas.SHOW,
         status=202,
         summary="Create a group",
     ),
-    _Since11(
-        method="GET",
-        path="/v1/groups",
-        handler=groups.index,
-        policy=group_policies.LIST,
+    _since_11(
+        "GET /v1/groups",
+        groups.index,
+        policy="fpgapool:groups:list",
+        rule=rights.ANY_PROJECT_READER,
         query=group_schemas.LIST_QUERY,
         response=group_schemas.LIST,
-        summary="List groups",
+        summary="List the groups that your project may use",
     ),
-    _Since11(
-        method="GET",
-        path="/v1/groups/{group_id}",
-        handler=groups.show,
-        policy=group_policies.GET,
+    _since_11(
+        "GET /v1/groups/{group_id}",
+        groups.show,
+        policy="fpgapool:groups:get",
+        rule=rights.ANY_PROJECT_READER,
         response=group_schemas.SHOW,
         summary="Show a group",
     ),
-    _Since11(
-        method="PATCH",
-        path="/v1/groups/{group_id}",
-        handler=groups.update,
-        policy=group_policies.UPDATE,
+    _since_11(
+        "PATCH /v1/groups/{group_id}",
+        groups.update,
+        policy="fpgapool:groups:update",
+        rule=rights.PROJECT_MEMBER_OR_ADMIN,
         body=group_schemas.UPDATE,
         response=group_schemas.SHOW,
         summary="Rename, resize or share a group",
     ),
-    _Since11(
-        method="DELETE",
-        path="/v1/groups/{group_id}",
-        handler=groups.delete,
-        policy=group_policies.DELETE,
+    _since_11(
+        "DELETE /v1/groups/{group_id}",
+        groups.delete,
+        policy="fpgapool:groups:delete",
+        rule=rights.PROJECT_MEMBER_OR_ADMIN,
         status=204,
         summary="Delete a group, and revoke its clients",
     ),
-    _Since11(
-        method="PUT",
-        path="/v1/groups/{group_id}/goal",
-        handler=groups.set_goal,
-        policy=group_policies.GOAL,
+    _since_11(
+        "PUT /v1/groups/{group_id}/goal",
+        groups.set_goal,
+        policy="fpgapool:groups:goal",
+        rule=rights.PROJECT_MEMBER_OR_ADMIN,
         body=group_schemas.SET_GOAL,
         response=group_schemas.SHOW,
         summary="Set the goal of a group",
     ),
-    _Since11(
-        method="DELETE",
-        path="/v1/groups/{group_id}/goal",
-        handler=groups.delete_goal,
-        policy=group_policies.GOAL,
+    _since_11(
+        "DELETE /v1/groups/{group_id}/goal",
+        groups.delete_goal,
+        policy="fpgapool:groups:goal",
+        rule=rights.PROJECT_MEMBER_OR_ADMIN,
         status=204,
         summary="Remove the goal of a group",
     ),
-    _Since11(
-        method="POST",
-        path="/v1/groups/{group_id}/clients",
-        handler=groups.attach,
-        policy=group_policies.ATTACH,
+    _since_11(
+        "POST /v1/groups/{group_id}/clients",
+        groups.attach,
+        policy="fpgapool:groups:clients:attach",
+        rule=rights.PROJECT_MEMBER_OR_INSTANCE,
         bodyless=True,
         response=group_schemas.ATTACHED,
         status=202,
         summary="Attach a client to a group",
     ),
-    _Since11(
-        method="GET",
-        path="/v1/groups/{group_id}/clients",
-        handler=groups.index_clients,
-        policy=group_policies.LIST_CLIENTS,
+    _since_11(
+        "GET /v1/groups/{group_id}/clients",
+        groups.index_clients,
+        policy="fpgapool:groups:clients:list",
+        rule=rights.ANY_PROJECT_READER,
         query=group_schemas.LIST_CLIENTS_QUERY,
         response=group_schemas.LIST_CLIENTS,
         summary="List the clients of a group",
     ),
-    _Since11(
-        method="GET",
-        path="/v1/groups/{group_id}/clients/{client_id}",
-        handler=groups.show_client,
-        policy=group_policies.GET_CLIENT,
+    _since_11(
+        "GET /v1/groups/{group_id}/clients/{client_id}",
+        groups.show_client,
+        policy="fpgapool:groups:clients:get",
+        rule=rights.ANY_PROJECT_READER,
         response=group_schemas.SHOW_CLIENT,
         summary="Show a client of a group",
     ),
-    _Since11(
-        method="DELETE",
-        path="/v1/groups/{group_id}/clients/{client_id}",
-        handler=groups.revoke,
-        policy=group_policies.REVOKE,
+    _since_11(
+        "DELETE /v1/groups/{group_id}/clients/{client_id}",
+        groups.revoke,
+        policy="fpgapool:groups:clients:revoke",
+        rule=rights.ANY_MEMBER,
         query=group_schemas.REVOKE_QUERY,
         status=204,
         summary="Revoke a client of a group",
     ),
-    Route(
-        method="POST",
-        path="/v1/vendordata",
-        handler=vendordata.create,
-        policy=vendordata_policies.CREATE,
+    _route(
+        "POST /v1/vendordata",
+        vendordata.create,
+        policy="fpgapool:vendordata:create",
+        rule=rights.VENDORDATA,
         body=vendordata_schemas.CREATE,
         # User data alone may have 64 KiB.
         max_body_bytes=1024 * 1024,
         response=vendordata_schemas.SHOW,
-        summary="Get the vendordata of an instance; for Nova",
+        summary="Get the vendordata of an instance, with its token; for Nova",
     ),
-    Route(
-        method="GET",
-        path="/v1/instances",
-        handler=instances.index,
-        policy=instance_policies.LIST,
+    _route(
+        "GET /v1/instances",
+        instances.index,
+        policy="fpgapool:instances:list",
+        rule=rights.PROJECT_READER_OR_ADMIN,
         query=instance_schemas.LIST_QUERY,
         response=instance_schemas.LIST,
-        summary="List instances that have a token, newest first",
+        summary="List the instances that have a token, newest first",
     ),
-    Route(
-        method="DELETE",
-        path="/v1/instances/{instance_id}/token",
-        handler=instances.revoke_token,
-        policy=instance_policies.REVOKE_TOKEN,
+    _route(
+        "DELETE /v1/instances/{instance_id}/token",
+        instances.revoke_token,
+        policy="fpgapool:instances:revoke_token",
+        rule=rights.PROJECT_MEMBER_OR_ADMIN,
         status=204,
         summary="Revoke the token of an instance",
     ),
-    Route(
-        method="GET",
-        path="/v1/pool",
-        handler=pool.show,
-        policy=pool_policies.GET,
+    _route(
+        "GET /v1/pool",
+        pool.show,
+        policy="fpgapool:pool:get",
+        rule=rights.ANY_READER,
         response=pool_schemas.SHOW,
         summary="Show a summary of the pool",
     ),
-    Route(
-        method="GET",
-        path="/v1/pool/snapshot",
-        handler=pool.snapshot,
-        policy=pool_policies.SNAPSHOT,
+    _route(
+        "GET /v1/pool/snapshot",
+        pool.snapshot,
+        policy="fpgapool:pool:snapshot",
+        rule=rights.ADMIN_OR_SERVICE,
         response=pool_schemas.SNAPSHOT,
         summary="Show the data by which Nova places instances",
     ),
-    Route(
-        method="GET",
-        path="/v1/quotas",
-        handler=quotas.show_own,
-        policy=quota_policies.GET,
+    _route(
+        "GET /v1/quotas",
+        quotas.show_own,
+        policy="fpgapool:quotas:get",
+        rule=rights.PROJECT_READER_OR_ADMIN,
         response=quota_schemas.SHOW,
-        summary="Show the limits and the use of the own project",
+        summary="Show the limits and the use of your project",
     ),
-    Route(
-        method="GET",
-        path="/v1/quotas/defaults",
-        handler=quotas.show_defaults,
-        policy=quota_policies.DEFAULTS,
+    _route(
+        "GET /v1/quotas/defaults",
+        quotas.show_defaults,
+        policy="fpgapool:quotas:defaults",
+        rule=rights.PROJECT_READER_OR_ADMIN,
         response=quota_schemas.DEFAULTS,
         summary="Show the default limits of projects",
     ),
-    Route(
-        method="GET",
-        path="/v1/quotas/{project_id}",
-        handler=quotas.show,
-        policy=quota_policies.GET,
+    _route(
+        "GET /v1/quotas/{project_id}",
+        quotas.show,
+        policy="fpgapool:quotas:get",
+        rule=rights.PROJECT_READER_OR_ADMIN,
         response=quota_schemas.SHOW,
         summary="Show the limits and the use of a project",
     ),
-    Route(
-        method="PUT",
-        path="/v1/quotas/{project_id}",
-        handler=quotas.update,
-        policy=quota_policies.UPDATE,
+    _route(
+        "PUT /v1/quotas/{project_id}",
+        quotas.update,
+        policy="fpgapool:quotas:update",
+        rule=rights.ADMIN,
         body=quota_schemas.UPDATE,
         response=quota_schemas.SHOW,
         summary="Limit the use of a project",
     ),
-    Route(
-        method="DELETE",
-        path="/v1/quotas/{project_id}",
-        handler=quotas.delete,
-        policy=quota_policies.DELETE,
+    _route(
+        "DELETE /v1/quotas/{project_id}",
+        quotas.delete,
+        policy="fpgapool:quotas:delete",
+        rule=rights.ADMIN,
         status=204,
         summary="Reset the limits of a project to the defaults",
     ),
-    Route(
-        method="GET",
-        path="/v1/usage",
-        handler=usage.index,
-        policy=usage_policies.LIST,
+    _route(
+        "GET /v1/usage",
+        usage.index,
+        policy="fpgapool:usage:list",
+        rule=rights.PROJECT_READER_OR_ADMIN,
         query=usage_schemas.LIST_QUERY,
         response=usage_schemas.LIST,
         summary="List the usage of projects",
     ),
-    Route(
-        method="GET",
-        path="/v1/services",
-        handler=services.index,
-        policy=service_policies.LIST,
+    _route(
+        "GET /v1/services",
+        services.index,
+        policy="fpgapool:services:list",
+        rule=rights.ADMIN_OR_SERVICE,
         query=service_schemas.LIST_QUERY,
         response=service_schemas.LIST,
         summary="List the leading conductor and the agents",

@@ -20,10 +20,8 @@ def load(
     """Return a ``keystoneauth1.adapter.Adapter``; it connects when used.
 
     :param conf: the configuration, with keystoneauth's options of the group.
-    :param group: its name.
     :param timeout_s: timeout of each request to Keystone; None means the
         group's value.
-    :param options: of the adapter.
     :returns: None if the group has no authentication.
     :raises ConfigurationError: if its authentication is invalid.
     """

@@ -28,7 +28,6 @@ class UnifiedLimits:
     """All limits of this service in Keystone.
 
     :ivar registered: for projects without limits of their own, by resource.
-    :ivar of_projects: by project and resource.
     """
 
     registered: Mapping[str, int] = dataclasses.field(default_factory=dict)

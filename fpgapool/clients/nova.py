@@ -65,7 +65,6 @@ class Server:
 class Computes:
     """The compute nodes.
 
-    :ivar uuids: of all.
     :ivar by_name: by the names of their hypervisors; without names that
         several have, in different cells.
     """
@@ -81,8 +80,6 @@ class Nova:
     no valid answer.
 
     :param adapter: a ``keystoneauth1.adapter.Adapter``.
-    :param timeout_s: timeout of each request.
-    :param page_length: servers per request.
     """
 
     def __init__(
@@ -102,7 +99,6 @@ class Nova:
     ) -> Self | None:
         """Return a client by the group ``[nova]``.
 
-        :param conf: the configuration.
         :param timeout_s: timeout of each request; None means the group's
             value.
         :returns: None if the group is not filled in.
@@ -117,10 +113,7 @@ class Nova:
         return cls(adapter, timeout_s=timeout_s, page_length=group.page_length)
 
     def server(self, instance_id: str) -> Server | None:
-        """Return an instance; None: it does not exist, or is deleted.
-
-        :param instance_id: its UUID.
-        """
+        """Return an instance; None: it does not exist, or is deleted."""
         from keystoneauth1 import exceptions
 
         with _translated():
@@ -159,8 +152,6 @@ class Nova:
         A list may lack an existing one: Nova leaves out those whose service
         it does not find, and then ends a page too soon. If a cell is away,
         there is no answer.
-
-        :param host_uuid: its UUID.
         """
         from keystoneauth1 import exceptions
 
@@ -175,7 +166,6 @@ class Nova:
     def migrating(self, migration_ids: Collection[str]) -> dict[str, str]:
         """Return the instances of migrations.
 
-        :param migration_ids: UUIDs.
         :returns: UUIDs of instances, by those of their migrations; without
             unknown migrations, and those older than the newest ten pages.
         """
@@ -210,7 +200,6 @@ class Nova:
     ) -> Iterator[_T]:
         """Yield the members of all pages of a list.
 
-        :param marker_name: the member that a marker names.
         :param max_pages: the maximum number of pages; None: all.
         """
         marker: str | None = None

@@ -54,7 +54,6 @@ class Provider:
 class Inventory:
     """A provider's inventory of a resource class.
 
-    :ivar total: the total amount.
     :ivar reserved: the part that is not allocated any more.
     """
 
@@ -79,11 +78,9 @@ class Placement:
     The first call connects. Every method raises PlacementUnavailable if there
     is no valid answer, and its subclass PlacementRefused if Placement refuses.
 
-    :ivar requests: number of requests.
     :ivar conflicts: number of changes that were retried after a conflict.
 
     :param adapter: a ``keystoneauth1.adapter.Adapter``.
-    :param timeout_s: timeout of each request.
     """
 
     def __init__(self, adapter: Any, *, timeout_s: float = 30.0) -> None:
@@ -98,7 +95,6 @@ class Placement:
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self | None:
         """Return a client by the group ``[placement]``.
 
-        :param conf: the configuration.
         :returns: None if the group is not filled in.
         :raises ConfigurationError: if it is invalid.
         """
@@ -112,10 +108,7 @@ class Placement:
     # -- questions ---------------------------------------------------------
 
     def traits(self, prefix: str) -> list[str]:
-        """Return the traits that any provider has.
-
-        :param prefix: of the traits.
-        """
+        """Return the traits that any provider has."""
         query = {"name": f"startswith:{prefix}", "associated": "true"}
         with _sensible():
             return [str(one) for one in self._get("/traits", query)["traits"]]
@@ -154,10 +147,7 @@ class Placement:
             return Inventory(int(one["total"]), int(one["reserved"]))
 
     def allocations(self, uuid: str, resource_class: str) -> dict[str, int]:
-        """Return each consumer's amount of a resource class.
-
-        :param uuid: of the provider.
-        """
+        """Return each consumer's amount of a resource class."""
         with _sensible():
             found = self._get(_path(uuid, "allocations"))["allocations"]
             return {
@@ -247,7 +237,7 @@ class Placement:
                 raise _refusal(answer)
             self.conflicts += 1
         raise exception.PlacementRefused(
-            reason=f"{path} was changed by others {_MAX_ATTEMPTS} times"
+            reason=f"{path}: {_MAX_ATTEMPTS} conflicts with other changes"
         )
 
     def _get(
@@ -267,10 +257,7 @@ class Placement:
         body: Mapping[str, Any] | None = None,
         accept: Collection[int] = (),
     ) -> Any:
-        """Return the answer to a request.
-
-        :param accept: statuses that the caller handles.
-        """
+        """Return the answer to a request."""
         from keystoneauth1 import exceptions
 
         arguments = {"params": query} if query else {}
@@ -296,7 +283,7 @@ class Placement:
             return answer
         if status in _USELESS or status >= 500:
             raise exception.PlacementUnavailable(
-                reason=f"{method} {path}: {_told(answer)}"
+                reason=f"{method} {path}: {_detail(answer)}"
             )
         raise _refusal(answer)
 
@@ -308,7 +295,7 @@ def _sensible() -> Iterator[None]:
         yield
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise exception.PlacementUnavailable(
-            reason=f"its answer is invalid: {error!r:.200}"
+            reason=f"invalid response: {error!r:.200}"
         ) from error
 
 
@@ -341,12 +328,14 @@ def _code(answer: Any) -> str:
     return str(_error(answer).get("code", ""))
 
 
-def _told(answer: Any) -> str:
+def _detail(answer: Any) -> str:
     detail = " ".join(str(_error(answer).get("detail", "")).split())
     return f"HTTP {answer.status_code} {detail}"[:400].rstrip()
 
 
 def _refusal(answer: Any) -> exception.PlacementUnavailable:
     if _code(answer) in (_INVENTORY_IN_USE, _PROVIDER_IN_USE):
-        return exception.PlacementRefused(reason="it still has allocations")
-    return exception.PlacementRefused(reason=_told(answer))
+        return exception.PlacementRefused(
+            reason="the provider still has allocations"
+        )
+    return exception.PlacementRefused(reason=_detail(answer))

@@ -1,1 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+
+"""What all services share: configuration, errors, clocks, signals, TLS.
+
+``channels`` carries bytes between processes, ``messaging`` calls between
+services, ``monitoring`` logs and metrics. Nothing here knows the pool.
+"""

@@ -36,7 +36,6 @@ def init(
 ) -> cfg.ConfigOpts:
     """Read command line and configuration files, and start logging.
 
-    :param program: the command's name.
     :param argv: the command line without the command; None means the
         process's own.
     :param conf: is filled; RPC needs the global one.
@@ -81,7 +80,6 @@ def init_tool(
     The log goes to standard error, with debug lines only if the command line
     asks for them.
 
-    :param program: see :func:`init`, like the others.
     :raises: ConfigurationError that names the option or the file.
     """
     logging.register_options(conf)

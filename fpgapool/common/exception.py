@@ -79,7 +79,7 @@ class NotLeader(FpgapoolException):
     """Another conductor leads."""
 
     code = codes.NOT_LEADER
-    msg_fmt = "This conductor does not lead: {reason}"
+    msg_fmt = "This conductor is not the leader: {reason}"
 
 
 class MessageRefused(FpgapoolException):
@@ -97,14 +97,14 @@ class Overloaded(FpgapoolException):
 
     # Clients repeat requests with this code by themselves.
     code = codes.RATE_LIMITED
-    msg_fmt = "The conductor is overloaded, try later: {reason}"
+    msg_fmt = "The conductor is overloaded, try again later: {reason}"
 
 
 class DryRunUnsupported(FpgapoolException):
     """The state of the scheduler cannot be copied for a dry run."""
 
     code = codes.DRY_RUN_UNSUPPORTED
-    msg_fmt = "The pool cannot make a dry run: {reason}"
+    msg_fmt = "Dry runs are not possible: {reason}"
 
 
 class HostNotFound(FpgapoolException):
@@ -166,7 +166,7 @@ class QuotasInKeystone(FpgapoolException):
 
     code = codes.QUOTAS_IN_KEYSTONE
     msg_fmt = (
-        "Limits are kept by Keystone here; set them with 'openstack limit"
+        "Keystone holds the limits; set them with 'openstack limit"
         " set' and 'openstack registered limit set'"
     )
 

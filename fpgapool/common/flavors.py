@@ -24,7 +24,7 @@ _MAX_SESSIONS = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
-class Wish:
+class Requirements:
     """A flavor's requests to the pool.
 
     :ivar accelerators: the names of the accelerators that instances use.
@@ -49,14 +49,14 @@ class Wish:
         )
 
 
-def read(extra_specs: Mapping[str, object]) -> Wish:
+def read(extra_specs: Mapping[str, object]) -> Requirements:
     """Read a flavor's extra specs.
 
     :param extra_specs: as Nova sends them; a limit that is no number counts as
         0, so that a mistake does not remove a limit.
     """
     names = str(extra_specs.get(ACCELERATORS, "")).split(",")
-    return Wish(
+    return Requirements(
         accelerators=tuple(name.strip() for name in names if name.strip()),
         affinity=_word(extra_specs.get(AFFINITY, "")),
         sla=_word(extra_specs.get(SLA, "")),

@@ -34,8 +34,6 @@ def interruptible(
 
     Those that are ignored stay so: the command runs in the background, or by
     ``nohup``.
-
-    :param handler: is called instead.
     """
     previous = {
         number: signal.getsignal(number) or signal.SIG_DFL

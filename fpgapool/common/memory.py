@@ -34,7 +34,6 @@ _Reply = tuple[bytes, BaseException | None]
 class _Incoming(base.RpcIncomingMessage):  # type: ignore[misc]
     """A message to a server.
 
-    :param body: context and message, in JSON.
     :param replies: takes the answer; None for a cast.
     """
 

@@ -55,7 +55,6 @@ class Runner:
     process at once. SIGHUP reads the configuration again and applies the
     mutable options, such as log levels.
 
-    :param conf: read again on SIGHUP.
     :param on_reload: called after the configuration was read again.
     """
 
@@ -79,12 +78,9 @@ class Runner:
         self._stop_requested_s = 0.0
 
     def fail(self, reason: str) -> None:
-        """End the process with an error; for threads that cannot go on.
-
-        :param reason: what happened.
-        """
+        """End the process with an error; for threads that cannot go on."""
         LOG.critical("Stopping because of an error: %s", reason)
-        self._tell(_Failed)
+        self._post(_Failed)
 
     def run(self, services: Sequence[Service]) -> int:
         """Start the services, wait for the end and stop them.
@@ -133,9 +129,9 @@ class Runner:
             if not self._stopping:
                 self._stop_requested_s = now_s
             self._stopping = True
-        self._tell(signal.Signals(number))
+        self._post(signal.Signals(number))
 
-    def _tell(self, message: signal.Signals | type[_Failed]) -> None:
+    def _post(self, message: signal.Signals | type[_Failed]) -> None:
         self._inbox.put(message)
         # A full socket wakes the main loop anyway; a closed one means that the
         # loop has ended.
@@ -179,7 +175,7 @@ def _stop(services: list[Service]) -> None:
         try:
             service.stop()
         except Exception:
-            LOG.exception("%s did not stop in order", type(service).__name__)
+            LOG.exception("%s failed to stop", type(service).__name__)
 
 
 def raise_descriptor_limit() -> None:
@@ -207,4 +203,4 @@ def notify(state: str) -> None:
             channel.connect(address)
             channel.send(state.encode())
     except OSError as error:
-        LOG.warning("systemd was not told %s: %s", state, error)
+        LOG.warning("systemd was not notified of %s: %s", state, error)

@@ -24,7 +24,6 @@ class ServerContext:
     last good context stays.
 
     :param cert_file: the certificate and its intermediate ones; PEM.
-    :param key_file: its key.
     :param client_ca_file: authority of the clients' certificates, which
         clients then need; None: clients need no certificate.
     :raises OSError: if the files cannot be used; ``ssl.SSLError`` is one.
@@ -80,7 +79,7 @@ class ServerContext:
             self._refused = states
             LOG.error(
                 "The certificate %s has changed and is unusable: %s; the"
-                " former one stays in use",
+                " previous one stays in use",
                 self._cert_file,
                 error,
             )

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
-import re
 import typing
 
 from fpgapool.objects import accelerator
 from fpgapool.objects import untrusted
 from fpgapool.vocabulary import arrays
+from fpgapool.vocabulary import shapes
 
 FORMAT_VERSION = 1
 MAX_SIZE_BYTES = 64 * 1024
@@ -34,29 +34,48 @@ _MAX_DESCRIPTION_CHARS = 1000
 
 # Without a colon: module:Class would run code that the host's
 # administrator never named.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_NAME = shapes.matching(
+    r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
+    "a name of up to 64 letters, digits and any of _.-",
+)
+_RESOURCES = shapes.Members(
+    {}, dict.fromkeys(RESOURCES, shapes.integer(0, _MAX_RESOURCE))
+)
 
-_REQUIRED = ("format_version", "name", "core", "peak_bytes_per_s")
-_OPTIONAL = (
-    "description",
-    "params",
-    "params_schema",
-    "return_ratio",
-    "stateless",
-    "chunk_multiple_bytes",
-    "resources",
+
+def _params_schema(value: object, where: str) -> shapes.Object:
+    schema = shapes.mapping_of(shapes.anything)(value, where)
+    if schema and schema.get("type") != "object":
+        raise shapes.Invalid(f"{where}.type", "must be 'object'")
+    _check_root(schema)
+    return schema
+
+
+_DOCUMENT = shapes.Members(
+    {
+        "format_version": shapes.exactly(FORMAT_VERSION),
+        "name": _NAME,
+        "core": _NAME,
+        "peak_bytes_per_s": shapes.number(1.0, _MAX_PEAK_BYTES_PER_S),
+    },
+    {
+        "description": shapes.text(_MAX_DESCRIPTION_CHARS, printable=True),
+        "params": shapes.mapping_of(shapes.anything),
+        "params_schema": _params_schema,
+        "return_ratio": shapes.number(0.0, _MAX_RETURN_RATIO),
+        "stateless": shapes.flag,
+        "chunk_multiple_bytes": shapes.integer(1, _MAX_CHUNK_MULTIPLE_BYTES),
+        "resources": _RESOURCES,
+    },
 )
 
 _SCHEMA_TYPES = frozenset(
     "array boolean integer null number object string".split()
 )
-#: Other keywords lead to other documents, or can take for ever to check.
-_SCHEMA_KEYWORDS = frozenset(
-    "additionalProperties const default description enum examples"
-    " exclusiveMaximum exclusiveMinimum items maxItems maxLength"
-    " maxProperties maximum minItems minLength minProperties minimum"
-    " properties required title type uniqueItems".split()
-)
+_LENGTH = shapes.integer(0)
+#: The keywords that a schema of parameters may have. Others lead to other
+#: documents, or can take for ever to check.
+_SCHEMA_KEYWORDS: dict[str, shapes.Shape[typing.Any]] = {}
 
 Capacities: typing.TypeAlias = collections.abc.Mapping[
     str, collections.abc.Mapping[str, int]
@@ -171,7 +190,7 @@ def fitting(
     :param capacities: of the slots of each shape.
     :raises ValueError: if the resources are invalid.
     """
-    needed = _resources({"resources": dict(resources)})
+    needed = _RESOURCES(resources, "resources")
     bare = Declaration(
         name="", core="", peak_bytes_per_s=1.0, resources=needed
     )
@@ -182,143 +201,18 @@ def parse(data: bytes) -> Declaration:
     """Read and check a document.
 
     :param data: JSON, UTF-8, of :data:`MAX_SIZE_BYTES` at most.
-    :returns: the declaration.
     :raises ValueError: with the member and the fault.
     """
     document = untrusted.decode(data, "declaration", MAX_SIZE_BYTES, MAX_DEPTH)
-    if not isinstance(document, dict):
-        raise ValueError("declaration: must be an object")
-    _check_members(document)
-    version = document["format_version"]
-    if not untrusted.is_integer(version) or version != FORMAT_VERSION:
-        raise ValueError(f"format_version: must be {FORMAT_VERSION}")
-    declaration = Declaration(
-        name=_name(document, "name"),
-        core=_name(document, "core"),
-        description=_description(document),
-        params=_object(document, "params"),
-        params_schema=_params_schema(document),
-        peak_bytes_per_s=_peak_bytes_per_s(document),
-        return_ratio=_number(
-            document, "return_ratio", 1.0, 0.0, _MAX_RETURN_RATIO
-        ),
-        stateless=_flag(document, "stateless"),
-        chunk_multiple_bytes=_integer(
-            document, "chunk_multiple_bytes", 1, 1, _MAX_CHUNK_MULTIPLE_BYTES
-        ),
-        resources=_resources(document),
-    )
+    members = _DOCUMENT(document, "")
+    del members["format_version"]
+    declaration = Declaration(**members)
     for name in declaration.params_schema.get("properties", {}):
         if name in declaration.params:
             raise ValueError(
                 f"params_schema: {name!r:.80} is fixed in params already"
             )
     return declaration
-
-
-def _check_members(document: dict[str, typing.Any]) -> None:
-    known = (*_REQUIRED, *_OPTIONAL)
-    for member in document:
-        if member not in known:
-            raise ValueError(
-                f"declaration: unknown member {member!r:.80}; "
-                f"there are: {', '.join(known)}"
-            )
-    for member in _REQUIRED:
-        if member not in document:
-            raise ValueError(f"{member}: is missing")
-
-
-def _name(document: dict[str, typing.Any], member: str) -> str:
-    value = document[member]
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise ValueError(
-            f"{member}: must be a name of up to 64 letters, digits and any "
-            "of _.-"
-        )
-    return value
-
-
-def _description(document: dict[str, typing.Any]) -> str:
-    value = document.get("description", "")
-    if not isinstance(value, str) or len(value) > _MAX_DESCRIPTION_CHARS:
-        raise ValueError(
-            "description: must be a text of up to "
-            f"{_MAX_DESCRIPTION_CHARS} characters"
-        )
-    if not value.isprintable():
-        raise ValueError("description: must be one printable line")
-    return value
-
-
-def _object(
-    document: dict[str, typing.Any], member: str
-) -> dict[str, typing.Any]:
-    value = document.get(member, {})
-    if not isinstance(value, dict):
-        raise ValueError(f"{member}: must be an object")
-    return value
-
-
-def _integer(
-    document: dict[str, typing.Any],
-    member: str,
-    default: int,
-    lowest: int,
-    highest: int,
-) -> int:
-    value = document.get(member, default)
-    if not untrusted.is_integer(value) or not lowest <= value <= highest:
-        raise ValueError(
-            f"{member}: must be a whole number from {lowest} to {highest}"
-        )
-    return value
-
-
-def _number(
-    document: dict[str, typing.Any],
-    member: str,
-    default: float,
-    lowest: float,
-    highest: float,
-) -> float:
-    value = document.get(member, default)
-    if not (
-        (untrusted.is_integer(value) or isinstance(value, float))
-        and lowest <= value <= highest
-    ):
-        raise ValueError(
-            f"{member}: must be a number from {lowest:g} to {highest:g}"
-        )
-    return float(value)
-
-
-def _peak_bytes_per_s(document: dict[str, typing.Any]) -> float:
-    return _number(
-        document, "peak_bytes_per_s", 1.0, 1.0, _MAX_PEAK_BYTES_PER_S
-    )
-
-
-def _flag(document: dict[str, typing.Any], member: str) -> bool:
-    value = document.get(member, False)
-    if not isinstance(value, bool):
-        raise ValueError(f"{member}: must be true or false")
-    return value
-
-
-def _resources(document: dict[str, typing.Any]) -> dict[str, int]:
-    resources = _object(document, "resources")
-    for name in resources:
-        if name not in RESOURCES:
-            raise ValueError(
-                f"resources: unknown member {name!r:.80}; "
-                f"there are: {', '.join(RESOURCES)}"
-            )
-        try:
-            _integer(resources, name, 0, 0, _MAX_RESOURCE)
-        except ValueError as error:
-            raise ValueError(f"resources.{error}") from None
-    return resources
 
 
 def check_params_schema(schema: object) -> None:
@@ -328,14 +222,6 @@ def check_params_schema(schema: object) -> None:
     """
     untrusted.check_values(schema, "declaration", MAX_DEPTH)
     _check_root(schema)
-
-
-def _params_schema(document: dict[str, typing.Any]) -> dict[str, typing.Any]:
-    schema = _object(document, "params_schema")
-    if schema and schema.get("type") != "object":
-        raise ValueError("params_schema.type: must be 'object'")
-    _check_root(schema)
-    return schema
 
 
 def _check_root(schema: object) -> None:
@@ -354,67 +240,49 @@ def _check_schema(schema: object, where: str) -> None:
     if isinstance(schema, bool):
         return
     if not isinstance(schema, dict):
-        raise ValueError(f"{where}: must be an object, true or false")
+        raise shapes.Invalid(where, "must be an object, true or false")
     for keyword, value in schema.items():
-        here = f"{where}.{keyword:.80}"
+        here = shapes.place(where, keyword)
         if keyword not in _SCHEMA_KEYWORDS:
-            raise ValueError(
-                f"{here}: not a keyword that a declaration may have; "
-                f"there are: {', '.join(sorted(_SCHEMA_KEYWORDS))}"
+            raise shapes.Invalid(
+                here,
+                "not a keyword that a declaration may have; known are:"
+                f" {', '.join(sorted(_SCHEMA_KEYWORDS))}",
             )
-        _check_keyword(keyword, value, here)
+        _SCHEMA_KEYWORDS[keyword](value, here)
 
 
-def _check_keyword(keyword: str, value: object, here: str) -> None:
-    match keyword:
-        case "properties":
-            if not isinstance(value, dict):
-                raise ValueError(f"{here}: must be an object")
-            for name, schema in value.items():
-                _check_schema(schema, f"{here}.{name:.80}")
-        case "items" | "additionalProperties":
-            _check_schema(value, here)
-        case "type":
-            _require(_is_type(value), here, "must name a type of JSON")
-        case "enum" | "examples":
-            _require(
-                isinstance(value, list) and bool(value),
-                here,
-                "must be a list of values",
-            )
-        case "required":
-            _require(
-                isinstance(value, list)
-                and all(isinstance(name, str) for name in value)
-                and len(set(value)) == len(value),
-                here,
-                "must be a list of different names",
-            )
-        case "title" | "description":
-            _require(isinstance(value, str), here, "must be a text")
-        case "uniqueItems":
-            _require(isinstance(value, bool), here, "must be true or false")
-        case "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
-            _require(
-                untrusted.is_integer(value) or isinstance(value, float),
-                here,
-                "must be a number",
-            )
-        case _ if keyword.startswith(("min", "max")):
-            _require(
-                untrusted.is_integer(value) and value >= 0,
-                here,
-                "must be a whole number from 0",
-            )
-
-
-def _is_type(value: object) -> bool:
+def _check_type(value: object, where: str) -> None:
     names = value if isinstance(value, list) else [value]
-    return bool(names) and all(
+    if not names or not all(
         isinstance(name, str) and name in _SCHEMA_TYPES for name in names
-    )
+    ):
+        raise shapes.Invalid(where, "must name a type of JSON")
 
 
-def _require(holds: bool, here: str, what: str) -> None:
-    if not holds:
-        raise ValueError(f"{here}: {what}")
+_VALUES = shapes.list_of(shapes.anything, 1)
+_SCHEMA_KEYWORDS |= {
+    "additionalProperties": _check_schema,
+    "const": shapes.anything,
+    "default": shapes.anything,
+    "description": shapes.text(),
+    "enum": _VALUES,
+    "examples": _VALUES,
+    "items": _check_schema,
+    "properties": shapes.mapping_of(_check_schema),
+    "required": shapes.list_of(shapes.text(), distinct=True),
+    "title": shapes.text(),
+    "type": _check_type,
+    "uniqueItems": shapes.flag,
+    **dict.fromkeys(
+        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+        shapes.number(),
+    ),
+    **dict.fromkeys(
+        (
+            *("minItems", "maxItems", "minLength", "maxLength"),
+            *("minProperties", "maxProperties"),
+        ),
+        _LENGTH,
+    ),
+}

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """JSON from strangers: of bounded size, depth and numbers, and readable in
-one way only."""
+one way only.
+
+:mod:`fpgapool.vocabulary.shapes` checks what it says.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def decode(data: bytes, what: str, max_bytes: int, max_depth: int) -> object:
     :raises ValueError: with the fault.
     """
     if len(data) > max_bytes:
-        raise ValueError(f"{what}: longer than {max_bytes} bytes")
+        raise ValueError(f"{what}: larger than the limit of {max_bytes} bytes")
     reader = _Reader(what)
     try:
         document: object = json.loads(
@@ -35,9 +38,9 @@ def decode(data: bytes, what: str, max_bytes: int, max_depth: int) -> object:
             parse_constant=reader.refuse_constant,
         )
     except UnicodeDecodeError as error:
-        raise ValueError(f"{what}: is not UTF-8") from error
+        raise ValueError(f"{what}: not UTF-8") from error
     except json.JSONDecodeError as error:
-        raise ValueError(f"{what}: is not JSON: {error}") from error
+        raise ValueError(f"{what}: not JSON: {error}") from error
     except RecursionError:
         raise _too_deep(what, max_depth) from None
     check_values(document, what, max_depth)
@@ -45,10 +48,7 @@ def decode(data: bytes, what: str, max_bytes: int, max_depth: int) -> object:
 
 
 class _Reader:
-    """Reads numbers and members.
-
-    :param what: the kind of the document, for messages.
-    """
+    """Reads numbers and members of a kind of document."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -60,28 +60,27 @@ class _Reader:
         # last.
         members = dict(pairs)
         if len(members) != len(pairs):
-            raise ValueError(f"{self._what}: a member is there twice")
+            raise ValueError(f"{self._what}: duplicate member")
         return members
 
     def integer(self, text: str) -> int:
         if len(text) > _MAX_DIGITS or abs(int(text)) > _MAX_INTEGER:
-            raise ValueError(f"{self._what}: a number is too large")
+            raise ValueError(f"{self._what}: number out of range")
         return int(text)
 
     def number(self, text: str) -> float:
         number = float(text)
         if not math.isfinite(number):
-            raise ValueError(f"{self._what}: a number is too large")
+            raise ValueError(f"{self._what}: number out of range")
         return number
 
     def refuse_constant(self, name: str) -> typing.NoReturn:
-        raise ValueError(f"{self._what}: {name} is no number")
+        raise ValueError(f"{self._what}: {name} is not a number")
 
 
 def check_values(value: object, what: str, max_depth: int) -> None:
-    """Check the depth of a value and all its texts.
+    """Check the depth of decoded JSON, and all its strings.
 
-    :param value: the decoded JSON.
     :param what: the kind of the document, for messages.
     :param max_depth: its largest number of levels.
     :raises ValueError: with the fault.
@@ -93,29 +92,24 @@ def check_values(value: object, what: str, max_depth: int) -> None:
         match value:
             case dict():
                 for name, item in value.items():
-                    _check_text(name, what)
+                    _check_string(name, what)
                     check(item, depth - 1)
             case list():
                 for item in value:
                     check(item, depth - 1)
             case str():
-                _check_text(value, what)
+                _check_string(value, what)
 
     check(value, max_depth)
 
 
-def is_integer(value: object) -> typing.TypeGuard[int]:
-    """Whether a value is a whole number; JSON's true is an int to Python."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _check_text(text: str, what: str) -> None:
+def _check_string(text: str, what: str) -> None:
     # JSON can have lone surrogates, which databases refuse.
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError(f"{what}: a text is no Unicode")
+        raise ValueError(f"{what}: a string is not valid Unicode")
     if "\0" in text:
-        raise ValueError(f"{what}: a text has a zero")
+        raise ValueError(f"{what}: a string contains a NUL character")
 
 
 def _too_deep(what: str, max_depth: int) -> ValueError:
-    return ValueError(f"{what}: deeper than {max_depth} levels")
+    return ValueError(f"{what}: nested deeper than {max_depth} levels")

@@ -19,21 +19,14 @@ API_VERSIONS = ("1", "1.0", "1.1", "1.2", "1.3", "1.4")
 
 
 def make_client(instance: Any) -> proxy.Proxy:
-    """Return the proxy of the pool.
-
-    :param instance: the command's client manager.
-    """
+    """Return the proxy of the pool."""
     return fpgapool_service.proxy_of(instance.sdk_connection)
 
 
 def build_option_parser(
     parser: argparse.ArgumentParser,
 ) -> argparse.ArgumentParser:
-    """Add the global options.
-
-    :param parser: the parser of the global options.
-    :returns: the same parser.
-    """
+    """Add the global options."""
     parser.add_argument(
         "--os-fpgapool-api-version",
         metavar="<fpgapool-api-version>",

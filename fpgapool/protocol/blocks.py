@@ -87,7 +87,6 @@ class Reference(typing.NamedTuple):
 
         :param payload: 32 bytes.
         :param max_bytes: longest block that the caller accepts.
-        :returns: the reference.
         :raises frames.ProtocolError: ``PROTOCOL_ERROR`` if it is none,
             ``FRAME_TOO_LARGE`` if the block is too long.
         """
@@ -253,8 +252,6 @@ class Shelf(typing.Generic[Key]):
     ) -> list[Key] | None:
         """Keep a block, if there is room for it.
 
-        :param key: of the block.
-        :param length_bytes: its length.
         :param lasting: whether other ones go before it.
         :returns: the blocks that go for it; None: it is not kept, and nothing
             has changed.
@@ -300,10 +297,7 @@ class Shelf(typing.Generic[Key]):
             self.kept_bytes -= place.length_bytes
 
     def drop_all(self, chosen: Callable[[Key], bool]) -> list[Key]:
-        """Forget all blocks whose key is chosen, also pinned ones.
-
-        :returns: them.
-        """
+        """Forget all blocks whose key is chosen, also pinned ones."""
         going = [key for key in self._places if chosen(key)]
         for key in going:
             self.drop(key)

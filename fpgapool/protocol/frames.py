@@ -17,6 +17,7 @@ import zlib
 
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import shapes
 
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 
@@ -118,10 +119,8 @@ class ProtocolError(exceptions.CodedError):
 class FrameHeader(typing.NamedTuple):
     """The header of one frame, without magic, version and reserved bits.
 
-    :ivar type: frame type, see :class:`FrameType`.
     :ivar flags: bit set of ``END``, ``SHM``, ``TASK_END``, ``TASK_MORE``,
         ``BLOCK``.
-    :ivar stream_id: stream within the connection.
     :ivar task_id: number of the task that the frame belongs to.
     :ivar offset_bytes: position in the input or the output of the session.
     :ivar payload_length_bytes: length of the payload, on the wire or, with
@@ -189,7 +188,6 @@ class FrameHeader(typing.NamedTuple):
         :param position: index of the first byte of the header.
         :param max_data_bytes: longest payload of a data or optional frame
             that the caller accepts.
-        :returns: the header.
         :raises ProtocolError: if the bytes are not a header of version 1,
             the type is unknown and not optional, or the length is above the
             limit of its type.
@@ -310,8 +308,6 @@ class Checksums(typing.NamedTuple):
     def decode(cls, payload: Buffer) -> Checksums:
         """Decode the payload.
 
-        :param payload: of a CHECKSUM frame.
-        :returns: the checksums.
         :raises ProtocolError: if it has another length.
         """
         if len(payload) != _CHECKSUMS.size:
@@ -324,8 +320,6 @@ class Checksums(typing.NamedTuple):
 def checkpoint_frame(offset_bytes: int, state: Buffer) -> bytes:
     """Encode a CHECKPOINT frame: a core's state between two pieces.
 
-    :param offset_bytes: position in the input.
-    :param state: of the core.
     :returns: the bytes of the frame.
     :raises ValueError: if the state is too long.
     """
@@ -363,7 +357,6 @@ def checkpoint_state(payload: Buffer) -> bytes:
 def encode_json(document: collections.abc.Mapping[str, object]) -> bytes:
     """Encode a JSON payload.
 
-    :param document: the members.
     :returns: UTF-8 bytes.
     :raises ValueError: if the document is not JSON or is too large.
     """
@@ -383,7 +376,6 @@ def decode_json(payload: Buffer) -> dict[str, typing.Any]:
     """Decode a JSON payload.
 
     :param payload: UTF-8 bytes of one JSON object.
-    :returns: its members.
     :raises ProtocolError: if it is too large, not JSON or not an object.
     """
     if len(payload) > MAX_JSON_BYTES:
@@ -423,7 +415,6 @@ def encode_frame(
     """Encode a frame with a JSON payload.
 
     :param header: its header; the payload length is filled in.
-    :param document: members of the payload.
     :returns: the bytes of the frame.
     :raises ValueError: if the header or the document is not encodable.
     """
@@ -441,10 +432,8 @@ def error_frame(
 ) -> bytes:
     """Encode an ERROR frame.
 
-    :param code: stable code.
     :param message: explanation for people, shortened if it is long.
     :param offset_bytes: input offset of the error.
-    :param stream_id: its stream.
     :param task_id: of a group's task, the only one that has failed.
     :returns: the bytes of the frame.
     """
@@ -459,6 +448,20 @@ def error_frame(
     )
 
 
+_T = typing.TypeVar("_T")
+
+
+def checked(shape: shapes.Shape[_T], document: object) -> _T:
+    """Check a decoded payload, or a message.
+
+    :raises ProtocolError: if it does not have the shape.
+    """
+    try:
+        return shape(document, "")
+    except shapes.Invalid as error:
+        raise ProtocolError(PROTOCOL_ERROR, str(error)) from None
+
+
 def require(
     document: collections.abc.Mapping[str, typing.Any],
     name: str,
@@ -466,10 +469,7 @@ def require(
 ) -> typing.Any:
     """Return a required member of the right type.
 
-    :param document: decoded JSON.
-    :param name: name of the member.
     :param kind: type that it must have; ``bool`` does not count as a number.
-    :returns: its value.
     :raises ProtocolError: if it is missing or of another type.
     """
     value = document.get(name)
@@ -490,8 +490,6 @@ def require_offset(
 ) -> int:
     """Return a required byte offset.
 
-    :param document: decoded JSON.
-    :param name: name of the member.
     :returns: its value, 0 ... 2**64 - 1.
     :raises ProtocolError: if it is missing, not an integer or out of range.
     """
@@ -506,17 +504,14 @@ def features(
 ) -> frozenset[str]:
     """Return the member ``features`` of HELLO or OPENED.
 
-    :param document: decoded JSON.
     :returns: names of optional features; none if the member is missing.
     :raises ProtocolError: if it is not a list of texts.
     """
-    names = document.get("features")
-    if names is None:
+    if document.get("features") is None:
         return frozenset()
-    if not isinstance(names, list) or not all(
-        isinstance(name, str) for name in names
-    ):
-        raise ProtocolError(
-            PROTOCOL_ERROR, "member 'features' is not a list of names"
-        )
-    return frozenset(names)
+    return frozenset(checked(_FEATURES, document)["features"])
+
+
+_FEATURES = shapes.Members(
+    {"features": shapes.list_of(shapes.text())}, others=True
+)

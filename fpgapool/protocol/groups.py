@@ -19,6 +19,7 @@ import typing
 from fpgapool.protocol import frames
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import shapes
 
 #: Transports of a connection.
 SHM = "shm"
@@ -83,35 +84,7 @@ class Hello(typing.NamedTuple):
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR, "this is the desk of a group"
             )
-        hello = cls(
-            **{
-                name: frames.require(document, name, str)
-                for name in ("group_id", "client_id", "secret", "transport")
-            },
-            window_tasks=frames.require(document, "window_tasks", int),
-            application=(
-                frames.require(document, "application", str)
-                if "application" in document
-                else ""
-            ),
-        )
-        if (
-            len(hello.application) > MAX_APPLICATION
-            or not hello.application.isprintable()
-        ):
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "the application's name is wrong"
-            )
-        if hello.transport not in (SHM, STREAM):
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "transport is neither stream nor shm"
-            )
-        if not 1 <= hello.window_tasks <= MAX_WINDOW_TASKS:
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR,
-                f"window_tasks must be from 1 to {MAX_WINDOW_TASKS}",
-            )
-        return hello
+        return cls(**frames.checked(_HELLO, document))
 
 
 class Opened(typing.NamedTuple):
@@ -148,27 +121,10 @@ class Opened(typing.NamedTuple):
 
         :raises frames.ProtocolError: if a member is missing or wrong.
         """
-        window_tasks, max_task_bytes, chunk_bytes = (
-            frames.require(document, name, int)
-            for name in ("window_tasks", "max_task_bytes", "chunk_bytes")
-        )
-        grace_s = frames.require(document, "resume_grace_s", (int, float))
-        cache_bytes = None
+        opened = frames.checked(_OPENED, document)
         if frames.BLOCKS_FEATURE in frames.features(document):
-            cache_bytes = frames.require_offset(document, "cache_bytes")
-        opened = cls(
-            window_tasks, max_task_bytes, chunk_bytes, grace_s, cache_bytes
-        )
-        if (
-            not 1 <= opened.window_tasks <= MAX_WINDOW_TASKS
-            or not 1 <= opened.max_task_bytes < 2**31
-            or not 1 <= opened.chunk_bytes <= frames.MAX_DATA_BYTES
-            or not 0 <= opened.resume_grace_s < 1e9
-        ):
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "a member of OPENED is out of range"
-            )
-        return opened
+            opened |= frames.checked(_CACHE, document)
+        return cls(**opened)
 
 
 class Host(typing.NamedTuple):
@@ -197,57 +153,19 @@ class Host(typing.NamedTuple):
             "certificate_sha256": self.certificate_sha256,
         }
 
-    @classmethod
-    def parse(cls, document: object) -> Host:
-        """Check a member of ``hosts``.
 
-        :raises frames.ProtocolError: if a member is missing or wrong.
-        """
-        if not isinstance(document, dict):
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "a host is not an object"
-            )
-        members = frames.require(document, "members", int)
-        if not 0 <= members < 2**31:
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "member 'members' out of range"
-            )
-        certificate = document.get("certificate_sha256")
-        if certificate is not None:
-            frames.require(document, "certificate_sha256", str)
-        return cls(
-            frames.require(document, "host_id", str),
-            members,
-            tuple(
-                _endpoint(one)
-                for one in frames.require(document, "endpoints", list)
-            ),
-            certificate,
-        )
+def _endpoint(value: object, where: str) -> tuple[str, str, int]:
+    found = _ENDPOINT(value, where)
+    return found["network"], found["address"], found["port"]
 
 
-def _endpoint(document: object) -> tuple[str, str, int]:
-    if not isinstance(document, dict):
-        raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, "an endpoint is not an object"
-        )
-    port = frames.require(document, "port", int)
-    if not 0 <= port < 2**16:
-        raise frames.ProtocolError(
-            frames.PROTOCOL_ERROR, "member 'port' out of range"
-        )
-    return (
-        frames.require(document, "network", str),
-        frames.require(document, "address", str),
-        port,
-    )
+def _host(value: object, where: str) -> Host:
+    found = _HOST(value, where)
+    return Host(**{**found, "endpoints": tuple(found["endpoints"])})
 
 
 class MemberList(typing.NamedTuple):
-    """The hosts of a group.
-
-    :ivar revision: grows with every change.
-    """
+    """The hosts of a group."""
 
     revision: int
     hosts: tuple[Host, ...]
@@ -267,15 +185,56 @@ class MemberList(typing.NamedTuple):
 
         :raises frames.ProtocolError: if a member is missing or wrong.
         """
-        hosts = frames.require(document, "hosts", list)
-        if len(hosts) > _MAX_HOSTS:
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"{len(hosts)} hosts are too many"
-            )
-        return cls(
-            frames.require_offset(document, "revision"),
-            tuple(Host.parse(host) for host in hosts),
-        )
+        found = frames.checked(_MEMBERS, document)
+        return cls(found["revision"], tuple(found["hosts"]))
+
+
+_TEXT = shapes.text()
+_NATURAL = shapes.integer(0, 2**31 - 1)
+_UINT64 = shapes.integer(0, 2**64 - 1)
+_WINDOW = shapes.integer(1, MAX_WINDOW_TASKS)
+_HELLO = shapes.Members(
+    {
+        "group_id": _TEXT,
+        "client_id": _TEXT,
+        "secret": _TEXT,
+        "transport": shapes.one_of((SHM, STREAM)),
+        "window_tasks": _WINDOW,
+    },
+    {"application": shapes.text(MAX_APPLICATION, printable=True)},
+    others=True,
+)
+_OPENED = shapes.Members(
+    {
+        "window_tasks": _WINDOW,
+        "max_task_bytes": shapes.integer(1, 2**31 - 1),
+        "chunk_bytes": shapes.integer(1, frames.MAX_DATA_BYTES),
+        "resume_grace_s": shapes.number(0, 999_999_999),
+    },
+    others=True,
+)
+_CACHE = shapes.Members({"cache_bytes": _UINT64}, others=True)
+_ENDPOINT = shapes.Members(
+    {
+        "network": _TEXT,
+        "address": _TEXT,
+        "port": shapes.integer(0, 2**16 - 1),
+    },
+    others=True,
+)
+_HOST = shapes.Members(
+    {
+        "host_id": _TEXT,
+        "members": _NATURAL,
+        "endpoints": shapes.list_of(_endpoint),
+    },
+    {"certificate_sha256": shapes.nullable(_TEXT)},
+    others=True,
+)
+_MEMBERS = shapes.Members(
+    {"revision": _UINT64, "hosts": shapes.list_of(_host, most=_MAX_HOSTS)},
+    others=True,
+)
 
 
 class TaskReader:
@@ -301,7 +260,6 @@ class TaskReader:
     ) -> bytes | None:
         """Take a frame.
 
-        :param header: its header.
         :param payload: kept until its task is complete.
         :returns: a record, or None if its task is not complete.
         :raises frames.ProtocolError: if the frame has no place here.
@@ -309,7 +267,7 @@ class TaskReader:
         kind = header.type
         if header.stream_id:
             raise frames.ProtocolError(
-                codes.STREAM_LIMIT, "there is one stream, number 0"
+                codes.STREAM_LIMIT, "only stream 0 exists"
             )
         if kind == frames.INPUT:
             return self._input(header, payload)
@@ -463,7 +421,6 @@ def task_frames(
     """Return a client's record as frames.
 
     :param record: of a task or a lock.
-    :param chunk_bytes: longest piece.
     :returns: pieces to send one after the other.
     """
     task_id, kind, offset, params, data = records.split(record)
@@ -499,7 +456,6 @@ def result_frames(
     """Return a desk's record as frames.
 
     :param record: of a result, a lock, or the list of members.
-    :param chunk_bytes: longest piece.
     :returns: pieces to send one after the other.
     """
     task_id, kind, _, detail, data = records.split(record)

@@ -29,8 +29,6 @@ _LENGTH = struct.Struct(">I")
 def encode(message: collections.abc.Mapping[str, object]) -> bytes:
     """Encode one message.
 
-    :param message: its members.
-    :returns: length and JSON.
     :raises ValueError: if it is not JSON or is too large.
     """
     payload = frames.encode_json(message)
@@ -62,10 +60,7 @@ def decode_length(data: frames.Buffer, position: int = 0) -> int:
 
 
 class MessageDecoder:
-    """Incremental decoder: feed it bytes as they come, and get messages.
-
-    :param decode: decodes as :func:`frames.decode_json` does.
-    """
+    """Incremental decoder: feed it bytes as they come, and get messages."""
 
     def __init__(
         self,
@@ -115,9 +110,6 @@ def request(
     """Build a request.
 
     :param request_number: the ``id`` that the reply repeats.
-    :param operation: name of the operation.
-    :param members: its arguments.
-    :returns: the message.
     """
     return {"id": request_number, "op": operation, **members}
 
@@ -126,8 +118,6 @@ def reply(request_number: object, **members: object) -> dict[str, object]:
     """Build the reply to a request that succeeded.
 
     :param request_number: ``id`` of the request.
-    :param members: of the reply.
-    :returns: the message.
     """
     return {"id": request_number, "ok": True, **members}
 
@@ -138,9 +128,6 @@ def error_reply(
     """Build the reply to a request that failed.
 
     :param request_number: ``id`` of the request, None if it had none.
-    :param code: stable code.
-    :param message: explanation for people.
-    :returns: the message.
     """
     return {
         "id": request_number,
@@ -150,10 +137,5 @@ def error_reply(
 
 
 def notification(event: str, **members: object) -> dict[str, object]:
-    """Build a notification.
-
-    :param event: name of the event.
-    :param members: of the notification.
-    :returns: the message.
-    """
+    """Build a notification."""
     return {"event": event, **members}

@@ -103,7 +103,6 @@ def header(
     """Return the header of a record.
 
     :param kind: one of the constants of this module.
-    :param task_id: of the task.
     :param middle_bytes: length of ``params`` or ``detail``.
     :param number: ``offset`` or ``busy_ns``.
     """
@@ -128,7 +127,6 @@ def split(record: bytes | InPlace) -> Record:
     """Take a record apart. Copies all but its rest, once.
 
     :param record: bytes, or a record in place.
-    :returns: the record.
     :raises frames.ProtocolError: if it is too short.
     """
     memory = memoryview(record) if isinstance(record, bytes) else record.view()

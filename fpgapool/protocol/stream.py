@@ -54,7 +54,6 @@ class Piece:
     """Content of one frame, kept until it is acknowledged.
 
     :ivar data: its bytes; none for an END by itself.
-    :ivar number: of its buffer.
     :ivar flags: ``END`` and ``TASK_END``.
     :ivar task_id: of its task, once it is added …
     :ivar offset_bytes: … and the position of its first byte.
@@ -100,7 +99,6 @@ _Piece = typing.TypeVar("_Piece", bound=Piece)
 class Outbound(typing.Generic[_Piece]):
     """The direction in which one end sends.
 
-    :param side: the end.
     :param start_bytes: position of the first byte in this slot.
     :param window_bytes: how much may be sent and not acknowledged.
     :param cuts: whether a piece may be resent without its front.
@@ -165,8 +163,6 @@ class Outbound(typing.Generic[_Piece]):
     def add(self, piece: _Piece, task_id: int, end: bool) -> None:
         """Add a piece behind the others.
 
-        :param piece: gets its position.
-        :param task_id: of its task.
         :param end: whether it is the last one.
         """
         piece.task_id = task_id
@@ -192,10 +188,8 @@ class Outbound(typing.Generic[_Piece]):
     ) -> list[_Piece]:
         """Release the pieces that the other end has acknowledged.
 
-        :param offset_bytes: of the ACK.
         :param task_id: of the ACK; from a worker, the last task in it.
         :param check: looks at these pieces before the ACK counts; may raise.
-        :returns: these pieces.
         :raises frames.ProtocolError: if the offset exceeds the bytes sent, or
             is lower than an earlier one.
         """
@@ -276,8 +270,6 @@ class Outbound(typing.Generic[_Piece]):
     def go_back(self, task_id: int) -> _Piece:
         """Send a piece of this connection once more, and all behind it.
 
-        :param task_id: of the piece.
-        :returns: the piece.
         :raises frames.ProtocolError: if it was not sent, or is acknowledged.
         """
         sent = len(self.kept) - len(self.unsent)
@@ -313,7 +305,6 @@ class Outbound(typing.Generic[_Piece]):
 class Inbound:
     """The direction in which one end receives.
 
-    :param side: the end.
     :param start_bytes: position of the first byte in this slot.
     :param credit_bytes: how many unacknowledged bytes may come.
     :param multiple_bytes: all pieces but the last are multiples of it.
@@ -327,9 +318,7 @@ class Inbound:
     :ivar acknowledged_bytes: … and behind those acknowledged.
     :ivar delivered_bytes: position behind the output of any slot so far.
     :ivar task_id: of the last used piece.
-    :ivar finished: the END was used.
     :ivar closed: the other end sends no more.
-    :ivar ack_due: an acknowledgement is due.
     """
 
     def __init__(
@@ -357,7 +346,6 @@ class Inbound:
     def accept(self, header: frames.FrameHeader) -> bool:
         """Accept the header of a data frame.
 
-        :param header: of the frame.
         :returns: False if it is an END that came before, or an empty piece
             at the END: a client that resumes cannot tell whether they arrived.
         :raises frames.ProtocolError: if it is out of order, exceeds the
@@ -417,8 +405,6 @@ class Inbound:
     def consume(self, length_bytes: int, task_id: int, end: bool) -> int:
         """Mark the oldest piece as used.
 
-        :param length_bytes: its length.
-        :param task_id: of its task.
         :param end: whether it has the END.
         :returns: how many bytes of its front another slot already delivered.
         """
@@ -440,10 +426,7 @@ class Inbound:
         return known_bytes
 
     def acknowledge(self) -> int:
-        """Acknowledge all used bytes.
-
-        :returns: the offset.
-        """
+        """Acknowledge all used bytes."""
         self.ack_due = False
         self._held_pieces = 0
         self.acknowledged_bytes = self.consumed_bytes

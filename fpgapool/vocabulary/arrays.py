@@ -40,6 +40,8 @@ import math
 import re
 import typing
 
+from fpgapool.vocabulary import shapes
+
 #: In a schema of parameters.
 KEYWORD = "arrays"
 INPUT = "input"
@@ -64,11 +66,7 @@ Params: typing.TypeAlias = collections.abc.Mapping[str, object]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Items:
-    """The input, or output, of sessions with certain parameters.
-
-    :ivar dtype: one of :data:`DTYPES`.
-    :ivar shape: of an item.
-    """
+    """The input, or output, of sessions with certain parameters."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -94,51 +92,41 @@ class Form:
     """
 
     def __init__(self, schema: Schema) -> None:
-        properties = schema.get("properties", {})
-        if not isinstance(properties, collections.abc.Mapping):
-            raise ValueError("properties: must be a mapping")
-        self._properties = properties
+        self._properties = shapes.mapping_of(shapes.anything)(
+            schema.get("properties", {}), "properties"
+        )
         if KEYWORD not in schema:
             raise ValueError(f"{KEYWORD} is missing")
-        document = _members(schema[KEYWORD], KEYWORD, (INPUT, OUTPUT))
-        self._input = self._side(document, INPUT, ())
-        self._output = self._side(document, OUTPUT, ("per",))
+        document = shapes.members(schema[KEYWORD], KEYWORD, (INPUT, OUTPUT))
+        self._input = self._side(document[INPUT], f"{KEYWORD}.{INPUT}", ())
+        self._output = self._side(
+            document[OUTPUT], f"{KEYWORD}.{OUTPUT}", ("per",)
+        )
 
     def _side(
-        self,
-        document: Schema,
-        name: str,
-        more: collections.abc.Collection[str],
+        self, value: object, where: str, more: collections.abc.Collection[str]
     ) -> dict[str, typing.Any]:
-        if name not in document:
-            raise ValueError(f"{KEYWORD}.{name} is missing")
-        where = f"{KEYWORD}.{name}"
-        side = _members(document[name], where, ("dtype", "shape", *more))
+        side = shapes.members(value, where, (), ("dtype", "shape", *more))
         dtype = side.get("dtype")
         if dtype not in DTYPES and not self._is_param(dtype):
             raise ValueError(
                 f"{where}.dtype: must be a parameter or one of: "
                 f"{', '.join(DTYPES)}"
             )
-        shape = side.get("shape", [])
-        if not isinstance(shape, list) or len(shape) > _MAX_DIMENSIONS:
-            raise ValueError(
-                f"{where}.shape: must be a list of up to {_MAX_DIMENSIONS} "
-                "lengths"
-            )
-        for length in shape:
-            self._check_length(length, f"{where}.shape")
+        shape = shapes.list_of(self._length_shape, 0, _MAX_DIMENSIONS)(
+            side.get("shape", []), f"{where}.shape"
+        )
         per = side.get("per", 1)
         if per != ANY:
-            self._check_length(per, f"{where}.per")
+            self._length_shape(per, f"{where}.per")
         return {"dtype": dtype, "shape": shape, "per": per}
 
     def _is_param(self, name: object) -> bool:
         return isinstance(name, str) and name in self._properties
 
-    def _check_length(self, length: object, where: str) -> None:
+    def _length_shape(self, length: object, where: str) -> int | str:
         if type(length) is int and 1 <= length <= _MAX_LENGTH:
-            return
+            return length
         if (
             isinstance(length, str)
             and len(length) <= _MAX_LENGTH_CHARS
@@ -149,10 +137,11 @@ class Form:
                 for factor in term
             )
         ):
-            return
-        raise ValueError(
-            f"{where}: {length!r:.80} is neither a number from 1 nor a sum "
-            "of products of numbers and parameters"
+            return length
+        raise shapes.Invalid(
+            where,
+            "must be a positive integer, or a sum of products of such numbers"
+            " and parameters",
         )
 
     @property
@@ -165,8 +154,6 @@ class Form:
     ) -> dict[str, typing.Any]:
         """Return the parameters that an array determines.
 
-        :param dtype: type of its numbers.
-        :param shape: all of its dimensions.
         :returns: those that are lengths of its last dimensions, and its type
             if the accelerator takes that.
         """
@@ -240,17 +227,6 @@ class Form:
         schema = self._properties[name]
         # A schema may also be true or false.
         return schema if isinstance(schema, collections.abc.Mapping) else {}
-
-
-def _members(
-    document: object, where: str, known: collections.abc.Collection[str]
-) -> Schema:
-    if not isinstance(document, collections.abc.Mapping):
-        raise ValueError(f"{where}: must be a mapping")
-    for member in document:
-        if member not in known:
-            raise ValueError(f"{where}: unknown member {member!r:.80}")
-    return document
 
 
 def _terms(length: str) -> list[list[str]]:

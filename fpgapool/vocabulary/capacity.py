@@ -14,7 +14,6 @@ from fpgapool.vocabulary import states
 class Capacity:
     """The numbers of a pool's slots by shape.
 
-    :param hosts: of the pool's summary.
     :raises KeyError, TypeError: if they are none.
     """
 
@@ -34,7 +33,6 @@ class Capacity:
     ) -> dict[str, int]:
         """Return the numbers for an accelerator.
 
-        :param profile: its public profile.
         :returns: ``slots`` that it fits, and the ``free_slots`` among them.
         """
         # Without shapes it fits all slots.

@@ -22,7 +22,6 @@ class PicklableError(Exception):
 class CodedError(PicklableError):
     """An error with a stable code for programs and a message for people.
 
-    :ivar code: stable machine-readable code.
     :ivar message: explanation for people; it may change.
     """
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 from typing import TypeVar
@@ -29,7 +30,7 @@ _T = TypeVar("_T", bound=type)
 
 
 class Kind(NamedTuple):
-    """Return the meaning of a value."""
+    """What a value means; it decides how each interface shows it."""
 
     name: str
     type: Any
@@ -45,9 +46,17 @@ COUNT = Kind("count", int)
 #: The conductor refuses a value that is too small, by a code of its own.
 INTEGER = Kind("integer", int)
 NUMBER = Kind("number", float)
+#: Bytes per second.
+RATE = Kind("rate", float)
 SECONDS = Kind("seconds", float)
+#: A point in time, which may be unknown …
 TIME = Kind("time", float)
+#: … and one that is always known.
+MOMENT = Kind("moment", float)
+DAY = Kind("day", str)
 FLAG = Kind("flag", bool)
+OBJECT = Kind("object", dict)
+OBJECTS = Kind("objects", list)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +75,8 @@ class Field:
     :ivar since: microversion of the REST API that introduced it.
     :ivar listed: whether lists show it, and not only single ones.
     :ivar column: whether the command's list has it; False: with ``--long``.
+    :ivar title: of that column; empty: it follows from the name.
+    :ivar limits: keywords of JSON schema.
     """
 
     name: str
@@ -82,6 +93,8 @@ class Field:
     since: tuple[int, int] = (1, 0)
     listed: bool = True
     column: bool | None = None
+    title: str = ""
+    limits: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def nullable(self) -> bool:
@@ -105,7 +118,6 @@ class Option(Field):
     :ivar unsaid: the meaning of leaving it out.
     :ivar check: returns the meaning of a value; raises RequestError; the
         default accepts any value of the kind.
-    :ivar limits: keywords of JSON schema.
     :ivar asked: minor version of the first request that has it.
     :ivar limits_only: it lowers a limit of the service, and a repeated
         request may give another value.
@@ -115,7 +127,6 @@ class Option(Field):
     _: dataclasses.KW_ONLY
     unsaid: Any = None
     check: Callable[[object], Any] = lambda value: value
-    limits: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     asked: int = 0
     limits_only: bool = False
     help: str = ""
@@ -124,15 +135,15 @@ class Option(Field):
 class Fields:
     """The members of one kind of thing.
 
-    :ivar kept: members in the table.
     :ivar told: members in the conductors' messages.
-    :ivar noted: members in notifications.
     :ivar shown: members that users see, without those of parts.
     :ivar options: members that a client may set.
+    :ivar sort_keys: members to sort lists by; the first is the default.
     """
 
-    def __init__(self, *fields: Field) -> None:
+    def __init__(self, *fields: Field, sort_keys: Sequence[str] = ()) -> None:
         self._fields = fields
+        self.sort_keys = sort_keys
         self.kept = tuple(one for one in fields if one.kept)
         self.told = tuple(one for one in fields if one.told is not None)
         self.noted = tuple(one for one in fields if one.noted is not None)
@@ -162,6 +173,16 @@ class Fields:
             for option in self.options
             if option.name in given
         }
+
+
+def shown(name: str, kind: Kind, about: str = "", **more: Any) -> Field:
+    """Return a member that only users see; ``--long`` lists have it."""
+    return Field(name, kind, about, **{"shown": name, "column": False, **more})
+
+
+def listed(field: Field) -> Field:
+    """Return a member that lists show without ``--long``."""
+    return dataclasses.replace(field, column=True)
 
 
 def public(name: str, kind: Kind, about: str = "", **more: Any) -> Field:

@@ -61,28 +61,28 @@ GROUP = fields.Fields(
     _option(
         "size",
         fields.INTEGER,
-        "How many slots it shall have; the pool changes it if it is elastic.",
+        "Number of slots to hold; the pool changes it if it is elastic.",
         length=32,
         column=True,
-        help="the number of slots that it shall have",
+        help="number of slots to hold",
     ),
     _option(
         "min_size",
         fields.INTEGER,
-        "How many slots the pool leaves it if sessions need some. Default is"
+        "Number of slots that it keeps when sessions need some. Default is"
         " `size`.",
         length=32,
         column=False,
-        help="the number of slots that the pool leaves it if sessions need"
-        " some; default is the size",
+        help="number of slots that it keeps when sessions need some; default"
+        " is the size",
     ),
     _option(
         "max_size",
         fields.INTEGER,
-        "How many slots it may grow to. Default is `size`.",
+        "Number of slots that it may grow to. Default is `size`.",
         length=32,
         column=False,
-        help="the number of slots that it may grow to; default is the size",
+        help="number of slots that it may grow to; default is the size",
     ),
     _option(
         "elastic",
@@ -127,7 +127,7 @@ GROUP = fields.Fields(
     fields.public(
         "deadline_at",
         fields.TIME,
-        "When all its actions shall have ended.",
+        "When all its actions must have completed.",
         default=None,
         shown="deadline_at",
         part=GOAL,
@@ -135,7 +135,7 @@ GROUP = fields.Fields(
     fields.public(
         "rate_per_s",
         fields.NUMBER,
-        "The tasks that shall end in each second.",
+        "Tasks to complete per second.",
         default=None,
         shown="rate_per_s",
         part=GOAL,
@@ -143,7 +143,7 @@ GROUP = fields.Fields(
     fields.public(
         "actions",
         fields.COUNT,
-        "The number of tasks after which the goal ends.",
+        "Number of tasks after which the goal ends.",
         default=None,
         shown="actions",
         part=GOAL,
@@ -151,7 +151,7 @@ GROUP = fields.Fields(
     fields.public(
         "actions_done",
         fields.COUNT,
-        "The number of tasks that have ended.",
+        "Number of completed tasks.",
         default=0,
         shown="actions_done",
         part=GOAL,
@@ -159,29 +159,27 @@ GROUP = fields.Fields(
     fields.now(
         "goal_progress",
         fields.NUMBER,
-        "The measured rate of tasks divided by the needed one; above 1 it is"
-        " better than required.",
+        "Measured task rate divided by the required one; above 1 the goal is"
+        " exceeded.",
         shown="progress",
         part=GOAL,
     ),
     fields.now(
         "goal_slots",
         fields.COUNT,
-        "The number of slots that the goal needs.",
+        "Number of slots that the goal requires.",
         shown="slots",
         part=GOAL,
     ),
     fields.now(
         "expected_finish_at",
         fields.TIME,
-        "When all its actions will have ended at the present rate.",
+        "When all its actions will have completed at the current rate.",
         shown="expected_finish_at",
         part=GOAL,
     ),
+    sort_keys=("created_at", "name", "accelerator", "state", "updated_at"),
 )
-
-#: Members to sort lists by; the first is the default.
-SORT_KEYS = ("created_at", "name", "accelerator", "state", "updated_at")
 
 CLIENT = fields.Fields(
     fields.public(
@@ -206,18 +204,16 @@ CLIENT = fields.Fields(
     # SHA-256, hexadecimal.
     fields.Field("secret_hash", fields.TEXT, length=64),
     fields.public("created_at", fields.TIME, column=True),
-    fields.count("tasks", "Its tasks that have ended.", column=True),
+    fields.count("tasks", "Completed tasks.", column=True),
     fields.public(
         "slot_s",
         fields.NUMBER,
-        "Time for which its tasks and locks had slots, in seconds.",
+        "Slot time of its tasks and locks, in seconds.",
         default=0.0,
         column=True,
     ),
+    sort_keys=("created_at", "project_id"),
 )
-
-#: Members to sort lists of clients by; the first is the default.
-CLIENT_SORT_KEYS = ("created_at", "project_id")
 
 
 def charged_slots(size: int, max_size: int, *, elastic: bool) -> int:
@@ -226,18 +222,12 @@ def charged_slots(size: int, max_size: int, *, elastic: bool) -> int:
 
 
 def is_reached(group: Any) -> bool:
-    """Whether all tasks of a group's goal have ended.
-
-    :param group: its row or view.
-    """
+    """Whether all tasks of a group's goal have ended."""
     return bool(group.goal_kind) and group.actions_done == group.actions
 
 
 def is_open_to(group: Any, project_id: str | None) -> bool:
-    """Whether a project may see and use a group.
-
-    :param group: its row or view.
-    """
+    """Whether a project may see and use a group."""
     return project_id == group.project_id or (
         group.shared and (not group.projects or project_id in group.projects)
     )

@@ -30,7 +30,6 @@ def bitstream_of(accelerator: str, bitstream_id: str | None) -> str:
 def key_of(name: str, project_id: str | None) -> str:
     """Return the library's key of an accelerator.
 
-    :param name: its plain name.
     :param project_id: its owner; None for a public one.
     """
     return name if project_id is None else f"{name}{SEPARATOR}{project_id}"
@@ -46,8 +45,6 @@ def resolve(
 ) -> str | None:
     """Return the key of the accelerator that a project names.
 
-    :param name: plain, or a key.
-    :param project_id: the project.
     :param is_usable: whether that project may use the accelerator with a key.
     :returns: None if there is none of that name that it may use.
     """

@@ -21,6 +21,8 @@ import collections.abc
 import dataclasses
 import typing
 
+from fpgapool.vocabulary import shapes
+
 #: The platform that is no slot: a core of a processor.
 CPU = "cpu"
 
@@ -77,19 +79,23 @@ class Platform:
     active_w: float | None = None
 
 
-def read(document: object) -> dict[str, Platform]:
-    """Check a document.
+_PLATFORM = shapes.Members(
+    {PEAK_BYTES_PER_S: shapes.number(1, _MAX_PEAK_BYTES_PER_S)},
+    {ACTIVE_W: shapes.number(0, _MAX_ACTIVE_W)},
+)
+_PLATFORMS = shapes.mapping_of(
+    _PLATFORM, MAX_PLATFORMS, shapes.text(_MAX_SHAPE_LENGTH, least=1)
+)
 
-    :returns: the platforms by shape of the slot.
+
+def read(document: object) -> dict[str, Platform]:
+    """Check a document, and return the platforms by shape of the slot.
+
     :raises ValueError: with the shape, the member and the reason.
     """
-    if not isinstance(document, collections.abc.Mapping):
-        raise ValueError("must be a mapping from shapes to members")
-    if len(document) > MAX_PLATFORMS:
-        raise ValueError(f"has more than {MAX_PLATFORMS} shapes")
     return {
-        _shape(shape): _platform(str(shape), members)
-        for shape, members in document.items()
+        shape: Platform(**members)
+        for shape, members in _PLATFORMS(document, "").items()
     }
 
 
@@ -105,43 +111,3 @@ def peaks(document: Document | None) -> dict[str, float]:
 def active_w(document: Document | None, shape: str) -> float | None:
     """Return the power in slots of a shape, or of CPU; None: unknown."""
     return (document or {}).get(shape, {}).get(ACTIVE_W)
-
-
-def _shape(shape: object) -> str:
-    if not isinstance(shape, str) or not 0 < len(shape) <= _MAX_SHAPE_LENGTH:
-        raise ValueError(f"{shape!r:.80} is not a shape of slots")
-    return shape
-
-
-def _platform(shape: str, members: object) -> Platform:
-    if not isinstance(members, collections.abc.Mapping):
-        raise ValueError(f"{shape:.80}: must be a mapping")
-    for member in members:
-        if member not in (PEAK_BYTES_PER_S, ACTIVE_W):
-            raise ValueError(f"{shape:.80}: unknown member {member!r:.80}")
-    if PEAK_BYTES_PER_S not in members:
-        raise ValueError(f"{shape:.80}: {PEAK_BYTES_PER_S} is missing")
-    peak = _number(members, PEAK_BYTES_PER_S, shape, 1, _MAX_PEAK_BYTES_PER_S)
-    if ACTIVE_W not in members:
-        return Platform(peak)
-    return Platform(peak, _number(members, ACTIVE_W, shape, 0, _MAX_ACTIVE_W))
-
-
-def _number(
-    members: collections.abc.Mapping[str, object],
-    member: str,
-    shape: str,
-    lowest: float,
-    highest: float,
-) -> float:
-    value = members[member]
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not lowest <= value <= highest
-    ):
-        raise ValueError(
-            f"{shape:.80}: {member} must be a number from {lowest:g} to "
-            f"{highest:g}"
-        )
-    return float(value)

@@ -13,6 +13,7 @@ import typing
 
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import shapes
 from fpgapool.vocabulary import states
 
 MAX_SIZE_BYTES = 2**63 - 1
@@ -23,15 +24,15 @@ MAX_GROUP_SIZE = 10_000
 #: The most projects with which one thing can be shared.
 MAX_PROJECTS = 1000
 
-#: A project's id, and how users are told about it.
+#: A project's id, and what it is, for refusals.
 PROJECT_ID: typing.Final = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
-PROJECT_ID_TOLD: typing.Final = (
+PROJECT_ID_WORDS: typing.Final = (
     "a project's id is 1 to 255 of the characters A-Z a-z 0-9 _.:@-"
 )
 #: What a host reports as its name and UUID, which become parts of commands,
-#: paths and labels of other programs, and how operators are told.
+#: paths and labels of other programs.
 HOST_NAME: typing.Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
-HOST_NAME_TOLD: typing.Final = (
+HOST_NAME_WORDS: typing.Final = (
     "a host's name is 1 to 255 of the characters A-Z a-z 0-9 _ . -, the first"
     " one a letter or a digit"
 )
@@ -48,15 +49,19 @@ GROUP_NAME_WORDS = (
 )
 REQUEST_ID_WORDS = "1 to 64 of the characters A-Z a-z 0-9 _ . : -"
 
-_GROUP_NAME = re.compile(GROUP_NAME)
-_REQUEST_ID = re.compile(REQUEST_ID)
-_APPLICATION = re.compile(APPLICATION)
+_T = typing.TypeVar("_T")
+_GROUP_NAME = shapes.matching(GROUP_NAME, GROUP_NAME_WORDS)
+_REQUEST_ID = shapes.matching(REQUEST_ID, REQUEST_ID_WORDS)
+_APPLICATION = shapes.nullable(_REQUEST_ID)
+_SIZE = shapes.integer(1, MAX_SIZE_BYTES)
+_SIZE_OR_ZERO = shapes.integer(0, MAX_SIZE_BYTES)
+_PRIORITY = shapes.integer(-MAX_PRIORITY, MAX_PRIORITY)
+_DEADLINE_ACTION = shapes.nullable(shapes.one_of(states.DEADLINE_ACTIONS))
 
 
 class RequestError(exceptions.PicklableError):
     """A value that a request must not have.
 
-    :param code: stable code for programs.
     :param message: explanation for people: the value, and the allowed ones.
     """
 
@@ -66,23 +71,25 @@ class RequestError(exceptions.PicklableError):
         self.message = message
 
 
-def is_int(value: object) -> typing.TypeGuard[int]:
-    """Whether a value is a whole number; JSON's true is an int to Python."""
-    return isinstance(value, int) and not isinstance(value, bool)
+is_int = shapes.is_integer
+
+
+def _checked(
+    shape: shapes.Shape[_T], value: object, name: str, code: str
+) -> _T:
+    try:
+        return shape(value, "")
+    except shapes.Invalid as error:
+        raise RequestError(code, f"{name} {error.reason}") from None
 
 
 def check_request_id(value: object) -> str:
     """Return the client's name of a request.
 
-    :param value: the given value.
     :raises RequestError: INVALID_REQUEST_ID.
     """
-    if isinstance(value, str) and _REQUEST_ID.fullmatch(value):
-        return value
-    raise RequestError(
-        codes.INVALID_REQUEST_ID,
-        f"request_id must be {REQUEST_ID_WORDS}",
-    )
+    code = codes.INVALID_REQUEST_ID
+    return _checked(_REQUEST_ID, value, "request_id", code)
 
 
 def check_size_bytes(
@@ -90,39 +97,20 @@ def check_size_bytes(
 ) -> int:
     """Return the size of a session's input.
 
-    :param value: the given value.
     :param name: the caller's name of it, for the message.
     :param may_be_zero: whether the input may be empty.
     :raises RequestError: INVALID_SIZE.
     """
-    least = 0 if may_be_zero else 1
-    if is_int(value) and least <= value <= MAX_SIZE_BYTES:
-        return value
-    shown: object = type(value).__name__
-    if is_int(value):
-        # Python refuses to write very long numbers.
-        bits = value.bit_length()
-        shown = value if bits <= 64 else f"one of {bits} bits"
-    raise RequestError(
-        codes.INVALID_SIZE,
-        f"{name} must be a whole number from {least} to {MAX_SIZE_BYTES},"
-        f" not {shown}",
-    )
+    shape = _SIZE_OR_ZERO if may_be_zero else _SIZE
+    return _checked(shape, value, name, codes.INVALID_SIZE)
 
 
 def check_priority(value: object) -> int:
     """Return the priority of a request.
 
-    :param value: the given value.
     :raises RequestError: INVALID_REQUEST.
     """
-    if is_int(value) and abs(value) <= MAX_PRIORITY:
-        return value
-    raise RequestError(
-        codes.INVALID_REQUEST,
-        f"priority must be a whole number from {-MAX_PRIORITY} to"
-        f" {MAX_PRIORITY}",
-    )
+    return _checked(_PRIORITY, value, "priority", codes.INVALID_REQUEST)
 
 
 def check_timeout_s(
@@ -130,7 +118,6 @@ def check_timeout_s(
 ) -> float | None:
     """Return a time limit in seconds; None if it was not given.
 
-    :param value: the given value.
     :param name: the caller's name of it, for the message.
     :param may_be_zero: whether 0 s is allowed.
     :raises RequestError: INVALID_TIMEOUT.
@@ -138,8 +125,7 @@ def check_timeout_s(
     if value is None:
         return None
     if (
-        (is_int(value) or isinstance(value, float))
-        # NaN compares false with everything.
+        shapes.is_number(value)
         and 0 <= value <= MAX_TIMEOUT_S
         and (value > 0 or may_be_zero)
     ):
@@ -154,52 +140,32 @@ def check_timeout_s(
 def check_deadline_action(value: object) -> str | None:
     """Return the action at a deadline; None if it was not given.
 
-    :param value: the given value.
     :raises RequestError: INVALID_REQUEST.
     """
-    if value is None or value in states.DEADLINE_ACTIONS:
-        return value
-    raise RequestError(
-        codes.INVALID_REQUEST,
-        f"deadline_action must be {', '.join(states.DEADLINE_ACTIONS[:-1])}"
-        f" or {states.DEADLINE_ACTIONS[-1]}",
-    )
+    code = codes.INVALID_REQUEST
+    return _checked(_DEADLINE_ACTION, value, "deadline_action", code)
 
 
 def check_application(value: object) -> str | None:
     """Return the name of an application; None if it was not given.
 
-    :param value: the given value.
     :raises RequestError: INVALID_REQUEST.
     """
-    if value is None or (
-        isinstance(value, str) and _APPLICATION.fullmatch(value)
-    ):
-        return value
-    raise RequestError(
-        codes.INVALID_REQUEST,
-        f"application must be {REQUEST_ID_WORDS}",
-    )
+    return _checked(_APPLICATION, value, "application", codes.INVALID_REQUEST)
 
 
 def check_group_name(value: object) -> str:
     """Return the name of a group.
 
-    :param value: the given value.
     :raises RequestError: INVALID_REQUEST.
     """
-    if isinstance(value, str) and _GROUP_NAME.fullmatch(value):
-        return value
-    raise RequestError(
-        codes.INVALID_REQUEST,
-        f"the name of a group must be {GROUP_NAME_WORDS}",
-    )
+    code = codes.INVALID_REQUEST
+    return _checked(_GROUP_NAME, value, "the group's name", code)
 
 
 def check_projects(value: object) -> tuple[str, ...]:
     """Return the projects with which something is shared.
 
-    :param value: the given value.
     :raises RequestError: INVALID_REQUEST.
     """
     if isinstance(value, list | tuple) and len(value) <= MAX_PROJECTS:

@@ -54,7 +54,7 @@ FIELDS = fields.Fields(
     fields.public(
         "host_uuid",
         fields.UUID,
-        "UUID of the host where the client runs, if it is one of the pool's.",
+        "UUID of the client's host, if it belongs to the pool.",
         default=None,
         kept=False,
         shown="host",
@@ -65,8 +65,8 @@ FIELDS = fields.Fields(
     fields.public(
         "reason",
         fields.TEXT,
-        "Code of why it ended, or of why it lost a slot while it has no other"
-        " that is ready; else empty.",
+        "Code: why it ended, or why it lost its slot until another one is"
+        " ready; otherwise empty.",
         default="",
         length=64,
         column=True,
@@ -74,7 +74,7 @@ FIELDS = fields.Fields(
     fields.public(
         "message",
         fields.TEXT,
-        "Says more about the reason.",
+        "Details of the reason.",
         default="",
         column=False,
     ),
@@ -82,15 +82,16 @@ FIELDS = fields.Fields(
     fields.Option(
         "priority",
         fields.COUNT,
-        "Higher ones come first within the project; default is 0.",
+        "Sessions of higher priority come first within the project; default"
+        " is 0.",
         default=0,
         length=32,
         noted=0,
         unsaid=0,
         check=rules.check_priority,
         limits={"minimum": -_MAX_PRIORITY, "maximum": _MAX_PRIORITY},
-        help="from -1000 to 1000; higher ones come first within the project;"
-        " default is 0",
+        help="from -1000 to 1000; sessions of higher priority come first"
+        " within the project; default is 0",
     ),
     fields.Field("skips", fields.COUNT, default=0),
     _limit(
@@ -99,7 +100,7 @@ FIELDS = fields.Fields(
         _MAX_WAIT_S,
         limits_only=True,
         default=None,
-        help="how long the session may wait for a slot, before it ends; lowers"
+        help="how long the session may wait for a slot before it ends; lowers"
         " the service's limit",
     ),
     _limit(
@@ -110,7 +111,7 @@ FIELDS = fields.Fields(
     ),
     _limit(
         "resume_grace_s",
-        "How long its slot is kept after its connection broke; lowers the"
+        "How long its slot is kept after a broken connection; lowers the"
         " service's limit.",
         _MAX_CONNECT_S,
         limits_only=True,
@@ -125,14 +126,14 @@ FIELDS = fields.Fields(
         column=False,
         asked=1,
         help="time in which the session should end; it is refused if no slot"
-        " could be so fast",
+        " is fast enough",
         **_DEADLINES,
     ),
     fields.Option(
         "deadline_action",
         fields.NAME,
-        "What happens at its deadline: it goes on (continue), it ends (kill),"
-        " or it ends as soon as no slot could keep the deadline any more"
+        "What happens at its deadline: it continues (continue), it ends"
+        " (kill), or it ends as soon as no slot can meet the deadline any more"
         " (early).",
         default=None,
         length=16,
@@ -142,7 +143,7 @@ FIELDS = fields.Fields(
         check=rules.check_deadline_action,
         limits={"enum": list(states.DEADLINE_ACTIONS)},
         help="what happens at the deadline: continue, kill, or early, which"
-        " ends the session as soon as no slot could keep it; default is the"
+        " ends the session as soon as no slot can meet it; default is the"
         " service's",
         **_DEADLINES,
     ),
@@ -175,8 +176,8 @@ FIELDS = fields.Fields(
         column=False,
         **_DEADLINES,
     ),
-    fields.count("generation", "Grows when it gets another slot."),
-    fields.count("revision", "Grows with every change.", noted=None),
+    fields.count("generation", "Increases when it gets another slot."),
+    fields.count("revision", "Increases with every change.", noted=None),
     fields.Field("slot_id", fields.COUNT, default=None),
     fields.Field("local", fields.FLAG, default=None, told=0, noted=0),
     fields.public("queued_at", fields.TIME, column=True),
@@ -202,12 +203,12 @@ FIELDS = fields.Fields(
     fields.time("started_at"),
     fields.time("finished_at"),
     fields.time("updated_at", "When it was changed last.", noted=None),
-    fields.now("queue_position", fields.COUNT, "0 is the next to be served."),
+    fields.now("queue_position", fields.COUNT, "0 is served next."),
     fields.now(
         "expected_wait_s",
         fields.SECONDS,
-        "How long it will probably still wait, judged by how fast slots were"
-        " given out lately; null if too little is known.",
+        "Expected remaining wait, from the recent rate at which slots were"
+        " assigned; null if too little is known.",
     ),
     fields.now(
         "pending_reasons", fields.CODES, "Why it still waits.", default=()
@@ -215,21 +216,18 @@ FIELDS = fields.Fields(
     fields.now(
         "chunk_bytes",
         fields.COUNT,
-        "The longest piece that all workers of the pool take; null: not"
-        " known.",
+        "Longest piece that all workers of the pool accept; null: not known.",
         told=2,
         since=CHUNKS_SINCE,
     ),
-)
-
-#: Members to sort lists by; the first is the default.
-SORT_KEYS = (
-    "queued_at",
-    "state",
-    "accelerator",
-    "claimed_bytes",
-    "priority",
-    "updated_at",
+    sort_keys=(
+        "queued_at",
+        "state",
+        "accelerator",
+        "claimed_bytes",
+        "priority",
+        "updated_at",
+    ),
 )
 
 #: The first version of the API that has dry runs.

@@ -15,6 +15,7 @@ from fpgapool.db import api as db_api
 from fpgapool.db import models
 from fpgapool.objects import base
 from fpgapool.osc.sdk import group as sdk
+from fpgapool.osc.v1 import base as osc
 from fpgapool.osc.v1 import group as commands
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
@@ -94,10 +95,9 @@ def test_lists_show_the_columns() -> None:
         (commands.ListGroups, description.GROUP),
         (commands.ListGroupClients, description.CLIENT),
     ):
-        for columns, listed in (
-            (command.columns, True),
-            (command.long_columns, False),
-        ):
+        assert command.described is described
+        for listed in (True, False):
+            columns = osc.columns(described, listed=listed)
             wanted = {
                 "id" if one.shown == "id" else one.name
                 for one in described.shown

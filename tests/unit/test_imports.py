@@ -22,7 +22,7 @@ TABLE = """
 vocabulary: # the words of all others
 version: # what is installed
 conf: vocabulary # options alone, so that any process can read them
-policies: # rules of the API alone, for oslo.policy's tools
+policies: api # derive from its routes, for oslo.policy's tools
 privsep: # runs with more rights, so it is small
 core: vocabulary # decides; no I/O
 strategies: core vocabulary # decide, as plug-ins of the core
@@ -43,27 +43,26 @@ conductor.decisions: bitstreams.library clients.nova common conductor.counts
     core db objects vocabulary # pure: time comes in, effects go out
 conductor: bitstreams core strategies objects db clients rpcapi conf common
     version vocabulary # runs the decisions
-agent.child: protocol common.channel common.lost_lines common.ratelimit
-    common.strangers common.tls_channel vocabulary # starts fast
-agent.worker: agent.child drivers protocol common.buffers common.channel
-    common.rings common.ratelimit version vocabulary
+agent.child: protocol common.channels common.monitoring.lost_lines
+    common.monitoring.ratelimit vocabulary # starts fast
+agent.worker: agent.child drivers protocol common.channels
+    common.monitoring.ratelimit version vocabulary
     # starts fast; its agent takes over buffers
-agent.groupdesk: agent.child protocol common.channel common.doorbells
-    common.ratelimit common.rings vocabulary # starts fast
+agent.groupdesk: agent.child protocol common.channels
+    common.monitoring.ratelimit vocabulary # starts fast
 agent: drivers objects protocol rpcapi conf common privsep bitstreams.files
     bitstreams.signatures version vocabulary # never the database
 api: bitstreams core objects db clients rpcapi conf common policies version
     vocabulary # reads the database, asks the conductor
 wsgi: api conf common version # what web servers load
-client: protocol accelerators common.buffers common.channel common.doorbells
-    common.rings common.tls_channel version
-    vocabulary # the standard library is enough for it
+client: protocol accelerators common.channels version vocabulary # the
+    # standard library is enough for it
 osc: common.interrupts version vocabulary # speaks to the API only, as a
     # user does
 spark: client vocabulary # what programs and their executors import
 yarn: vocabulary # labels of nodes; decides only
-sim: client common.descriptors core strategies version vocabulary # the
-    # pool's own decisions, and a pool as a user sees it to compare with
+sim: client common.channels.descriptors core strategies version vocabulary
+    # the pool's own decisions, and a pool as a user sees it to compare with
 demo: client common vocabulary sim # what a newcomer runs
 allinone: accelerators agent api common conductor conf db drivers rpcapi
     # joins
@@ -354,7 +353,7 @@ PLANTED = {
 INNOCENT = {
     "core/b.py": "import math\n\nimport numpy\n\nfrom fpgapool.core import b",
     "common/__init__.py": "",
-    "common/channel.py": "import socket\n\nfrom oslo_utils import units",
+    "common/channels/channel.py": "from oslo_utils import units",
     "accelerators/heavy.py": "import numpy",
     "client/b.py": "def f():\n    import jsonschema",
     "cmd/b.py": "import fpgapool.agent.slots.table\nimport fpgapool.db.api",

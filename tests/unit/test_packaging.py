@@ -83,7 +83,7 @@ def test_wheel_holds_both_packages_with_all_their_files(
         "fpgapool/drivers/opencl/kernels/aes-cbc.cl",
         "fpgapool/drivers/opencl/kernels/aes-cbc.json",
         "fpgapool/db/migrations/versions/001_initial.py",
-        "fpgapool/policies/sessions.py",
+        "fpgapool/policies.py",
         "fpgapool/py.typed",
         "fpgapool_nova_filters/__init__.py",
     } <= shipped

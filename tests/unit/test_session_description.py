@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fpgapool import objects
-from fpgapool.api.answers import views as shown
+from fpgapool.api.answers import views
 from fpgapool.api.http import microversion
 from fpgapool.api.schemas import sessions as schemas
 from fpgapool.client.doors import view as client_view
@@ -21,6 +21,7 @@ from fpgapool.db import api as db_api
 from fpgapool.db import models
 from fpgapool.objects import base
 from fpgapool.osc.sdk import session as sdk
+from fpgapool.osc.v1 import base as osc
 from fpgapool.osc.v1 import session as commands
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import rules
@@ -79,7 +80,8 @@ def test_who_has_a_field(field: fields.Field) -> None:
 
 @every_field
 def test_where_users_see_a_field(field: fields.Field) -> None:
-    columns = commands.ListSessions.columns, commands.ListSessions.long_columns
+    described = commands.ListSessions.described
+    columns = [osc.columns(described, listed=one) for one in (True, False)]
     name = "id" if field.name == "session_id" else field.name
     listed = [name in names for names in columns]
     assert listed == [field.column is True, field.column is False]
@@ -175,7 +177,7 @@ def test_an_older_version_does_not_show_what_is_new() -> None:
     one = types.SimpleNamespace(**{field.name: None for field in described})
     for recorded in (False, True):
         old, new = (
-            shown.members(
+            views.members(
                 described,
                 one,
                 microversion.Version(1, minor),

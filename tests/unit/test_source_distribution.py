@@ -85,7 +85,7 @@ def test_everything_that_is_kept_is_in_it(repository, names):
         "fpgapool/accelerators/profiles/aes.yaml",
         "fpgapool/api/schemas/sessions.py",
         "fpgapool/db/migrations/versions/001_initial.py",
-        "fpgapool/policies/sessions.py",
+        "fpgapool/policies.py",
     ],
 )
 def test_what_an_installation_needs_is_in_it(names, name):

@@ -2,10 +2,10 @@
 
 """A message broker between the processes of a world.
 
-It takes the place of oslo.messaging below :mod:`fpgapool.common.messaging.rpc`.
-Its messages are copied, so that the two sides share no objects. They are
-late, lost, doubled and out of order as the weather says; a
-process can be cut off from it in either direction.
+It takes the place of oslo.messaging below
+:mod:`fpgapool.common.messaging.rpc`. Its messages are copied, so that the two
+sides share no objects. They are late, lost, doubled and out of order as the
+weather says; a process can be cut off from it in either direction.
 """
 
 from __future__ import annotations

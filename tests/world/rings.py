@@ -70,7 +70,7 @@ class _Side(_Bell):
 
     def has_room(self, length_bytes: int) -> bool:
         if length_bytes > self.most_bytes:
-            raise ValueError(f"a record of {length_bytes} bytes never fits")
+            raise ValueError(f"a record of {length_bytes} bytes does not fit")
         needed_bytes = rings._padded(length_bytes)
         return self.used_bytes + needed_bytes <= self.size_bytes
 

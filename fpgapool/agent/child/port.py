@@ -16,7 +16,7 @@ from fpgapool.agent.child import crew
 from fpgapool.agent.child import goodbye
 from fpgapool.agent.child import settings as child_settings
 from fpgapool.common.channels import channel as channels
-from fpgapool.common.channels import pending as strangers
+from fpgapool.common.channels import pending
 from fpgapool.common.channels import tls_channel
 from fpgapool.common.monitoring import ratelimit
 from fpgapool.protocol import frames
@@ -127,7 +127,7 @@ class DataPort:
         self._certificate = certificate
         self._parse = parse
         self._log = ratelimit.RateLimitedLog(__name__)
-        self._strangers = strangers.Strangers(MAX_STRANGERS)
+        self._strangers = pending.PendingConnections(MAX_STRANGERS)
         self._local = listen_unix(settings.data_socket)
         self._tcp = None
         if settings.data_address is not None:

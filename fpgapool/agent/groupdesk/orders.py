@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Collection
 
 from fpgapool.agent.groupdesk import connections
 from fpgapool.protocol import frames
@@ -13,8 +12,7 @@ from fpgapool.protocol import groups
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import group
-
-_SHA256_DIGITS = 64
+from fpgapool.vocabulary import shapes
 
 
 class GetStatus(typing.NamedTuple):
@@ -79,6 +77,34 @@ Order: typing.TypeAlias = (
 )
 
 
+_NATURAL = shapes.integer(0)
+_TEXT = shapes.text()
+_DIGEST = shapes.matching("[0-9a-f]{64}", "64 hexadecimal digits")
+_SURPLUS = shapes.Members({}, {"surplus": _NATURAL}, others=True)
+_MEMBER = shapes.Members(
+    {"device": _TEXT, "slot": shapes.integer()},
+    {"generation": _NATURAL},
+    others=True,
+)
+_WANTED = shapes.Members({"members": shapes.list_of(_MEMBER)}, others=True)
+_CLIENT = shapes.Members(
+    {"client_id": _TEXT, "project_id": _TEXT, "secret_sha256": _DIGEST},
+    others=True,
+)
+_CLIENTS = shapes.Members({"clients": shapes.list_of(_CLIENT)}, others=True)
+_KEEP = shapes.Members(
+    {},
+    {
+        "revision": _NATURAL,
+        "arbitration": shapes.nullable(shapes.one_of(group.ARBITRATIONS)),
+        "clear_between": shapes.nullable(shapes.one_of(group.CLEARINGS)),
+    },
+    others=True,
+)
+_HOSTS = shapes.Members({}, {"spares_member": shapes.flag}, others=True)
+_COUNTS = shapes.Members({}, {"after": _TEXT}, others=True)
+
+
 def parse(message: messages.Message) -> Order:
     """Check a request.
 
@@ -90,80 +116,28 @@ def parse(message: messages.Message) -> Order:
         case "status":
             return GetStatus()
         case "members":
-            return SetMembers(_wanted(message), _natural(message, "surplus"))
+            wanted = {
+                (one["device"], one["slot"]): one.get("generation", 0)
+                for one in frames.checked(_WANTED, message)["members"]
+            }
+            surplus = frames.checked(_SURPLUS, message).get("surplus", 0)
+            return SetMembers(wanted, surplus)
         case "admit":
-            return Admit(
-                [
-                    _access(one)
-                    for one in frames.require(message, "clients", list)
-                ]
-            )
+            found = frames.checked(_CLIENTS, message)["clients"]
+            return Admit([connections.Access(**one) for one in found])
         case "keep":
-            return Keep(
-                _natural(message, "revision"),
-                _one_of(message, "arbitration", group.ARBITRATIONS),
-                _one_of(message, "clear_between", group.CLEARINGS),
-            )
+            return Keep(**{"revision": 0, **frames.checked(_KEEP, message)})
         case "hosts":
-            spares_member = message.get("spares_member", True)
-            if not isinstance(spares_member, bool):
-                raise _wrong("spares_member must be true or false")
-            return Hosts(groups.MemberList.parse(message), spares_member)
+            return Hosts(
+                groups.MemberList.parse(message),
+                **frames.checked(_HOSTS, message),
+            )
         case "counts":
-            after = message.get("after", "")
-            if not isinstance(after, str):
-                raise _wrong("after must be a string")
-            return ReadCounts(after)
+            return ReadCounts(
+                frames.checked(_COUNTS, message).get("after", "")
+            )
         case "exit":
             return Exit()
     raise frames.ProtocolError(
         codes.UNKNOWN_OPERATION, f"no operation {operation[:64]!r}"
     )
-
-
-def _wanted(message: messages.Message) -> dict[tuple[str, int], int]:
-    wanted = {}
-    for one in frames.require(message, "members", list):
-        if not isinstance(one, dict):
-            raise _wrong("a member is not an object")
-        place = (
-            frames.require(one, "device", str),
-            frames.require(one, "slot", int),
-        )
-        wanted[place] = _natural(one, "generation")
-    return wanted
-
-
-def _access(one: object) -> connections.Access:
-    if not isinstance(one, dict):
-        raise _wrong("a client is not an object")
-    digest = frames.require(one, "secret_sha256", str)
-    if len(digest) != _SHA256_DIGITS or not all(
-        digit in "0123456789abcdef" for digit in digest
-    ):
-        raise _wrong("secret_sha256 must be 64 hexadecimal digits")
-    return connections.Access(
-        frames.require(one, "client_id", str),
-        frames.require(one, "project_id", str),
-        digest,
-    )
-
-
-def _one_of(
-    document: messages.Message, name: str, values: Collection[str]
-) -> str | None:
-    value = document.get(name)
-    if value is not None and value not in values:
-        raise _wrong(f"{name} must be one of {', '.join(values)}")
-    return value
-
-
-def _natural(document: messages.Message, name: str) -> int:
-    value = document.get(name, 0)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise _wrong(f"{name} must be a non-negative integer")
-    return value
-
-
-def _wrong(text: str) -> frames.ProtocolError:
-    return frames.ProtocolError(frames.PROTOCOL_ERROR, text)

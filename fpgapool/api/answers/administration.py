@@ -18,11 +18,8 @@ _MEMBERS = (
 
 
 def remember(call: calls.Call, document: Mapping[str, Any]) -> None:
-    """Give the audit log the state before a change.
-
-    :param document: of the device or host.
-    """
-    call.trail.before = {
+    """Give the audit log the state before a change."""
+    call.audit.before = {
         name: document[name] for name in _MEMBERS if name in document
     }
 
@@ -30,14 +27,13 @@ def remember(call: calls.Call, document: Mapping[str, Any]) -> None:
 def change(call: calls.Call, host_uuid: str, device_name: str | None) -> None:
     """Ask the conductor for the change in a request's body.
 
-    :param host_uuid: of the host.
     :param device_name: None for the whole host.
     :raises ApiError: if the body contradicts itself.
     """
-    wish = call.body
-    deadline_s = wish.get("drain_deadline_s")
+    change = call.body
+    deadline_s = change.get("drain_deadline_s")
     if deadline_s is not None and (
-        wish["state"] != model.AdminState.DRAINING.value
+        change["state"] != model.AdminState.DRAINING.value
     ):
         raise errors.ApiError(
             codes.INVALID_REQUEST,
@@ -46,7 +42,7 @@ def change(call: calls.Call, host_uuid: str, device_name: str | None) -> None:
     call.backends.conductor.administer(
         host_uuid,
         device_name,
-        wish["state"],
-        reason=wish.get("reason", ""),
+        change["state"],
+        reason=change.get("reason", ""),
         drain_within_s=deadline_s,
     )

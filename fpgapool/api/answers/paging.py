@@ -26,7 +26,6 @@ def limit(call: calls.Call) -> int:
 def project_id(call: calls.Call, all_projects_rule: str) -> str | None:
     """Return the project whose members are listed; None means all projects.
 
-    :param all_projects_rule: the policy for other projects' members.
     :raises ApiError: if that is not allowed, or was not requested.
     """
     wanted: str | None = call.query.get("project_id")
@@ -36,7 +35,7 @@ def project_id(call: calls.Call, all_projects_rule: str) -> str | None:
     if wanted not in (None, call.project_id):
         raise errors.ApiError(
             codes.INVALID_REQUEST,
-            "project_id of another project needs all_projects=true",
+            "project_id of another project requires all_projects=true",
         )
     return call.project_id
 
@@ -46,8 +45,6 @@ def order(
 ) -> list[tuple[str, bool]]:
     """Return the sort keys of a list, and whether each is ascending.
 
-    :param sort_key: the default.
-    :param ascending: the default direction.
     :raises ApiError: if there are more directions than keys.
     """
     keys = call.query.get("sort_key", [sort_key])
@@ -65,7 +62,7 @@ def order(
 def bad_marker(marker: str) -> errors.ApiError:
     """Return the error of an unknown marker."""
     return errors.ApiError(
-        codes.INVALID_REQUEST, f"the marker {marker!r:.80} is not in the list"
+        codes.INVALID_REQUEST, f"marker {marker!r:.80} is not in the list"
     )
 
 
@@ -79,9 +76,6 @@ def document(
 ) -> dict[str, Any]:
     """Return a page of a list with the address of the next one.
 
-    :param name: of the list.
-    :param members: of this page.
-    :param key: the member that a marker names.
     :param path: of the list; empty: its name.
     """
     found: dict[str, Any] = {name: list(members)}
@@ -114,9 +108,6 @@ def listing(
 ) -> dict[str, Any]:
     """Return the requested page of a short list.
 
-    :param name: of the list.
-    :param members: of the whole list, filtered.
-    :param sort_key: the default sort key.
     :param key: the member that a marker names; it is unique.
     :param path: of the list; empty: its name.
     :raises ApiError: if the marker is not in the list.

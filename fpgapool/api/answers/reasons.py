@@ -34,12 +34,11 @@ def out_of_service(
 ) -> str:
     """Say how many slots are out of service, and since when hosts are silent.
 
-    :param slots: the slots that fit a session.
     :param sees_hosts: whether the caller may see the names of hosts.
     :returns: a sentence; empty if none is out of service.
     """
     counts = collections.Counter(slot.state for slot in slots)
-    said = [
+    parts = [
         f"{counts[state]} {state}"
         for state in ("disabled", "faulty")
         if counts[state]
@@ -50,8 +49,8 @@ def out_of_service(
         if slot.state == "down"
     }.values()
     if hosts:
-        said.append(f"{counts['down']} down{_silent(hosts, sees_hosts())}")
-    return f"Out of service: {', '.join(said)}." if said else ""
+        parts.append(f"{counts['down']} down{_silent(hosts, sees_hosts())}")
+    return f"Out of service: {', '.join(parts)}." if parts else ""
 
 
 def _silent(hosts: Iterable[db_api.HostRecord], sees_hosts: bool) -> str:

@@ -79,7 +79,6 @@ def check_options(
 ) -> None:
     """Check that a version has the options of a request.
 
-    :param where: their object in the body.
     :raises ApiError: for the first that is newer.
     """
     for option in described.options:

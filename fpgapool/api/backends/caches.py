@@ -102,7 +102,6 @@ class Ended(Generic[_T]):
     Thread-safe.
 
     :param load: returns the current value of a key.
-    :param has_ended: whether a value may be kept.
     :param max_age_s: the maximum age; 0: none is kept.
     :param clock: of seconds, never going back.
     """
@@ -135,10 +134,7 @@ class Ended(Generic[_T]):
 
 
 class Text(NamedTuple):
-    """A document as it is sent.
-
-    :ivar tag: differs if the text does.
-    """
+    """A document as it is sent."""
 
     data: bytes
     tag: str
@@ -164,9 +160,7 @@ class Texts:
     ) -> Text:
         """Return a document's text.
 
-        :param value: of which the document is made.
         :param key: of the document, and all else that it depends on.
-        :param make: returns the document.
         """
         kept = self._kept
         if kept.value is not value:

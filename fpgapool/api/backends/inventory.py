@@ -11,6 +11,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
 
+from fpgapool.api.http import errors
 from fpgapool.api.http import times
 from fpgapool.db import api as db_api
 from fpgapool.db import inventory
@@ -20,10 +21,7 @@ from fpgapool.vocabulary import states
 def administration(
     record: db_api.HostRecord | db_api.DeviceRecord,
 ) -> dict[str, Any]:
-    """Return the members about the operators' setting of a device or host.
-
-    :param record: its row.
-    """
+    """Return the members about the operators' setting of a device or host."""
     return {
         "admin_state": record.admin_state,
         "admin_reason": record.admin_reason,
@@ -86,8 +84,6 @@ def snapshot(
     A host omits accelerators for which it has no usable slot.
 
     :param shapes: that fit each accelerator; none: all do.
-    :param now: see
-        :meth:`fpgapool.rpcapi.conductor.ConductorAPI.pool_now`.
     :param generated_at: wall clock.
     """
     unusable = frozenset(now["unusable_slots"])
@@ -153,11 +149,15 @@ def _accelerators(
     return found
 
 
-def find(members: list[dict[str, Any]], key: str, value: str) -> Any:
-    """Return the member with a value, None if there is none.
+def find(
+    documents: list[dict[str, Any]], key: str, name: str, code: str, kind: str
+) -> dict[str, Any]:
+    """Return the host, device or slot that a path names.
 
-    :param members: of a list.
-    :param key: name of the member's key.
-    :param value: the value to find.
+    :param key: the member that has the name.
+    :raises ApiError: with the code if there is none.
     """
-    return next((one for one in members if one[key] == value), None)
+    for one in documents:
+        if one[key] == name.lower():
+            return one
+    raise errors.missing(code, kind, name)

@@ -24,10 +24,7 @@ _T = TypeVar("_T")
 
 
 class _Silence(NamedTuple):
-    """The leader did not answer.
-
-    :ivar lease: the lease at that time.
-    """
+    """The leader did not answer."""
 
     lease: db_api.Lease | None
 
@@ -39,7 +36,6 @@ class Leader:
     ones, until the lease shows that a conductor leads. Thread-safe.
 
     :param conductor: is asked; with a short timeout.
-    :param database: holds the lease.
     """
 
     def __init__(
@@ -57,7 +53,6 @@ class Leader:
     ) -> tuple[_T | None, bool]:
         """Ask a question.
 
-        :param question: gets the conductor.
         :returns: the answer, and whether there is one.
         :raises: the conductor's errors, DatabaseError.
         """
@@ -74,7 +69,7 @@ class Leader:
             messaging.MessagingException,
             exception.NotLeader,
         ) as error:
-            LOG.warning("No conductor answers: %s", error)
+            LOG.warning("No conductor responded: %s", error)
             self._record_silence()
             return None, False
         with self._lock:
@@ -126,7 +121,5 @@ def without_secret(state: str, revision: int) -> int:
 
     A READY session without its secret gets an older revision than with it: a
     client that waits for a later one then gets it from the next leader.
-
-    :param revision: of its row.
     """
     return max(revision - (state == states.READY), 0)

@@ -121,7 +121,7 @@ class Settings:
             return _read(self.ca_file)
         except exception.ConfigurationError as error:
             LOG.warning(
-                "%s; instances get the certificates of the start", error
+                "%s; instances get the certificates read at startup", error
             )
             return self.ca_cert
 
@@ -139,10 +139,7 @@ def _read(path: str) -> str:
 class Vendordata:
     """Answers Nova; thread-safe.
 
-    :param settings: the options.
     :param servers: Nova; None: Nova is not configured.
-    :param conductor: admits new instances.
-    :param known: the instances in the database.
     """
 
     def __init__(
@@ -186,7 +183,6 @@ class Vendordata:
     def answer(self, body: Mapping[str, Any], base_url: str) -> dict[str, Any]:
         """Return an instance's data; never raises, never takes long.
 
-        :param body: Nova's description of the instance.
         :param base_url: by which Nova has reached this API.
         """
         instance_id = str(body["instance-id"])
@@ -225,7 +221,7 @@ class Vendordata:
             return {}, NOT_CONFIGURED
         if not self._free.acquire(blocking=False):
             _OFTEN.warning(
-                "Instance %s is not looked up: too many", instance_id
+                "Instance %s was not looked up: too many lookups", instance_id
             )
             return {}, BUSY
         found: list[tuple[dict[str, Any], str]] = []
@@ -245,7 +241,8 @@ class Vendordata:
         except RuntimeError:
             self._free.release()
             _OFTEN.warning(
-                "Instance %s is not looked up: no thread", instance_id
+                "Instance %s was not looked up: no thread available",
+                instance_id,
             )
             return {}, BUSY
         if done.wait(self._settings.lookup_timeout_s) and found:
@@ -286,7 +283,7 @@ class Vendordata:
             known.append(record)
         if not self._asking.acquire(blocking=False):
             _OFTEN.warning(
-                "Nova is not asked for %s: too many are", instance_id
+                "Nova was not asked for %s: too many lookups", instance_id
             )
             return {}, BUSY
         try:
@@ -296,22 +293,22 @@ class Vendordata:
             self._asking.release()
         if server is None or server.deleted:
             return {}, UNKNOWN
-        wish = flavors.read(server.extra_specs or {})
-        if not (wish.asks or self._settings.all_instances):
+        required = flavors.read(server.extra_specs or {})
+        if not (required.asks or self._settings.all_instances):
             return {}, NOT_WANTED
-        token = self._token(instance_id, server, wish, record)
+        token = self._token(instance_id, server, required, record)
         if token is None:
             return {}, REVOKED
         return {
             "instance_token": token,
-            "accelerators": list(wish.accelerators),
+            "accelerators": list(required.accelerators),
         }, GIVEN
 
     def _token(
         self,
         instance_id: str,
         server: nova.Server,
-        wish: flavors.Wish,
+        required: flavors.Requirements,
         record: db_api.InstanceRecord | None,
     ) -> str | None:
         """Return the token of an instance; None: it was revoked."""
@@ -321,17 +318,18 @@ class Vendordata:
         name = server.name[:_MAX_NAME_LENGTH]
         if record is None or (record.name, record.max_sessions) != (
             name,
-            wish.max_sessions,
+            required.max_sessions,
         ):
-            known = self._admit(instance_id, server, wish)
+            known = self._admit(instance_id, server, required)
         token = self._made_again(instance_id, known)
         if token is None and known is not None and not known.token_revoked:
             LOG.info(
-                "Instance %s gets another token: the key of its former one"
-                " is gone",
+                "Instance %s gets another token: its previous key is gone",
                 instance_id,
             )
-            known = self._admit(instance_id, server, wish, known.token_hash)
+            known = self._admit(
+                instance_id, server, required, known.token_hash
+            )
             token = self._made_again(instance_id, known)
         return token
 
@@ -353,7 +351,7 @@ class Vendordata:
         self,
         instance_id: str,
         server: nova.Server,
-        wish: flavors.Wish,
+        required: flavors.Requirements,
         lost_hash: str = "",
     ) -> objects.InstanceEntry:
         nonce = instances.make_nonce()
@@ -364,7 +362,7 @@ class Vendordata:
                 instance_id=instance_id,
                 project_id=server.project_id,
                 name=server.name[:_MAX_NAME_LENGTH],
-                max_sessions=wish.max_sessions,
+                max_sessions=required.max_sessions,
                 token_nonce=nonce,
                 token_hash=instances.hash_token(token),
             ),

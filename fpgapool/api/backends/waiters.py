@@ -47,7 +47,6 @@ class Waiters:
     The thread that asks exists only while requests wait. A web server may
     therefore fork after this was made.
 
-    :param ask: returns the present revisions of sessions.
     :param max_waiters: how many may wait at the same time.
     :param interval_s: between questions, some time after the last request has
         begun to wait.
@@ -77,9 +76,6 @@ class Waiters:
     ) -> bool:
         """Wait until a session has a later revision.
 
-        :param session_id: the session.
-        :param revision: the known one.
-        :param limit_s: how long to wait.
         :param place: requests for sessions with a higher one make room for
             others.
         :param project_id: the request's project. The project with the most
@@ -175,13 +171,13 @@ class Waiters:
         try:
             revisions = self._ask(known)
         except exception.FpgapoolException as error:
-            LOG.warning("Waiting requests end with an error: %s", error)
+            LOG.warning("Waiting requests fail: %s", error)
             self._fail(error)
         except Exception as error:
-            LOG.exception("Waiting requests end with an error")
+            LOG.exception("Waiting requests fail")
             self._fail(error)
         else:
-            self._tell(known, revisions)
+            self._wake(known, revisions)
 
     def _fail(self, error: Exception) -> None:
         with self._lock:
@@ -189,7 +185,7 @@ class Waiters:
                 waiter.failure = error
                 waiter.done.set()
 
-    def _tell(
+    def _wake(
         self, known: Collection[str], revisions: Mapping[str, int]
     ) -> None:
         with self._lock:

@@ -48,9 +48,7 @@ def show(call: calls.Call) -> calls.Answer:
     if key is not None:
         document = _document(call, library.profiles[key])
         return calls.Answer(document={"accelerator": document})
-    raise errors.ApiError(
-        codes.ACCELERATOR_NOT_FOUND, f"there is no accelerator {name!r:.80}"
-    )
+    raise errors.missing(codes.ACCELERATOR_NOT_FOUND, "accelerator", name)
 
 
 def _library(call: calls.Call) -> libraries.Library:

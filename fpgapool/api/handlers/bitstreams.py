@@ -19,6 +19,7 @@ from fpgapool.api.answers import paging
 from fpgapool.api.http import crowd
 from fpgapool.api.http import errors
 from fpgapool.api.http import microversion
+from fpgapool.api.http import rights
 from fpgapool.api.http import times
 from fpgapool.api.schemas import bitstreams as schemas
 from fpgapool.bitstreams import base as stores
@@ -30,7 +31,6 @@ from fpgapool.common import exception
 from fpgapool.common.monitoring import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import declaration
-from fpgapool.policies import bitstreams as policies
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import formats
 
@@ -57,7 +57,7 @@ def index(call: calls.Call) -> calls.Answer:
     query = call.query
     wants_all = bool(query.get("all_projects"))
     if wants_all:
-        call.require(policies.LIST_ALL)
+        call.require(rights.BITSTREAMS_LIST_ALL)
     shapes = _shapes(call)
     members = [
         _document(call, record, shapes)
@@ -85,13 +85,13 @@ def create(call: calls.Call) -> calls.Answer:
     _check_version(call, wanted)
     public = wanted.pop("visibility", library.PRIVATE) == library.PUBLIC
     if public:
-        call.require(policies.PUBLISH)
+        call.require(rights.BITSTREAMS_PUBLISH)
     if not wanted.get("signature") and signatures.is_needed(
         wanted.get("format", formats.BINARY), _files(call).signature_required
     ):
         raise errors.ApiError(
             codes.SIGNATURE_REQUIRED,
-            "the pool accepts only bitstreams that a trusted key has signed",
+            "the pool accepts only bitstreams signed by a trusted key",
         )
     _check_profile(wanted.get("profile", {}))
     wanted["shapes"] = tuple(dict.fromkeys(wanted.get("shapes", ())))
@@ -116,14 +116,14 @@ def create(call: calls.Call) -> calls.Answer:
 def update(call: calls.Call) -> calls.Answer:
     """Change name, description or visibility of a bitstream."""
     record = _find(call)
-    call.require(policies.UPDATE, record.project_id)
+    call.require(call.policy, record.project_id)
     wanted = call.body["bitstream"]
     public: bool | None = None
     if "visibility" in wanted:
         public = wanted["visibility"] == library.PUBLIC
         if public or record.public:
-            call.require(policies.PUBLISH)
-    call.trail.before = {
+            call.require(rights.BITSTREAMS_PUBLISH)
+    call.audit.before = {
         "name": record.name,
         "description": record.description,
         "visibility": library.visibility_of(record),
@@ -142,8 +142,8 @@ def update(call: calls.Call) -> calls.Answer:
 def delete(call: calls.Call) -> calls.Answer:
     """Delete a bitstream and its file."""
     record = _find(call)
-    call.require(policies.DELETE, record.project_id)
-    call.trail.before = {"name": record.name, "state": record.state}
+    call.require(call.policy, record.project_id)
+    call.audit.before = {"name": record.name, "state": record.state}
     call.backends.conductor.change_bitstream(
         objects.DeleteBitstream(bitstream_id=record.bitstream_id)
     )
@@ -204,7 +204,7 @@ def unshare(call: calls.Call) -> calls.Answer:
 def upload(call: calls.Call) -> calls.Answer:
     """Receive a bitstream's file, and check it on the way."""
     record = _find(call)
-    call.require(policies.UPLOAD, record.project_id)
+    call.require(call.policy, record.project_id)
     if record.state != library.UPLOADING:
         raise errors.ApiError(
             codes.BITSTREAM_HAS_FILE, "the bitstream already has its file"
@@ -224,7 +224,7 @@ def upload(call: calls.Call) -> calls.Answer:
 def download(call: calls.Call) -> calls.Answer:
     """Send a bitstream's file."""
     record = _find(call)
-    call.require(policies.DOWNLOAD, record.project_id)
+    call.require(call.policy, record.project_id)
     if not record.location:
         raise errors.ApiError(
             codes.BITSTREAM_HAS_NO_FILE, "the bitstream has no file yet"
@@ -252,12 +252,10 @@ def _find(call: calls.Call) -> db_api.BitstreamRecord:
     record = call.backends.database.get_bitstream(wanted[:64].lower())
     if record is not None and (
         library.is_visible(record, call.caller.project_id)
-        or call.may(policies.ALL_PROJECTS)
+        or call.may(rights.BITSTREAMS_ALL_PROJECTS)
     ):
         return record
-    raise errors.ApiError(
-        codes.BITSTREAM_NOT_FOUND, f"there is no bitstream {wanted!r:.80}"
-    )
+    raise errors.missing(codes.BITSTREAM_NOT_FOUND, "bitstream", wanted)
 
 
 def _reread(call: calls.Call, bitstream_id: str) -> db_api.BitstreamRecord:
@@ -295,7 +293,9 @@ def _document(
 ) -> dict[str, Any]:
     is_own = record.project_id == call.caller.project_id
     knows_all = is_own or call.backends.enforcer.allows(
-        call.caller, policies.UPDATE, {"project_id": record.project_id}
+        call.caller,
+        rights.BITSTREAMS_UPDATE,
+        {"project_id": record.project_id},
     )
     return {
         "id": record.bitstream_id,
@@ -323,20 +323,18 @@ def _decide(
     decision: objects.DecideBitstream,
     record: db_api.BitstreamRecord,
 ) -> calls.Answer:
-    call.trail.before = {"state": record.state}
+    call.audit.before = {"state": record.state}
     call.backends.conductor.change_bitstream(decision)
     return _answer(call, _reread(call, record.bitstream_id))
 
 
 def _share(call: calls.Call, shared: bool) -> calls.Answer:
     record = _find(call)
-    call.require(policies.SHARE, record.project_id)
+    call.require(call.policy, record.project_id)
     project_id = call.path["project_id"]
     if not project_id.isprintable() or len(project_id) > 64:
-        raise errors.ApiError(
-            codes.INVALID_REQUEST, "the project's ID is invalid"
-        )
-    call.trail.before = {"projects": list(record.projects)}
+        raise errors.ApiError(codes.INVALID_REQUEST, "invalid project ID")
+    call.audit.before = {"projects": list(record.projects)}
     call.backends.conductor.change_bitstream(
         objects.ShareBitstream(
             bitstream_id=record.bitstream_id,
@@ -351,7 +349,7 @@ def _record(
     call: calls.Call, action: str, record: db_api.BitstreamRecord
 ) -> None:
     """Write an owner's change to the audit log, which needs no more rights."""
-    if call.trail.is_noted:
+    if call.audit.is_needed:
         return
     audit.record(
         action=f"bitstream {action}",
@@ -363,7 +361,7 @@ def _record(
             "accelerator": library.key_of(record),
             "checksum_sha256": record.checksum_sha256,
         },
-        before=call.trail.before,
+        before=call.audit.before,
         request_id=call.caller.request_id,
     )
 
@@ -381,7 +379,7 @@ def _one_of_few(call: calls.Call, files: calls.Files) -> Iterator[None]:
             whose = "files of the project" if error.own else "files"
             raise errors.ApiError(
                 codes.TOO_MANY_UPLOADS,
-                f"too many {whose} are being uploaded, try again later",
+                f"too many {whose} are being uploaded; try again later",
             ) from None
         yield
 
@@ -391,7 +389,7 @@ def _incoming(
 ) -> intake.Intake:
     if call.stream is None:
         raise errors.ApiError(
-            codes.LENGTH_REQUIRED, "the request must give the file's length"
+            codes.LENGTH_REQUIRED, "the request must have a Content-Length"
         )
     most_bytes = files.max_size_bytes
     incoming = intake.Intake(
@@ -494,11 +492,11 @@ def _check_version(call: calls.Call, wanted: Mapping[str, Any]) -> None:
     ]
     found = wanted.get("format", formats.BINARY)
     newer.append((f"format {found!r}", schemas.FORMATS_SINCE.get(found)))
-    for told, since in newer:
+    for member, since in newer:
         if since is not None and call.version < since:
             raise errors.ApiError(
                 codes.INVALID_REQUEST,
-                f"body.bitstream.{told} needs version"
+                f"body.bitstream.{member} needs version"
                 f" {microversion.Version(*since)}",
             )
 

@@ -10,15 +10,14 @@ from fpgapool.api import call as calls
 from fpgapool.api.answers import administration
 from fpgapool.api.answers import paging
 from fpgapool.api.backends import inventory
-from fpgapool.api.http import errors
+from fpgapool.api.http import rights
 from fpgapool.db import inventory as inventories
-from fpgapool.policies import sessions as policies
 from fpgapool.vocabulary import codes
 
 
 def index(call: calls.Call) -> calls.Answer:
     """List the devices."""
-    sees_all = call.may(policies.ALL_PROJECTS)
+    sees_all = call.may(rights.SESSIONS_ALL_PROJECTS)
 
     def document(pool: inventories.Inventory) -> dict[str, Any]:
         members = paging.matching(
@@ -61,18 +60,15 @@ def _found(call: calls.Call) -> dict[str, Any]:
 
     :raises ApiError: if there is none.
     """
-    pool = call.backends.inventory.get()
-    wanted = call.path["device_id"]
-    sees_all = call.may(policies.ALL_PROJECTS)
-    device = inventory.find(
-        _documents(call, pool, sees_all), "id", wanted.lower()
+    documents = _documents(
+        call,
+        call.backends.inventory.get(),
+        call.may(rights.SESSIONS_ALL_PROJECTS),
     )
-    if device is None:
-        raise errors.ApiError(
-            codes.DEVICE_NOT_FOUND, f"there is no device {wanted!r:.80}"
-        )
-    found: dict[str, Any] = device
-    return found
+    name = call.path["device_id"]
+    return inventory.find(
+        documents, "id", name, codes.DEVICE_NOT_FOUND, "device"
+    )
 
 
 def _documents(

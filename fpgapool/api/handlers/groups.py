@@ -14,14 +14,14 @@ from typing import Any
 from fpgapool import objects
 from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
-from fpgapool.api.answers import views as shown
+from fpgapool.api.answers import views
 from fpgapool.api.http import errors
 from fpgapool.api.http import instances
+from fpgapool.api.http import rights
 from fpgapool.api.http import times
 from fpgapool.common.monitoring import audit
 from fpgapool.db import api as db_api
 from fpgapool.objects import group as group_objects
-from fpgapool.policies import groups as policies
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import group as description
@@ -34,7 +34,7 @@ def index(call: calls.Call) -> calls.Answer:
     """List the groups that the caller's project may use."""
     wants_all = bool(call.query.get("all_projects"))
     if wants_all:
-        call.require(policies.LIST_ALL)
+        call.require(rights.GROUPS_LIST_ALL)
     members = [
         _document(call, record)
         for record in call.backends.database.groups()
@@ -44,7 +44,7 @@ def index(call: calls.Call) -> calls.Answer:
     found = paging.matching(call, members, {name: name for name in filters})
     return calls.Answer(
         document=paging.listing(
-            call, "groups", found, sort_key=description.SORT_KEYS[0]
+            call, "groups", found, sort_key=description.GROUP.sort_keys[0]
         )
     )
 
@@ -58,7 +58,7 @@ def create(call: calls.Call) -> calls.Answer:
     """Create a group; it gets its slots from the queue."""
     wanted = _wanted(call)
     if wanted.get("shared") or wanted.get("projects"):
-        call.require(policies.SHARE)
+        call.require(rights.GROUPS_SHARE)
     goal = wanted.pop("goal", None)
     group_id = str(uuid.uuid4())
     _change(
@@ -82,10 +82,10 @@ def update(call: calls.Call) -> calls.Answer:
     """Change the name, the sizes or the projects of a group."""
     view = _find(call)
     wanted = _wanted(call)
-    call.require(policies.UPDATE, view.project_id)
+    call.require(call.policy, view.project_id)
     if wanted.keys() & _SHARING:
-        call.require(policies.SHARE, view.project_id)
-    call.trail.before = {name: getattr(view, name) for name in wanted}
+        call.require(rights.GROUPS_SHARE, view.project_id)
+    call.audit.before = {name: getattr(view, name) for name in wanted}
     _change(call, objects.UpdateGroup(group_id=view.group_id, **wanted))
     return _answer(call, _reread(call, view.group_id))
 
@@ -93,8 +93,8 @@ def update(call: calls.Call) -> calls.Answer:
 def delete(call: calls.Call) -> calls.Answer:
     """Delete a group, and revoke its clients."""
     view = _find(call)
-    call.require(policies.DELETE, view.project_id)
-    call.trail.before = {"name": view.name, "state": view.state}
+    call.require(call.policy, view.project_id)
+    call.audit.before = {"name": view.name, "state": view.state}
     _change(call, objects.DeleteGroup(group_id=view.group_id))
     return calls.NO_CONTENT
 
@@ -125,7 +125,7 @@ def index_clients(call: calls.Call) -> calls.Answer:
             call,
             "clients",
             members,
-            sort_key=description.CLIENT_SORT_KEYS[0],
+            sort_key=description.CLIENT.sort_keys[0],
             path=("groups", view.group_id, "clients"),
         )
     )
@@ -170,8 +170,8 @@ def revoke(call: calls.Call) -> calls.Answer:
     record = _find_client(call, view, call.path["client_id"])
     is_own = record.project_id == call.caller.project_id
     if not is_own:
-        call.require(policies.REVOKE, view.project_id)
-    call.trail.before = {"project_id": record.project_id}
+        call.require(call.policy, view.project_id)
+    call.audit.before = {"project_id": record.project_id}
     _change(
         call,
         objects.RevokeClient(
@@ -195,18 +195,16 @@ def _find(call: calls.Call) -> objects.GroupView:
     wanted = call.path["group_id"]
     for record in call.backends.database.groups(wanted[:64].lower()):
         if description.is_open_to(record, call.caller.project_id) or call.may(
-            policies.ALL_PROJECTS
+            rights.GROUPS_ALL_PROJECTS
         ):
             return objects.GroupView.of(record)
-    raise errors.ApiError(
-        codes.GROUP_NOT_FOUND, f"there is no group {wanted!r:.80}"
-    )
+    raise errors.missing(codes.GROUP_NOT_FOUND, "group", wanted)
 
 
 def _now(call: calls.Call, view: objects.GroupView) -> objects.GroupView:
     """Return a group with what only the leader knows, if it answers."""
-    told = call.ask(lambda leader: leader.get_groups([view.group_id]))
-    return told[0] if told else view
+    found = call.ask(lambda leader: leader.get_groups([view.group_id]))
+    return found[0] if found else view
 
 
 def _reread(call: calls.Call, group_id: str) -> objects.GroupView:
@@ -239,7 +237,7 @@ def _owns(
     """Whether the caller may see what concerns only a group's owner."""
     return view.project_id == call.caller.project_id or (
         call.backends.enforcer.allows(
-            call.caller, policies.UPDATE, {"project_id": view.project_id}
+            call.caller, rights.GROUPS_UPDATE, {"project_id": view.project_id}
         )
     )
 
@@ -270,7 +268,7 @@ def _change(call: calls.Call, change: group_objects.GroupChange) -> None:
 def _wanted(call: calls.Call) -> dict[str, Any]:
     """Return the members of the body, with whole numbers as such."""
     wanted = dict(call.body["group"])
-    shown.check_options(description.GROUP, wanted, call.version, "group")
+    views.check_options(description.GROUP, wanted, call.version, "group")
     for option in description.GROUP.options:
         if option.name in wanted:
             if option.kind is fields.INTEGER:
@@ -289,7 +287,7 @@ def _goal(wanted: Mapping[str, Any]) -> objects.Goal:
         except ValueError as error:
             raise errors.ApiError(
                 codes.INVALID_GOAL,
-                f"deadline_at: {deadline_at!r:.80} is no time in ISO 8601",
+                f"deadline_at: {deadline_at!r:.80} is not an ISO 8601 time",
             ) from error
     actions = wanted.get("actions")
     return objects.Goal(
@@ -303,8 +301,8 @@ def _with_goal(
     call: calls.Call, goal: objects.Goal | None
 ) -> objects.GroupView:
     view = _find(call)
-    call.require(policies.GOAL, view.project_id)
-    call.trail.before = {"goal": _goal_document(call, view, recorded=True)}
+    call.require(call.policy, view.project_id)
+    call.audit.before = {"goal": _goal_document(call, view, recorded=True)}
     _change(call, objects.SetGoal(group_id=view.group_id, goal=goal))
     return _reread(call, view.group_id)
 
@@ -315,7 +313,7 @@ def _record_revocation(
     record: db_api.GroupClientRecord,
 ) -> None:
     """Write to the audit log that an owner has revoked another project."""
-    if call.trail.is_noted or record.project_id == call.caller.project_id:
+    if call.audit.is_needed or record.project_id == call.caller.project_id:
         return
     audit.record(
         action="group client revoke",
@@ -346,7 +344,7 @@ def _document(
     call: calls.Call, one: objects.GroupView | db_api.GroupRecord
 ) -> dict[str, Any]:
     recorded = isinstance(one, db_api.GroupRecord)
-    found = shown.members(
+    found = views.members(
         description.GROUP, one, call.version, recorded=recorded
     )
     owns = _owns(call, one)
@@ -375,7 +373,7 @@ def _goal_document(
 ) -> dict[str, Any] | None:
     if not one.goal_kind:
         return None
-    return shown.members(
+    return views.members(
         description.GROUP,
         one,
         call.version,
@@ -390,13 +388,13 @@ def _client(
     view: objects.GroupView,
 ) -> dict[str, Any]:
     return {
-        **shown.members(
+        **views.members(
             description.CLIENT, record, call.version, recorded=True
         ),
         "hosts": [
             {
                 **dataclasses.asdict(host),
-                "endpoints": shown.endpoints(host.endpoints),
+                "endpoints": views.endpoints(host.endpoints),
             }
             for host in view.hosts
         ],

@@ -10,7 +10,6 @@ from fpgapool.api import call as calls
 from fpgapool.api.answers import administration
 from fpgapool.api.answers import paging
 from fpgapool.api.backends import inventory
-from fpgapool.api.http import errors
 from fpgapool.api.http import microversion
 from fpgapool.db import inventory as inventories
 from fpgapool.vocabulary import codes
@@ -56,15 +55,11 @@ def _found(call: calls.Call) -> dict[str, Any]:
 
     :raises ApiError: if there is none.
     """
-    pool = call.backends.inventory.get()
-    wanted = call.path["host_uuid"]
-    host = inventory.find(_documents(call, pool), "uuid", wanted.lower())
-    if host is None:
-        raise errors.ApiError(
-            codes.HOST_NOT_FOUND, f"there is no host {wanted!r:.80}"
-        )
-    found: dict[str, Any] = host
-    return found
+    documents = _documents(call, call.backends.inventory.get())
+    name = call.path["host_uuid"]
+    return inventory.find(
+        documents, "uuid", name, codes.HOST_NOT_FOUND, "host"
+    )
 
 
 def _documents(

@@ -9,16 +9,16 @@ from typing import Any
 from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
 from fpgapool.api.http import errors
+from fpgapool.api.http import rights
 from fpgapool.api.http import times
 from fpgapool.db import api as db_api
-from fpgapool.policies import instances as policies
 from fpgapool.vocabulary import codes
 
 
 def index(call: calls.Call) -> calls.Answer:
     """List instances that have, or had, a token, newest first."""
     everywhere = bool(call.query.get("all_projects"))
-    project_id = paging.project_id(call, policies.LIST_ALL)
+    project_id = paging.project_id(call, rights.INSTANCES_LIST_ALL)
     marker = call.query.get("marker")
     if marker is not None:
         _check_marker(call, marker, project_id)
@@ -40,8 +40,8 @@ def index(call: calls.Call) -> calls.Answer:
 def revoke_token(call: calls.Call) -> calls.Answer:
     """Revoke the token of an instance, for good."""
     record = _find(call)
-    call.require(policies.REVOKE_TOKEN, record.project_id)
-    call.trail.before = {"token": _token(record)}
+    call.require(call.policy, record.project_id)
+    call.audit.before = {"token": _token(record)}
     if not record.token_revoked:
         call.backends.conductor.revoke_instance_token(record.instance_id)
     return calls.NO_CONTENT
@@ -60,7 +60,7 @@ def _find(call: calls.Call) -> db_api.InstanceRecord:
         or record.deleted_at is not None
         or (
             record.project_id != call.caller.project_id
-            and not call.may(policies.ALL_PROJECTS)
+            and not call.may(rights.INSTANCES_ALL_PROJECTS)
         )
     ):
         raise errors.ApiError(

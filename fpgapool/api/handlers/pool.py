@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 
 from fpgapool.api import call as calls
-from fpgapool.policies import sessions as policies
+from fpgapool.api.http import rights
 from fpgapool.vocabulary import states
 
 
@@ -17,7 +17,7 @@ def show(call: calls.Call) -> calls.Answer:
     pool = call.backends.inventory.get()
     # Asked at most once, and only if there is anything to hide: using this
     # right leaves a line in the audit log.
-    sees_all = functools.cache(lambda: call.may(policies.ALL_PROJECTS))
+    sees_all = functools.cache(lambda: call.may(rights.SESSIONS_ALL_PROJECTS))
     return calls.Answer(
         document={
             "pool": {

@@ -13,7 +13,6 @@ from fpgapool.api.http import errors
 from fpgapool.api.http import microversion
 from fpgapool.api.schemas import quotas as schemas
 from fpgapool.db import api as db_api
-from fpgapool.policies import quotas as policies
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import group
 from fpgapool.vocabulary import rules
@@ -37,19 +36,17 @@ def show_defaults(call: calls.Call) -> calls.Answer:
 def show(call: calls.Call) -> calls.Answer:
     """Show the limits and the use of a project."""
     project_id = call.path["project_id"]
-    if not call.may(policies.GET, project_id):
-        raise errors.ApiError(
-            codes.PROJECT_NOT_FOUND, f"there is no project {project_id!r:.80}"
-        )
+    if not call.may(call.policy, project_id):
+        raise errors.missing(codes.PROJECT_NOT_FOUND, "project", project_id)
     if not rules.PROJECT_ID.fullmatch(project_id):
-        raise errors.ApiError(codes.INVALID_REQUEST, rules.PROJECT_ID_TOLD)
+        raise errors.ApiError(codes.INVALID_REQUEST, rules.PROJECT_ID_WORDS)
     return _shown(call, project_id)
 
 
 def update(call: calls.Call) -> calls.Answer:
     """Limit the use of a project; missing limits stay as they are."""
     project_id = call.path["project_id"]
-    call.require(policies.UPDATE, project_id)
+    call.require(call.policy, project_id)
     for resource in call.body["quota"]:
         if not _is_known(call, resource):
             raise errors.ApiError(
@@ -69,7 +66,7 @@ def update(call: calls.Call) -> calls.Answer:
 def delete(call: calls.Call) -> calls.Answer:
     """Reset the limits of a project to the defaults."""
     project_id = call.path["project_id"]
-    call.require(policies.DELETE, project_id)
+    call.require(call.policy, project_id)
     _set(call, project_id, dict.fromkeys(schemas.RESOURCES))
     return calls.NO_CONTENT
 
@@ -82,7 +79,7 @@ def _set(
         for one in call.backends.database.quotas(project_id)
     }
     # None: the default applies.
-    call.trail.before = {name: known.get(name) for name in limits}
+    call.audit.before = {name: known.get(name) for name in limits}
     call.backends.conductor.set_quota(project_id, limits)
 
 
@@ -124,9 +121,9 @@ def _limits(
     defaults = call.backends.default_limits
     if defaults is None:
         # The leader has them from Keystone.
-        told = call.ask(lambda leader: leader.get_quota(project_id)) or {}
+        limits = call.ask(lambda leader: leader.get_quota(project_id)) or {}
         unknown = {"limit": None, "source": _FROM_KEYSTONE}
-        return {name: told.get(name, unknown) for name in resources}
+        return {name: limits.get(name, unknown) for name in resources}
     own = {
         one.resource: one.hard_limit
         for one in quotas

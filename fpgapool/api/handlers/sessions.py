@@ -17,17 +17,16 @@ from fpgapool import objects
 from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
 from fpgapool.api.answers import reasons
-from fpgapool.api.answers import views as shown
+from fpgapool.api.answers import views
 from fpgapool.api.backends import leader as leaders
 from fpgapool.api.backends import waiters
 from fpgapool.api.http import errors
 from fpgapool.api.http import instances
 from fpgapool.api.http import microversion
+from fpgapool.api.http import rights
 from fpgapool.api.http import times
 from fpgapool.api.schemas import sessions as schemas
 from fpgapool.db import api as db_api
-from fpgapool.policies import hosts as host_policies
-from fpgapool.policies import sessions as policies
 from fpgapool.rpcapi import conductor as conductor_rpcapi
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
@@ -70,7 +69,7 @@ def create(call: calls.Call) -> calls.Answer:
 
 def index(call: calls.Call) -> calls.Answer:
     """List sessions, newest first."""
-    project_id = paging.project_id(call, policies.LIST_ALL)
+    project_id = paging.project_id(call, rights.SESSIONS_LIST_ALL)
     return calls.Answer(
         document=paging.document(call, "sessions", _listed(call, project_id))
     )
@@ -114,8 +113,8 @@ def _ended(call: calls.Call, row: db_api.SessionRecord) -> calls.Answer:
 def delete(call: calls.Call) -> calls.Answer:
     """Cancel or close a session; one that has ended stays as it is."""
     row = _find(call)
-    call.require(policies.DELETE, row.project_id)
-    call.trail.before = {"state": row.state}
+    call.require(call.policy, row.project_id)
+    call.audit.before = {"state": row.state}
     counts = call.query
     if counts and len(counts) < len(schemas.CLOSE_COUNTS):
         raise errors.ApiError(
@@ -156,7 +155,7 @@ def reopen(call: calls.Call) -> calls.Answer:
     """
     lost = call.body["reopen"]["generation"]
     row = _find(call)
-    call.require(policies.CONNECT, row.project_id)
+    call.require(rights.SESSIONS_CONNECT, row.project_id)
     if row.generation < lost:
         raise errors.ApiError(
             codes.STALE_GENERATION,
@@ -182,7 +181,7 @@ def reopen(call: calls.Call) -> calls.Answer:
 def renew_secret(call: calls.Call) -> calls.Answer:
     """Mint a fresh secret for a READY session."""
     row = _find(call)
-    call.require(policies.CONNECT, row.project_id)
+    call.require(rights.SESSIONS_CONNECT, row.project_id)
     if row.state != states.READY:
         raise errors.ApiError(
             codes.SESSION_NOT_READY,
@@ -197,7 +196,7 @@ def renew_secret(call: calls.Call) -> calls.Answer:
     now = _now(call, left)
     if call.origin.recorded:
         raise errors.ApiError(
-            codes.CONDUCTOR_UNAVAILABLE, "no conductor tells the secret"
+            codes.CONDUCTOR_UNAVAILABLE, "no conductor returned the secret"
         )
     if left.revision == row.revision:
         # The old secret may become useless at any moment.
@@ -218,9 +217,9 @@ def _dry_run(call: calls.Call) -> calls.Answer:
     request = _request(call)
     found = call.backends.reader.dry_run(request)
     if found.state == states.REJECTED:
-        told = [(code, found.message) for code in found.reasons]
+        explained = [(code, found.message) for code in found.reasons]
     else:
-        told = [
+        explained = [
             (
                 code,
                 _message(call, request.accelerator, request.project_id, code),
@@ -233,7 +232,7 @@ def _dry_run(call: calls.Call) -> calls.Answer:
                 "state": found.state,
                 "reasons": [
                     {"code": code, "message": message}
-                    for code, message in told
+                    for code, message in explained
                 ],
                 "expected_wait_s": found.expected_wait_s,
             }
@@ -246,7 +245,7 @@ def _request(call: calls.Call) -> objects.OpenRequest:
     for name in wanted.keys() & {"claimed_bytes", "priority"}:
         # JSON knows 1e9, too.
         wanted[name] = int(wanted[name])
-    shown.check_options(description.FIELDS, wanted, call.version, "session")
+    views.check_options(description.FIELDS, wanted, call.version, "session")
     return objects.OpenRequest(
         **wanted,
         project_id=call.project_id,
@@ -261,7 +260,7 @@ def _check_own(call: calls.Call, view: objects.SessionView) -> None:
     own = instances.owner(call.caller)
     if own is not None and view.user_id != own:
         raise errors.ApiError(
-            codes.REQUEST_ID_REUSED, "somebody else has a request of that name"
+            codes.REQUEST_ID_REUSED, "that request_id belongs to another user"
         )
 
 
@@ -288,19 +287,17 @@ def _find(call: calls.Call) -> db_api.SessionRecord:
         or own not in (None, row.user_id)
         or not (
             row.project_id == call.caller.project_id
-            or call.may(policies.ALL_PROJECTS)
+            or call.may(rights.SESSIONS_ALL_PROJECTS)
         )
     ):
-        raise errors.ApiError(
-            codes.SESSION_NOT_FOUND, f"there is no session {session_id!r:.80}"
-        )
+        raise errors.missing(codes.SESSION_NOT_FOUND, "session", session_id)
     return row
 
 
 def _now(call: calls.Call, row: db_api.SessionRecord) -> _Now:
     """Return how a session stands, with what only the leader knows of it."""
     is_ready = row.state == states.READY
-    if is_ready and not call.may(policies.CONNECT, row.project_id):
+    if is_ready and not call.may(rights.SESSIONS_CONNECT, row.project_id):
         return _Now(_recorded(call, row))
     if not is_ready and row.state not in _LEADER_KNOWS_MORE:
         return _Now(_recorded(call, row))
@@ -348,9 +345,6 @@ def _insist(
 ) -> db_api.SessionRecord:
     """Act until the effect shows, or for as long as a client may wait.
 
-    :param row: the present session.
-    :param act: asks the conductor for it.
-    :param until: whether the effect has shown.
     :returns: the session after that.
     """
     for _ in range(_TRIES):
@@ -376,7 +370,7 @@ def _leading(
     """Return the conductor, for a message about a session.
 
     A message that waits in the broker for the next leader would take effect
-    after the client was told that it has failed.
+    after the client was explained that it has failed.
 
     :raises MessagingException: if none answers.
     """
@@ -399,10 +393,7 @@ def _may_change(row: db_api.SessionRecord) -> bool:
 def _wait(
     call: calls.Call, row: db_api.SessionRecord, known: int, wait_s: float
 ) -> None:
-    """Wait until a session changes, unless too many others wait.
-
-    :param known: the revision that the client knows.
-    """
+    """Wait until a session changes, unless too many others wait."""
     with contextlib.suppress(waiters.TooManyWaiters):
         call.backends.waiting.wait(
             row.session_id,
@@ -466,7 +457,7 @@ def _message(
         if not shapes or slot.record.shape in shapes
     ]
     absent = reasons.out_of_service(
-        fitting, lambda: call.may(host_policies.LIST)
+        fitting, lambda: call.may(rights.HOSTS_LIST)
     )
     return f"{message} {absent}".rstrip()
 
@@ -477,7 +468,7 @@ def _members(
     """Return the fields that a view, or a row, and the version have."""
     recorded = isinstance(one, db_api.SessionRecord)
     return {
-        **shown.members(
+        **views.members(
             description.FIELDS, one, call.version, recorded=recorded
         ),
         "links": calls.self_link(call.url("sessions", one.session_id)),
@@ -499,7 +490,7 @@ def _placement(view: objects.SessionView) -> dict[str, Any] | None:
 def _connection(view: objects.SessionView) -> dict[str, Any]:
     """Return the data to connect with."""
     return {
-        "endpoints": shown.endpoints(view.endpoints),
+        "endpoints": views.endpoints(view.endpoints),
         "secret": view.secret or None,
         "certificate_sha256": view.certificate_sha256,
     }
@@ -568,7 +559,7 @@ def _changed_since(query: Mapping[str, Any]) -> float | None:
     except ValueError as error:
         raise errors.ApiError(
             codes.INVALID_REQUEST,
-            f"query.changes-since: {text!r:.80} is no time in ISO 8601",
+            f"query.changes-since: {text!r:.80} is not an ISO 8601 time",
         ) from error
 
 

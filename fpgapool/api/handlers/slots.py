@@ -9,9 +9,8 @@ from typing import Any
 from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
 from fpgapool.api.backends import inventory
-from fpgapool.api.http import errors
+from fpgapool.api.http import rights
 from fpgapool.db import inventory as inventories
-from fpgapool.policies import sessions as policies
 from fpgapool.vocabulary import codes
 
 _FILTERS = {
@@ -24,7 +23,7 @@ _FILTERS = {
 
 def index(call: calls.Call) -> calls.Answer:
     """List the slots."""
-    sees_all = call.may(policies.ALL_PROJECTS)
+    sees_all = call.may(rights.SESSIONS_ALL_PROJECTS)
 
     def document(pool: inventories.Inventory) -> dict[str, Any]:
         members = paging.matching(
@@ -46,7 +45,7 @@ def test(call: calls.Call) -> calls.Answer:
     # The slot may be new.
     known.forget()
     slot = _found(call)
-    call.trail.before = {"state": slot["state"]}
+    call.audit.before = {"state": slot["state"]}
     try:
         call.backends.conductor.test_slot(
             slot["host_uuid"],
@@ -64,18 +63,13 @@ def _found(call: calls.Call) -> dict[str, Any]:
 
     :raises ApiError: if there is none.
     """
-    pool = call.backends.inventory.get()
-    wanted = call.path["slot_id"]
-    sees_all = call.may(policies.ALL_PROJECTS)
-    slot = inventory.find(
-        _documents(call, pool, sees_all), "id", wanted.lower()
+    documents = _documents(
+        call,
+        call.backends.inventory.get(),
+        call.may(rights.SESSIONS_ALL_PROJECTS),
     )
-    if slot is None:
-        raise errors.ApiError(
-            codes.SLOT_NOT_FOUND, f"there is no slot {wanted!r:.80}"
-        )
-    found: dict[str, Any] = slot
-    return found
+    name = call.path["slot_id"]
+    return inventory.find(documents, "id", name, codes.SLOT_NOT_FOUND, "slot")
 
 
 def _documents(

@@ -12,9 +12,9 @@ from typing import Any
 from fpgapool.api import call as calls
 from fpgapool.api.answers import paging
 from fpgapool.api.http import errors
+from fpgapool.api.http import rights
 from fpgapool.api.schemas import usage as schemas
 from fpgapool.db import api as db_api
-from fpgapool.policies import usage as policies
 from fpgapool.vocabulary import codes
 
 # The groups, by their names in the query, in the database's order.
@@ -56,10 +56,10 @@ def _project_id(call: calls.Call) -> str | None:
     """Return the project whose usage is requested; None means all."""
     wanted: str | None = call.query.get("project_id")
     if call.query.get("all_projects"):
-        call.require(policies.LIST_ALL)
+        call.require(rights.USAGE_LIST_ALL)
         return wanted
     project_id = wanted or call.project_id
-    call.require(policies.LIST, project_id)
+    call.require(call.policy, project_id)
     return project_id
 
 

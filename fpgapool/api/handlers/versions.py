@@ -24,10 +24,7 @@ def show(call: calls.Call) -> calls.Answer:
 def make_document(
     describe: Callable[[], dict[str, Any]],
 ) -> Callable[[calls.Call], calls.Answer]:
-    """Make the handler that returns the description of the whole API.
-
-    :param describe: returns the description.
-    """
+    """Make the handler that returns the description of the whole API."""
 
     def document(call: calls.Call) -> calls.Answer:
         """Return the description of the whole API."""

@@ -29,7 +29,7 @@ _LINE = "%s %s %s user=%s project=%s request_id=%s global_request_id=%s"
 _EXTRA = LOG.process("", {"context": None})[1]["extra"]
 
 
-class Access:
+class AccessLog:
     """Begin each request with its own context, and log it at its end.
 
     Threads serve one request after the other. A line that is logged before the
@@ -54,11 +54,11 @@ class Access:
         )
         # Inner applications change them.
         method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO", "")
-        told = "500"
+        code = "500"
 
         def start(status: str, *rest: Any) -> Any:
-            nonlocal told
-            told = status[:3]
+            nonlocal code
+            code = status[:3]
             return start_response(status, *rest)
 
         try:
@@ -69,7 +69,7 @@ class Access:
                 _word(method),
                 # WSGI passes bytes, each as a character.
                 _word(path, "latin-1"),
-                told,
+                code,
                 _word(caller.user_id or "-"),
                 _word(caller.project_id or "-"),
                 nobody.request_id,

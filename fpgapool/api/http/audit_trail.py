@@ -4,63 +4,45 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
-from fpgapool import policies
 from fpgapool.api.http import errors
 from fpgapool.common.messaging import context
 from fpgapool.common.monitoring import audit
-from fpgapool.policies import base
 from fpgapool.vocabulary import codes
 
-# By default: a deployment may give such a right to other roles, too.
-_ADMINS = frozenset(
-    rule.name for rule in policies.list_rules() if rule.check_str == base.ADMIN
-)
-# Besides administrators, by default: services that use it all the time.
-_ROUTINE = {
-    base.ADMIN_OR_SERVICE: "service",
-    base.ADMIN_OR_AGENT: base.AGENT_ROLE,
-}
-_OPERATORS = {
-    rule.name: _ROUTINE[rule.check_str]
-    for rule in policies.list_rules()
-    if rule.check_str in _ROUTINE
-}
 
+@dataclasses.dataclass(slots=True)
+class AuditTrail:
+    """The privileges that one request has used, or was refused."""
 
-class Trail:
-    """The privileges that one request has used or wanted.
-
-    :ivar before: the state before the change.
-    """
-
-    def __init__(self) -> None:
-        self.before: dict[str, object] = {}
-        self._rules: list[str] = []
-        self._projects: list[str] = []
+    before: dict[str, object] = dataclasses.field(default_factory=dict)
+    _policies: list[str] = dataclasses.field(default_factory=list)
+    _projects: list[str] = dataclasses.field(default_factory=list)
 
     @property
-    def is_noted(self) -> bool:
+    def is_needed(self) -> bool:
         """Whether the request needs a line."""
-        return bool(self._rules)
+        return bool(self._policies)
 
-    def note(
-        self, caller: context.RequestContext, rule: str, owner: str | None
+    def add(
+        self,
+        caller: context.RequestContext,
+        policy: str,
+        owner: str | None,
+        is_privileged: bool,
     ) -> None:
-        """Note a policy decision that the request depended on.
+        """Add a policy on whose decision the request depended.
 
-        :param caller: the caller.
-        :param rule: the policy's name.
-        :param owner: the project that owns the target.
+        :param is_privileged: whether the policy gives the caller more than a
+            tenant has.
         """
         is_foreign = owner != caller.project_id
         if is_foreign and owner is not None and owner not in self._projects:
             self._projects.append(owner)
-        if (is_foreign or _is_privileged(rule, caller)) and (
-            rule not in self._rules
-        ):
-            self._rules.append(rule)
+        if (is_foreign or is_privileged) and policy not in self._policies:
+            self._policies.append(policy)
 
     def record(
         self,
@@ -72,13 +54,9 @@ class Trail:
     ) -> None:
         """Write the line of the request, if it needs one.
 
-        :param caller: the caller.
-        :param operation: method and route.
-        :param target: of the request.
-        :param values: the request's body.
         :param error: of a failed request; None if it succeeded.
         """
-        if not self._rules:
+        if not self._policies:
             return
         code = errors.translate(error).code if error is not None else None
         outcome = audit.DONE
@@ -86,7 +64,7 @@ class Trail:
             denied = code == codes.FORBIDDEN
             outcome = audit.DENIED if denied else audit.FAILED
         audit.record(
-            action=f"{operation} {' '.join(self._rules)}",
+            action=f"{operation} {' '.join(self._policies)}",
             outcome=outcome,
             code=code,
             user=caller.user_id,
@@ -97,9 +75,3 @@ class Trail:
             before=self.before,
             request_id=caller.request_id,
         )
-
-
-def _is_privileged(rule: str, caller: context.RequestContext) -> bool:
-    if rule in _OPERATORS:
-        return _OPERATORS[rule] not in caller.roles
-    return rule in _ADMINS

@@ -39,7 +39,6 @@ class Crowd:
     def place(self, project_id: str) -> Iterator[None]:
         """Hold a place while the context lasts.
 
-        :param project_id: the project.
         :raises TooMany: if there is none.
         """
         self._take(project_id)

@@ -46,9 +46,6 @@ class ApiError(exceptions.PicklableError):
     """An error that answers a request.
 
     :param code: of :mod:`fpgapool.vocabulary.codes`; it decides the status.
-    :param detail: for a person.
-    :param headers: of the answer.
-    :ivar status: of HTTP.
     """
 
     def __init__(
@@ -85,6 +82,11 @@ class ApiError(exceptions.PicklableError):
                 }
             ]
         }
+
+
+def missing(code: str, kind: str, name: str) -> ApiError:
+    """Return the error of a resource that the caller may not see, if any."""
+    return ApiError(code, f"there is no {kind} {name!r:.80}")
 
 
 def text_of(error: Exception) -> str:
@@ -127,7 +129,7 @@ def translate(error: Exception) -> ApiError:
 def _internal() -> ApiError:
     return ApiError(
         codes.INTERNAL_ERROR,
-        "an error of the service; see its log for this request_id",
+        "internal error; see the service's log for this request_id",
     )
 
 

@@ -32,7 +32,7 @@ from fpgapool.vocabulary import codes
 #: Prefix of the tokens of instances, and of no other tokens.
 PREFIX = "fpi_"
 
-#: The role of an instance; see :mod:`fpgapool.policies.base`.
+#: The role of an instance; see :data:`rights.BASIC`.
 ROLE = "fpgapool:instance"
 
 _PURPOSE = b"fpgapool instance token 1\0"
@@ -56,10 +56,6 @@ def make_token(key: str, instance_id: str, nonce: str) -> str:
 
     It need not be stored: config drives and the metadata service get the same
     one whenever Nova asks again.
-
-    :param key: known to this service only.
-    :param instance_id: the UUID of the instance.
-    :param nonce: see :func:`make_nonce`.
     """
     name = uuid.UUID(instance_id).bytes
     seal = hmac.digest(
@@ -83,9 +79,6 @@ def find_token(
     """Derive the token of an instance again.
 
     :param keys: the keys that may have made it.
-    :param instance_id: the UUID of the instance.
-    :param nonce: of the token.
-    :param token_hash: of the token.
     :returns: None if another key made it.
     """
     for key in keys:
@@ -96,10 +89,7 @@ def find_token(
 
 
 def instance_of(token: str) -> str | None:
-    """Return the instance that a token names; None: it is not a token.
-
-    :param token: of any length.
-    """
+    """Return the instance that a token names; None: it is not a token."""
     matched = _TOKEN.fullmatch(token)
     if matched is None:
         return None
@@ -113,7 +103,6 @@ def instance_of(token: str) -> str | None:
 def owner(caller: context.RequestContext) -> str | None:
     """Return the user whose objects a caller is restricted to.
 
-    :param caller: the caller.
     :returns: None: the caller is not restricted.
     """
     if ROLE not in caller.roles:
@@ -136,9 +125,6 @@ class InstanceAuth:
     requests pass unchanged.
 
     :param others: answers callers without a token of an instance.
-    :param app: answers instances.
-    :param known: the instances.
-    :param limiter: limits the requests of each.
     :param retry_after_s: when to ask again, if the database does not answer.
     """
 
@@ -181,12 +167,12 @@ class InstanceAuth:
         try:
             record = self._identify(token)
         except (errors.ApiError, exception.FpgapoolException) as error:
-            told = errors.translate(error)
-            if told.try_later:
-                told.headers.setdefault(
+            refusal = errors.translate(error)
+            if refusal.try_later:
+                refusal.headers.setdefault(
                     "Retry-After", str(self._retry_after_s)
                 )
-            return middleware.refuse(environ, start_response, told)
+            return middleware.refuse(environ, start_response, refusal)
         environ[middleware.CONTEXT] = context.RequestContext(
             user_id=instance.user_of(record.instance_id),
             project_id=record.project_id,
@@ -212,14 +198,14 @@ class InstanceAuth:
         if record is None or not fits or not record.usable:
             raise errors.ApiError(
                 codes.UNAUTHORIZED,
-                "the instance's token is not valid, or no longer valid",
+                "the instance's token is invalid or was revoked",
                 headers={"WWW-Authenticate": 'Bearer realm="fpgapool"'},
             )
         wait_s = self._limiter.wait_s(record.instance_id)
         if wait_s > 0:
             raise errors.ApiError(
                 codes.RATE_LIMITED,
-                "the instance asks too often",
+                "too many requests from this instance",
                 headers={"Retry-After": str(math.ceil(wait_s))},
             )
         return record

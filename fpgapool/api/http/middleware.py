@@ -17,9 +17,9 @@ from oslo_context import context as oslo_context
 from oslo_middleware import request_id
 
 from fpgapool.api.http import errors
+from fpgapool.api.http import rights
 from fpgapool.common.messaging import context
 from fpgapool.common.monitoring import ratelimit
-from fpgapool.policies import base
 from fpgapool.vocabulary import codes
 
 LOG = ratelimit.RateLimitedLog(__name__)
@@ -46,7 +46,7 @@ _ADMIN = "admin"
 _ADMIN_ROLES = ",".join(
     (
         *("admin", "manager", "member", "reader", "service"),
-        *(base.AGENT_ROLE, base.VENDORDATA_ROLE),
+        *(rights.AGENT_ROLE, rights.VENDORDATA_ROLE),
     )
 )
 _USER_ROLES = "member,reader"
@@ -73,17 +73,19 @@ def refuse(
     return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
 
-class RequestId:
+class Middleware:
+    """An application around another one."""
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+
+class RequestId(Middleware):
     """Gives each request an id, and takes over a global one.
 
     It does what oslo.middleware's does. That takes as long as all other
     middleware together, because it makes objects of request and answer.
-
-    :param app: the inner application.
     """
-
-    def __init__(self, app: Application) -> None:
-        self._app = app
 
     def __call__(
         self, environ: Environ, start_response: StartResponse
@@ -104,11 +106,8 @@ class RequestId:
         return self._app(environ, start)
 
 
-class RememberPeer:
+class RememberPeer(Middleware):
     """Keeps the address of the peer, before headers of proxies replace it."""
-
-    def __init__(self, app: Application) -> None:
-        self._app = app
 
     def __call__(
         self, environ: Environ, start_response: StartResponse
@@ -119,7 +118,7 @@ class RememberPeer:
         return self._app(environ, start_response)
 
 
-class NoAuth:
+class NoAuth(Middleware):
     """Accepts every caller, but only from this machine.
 
     A browser on this machine sends requests for a malicious page if the page's
@@ -129,12 +128,7 @@ class NoAuth:
     The token is ``USER``, ``USER:PROJECT`` or ``USER:PROJECT:ROLE,ROLE``.
     Without roles, ``admin`` and callers without a token have all of them,
     others are members.
-
-    :param app: the inner application.
     """
-
-    def __init__(self, app: Application) -> None:
-        self._app = app
 
     def __call__(
         self, environ: Environ, start_response: StartResponse
@@ -219,17 +213,15 @@ def _names_of_callers() -> list[str]:
 _OF_CALLERS = _names_of_callers()
 
 
-class Context:
+class Context(Middleware):
     """Takes over the result of the middleware before.
 
     It refuses a request without a valid token itself, so that all refusals
     look the same.
-
-    :param app: the inner application.
     """
 
     def __init__(self, app: Application) -> None:
-        self._app = app
+        super().__init__(app)
         self._known: dict[tuple[str | None, ...], context.RequestContext] = {}
 
     def __call__(
@@ -272,11 +264,8 @@ class Context:
         return caller
 
 
-class Shield:
+class Shield(Middleware):
     """Answers errors of the other middleware."""
-
-    def __init__(self, app: Application) -> None:
-        self._app = app
 
     def __call__(
         self, environ: Environ, start_response: StartResponse

@@ -20,7 +20,6 @@ _WAITING_SHARE = fractions.Fraction(2, 3)
 def count(conf: cfg.ConfigOpts) -> int | None:
     """Return how many requests this process answers at the same time.
 
-    :param conf: the configuration.
     :returns: None if neither an operator nor the web server gives it.
     """
     threads: int | None = conf.api.server_threads or _of_uwsgi()
@@ -33,22 +32,14 @@ def count(conf: cfg.ConfigOpts) -> int | None:
 
 
 def most_of_a_project(limit: int, threads: int | None) -> int:
-    """Return the number of a project's requests that may be under way.
-
-    :param limit: the configured one.
-    :param threads: see :func:`count`.
-    """
+    """Return the number of a project's requests that may be under way."""
     if threads is None:
         return limit
     return min(limit, max(1, int(threads * _PROJECT_SHARE)))
 
 
 def most_that_wait(limit: int, threads: int | None) -> int:
-    """Return the number of requests that may wait for sessions.
-
-    :param limit: the configured one.
-    :param threads: see :func:`count`.
-    """
+    """Return the number of requests that may wait for sessions."""
     if threads is None:
         return limit
     return min(limit, int(threads * _WAITING_SHARE))
@@ -61,10 +52,10 @@ def _of_uwsgi() -> int | None:
         options = importlib.import_module("uwsgi").opt
     except (ImportError, AttributeError):
         return None
-    told = options.get("threads", b"1")
-    if isinstance(told, list):
-        told = told[-1]
+    value = options.get("threads", b"1")
+    if isinstance(value, list):
+        value = value[-1]
     try:
-        return max(1, int(told))
+        return max(1, int(value))
     except ValueError:
         return None

@@ -11,7 +11,6 @@ def text(time_s: float | None, timespec: str = "microseconds") -> str | None:
     """Return a time of the wall clock in ISO 8601, in UTC.
 
     :param time_s: in seconds; None stays None.
-    :param timespec: the precision.
     """
     if time_s is None:
         return None

@@ -48,9 +48,6 @@ class Authenticated:
     The inner application refuses callers, in this API's format. This class
     answers if Keystone is away: the token may be valid, and clients must not
     discard it.
-
-    :param app: the inner application.
-    :param conf: the configuration.
     """
 
     def __init__(

@@ -54,7 +54,6 @@ class Checker:
     def query(self, params: Mapping[str, str | list[str]]) -> dict[str, Any]:
         """Return a valid query, with values of the schema's types.
 
-        :param params: as they were sent.
         :raises ApiError: if it is not valid.
         """
         if not params and self._may_be_empty:
@@ -64,7 +63,7 @@ class Checker:
             # Also in a list. No name contains it, and PostgreSQL accepts no
             # text with it.
             if any("\0" in text for text in value):
-                raise _invalid(f"query.{name}: contains the character 0")
+                raise _invalid(f"query.{name}: contains a NUL character")
         found = {
             name: _typed(value, properties.get(name, {}).get("type"))
             for name, value in params.items()
@@ -103,27 +102,27 @@ def _typed(value: str | list[str], type_: str | None) -> Any:
 def read_body(req: falcon.Request, max_bytes: int) -> Any:
     """Return the document in a request's body.
 
-    :param req: the request.
-    :param max_bytes: the maximum length.
     :raises ApiError: if it is too long, not complete, or not JSON.
     """
     length_bytes = req.content_length or 0
     if length_bytes > max_bytes:
         raise errors.ApiError(
             codes.BODY_TOO_LARGE,
-            f"the body may have at most {max_bytes} bytes",
+            f"the body is larger than the limit of {max_bytes} bytes",
         )
     try:
         data = req.bounded_stream.read(length_bytes)
     except OSError as error:
-        raise _invalid("body: it did not come in time") from error
+        raise _invalid("body: not received in time") from error
     if len(data) < length_bytes:
-        raise _invalid(f"body: {len(data)} of {length_bytes} bytes came")
+        raise _invalid(
+            f"body: {len(data)} of {length_bytes} bytes were received"
+        )
     content_type, _, _ = (req.content_type or "").partition(";")
     if content_type.strip().lower() != "application/json":
         raise errors.ApiError(
             codes.UNSUPPORTED_MEDIA_TYPE,
-            "the body must be of the type application/json",
+            "the body must be application/json",
         )
     try:
         return json.loads(data, parse_constant=_refuse_constant)

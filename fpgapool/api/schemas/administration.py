@@ -3,18 +3,7 @@
 
 from fpgapool.api.schemas import common
 
-_ANY_STATE = common.one_of("enabled", "draining", "disabled")
-
-STATE = common.described(
-    _ANY_STATE,
-    "The operator's setting. `draining` becomes `disabled` when the last"
-    " session has ended.",
-)
-REASON = common.described(common.TEXT, "The operator's reason.")
-DEADLINE = common.described(
-    common.nullable(common.TIME),
-    "When the pool takes its slots from the remaining sessions.",
-)
+_STATE = common.one_of("enabled", "draining", "disabled")
 
 #: Members that may accompany a state.
 CHANGE_OPTIONS = ("reason", "drain_deadline_s")
@@ -22,7 +11,7 @@ CHANGE_OPTIONS = ("reason", "drain_deadline_s")
 CHANGE = common.record(
     optional=CHANGE_OPTIONS,
     state=common.described(
-        _ANY_STATE,
+        _STATE,
         "`disabled`: no new sessions. `draining`: the same until the last"
         " session has ended, then `disabled`. `enabled`: in use again, also if"
         " it was faulty.",

@@ -2,11 +2,12 @@
 
 """Bitstreams of the library."""
 
-from fpgapool.api.schemas import accelerators
 from fpgapool.api.schemas import common
 from fpgapool.bitstreams import library
 from fpgapool.bitstreams import properties
+from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import formats
+from fpgapool.vocabulary import library as description
 from fpgapool.vocabulary import rules
 
 #: A name that is not a path and fits on one line.
@@ -82,30 +83,11 @@ _FORMAT = common.described(
 
 _PROFILE_MEMBERS = {
     "description": _DESCRIPTION,
-    "peak_bytes_per_s": common.described(
-        {"type": "number", "minimum": 1, "maximum": 1e15},
-        "Highest input rate in one slot.",
-    ),
-    "return_ratio": common.described(
-        {"type": "number", "minimum": 0, "maximum": 1000},
-        "Bytes of output for each byte of input.",
-    ),
-    "stateless": common.described(
-        common.FLAG, "Whether a session can continue in another slot."
-    ),
-    "params_schema": common.described(
-        {"type": "object"}, "JSON schema of the parameters of a session."
-    ),
-    "chunk_multiple_bytes": common.described(
-        {"type": "integer", "minimum": 1, "maximum": 2**20},
-        "The size of every chunk of the input but the last is a multiple of"
-        " this.",
-    ),
     "core": common.described(
         {**_LINE, "maxLength": 64},
         "Name of the software core that computes the same.",
     ),
-    "platforms": accelerators.PLATFORMS,
+    **common.of_fields(description.PROFILE.shown, {}),
 }
 _PROFILE = common.described(
     common.record(optional=list(_PROFILE_MEMBERS), **_PROFILE_MEMBERS),
@@ -123,53 +105,7 @@ _PROPERTIES = common.described(
     "Further properties, by the names of Cyborg's specification.",
 )
 
-BITSTREAM = common.record(
-    id=common.UUID,
-    name=common.TEXT,
-    description=common.TEXT,
-    project_id=common.TEXT,
-    accelerator=common.described(
-        common.TEXT, "Plain name of the accelerator that it implements."
-    ),
-    key=common.described(
-        common.TEXT,
-        "Name of the accelerator for all projects that may use it.",
-    ),
-    version=common.described(
-        common.TEXT, "Version; the pool uses the newest approved one."
-    ),
-    format=_FORMAT,
-    state=common.described(_STATE, "Slots run only `approved` ones."),
-    reason=common.described(
-        common.TEXT, "Reason of the approval or rejection."
-    ),
-    visibility=common.one_of(*library.VISIBILITIES),
-    projects=common.described(
-        {"type": "array", "items": common.TEXT},
-        "Projects that it is shared with; only its owner sees them.",
-    ),
-    shapes=common.described(
-        {"type": "array", "items": common.TEXT}, "Shapes of slots that fit."
-    ),
-    compatible=common.described(
-        common.FLAG, "Whether the pool has a slot that fits."
-    ),
-    profile={"type": "object"},
-    properties={"type": "object"},
-    checksum_sha256=common.nullable(_CHECKSUM),
-    size_bytes=common.described(
-        common.nullable(common.COUNT), "Null until there is a file."
-    ),
-    signed_by=common.described(
-        common.nullable(common.TEXT),
-        "Name of the trusted key that has verified the signature.",
-    ),
-    created_at=common.TIME,
-    updated_at=common.TIME,
-    uploaded_at=common.nullable(common.TIME),
-    decided_at=common.nullable(common.TIME),
-    links=common.LINKS,
-)
+BITSTREAM = common.resource(description.BITSTREAM, {fields.STATE: _STATE})
 
 _CREATE_MEMBERS = {
     "accelerator": common.described(
@@ -206,19 +142,13 @@ CREATE = common.record(
 )
 
 LIST_QUERY = common.list_query(
-    ["created_at", "name", "accelerator", "state", "updated_at"],
+    description.BITSTREAM.sort_keys,
     accelerator=common.NAME,
     name=common.NAME,
     state=_STATE,
     visibility=common.one_of(*library.VISIBILITIES),
     shape=common.described(common.NAME, "Only those that fit this shape."),
-    all_projects=common.described(
-        common.FLAG, "Also show those of other projects."
-    ),
-    project_id=common.described(
-        common.NAME,
-        "Only those of this project; another project needs `all_projects`.",
-    ),
+    **common.PROJECT_FILTERS,
 )
 LIST = common.page_of("bitstreams", BITSTREAM)
 SHOW = common.record(bitstream=BITSTREAM)

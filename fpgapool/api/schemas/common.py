@@ -20,23 +20,23 @@ _MEANINGS = {
     "accelerators": "The accelerators.",
     "address": "IP address or host name.",
     "approve": "The approval.",
-    "binary": "Which service it is.",
+    "binary": "Name of the service.",
     "bitstream": "The bitstream.",
     "bitstreams": "The bitstreams.",
     "checksum_sha256": "SHA-256 of the file, hexadecimal; null until there is"
     " a file.",
-    "claimed_bytes": "How many bytes of input the client has announced.",
+    "claimed_bytes": "Bytes of input that the client announced.",
     "client": "The client of the group.",
     "clients": "The clients of the group.",
     "created_at": "When it was created.",
-    "deadline_at": "When it shall have ended; null: it has no deadline.",
+    "deadline_at": "When it should have ended; null: no deadline.",
     "decided_at": "When it was approved or rejected; null: not yet.",
     "description": "A description, for people.",
     "device": "Name of the board on its host.",
     "device_id": "Identifier of the board.",
     "device_name": "Name of the board on its host.",
     "devices": "The boards.",
-    "dry_run": "What would become of the session.",
+    "dry_run": "What would happen to the session.",
     "finished_at": "When it ended; null: not yet.",
     "generated_at": "When the snapshot was made.",
     "goal": "The goal: a rate or a deadline; null: none.",
@@ -48,16 +48,16 @@ _MEANINGS = {
     "hosts": "The hosts.",
     "href": "The address.",
     "id": "Identifier; it never changes.",
-    "in_use": "What the project uses of it now.",
-    "input_bytes": "Bytes of input that slots have taken.",
+    "in_use": "Current use of the project.",
+    "input_bytes": "Bytes of input processed.",
     "instances": "The instances.",
-    "links": "Addresses of this thing and of related ones.",
+    "links": "Links to this and related resources.",
     "max_version": "Newest microversion of the API that the service knows.",
     "min_version": "Oldest microversion of the API that the service knows.",
     "model": "Model of the board, as its driver names it.",
     "name": "Name, for people.",
     "number": "Number of the slot on its board, from 0.",
-    "output_bytes": "Bytes of output that slots have given.",
+    "output_bytes": "Bytes of output produced.",
     "pending_reservations": "Number of reservations without a working slot.",
     "pool": "The pool.",
     "port": "TCP port.",
@@ -66,20 +66,20 @@ _MEANINGS = {
     "project_id": "Identifier of the project that owns it.",
     "properties": "Further properties, by the names of Cyborg's"
     " specification.",
-    "queued_at": "When the pool accepted it; it waits from then on.",
+    "queued_at": "When the pool accepted it; waiting starts then.",
     "quota": "The limits.",
     "ready_at": "When its slot was ready; null: not yet.",
     "reason": "The reason, for people.",
     "reject": "The rejection.",
-    "rel": "What is there: `self` is this thing, `next` the next page.",
+    "rel": "Relation: `self` or `next` (page).",
     "reopen": "The slot that the client has lost.",
-    "request_id": "The client's name of the request.",
+    "request_id": "Name of the request, chosen by the client.",
     "reservable_slots": "Number of slots that instances can reserve.",
     "reserved_slots": "Number of slots that instances have reserved.",
     "services": "The services.",
     "session": "The session.",
     "sessions": "The sessions.",
-    "shape": "Shape of the slot; it decides which bitstreams fit.",
+    "shape": "Shape of the slot; determines which bitstreams fit.",
     "slot": "Number of the slot on its board, from 0.",
     "slots": "The slots.",
     "snapshot": "The snapshot.",
@@ -109,7 +109,6 @@ def matching(pattern: str, words: str) -> Schema:
     """Return the part of a schema that asks for texts of a form.
 
     :param pattern: a regular expression for the whole text.
-    :param words: what such a text is.
     """
     WORDS[pattern] = words
     return {"pattern": pattern}
@@ -137,6 +136,11 @@ FLAG: Schema = {"type": "boolean"}
 NUMBER: Schema = {"type": "number"}
 TIME: Schema = {"type": "string", "format": "date-time"}
 
+DAY: Schema = {
+    "type": "string",
+    "format": "date",
+    **matching("^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "a day such as 2026-01-31"),
+}
 LINKS: Schema = {
     "type": "array",
     "items": {
@@ -213,8 +217,6 @@ def record(optional: Sequence[str] = (), **members: Schema) -> Schema:
     """Return the schema of an object with these members and no others.
 
     Members without a description get the one that their name has everywhere.
-
-    :param optional: members that may be missing.
     """
     return {
         "type": "object",
@@ -235,6 +237,7 @@ ENDPOINT = record(
     port=COUNT,
 )
 
+_NAMES: Schema = {"type": "array", "items": TEXT}
 _KINDS: Mapping[fields.Kind, Schema] = {
     fields.UUID: UUID,
     fields.NAME: NAME,
@@ -243,9 +246,13 @@ _KINDS: Mapping[fields.Kind, Schema] = {
     fields.COUNT: COUNT,
     fields.INTEGER: {"type": "integer"},
     fields.NUMBER: NUMBER,
+    fields.RATE: NUMBER,
     fields.SECONDS: NUMBER,
     fields.TIME: TIME,
+    fields.MOMENT: TIME,
+    fields.DAY: DAY,
     fields.FLAG: FLAG,
+    fields.OBJECT: {"type": "object"},
 }
 
 
@@ -256,10 +263,13 @@ def of_fields(
 
     :param own: schemas of kinds that differ between things, such as states.
     """
-    kinds = {**_KINDS, **own}
+    kinds = {**_KINDS, fields.NAMES: _NAMES, **own}
     members = {}
     for field in shown:
         schema = kinds[field.kind]
+        # Limits of options are for requests.
+        if not isinstance(field, fields.Option):
+            schema = {**schema, **field.limits}
         if field.nullable:
             schema = nullable(schema)
         if field.about:
@@ -280,9 +290,34 @@ def of_options(
     }
 
 
+def resource(
+    described: fields.Fields,
+    own: Mapping[fields.Kind, Schema],
+    *,
+    optional: Sequence[str] = (),
+) -> Schema:
+    """Return the schema of a described resource with its links."""
+    members = of_fields(described.shown, own)
+    return record(optional=optional, **members, links=LINKS)
+
+
 def newer(shown: Iterable[fields.Field]) -> list[str]:
     """Return the members that answers of older versions lack."""
     return [str(one.shown) for one in shown if one.since > (1, 0)]
+
+
+#: Filters of lists of what projects own.
+PROJECT_FILTERS = {
+    "all_projects": described(FLAG, "Also show those of other projects."),
+    "project_id": described(
+        NAME,
+        "Only those of this project; another project needs `all_projects`.",
+    ),
+}
+LIMIT = described(
+    {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
+    "Maximum number of members; the service has a limit of its own.",
+)
 
 
 def list_query(sort_keys: Sequence[str], **filters: Schema) -> Schema:
@@ -299,10 +334,7 @@ def list_query(sort_keys: Sequence[str], **filters: Schema) -> Schema:
         for name, schema in filters.items()
     }
     paging: dict[str, Schema] = {
-        "limit": described(
-            {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
-            "Maximum number of members; the service has a limit of its own.",
-        ),
+        "limit": LIMIT,
         "marker": described(
             NAME, "Identifier of the last member of the previous page."
         ),
@@ -325,11 +357,7 @@ def _several(item: Schema, most: int) -> Schema:
 
 
 def page_of(name: str, member: Schema) -> Schema:
-    """Return the schema of a page of a list.
-
-    :param name: of the list.
-    :param member: schema of a member.
-    """
+    """Return the schema of a page of a list."""
     members = {
         name: {"type": "array", "items": member},
         f"{name}_links": described(

@@ -36,7 +36,7 @@ LISTED = common.record(
 GROUP = common.record(
     **_GROUP,
     goal=common.described(
-        {"oneOf": [_SHOWN_GOAL, _NO_GOAL]}, "What it shall reach."
+        {"oneOf": [_SHOWN_GOAL, _NO_GOAL]}, "The goal that it works towards."
     ),
     members=common.described(
         {"type": "array", "items": _MEMBER},
@@ -49,16 +49,16 @@ _WANTED_GOAL = common.record(
     optional=["deadline_at", "rate_per_s", "actions"],
     deadline_at=common.described(
         common.TIME,
-        "When all `actions` shall have ended (ISO 8601; UTC, unless it says).",
+        "When all `actions` must have completed (ISO 8601; UTC by default).",
     ),
     rate_per_s=common.described(
         common.NUMBER,
-        "The tasks that shall end in each second; not with `deadline_at`.",
+        "Tasks to complete per second; not with `deadline_at`.",
     ),
     actions=common.described(
         {"type": "integer"},
-        "The number of tasks after which the goal ends; `deadline_at` needs"
-        " it.",
+        "Number of tasks after which the goal ends; required with"
+        " `deadline_at`.",
     ),
 )
 
@@ -83,18 +83,12 @@ UPDATE = common.record(
 SET_GOAL = common.record(goal=_WANTED_GOAL)
 
 LIST_QUERY = common.list_query(
-    description.SORT_KEYS,
+    description.GROUP.sort_keys,
     name=common.NAME,
     accelerator=common.NAME,
     state=_STATE,
     shared=common.FLAG,
-    all_projects=common.described(
-        common.FLAG, "Also show those of other projects."
-    ),
-    project_id=common.described(
-        common.NAME,
-        "Only those of this project; another project needs `all_projects`.",
-    ),
+    **common.PROJECT_FILTERS,
 )
 LIST = common.page_of("groups", LISTED)
 SHOW = common.record(group=GROUP)
@@ -131,11 +125,11 @@ REVOKE_QUERY = common.record(
     optional=["ended"],
     ended=common.described(
         common.FLAG,
-        "The client's own program ends it: it is not announced as revoked."
+        "The client's own program ends it, so no revocation is reported."
         " Only for clients of the caller's project.",
     ),
 )
-LIST_CLIENTS_QUERY = common.list_query(description.CLIENT_SORT_KEYS)
+LIST_CLIENTS_QUERY = common.list_query(description.CLIENT.sort_keys)
 LIST_CLIENTS = common.page_of("clients", CLIENT)
 ATTACHED = common.record(
     client=common.record(

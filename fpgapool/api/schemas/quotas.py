@@ -3,20 +3,9 @@
 """Quotas of projects."""
 
 from fpgapool.api.schemas import common
+from fpgapool.vocabulary import accounting
 
-#: The resources and their descriptions.
-_MEANINGS = {
-    "sessions": "Sessions with a slot. Further ones wait.",
-    "queued": "Requests that wait. Further ones are refused.",
-    "queued_bytes": "Total bytes that these requests claim.",
-    "bitstream_bytes": "Total bytes of the project's bitstreams.",
-    "groups": "Groups. Further ones are refused.",
-    "group_slots": "Slots that these groups may grow to.",
-    "group_clients": "Clients that the project has attached to groups.",
-    "max_priority": "Highest priority that counts against other projects,"
-    " whose sessions may have to leave their slots; `in_use` is 0.",
-}
-RESOURCES = tuple(_MEANINGS)
+RESOURCES = tuple(accounting.QUOTAS)
 #: The microversions of resources that are not as old as the API.
 SINCE = {
     **dict.fromkeys(("groups", "group_slots", "group_clients"), (1, 1)),
@@ -25,8 +14,8 @@ SINCE = {
 
 _LIMIT: common.Schema = {
     "type": "integer",
-    "minimum": -1,
-    "maximum": 2**63 - 1,
+    "minimum": accounting.UNLIMITED,
+    "maximum": accounting.MAX_LIMIT,
     "description": "-1 means unlimited.",
 }
 _SHOWN_LIMIT: common.Schema = {
@@ -45,7 +34,7 @@ _SOURCE = common.described(
 def _described(schema: common.Schema) -> dict[str, common.Schema]:
     return {
         resource: common.described(schema, meaning)
-        for resource, meaning in _MEANINGS.items()
+        for resource, meaning in accounting.QUOTAS.items()
     }
 
 

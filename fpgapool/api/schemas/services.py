@@ -3,25 +3,13 @@
 """Services: the leading conductor, and the agents."""
 
 from fpgapool.api.schemas import common
+from fpgapool.vocabulary import inventory
 
-SERVICE = common.record(
-    id=common.described(
-        common.NAME, "Name of the conductor, UUID of an agent's host."
-    ),
-    binary=common.one_of("fpgapool-conductor", "fpgapool-agent"),
-    host=common.described(common.TEXT, "Name of its host."),
-    up=common.FLAG,
-    last_report_at=common.described(
-        common.nullable(common.TIME), "Time of an agent's last report."
-    ),
-    message=common.described(
-        common.TEXT, "A problem that an operator should know of."
-    ),
-)
+_MEMBERS = common.of_fields(inventory.SERVICE.shown, {})
+SERVICE = common.record(**_MEMBERS)
 
 LIST_QUERY = common.list_query(
-    ["id", "binary", "host"],
-    binary=common.one_of("fpgapool-conductor", "fpgapool-agent"),
-    up=common.FLAG,
+    inventory.SERVICE.sort_keys, binary=_MEMBERS["binary"], up=common.FLAG
 )
+
 LIST = common.page_of("services", SERVICE)

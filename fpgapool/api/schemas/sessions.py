@@ -28,7 +28,7 @@ _PLACEMENT = common.record(
     slot=common.COUNT,
     local=common.described(
         common.nullable(common.FLAG),
-        "Whether the data stays on the requester's host.",
+        "Whether the slot is on the client's host.",
     ),
 )
 
@@ -90,41 +90,37 @@ CREATE = common.record(
         accelerator=common.NAME,
         claimed_bytes=common.described(
             {"type": "integer"},
-            "How many bytes of input there will be; at least 1.",
+            "Size of the input in bytes; at least 1.",
         ),
         request_id=common.described(
             _REQUEST_ID,
-            "The client's name of the request: a repeat of it is the same"
-            " session. Without it, one is made up.",
+            "Name of the request: a request with the same name gets the same"
+            " session. By default the service chooses one.",
         ),
         **_OPTIONS,
     )
 )
 
 LIST_QUERY = common.list_query(
-    description.SORT_KEYS,
+    description.FIELDS.sort_keys,
     **{
         "changes-since": common.described(
             common.TIME,
-            "Those that were changed at this time or later (ISO 8601; UTC,"
-            " unless it says), also those that have ended since.",
+            "Only those changed at this time or later (ISO 8601; UTC by"
+            " default), ended ones included.",
         )
     },
     state=common.described(
         {"type": "array", "items": _STATE}, "May be repeated."
     ),
     accelerator=common.NAME,
-    request_id=common.described(_REQUEST_ID, "What the client named it by."),
+    request_id=common.described(
+        _REQUEST_ID, "Only the session of this request."
+    ),
     host=common.described(
         common.UUID, "UUID of the host where the client runs."
     ),
-    all_projects=common.described(
-        common.FLAG, "Whether those of other projects are shown, too."
-    ),
-    project_id=common.described(
-        common.NAME,
-        "Of this project only; another one's need `all_projects`.",
-    ),
+    **common.PROJECT_FILTERS,
 )
 LIST = common.page_of("sessions", LISTED)
 
@@ -136,8 +132,8 @@ SHOW_QUERY = common.record(
     ),
     revision=common.described(
         common.COUNT,
-        "The revision that is known: the answer comes when there is another."
-        " Without it, that of the time of the request.",
+        "The known revision: the response is sent when it changes. Default"
+        " is the revision at the time of the request.",
     ),
 )
 SHOW = common.record(session=SESSION)
@@ -180,7 +176,7 @@ DRY_RUN = common.record(dry_run=_DRY_RUN)
 REOPEN = common.record(
     reopen=common.record(
         generation=common.described(
-            common.COUNT, "That of the slot that is lost."
+            common.COUNT, "Generation of the lost slot."
         )
     )
 )

@@ -3,49 +3,15 @@
 """Slots: reconfigurable regions of devices."""
 
 from fpgapool.api.schemas import common
-from fpgapool.api.schemas import probation
+from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import inventory
 from fpgapool.vocabulary import states
 
 _STATE = common.one_of(*states.SHOWN_SLOT_STATES)
-
-SLOT = common.record(
-    id=common.described(
-        common.UUID,
-        "Derived from the device's identifier and the slot's number.",
-    ),
-    number=common.COUNT,
-    device_id=common.UUID,
-    device_name=common.NAME,
-    host_uuid=common.UUID,
-    host_name=common.NAME,
-    shape=common.described(common.TEXT, "Decides which bitstreams fit."),
-    state=common.described(
-        _STATE, "`down` means that the host does not report."
-    ),
-    fault_reason=common.described(
-        common.TEXT, "Why the slot or its device is out of service."
-    ),
-    **probation.MEMBERS,
-    accelerator=common.described(
-        common.nullable(common.NAME), "Accelerator of the slot's session."
-    ),
-    programmed=common.described(
-        common.nullable(common.NAME), "Accelerator in the slot now."
-    ),
-    session_id=common.described(
-        common.nullable(common.UUID),
-        "The slot's session, if it is one of the own project.",
-    ),
-    reserved_for=common.described(
-        common.nullable(common.UUID),
-        "The instance that has reserved the slot, if it is one of the own"
-        " project.",
-    ),
-    links=common.LINKS,
-)
+SLOT = common.resource(inventory.SLOT, {fields.STATE: _STATE})
 
 LIST_QUERY = common.list_query(
-    ["id", "host_name", "device_name", "number"],
+    inventory.SLOT.sort_keys,
     host=common.described(common.UUID, "UUID of the host."),
     device=common.described(common.UUID, "Identifier of the device."),
     accelerator=common.described(
@@ -53,8 +19,11 @@ LIST_QUERY = common.list_query(
     ),
     state=_STATE,
 )
+
 LIST = common.page_of("slots", SLOT)
+
 SHOW = common.record(slot=common.described(SLOT, "The slot."))
+
 TEST = common.record(
     test=common.record(
         optional=["accelerator"],

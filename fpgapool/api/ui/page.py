@@ -57,10 +57,7 @@ class _File:
 
     @classmethod
     def of(cls, name: str, content: bytes) -> _File:
-        """Return a file.
-
-        :param name: decides its type.
-        """
+        """Return a file."""
         digest = hashlib.sha256(content).hexdigest()
         return cls(content, _TYPES[name.rpartition(".")[2]], f'"{digest}"')
 
@@ -120,7 +117,7 @@ class Page:
         if environ["REQUEST_METHOD"] not in _METHODS:
             error = errors.ApiError(
                 codes.METHOD_NOT_ALLOWED,
-                "the files of the page can only be read",
+                "the page's files are read-only",
                 headers={**self._headers, "Allow": ", ".join(_METHODS)},
             )
             return middleware.refuse(environ, start_response, error)
@@ -140,7 +137,7 @@ class Page:
         if found is None:
             error = errors.ApiError(
                 codes.PATH_NOT_FOUND,
-                "the page has no such file",
+                "no such file",
                 headers=self._headers,
             )
             return middleware.refuse(environ, start_response, error)

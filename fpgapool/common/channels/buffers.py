@@ -30,9 +30,6 @@ def blank(length_bytes: int) -> memoryview:
 
     Behind its front it has large pages: those cost few faults, and copies of
     long pieces are faster. The front has small ones, so small jobs stay small.
-
-    :param length_bytes: its length.
-    :returns: zeros, writable.
     """
     if not length_bytes:
         return memoryview(bytearray())
@@ -65,13 +62,12 @@ def make(name: str, length_bytes: int) -> int:
 def size_bytes(fd: int) -> int:
     """Return the size of memory that :func:`make` made.
 
-    :param fd: any descriptor of another process.
     :raises ValueError: if it is of anything else.
     """
     try:
         seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
     except OSError as exc:
-        raise ValueError(f"the descriptor is not of memory: {exc}") from exc
+        raise ValueError(f"not a memory descriptor: {exc}") from exc
     if seals != _SEALS:
         # Its size could change, or it could not be emptied.
         raise ValueError(f"memory with the seals {seals}")
@@ -79,10 +75,7 @@ def size_bytes(fd: int) -> int:
 
 
 def empty(mapped: mmap.mmap) -> None:
-    """Clear memory; its pages go back to the system, wherever they are mapped.
-
-    :param mapped: all of it.
-    """
+    """Clear memory, and give its pages back to the system everywhere."""
     # First: a client that reads this byte has seen all the output.
     mapped[-1] = 0
     mapped.madvise(mmap.MADV_REMOVE)

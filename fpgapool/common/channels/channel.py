@@ -81,7 +81,6 @@ def remaining_s(deadline_s: float | None) -> float | None:
 def wait_ready(fd: int, events: int, deadline_s: float | None = None) -> None:
     """Wait until a descriptor is ready, has failed, or was hung up.
 
-    :param fd: the descriptor.
     :param events: bit set of ``select.POLLIN`` and ``select.POLLOUT``.
     :param deadline_s: absolute deadline.
     :raises ChannelClosed: if the socket is closed already.
@@ -192,7 +191,6 @@ class Channel(abc.ABC):
         """Fill a small buffer; may receive more, and keep the rest for later.
 
         :param buffer: writable bytes, for a header and the like.
-        :param deadline_s: see :meth:`recv_exact_into`.
         :raises: as :meth:`recv_exact_into`.
         """
         self.recv_exact_into(buffer, deadline_s)
@@ -229,7 +227,7 @@ class Channel(abc.ABC):
         """
         with self._send_lock:
             if self._other is not None:
-                raise ChannelClosed("the channel has another one already")
+                raise ChannelClosed("the channel already sends by another one")
             self._send_parts((last,), None)
             self._other = other
         if self._is_shut:
@@ -365,7 +363,6 @@ class PlainChannel(Channel):
         message. A reader that does not ask for them loses them.
 
         :param buffer: takes the bytes; must not be empty.
-        :param max_fds: the most descriptors to accept.
         :param deadline_s: absolute deadline.
         :returns: number of bytes, and the descriptors. The caller has to close
             them; its child processes do not inherit them.
@@ -392,9 +389,10 @@ class PlainChannel(Channel):
             if len(fds) < max_fds:
                 # There was room in the message, but not in this process.
                 raise ChannelClosed(
-                    errno.EMFILE, "no free descriptor for one that came"
+                    errno.EMFILE,
+                    "no file descriptor is free for a received one",
                 )
-            raise ChannelClosed("more descriptors than expected came")
+            raise ChannelClosed("received more descriptors than expected")
         if received_bytes == 0:
             close_fds(fds)
             raise ChannelEnded("the peer closed the connection")
@@ -409,7 +407,6 @@ class PlainChannel(Channel):
         """Fill a buffer and collect the descriptors that come with it.
 
         :param buffer: writable bytes, not empty.
-        :param max_fds: the most descriptors to accept.
         :param deadline_s: absolute deadline of the whole.
         :returns: the descriptors; the caller has to close them.
         :raises ChannelClosed: if the stream ends before the buffer is full,
@@ -426,7 +423,9 @@ class PlainChannel(Channel):
                 received_bytes += more_bytes
                 fds += more_fds
                 if len(fds) > max_fds:
-                    raise ChannelClosed("more descriptors than expected came")
+                    raise ChannelClosed(
+                        "received more descriptors than expected"
+                    )
         except BaseException:
             close_fds(fds)
             raise
@@ -443,7 +442,6 @@ class PlainChannel(Channel):
         Only on Unix sockets. The caller keeps its own descriptors.
 
         :param data: the bytes, not empty.
-        :param fds: descriptors to hand over.
         :param deadline_s: absolute deadline of the whole.
         :raises ChannelClosed: if the connection is gone.
         :raises DeadlineExceeded: if the peer does not read in time.
@@ -482,8 +480,6 @@ def tune(sock: socket.socket) -> None:
 
     TCP sends small frames at once and notices a dead path within seconds; the
     kernel sizes its buffers. Unix sockets get large buffers.
-
-    :param sock: a stream socket.
     """
     if sock.family == socket.AF_UNIX:
         options = [
@@ -510,8 +506,6 @@ def connect_tcp(
 ) -> socket.socket:
     """Connect to a data port.
 
-    :param address: host name or address.
-    :param port: TCP port.
     :param deadline_s: absolute deadline.
     :returns: the connected socket, tuned.
     :raises ChannelClosed: if there is no connection.
@@ -542,7 +536,6 @@ def connect_unix(
 ) -> socket.socket:
     """Connect to a Unix stream socket.
 
-    :param path: of the socket.
     :param deadline_s: absolute deadline; a full backlog may need waiting.
     :param pause: waits for some seconds; what it raises ends the attempt.
     :returns: the connected socket, tuned.
@@ -595,9 +588,7 @@ def recv_header(
 ) -> frames.FrameHeader:
     """Receive the header of the next frame.
 
-    :param channel: the source.
     :param scratch: 32 bytes to reuse.
-    :param max_data_bytes: see :meth:`frames.FrameHeader.unpack_from`.
     :param deadline_s: absolute deadline.
     :returns: the header; the caller has to receive its payload.
     :raises ChannelClosed: at the end of the stream.
@@ -619,8 +610,6 @@ def recv_payload(
 
     For JSON and other rare frames; data goes into pooled buffers.
 
-    :param channel: the source.
-    :param header: header of the frame.
     :param deadline_s: absolute deadline.
     :returns: the payload, empty if there is none.
     :raises ChannelClosed: if the stream ends before.

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from fpgapool.common.monitoring import ratelimit
 
 
-class Strangers:
+class PendingConnections:
     """The unidentified connections; the oldest is cut if there are too many.
 
     Honest clients identify themselves within moments. At the limit, the class
@@ -22,7 +22,6 @@ class Strangers:
 
     Safe to use from several threads.
 
-    :param limit: the most connections at a time.
     :ivar cut_count: the number of connections cut so far.
     """
 
@@ -39,11 +38,7 @@ class Strangers:
             return len(self._addresses)
 
     def enter(self, sock: socket.socket, address: str) -> None:
-        """Add a connection, and cut another one if there are too many.
-
-        :param sock: the connection.
-        :param address: of the peer.
-        """
+        """Add a connection, and cut another one if there are too many."""
         with self._lock:
             cut = None
             if len(self._addresses) >= self._limit:
@@ -52,7 +47,9 @@ class Strangers:
                 self.cut_count += 1
             self._addresses[sock] = address
         if cut is not None:
-            self._log.warning("too many unidentified connections: one was cut")
+            self._log.warning(
+                "Too many unauthenticated connections; closed one"
+            )
             # Its own thread notices and closes it.
             with contextlib.suppress(OSError):
                 cut.shutdown(socket.SHUT_RDWR)

@@ -75,8 +75,6 @@ class Record:
 
     It cannot be looked into, but copied: ``bytes(record)``. Only code that
     reads each byte once, and hands out copies, takes the memory.
-
-    :param memory: of the record.
     """
 
     __slots__ = ("_memory",)
@@ -105,7 +103,6 @@ class Ring:
     multiples of 8 bytes, and no record crosses the end of the ring.
 
     :ivar fd: descriptor of the memory, -1 if :meth:`close_fd` was called.
-    :ivar size_bytes: room for records and their lengths.
     :ivar max_record_bytes: size of the largest record. Half of the ring, so
         that it has room in an empty ring wherever its positions are.
     :ivar held: whether :meth:`get` has returned a record that is not free.
@@ -181,7 +178,7 @@ class Ring:
             not MIN_RING_BYTES <= size_bytes <= MAX_RING_BYTES
             or size_bytes % _PAGE_BYTES
         ):
-            raise RingDamaged(f"a ring cannot have {size_bytes} bytes")
+            raise RingDamaged(f"{size_bytes} bytes is not the size of a ring")
         ring = cls(fd, size_bytes)
         if ring._words[_AT_MAGIC] != _MAGIC:
             ring._unmap()
@@ -197,7 +194,7 @@ class Ring:
         :param parts: buffers; joined, they are the record.
         :returns: False if there is no room now.
         :raises ValueError: if there would be no room in an empty ring.
-        :raises RingDamaged: if the reader's position cannot be.
+        :raises RingDamaged: if the reader's position is impossible.
         """
         if not self._write(parts):
             return False
@@ -207,7 +204,6 @@ class Ring:
     def put_all(self, records: collections.abc.Sequence[Buffer]) -> int:
         """Write records that the reader sees all at once.
 
-        :param records: in this order.
         :returns: how many of them, from the first one on, had room.
         :raises: as :meth:`put`; those before are written.
         """
@@ -268,7 +264,7 @@ class Ring:
         """Overwrite the written records that the reader has freed.
 
         :returns: whether these are all.
-        :raises RingDamaged: if the reader's position cannot be.
+        :raises RingDamaged: if the reader's position is impossible.
         """
         end = self._written - self._unread_bytes()
         start = max(self._wiped, self._written - self.size_bytes)
@@ -299,7 +295,7 @@ class Ring:
     def is_drained(self) -> bool:
         """Whether the reader has freed all records.
 
-        :raises RingDamaged: if the reader's position cannot be.
+        :raises RingDamaged: if the reader's position is impossible.
         """
         return not self._unread_bytes()
 
@@ -320,7 +316,6 @@ class Ring:
         No view of a record that :meth:`get` has returned may be used
         afterwards, if there are any.
 
-        :param count: of records, at most.
         :param max_bytes: a record that is longer is left for :meth:`get`.
         :returns: the records, oldest first.
         :raises RingDamaged: as :meth:`get`, and if the peer has discarded the
@@ -361,7 +356,7 @@ class Ring:
         if seen == self._read:
             return False
         if not self._read < seen <= self._read + self.size_bytes:
-            raise RingDamaged("the writer's position cannot be")
+            raise RingDamaged("the writer's position is impossible")
         self._seen = seen
         # The records must not be read before the position.
         with self._lock:
@@ -409,7 +404,6 @@ class Ring:
 
         No view of it may be used afterwards.
 
-        :param wipe: overwrite the record with zeros first.
         :raises ValueError: if there is no such record.
         """
         if self._record is None:
@@ -435,8 +429,8 @@ class Ring:
         """Return how many bytes to skip, and where the length goes."""
         if length_bytes > self.max_record_bytes:
             raise ValueError(
-                f"a record of {length_bytes} bytes never fits into a ring for"
-                f" at most {self.max_record_bytes}"
+                f"a record of {length_bytes} bytes does not fit into a ring"
+                f" for at most {self.max_record_bytes}"
             )
         size_bytes = self.size_bytes
         needed_bytes = _padded(length_bytes)
@@ -455,7 +449,7 @@ class Ring:
         """Return the bytes that the reader has not freed, for the writer."""
         unread_bytes = self._written - self._words[_AT_READ]
         if not 0 <= unread_bytes <= self.size_bytes:
-            raise RingDamaged("the reader's position cannot be")
+            raise RingDamaged("the reader's position is impossible")
         # Without a fence: writes that depend on a position come after it.
         return unread_bytes
 
@@ -572,7 +566,7 @@ class Channel:
                 undo.callback(_close, fd)
             if len(fds) != CHANNEL_FDS:
                 raise RingDamaged(
-                    f"a channel has {CHANNEL_FDS} descriptors, not {len(fds)}"
+                    f"expected {CHANNEL_FDS} descriptors, not {len(fds)}"
                 )
             incoming, outgoing = (Ring.attach(fd) for fd in fds[:2])
             channel = cls(incoming, outgoing, fds[2], fds[3])
@@ -660,7 +654,6 @@ class Channel:
         """Wait for a record, or for room.
 
         :param timeout_s: in seconds; None waits without limit.
-        :param room_bytes: see :meth:`arm`.
         :returns: False if neither came in time.
         :raises: as :meth:`arm` and :meth:`disarm`.
         """

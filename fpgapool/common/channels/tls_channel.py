@@ -38,8 +38,6 @@ class TlsChannel(channel.Channel):
     neither direction waits for the socket of the other, and system calls are
     few.
 
-    :param sock: a connected TCP socket.
-    :param context: of this side.
     :param server_side: whether this is the server. Use :meth:`connect` or
         :meth:`accept`, which shake hands.
     """
@@ -73,7 +71,6 @@ class TlsChannel(channel.Channel):
         :param certificate_sha256: SHA-256 of the certificate that the peer
             must have, in DER, as 64 hexadecimal digits.
         :param deadline_s: absolute deadline of the handshake.
-        :returns: the channel.
         :raises PinMismatch: if the peer has another certificate.
         :raises ChannelClosed: if the handshake fails.
         :raises DeadlineExceeded: if the deadline passes before.
@@ -95,9 +92,7 @@ class TlsChannel(channel.Channel):
         """Shake hands as the server.
 
         :param sock: an accepted TCP socket; closed if this fails.
-        :param context: server context with the certificate.
         :param deadline_s: absolute deadline of the handshake.
-        :returns: the channel.
         :raises ChannelClosed: if the handshake fails.
         :raises DeadlineExceeded: if the deadline passes before.
         """
@@ -224,7 +219,6 @@ def make_client_tls_context() -> ssl.SSLContext:
 def check_pin(tls: ssl.SSLObject, certificate_sha256: str) -> None:
     """Check that the peer has the expected certificate.
 
-    :param tls: after the handshake.
     :param certificate_sha256: SHA-256 of the DER, hexadecimal.
     :raises PinMismatch: if it is another one.
     """

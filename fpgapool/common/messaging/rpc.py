@@ -95,7 +95,7 @@ _pins: dict[str, str] = {}
 
 
 class ContextSerializer(messaging.Serializer):
-    """Carries :class:`fpgapool.common.messaging.context.RequestContext` over RPC.
+    """Carries the context of a request over RPC.
 
     Payloads pass unchanged: they hold only JSON's types.
     """
@@ -177,8 +177,8 @@ def _pinned(target: messaging.Target) -> str:
     pin = _pins.get(target.topic, own)
     if _numbers(pin)[0] != _numbers(own)[0]:
         raise exception.ConfigurationError(
-            reason=f"[upgrade_levels] {_PINS[target.topic]}: {pin} does not"
-            f" go with {own}, which this release speaks"
+            reason=f"[upgrade_levels] {_PINS[target.topic]}: {pin} is not"
+            f" compatible with {own} of this release"
         )
     return min(pin, own, key=_numbers)
 
@@ -219,7 +219,6 @@ class Client:
         ``[upgrade_levels]`` allows.
     :param timeout_s: the time that a call waits for its answer.
     :param watch: called after each message, by any thread.
-    :param keys: sign all messages.
     :param by_server: sign with the key of the addressed server; else with that
         of this process's party.
     :raises: ConfigurationError if ``[upgrade_levels]`` names a version that is
@@ -313,7 +312,6 @@ class Client:
         """Send and return the answer.
 
         :param server: one server of the topic; None means any.
-        :param timeout_s: replaces the client's timeout.
         :raises: oslo_messaging.MessagingException if the broker cannot be
             reached or no answer comes in time; exceptions of the method.
         """
@@ -409,14 +407,9 @@ def host_of(ctxt: Any) -> str | None:
 
 
 def tell_refused(party: object, method: object, why: str) -> None:
-    """Log that a message was refused, at a limited rate.
-
-    :param party: the alleged sender.
-    :param method: the requested method.
-    :param why: a clause.
-    """
+    """Log that a message was refused, at a limited rate."""
     _OFTEN.warning(
-        "%s: %.80r, in the name of %.80r, is refused: %s",
+        "%s: %.80r from %.80r refused: %s",
         codes.MESSAGE_REFUSED,
         method,
         party,
@@ -456,23 +449,23 @@ class Endpoint:
             try:
                 method, kwargs = self._known_cast(cast)
             except ValueError as error:
-                LOG.error("One of several messages dropped: %s", error)
+                LOG.error("Dropped one of several messages: %s", error)
                 continue
             try:
                 getattr(self, method)(ctxt, **kwargs)
             except Exception:
                 # The other casts are independent of it.
-                LOG.exception("One of several messages dropped")
+                LOG.exception("Dropped one of several messages")
 
     def _known_cast(self, cast: Any) -> tuple[str, dict[str, Any]]:
         if not isinstance(cast, list | tuple) or len(cast) != 2:
-            raise ValueError("it is no pair")
+            raise ValueError("not a pair")
         method, kwargs = cast
         found = None
         if isinstance(method, str) and method in self.CASTS:
             found = getattr(type(self), method, None)
         if found is None:
-            raise ValueError(f"there is no cast {method!r:.60}")
+            raise ValueError(f"no such cast: {method!r:.60}")
         if not isinstance(kwargs, dict):
             raise ValueError(f"{method} has no arguments")
         try:
@@ -483,13 +476,7 @@ class Endpoint:
 
 
 class _Guard:
-    """Passes only signed messages to an endpoint.
-
-    :param endpoint: gets the messages.
-    :param topic: of the messages.
-    :param keys: to check signatures.
-    :param accept_unsigned: pass unsigned messages, too.
-    """
+    """Passes only signed messages to an endpoint."""
 
     def __init__(
         self,
@@ -525,12 +512,12 @@ class _Guard:
         if not all(
             isinstance(text, str) for text in texts
         ) or not self._keys.has_signed(party, self._topic, body, signature):
-            self._refuse(party, SIGNED, "its signature is wrong")
+            self._refuse(party, SIGNED, "invalid signature")
         method, kwargs = _opened(body)
         host = None if party == signing.CONTROL else party
         allowed = self._endpoint.OF_HOSTS
         if host is not None and allowed is not None and method not in allowed:
-            self._refuse(party, method, "no host may ask for that")
+            self._refuse(party, method, "hosts may not call it")
         return _method(self._endpoint, method)(Sender(host), **kwargs)
 
     @messaging.expected_exceptions(exception.MessageRefused)
@@ -546,7 +533,7 @@ def _opened(body: Any) -> tuple[str, dict[str, Any]]:
     except (TypeError, ValueError, RecursionError):
         method, kwargs = None, None
     if not isinstance(method, str) or not isinstance(kwargs, dict):
-        raise exception.MessageRefused(reason="its body is malformed")
+        raise exception.MessageRefused(reason="malformed body")
     return method, kwargs
 
 
@@ -595,8 +582,6 @@ def get_server(
     reconnects by itself. The thread that receives messages runs those of
     :attr:`Endpoint.CASTS` itself.
 
-    :param topic: to listen to.
-    :param server: its own name within the topic.
     :param endpoints: objects whose public methods are the RPC interface; of
         the class :class:`Endpoint`, if there are keys.
     :param keys: to check signatures; the server refuses messages without a

@@ -40,7 +40,6 @@ _MAX_FILE_BYTES = 4096
 class Keys:
     """The keys that a process holds.
 
-    :ivar party: the process's own party.
     :ivar secrets: of the pool if the party is :data:`CONTROL`, else of the
         host. The first one signs; all are accepted, so that they can be
         replaced one by one.
@@ -53,13 +52,11 @@ class Keys:
         """Return the signature of a message, hexadecimal.
 
         :param party: the sender, or the host that gets the message.
-        :param topic: to which it is sent.
-        :param body: its text.
         :raises ValueError: if this process has no key of that party.
         """
         keys = self._keys(party)
         if not keys:
-            raise ValueError(f"there is no key of {party!r:.80}")
+            raise ValueError(f"no key for {party!r:.80}")
         return _signature(keys[0], party, topic, body)
 
     def has_signed(
@@ -68,8 +65,6 @@ class Keys:
         """Whether a signature is right.
 
         The other parameters are those of :meth:`sign`.
-
-        :param signature: the signature to check.
         """
         if len(party) > MAX_PARTY_LENGTH:
             return False
@@ -82,10 +77,7 @@ class Keys:
         )
 
     def host_key(self, host_uuid: str) -> str:
-        """Return the content of a host's key file, a line for each secret.
-
-        :param host_uuid: as in the host's configuration.
-        """
+        """Return the content of a host's key file, a line for each secret."""
         return "\n".join(key.hex() for key in self._keys(host_uuid))
 
     def _keys(self, party: str) -> Sequence[bytes]:
@@ -97,7 +89,6 @@ class Keys:
 def pool_keys(conf: cfg.ConfigOpts) -> Keys | None:
     """Return the keys of a conductor, the API or a command.
 
-    :param conf: with the options of :mod:`fpgapool.conf`.
     :raises ConfigurationError: as :func:`read`.
     """
     path = conf.messages.pool_key_file
@@ -107,7 +98,6 @@ def pool_keys(conf: cfg.ConfigOpts) -> Keys | None:
 def host_keys(conf: cfg.ConfigOpts) -> Keys | None:
     """Return the keys of this host.
 
-    :param conf: with the options of :mod:`fpgapool.conf`.
     :raises ConfigurationError: as :func:`read`.
     """
     path = conf.messages.host_key_file
@@ -118,8 +108,6 @@ def read(path: str | None, party: str, option: str) -> Keys | None:
     """Read the keys of a file, a line for each, hexadecimal.
 
     :param path: of the file; None: no keys.
-    :param party: the process's own party.
-    :param option: names the file in errors.
     :raises ConfigurationError: if the file cannot be read, or its content is
         not keys.
     """

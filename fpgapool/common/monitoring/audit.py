@@ -41,16 +41,9 @@ def record(
 ) -> None:
     """Write the line of one action.
 
-    :param action: its name.
-    :param outcome: DONE, DENIED or FAILED.
-    :param user: the user who asked for it.
-    :param project: the user's project.
-    :param target: the object of the action.
     :param target_projects: the projects that own the target, if others.
     :param request_id: the id of the request in other log lines.
     :param code: the error code, unless it was done.
-    :param values: the requested values.
-    :param before: the former values.
     """
     line = {
         "time": datetime.datetime.now(datetime.UTC).isoformat(),

@@ -27,8 +27,6 @@ class _Counted:
     """Counts what a handler cannot write.
 
     It says so on standard error, and later in the log, now and then.
-
-    :param handler: has its methods replaced.
     """
 
     def __init__(self, handler: logging.Handler) -> None:

@@ -174,7 +174,6 @@ Fill = Callable[[Page], None]
 class Collector(registry.Collector):
     """Makes pages for Prometheus's library.
 
-    :param definitions: the metrics of a page.
     :param fills: called with each page, by any thread; one for each service
         that has these metrics.
     """
@@ -210,9 +209,6 @@ class Endpoint:
 
     :param conf: with the group ``metrics``.
     :param option: the option of that group that has the port.
-    :param definitions: the metrics of a page.
-    :param fills: see :class:`Collector`.
-    :param port: replaces the option's port.
     """
 
     def __init__(
@@ -272,8 +268,8 @@ class Endpoint:
             return None
         if not all(files):
             raise exception.ConfigurationError(
-                reason="[metrics] cert_file and key_file need each other, and"
-                " client_ca_file needs both"
+                reason="[metrics] cert_file and key_file must be set together,"
+                " and client_ca_file requires both"
             )
         try:
             return tls.ServerContext(*files, options.client_ca_file)

@@ -33,7 +33,6 @@ class RateLimitedLog(logging.LoggerAdapter[logging.Logger]):
     The first line of the next interval says how many were left out. Safe to
     use from several threads.
 
-    :param name: of the logger.
     :param clock: monotonic time in seconds.
     """
 
@@ -81,7 +80,6 @@ class Limiter:
     """A token bucket for each of many callers; thread-safe.
 
     :param per_s: requests per second in the long run; 0: unlimited.
-    :param burst: requests without a pause.
     :param clock: monotonic, in seconds.
     """
 
@@ -102,7 +100,6 @@ class Limiter:
     def wait_s(self, caller: str) -> float:
         """Count one more request of a caller, or return how long to wait.
 
-        :param caller: its name.
         :returns: 0 if the request may proceed.
         """
         if not self._per_s:

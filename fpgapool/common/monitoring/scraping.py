@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fpgapool.common import tls
-from fpgapool.common.channels import pending as strangers
+from fpgapool.common.channels import pending
 
 #: Prometheus needs one.
 MAX_CONNECTIONS = 16
@@ -34,7 +34,6 @@ class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
     If there are too many connections, it cuts one of the oldest.
 
     :param address: name or number, and port; 0 for any free port.
-    :param app: the application.
     :param certificate: for TLS; None without it.
     :raises OSError: if it cannot listen there.
     """
@@ -48,7 +47,7 @@ class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
         certificate: tls.ServerContext | None = None,
     ) -> None:
         self._certificate = certificate
-        self._clients = strangers.Strangers(MAX_CONNECTIONS)
+        self._clients = pending.PendingConnections(MAX_CONNECTIONS)
         found = socket.getaddrinfo(
             *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )

@@ -65,8 +65,6 @@ class Timings:
     """Durations and failures of operations of several kinds.
 
     Any thread may call :meth:`note`.
-
-    :param bounds: see :class:`Histogram`.
     """
 
     def __init__(self, bounds: Sequence[float] = SHORT_S) -> None:
@@ -76,12 +74,7 @@ class Timings:
         self._failures = collections.Counter[str]()
 
     def note(self, kind: str, taken_s: float, ok: bool) -> None:
-        """Count an operation.
-
-        :param kind: one of few.
-        :param taken_s: its duration.
-        :param ok: whether it succeeded.
-        """
+        """Count an operation."""
         with self._lock:
             if kind not in self._taken:
                 self._taken[kind] = Histogram(self._bounds)

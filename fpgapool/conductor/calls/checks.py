@@ -41,7 +41,7 @@ def check_project(project_id: Any) -> None:
     if not isinstance(project_id, str) or not rules.PROJECT_ID.fullmatch(
         project_id
     ):
-        raise exception.InvalidRequest(reason=rules.PROJECT_ID_TOLD)
+        raise exception.InvalidRequest(reason=rules.PROJECT_ID_WORDS)
 
 
 def is_of_sender(ctxt: Any, host_uuid: str, method: str) -> bool:

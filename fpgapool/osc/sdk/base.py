@@ -20,18 +20,44 @@ MICROVERSION = "1.4"
 
 
 class Resource(resource.Resource):
-    """A resource of the pool."""
+    """A resource of the pool.
+
+    Its attributes are those of its description in
+    :mod:`fpgapool.vocabulary`, and what the class itself declares.
+    """
 
     _max_microversion = MICROVERSION
+
+    def _send(
+        self, session: adapter.Adapter, method: str, *path: str, **options: Any
+    ) -> Any:
+        """Send a request about it."""
+        return session.request(
+            utils.urljoin(self.base_path, self.id, *path),
+            method,
+            microversion=self._get_microversion(session),
+            **options,
+        )
+
+    def _act(
+        self, session: adapter.Adapter, method: str, *path: str, **options: Any
+    ) -> Self:
+        """Send a request about it, and take its new state over."""
+        self._translate_response(self._send(session, method, *path, **options))
+        return self
 
 
 _TYPES: dict[fields.Kind, dict[str, Any]] = {
     fields.COUNT: {"type": int},
+    fields.INTEGER: {"type": int},
     fields.NUMBER: {"type": float},
+    fields.RATE: {"type": float},
     fields.SECONDS: {"type": float},
     fields.FLAG: {"type": bool},
     fields.NAMES: {"type": list},
     fields.CODES: {"type": list, "list_type": dict},
+    fields.OBJECT: {"type": dict},
+    fields.OBJECTS: {"type": list, "list_type": dict},
 }
 
 _R = TypeVar("_R", bound=type[Resource])
@@ -46,7 +72,7 @@ def described(members: fields.Fields) -> Callable[[_R], _R]:
     def decorate(cls: _R) -> _R:
         for field in (*members.shown, *members.options):
             # Every resource has these already.
-            if field.shown not in ("id", "name"):
+            if field.shown not in ("id", "name", *vars(cls)):
                 name = field.shown or field.name
                 types = _TYPES.get(field.kind, {})
                 setattr(cls, field.name, resource.Body(name, **types))
@@ -58,34 +84,17 @@ def described(members: fields.Fields) -> Callable[[_R], _R]:
 class Administered(Resource):
     """A device or host, which operators enable, drain and disable."""
 
-    #: The operators' setting: ``enabled``, ``draining`` or ``disabled``.
-    admin_state = resource.Body("admin_state")
-    admin_reason = resource.Body("admin_reason")
-    #: When the pool takes its slots from the remaining sessions.
-    drain_deadline_at = resource.Body("drain_deadline_at")
-    #: Number of sessions that have its slots.
-    sessions = resource.Body("sessions", type=int)
-
-    def administer(self, session: adapter.Adapter, **wish: Any) -> Self:
+    def administer(self, session: adapter.Adapter, **change: Any) -> Self:
         """Enable, drain or disable it.
 
-        :param session: the proxy.
-        :param wish: ``state`` and perhaps ``reason``, ``drain_deadline_s``.
-        :returns: the changed resource.
+        :param change: ``state`` and perhaps ``reason``, ``drain_deadline_s``.
         """
-        response = session.patch(
-            utils.urljoin(self.base_path, self.id),
-            json=wish,
-            microversion=self._get_microversion(session),
-        )
-        self._translate_response(response)
-        return self
+        return self._act(session, "PATCH", json=change)
 
 
 def query(*filters: str, **renamed: Any) -> resource.QueryParameters:
     """Return the query parameters of a list.
 
-    :param filters: filters, besides page and order.
     :param renamed: filters with another name here than in the API.
     """
     return resource.QueryParameters(

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bitstreams of the library."""
+"""Bitstreams of the library, and the methods of the API about them."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Generator
 from collections.abc import Iterator
 from typing import IO
 from typing import Any
@@ -12,15 +13,17 @@ from typing import Self
 
 from keystoneauth1 import adapter
 from openstack import exceptions
+from openstack import proxy
 from openstack import resource
-from openstack import utils
 
 from fpgapool.osc.sdk import base
+from fpgapool.vocabulary import library
 
 _OCTETS = "application/octet-stream"
 _CHUNK_BYTES = 1 << 20
 
 
+@base.described(library.BITSTREAM)
 class Bitstream(base.Resource):
     """A file that implements an accelerator for slots of some shapes."""
 
@@ -44,65 +47,26 @@ class Bitstream(base.Resource):
         "project_id",
     )
 
-    description = resource.Body("description")
-    project_id = resource.Body("project_id")
-    #: Plain name of the accelerator that it implements.
-    accelerator = resource.Body("accelerator")
-    #: Name of the accelerator for all projects that may use it.
-    key = resource.Body("key")
-    version = resource.Body("version")
-    #: ``binary`` or ``declaration``.
-    format = resource.Body("format")
-    #: ``uploading``, ``unapproved``, ``approved`` or ``rejected``.
-    state = resource.Body("state")
-    #: Reason of the approval or rejection.
-    reason = resource.Body("reason")
-    #: ``private``, ``shared`` or ``public``.
-    visibility = resource.Body("visibility")
-    projects = resource.Body("projects", type=list)
-    shapes = resource.Body("shapes", type=list)
-    #: Whether the pool has a slot that fits.
-    is_compatible = resource.Body("compatible", type=bool)
-    profile = resource.Body("profile", type=dict)
-    properties = resource.Body("properties", type=dict)
-    checksum_sha256 = resource.Body("checksum_sha256")
-    size_bytes = resource.Body("size_bytes", type=int)
-    #: Name of the trusted key that has signed it.
-    signed_by = resource.Body("signed_by")
-    created_at = resource.Body("created_at")
-    updated_at = resource.Body("updated_at")
-    uploaded_at = resource.Body("uploaded_at")
-    decided_at = resource.Body("decided_at")
     #: Only in requests.
     signature = resource.Body("signature")
 
     def upload(self, session: adapter.Adapter, file: IO[bytes]) -> Self:
         """Send its file.
 
-        :param session: the proxy.
         :param file: open, seekable; sent from its current position.
         """
-        response = session.put(
-            utils.urljoin(self.base_path, self.id, "file"),
-            data=file,
-            headers={"Content-Type": _OCTETS},
-            microversion=self._get_microversion(session),
-        )
-        self._translate_response(response)
-        return self
+        headers = {"Content-Type": _OCTETS}
+        return self._act(session, "PUT", "file", data=file, headers=headers)
 
     def download(self, session: adapter.Adapter) -> Iterator[bytes]:
         """Yield the parts of its file.
 
-        :param session: the proxy.
         :raises openstack.exceptions.SDKException: at the end, if the checksum
             is wrong.
         """
-        response = session.get(
-            utils.urljoin(self.base_path, self.id, "file"),
-            stream=True,
-            headers={"Accept": _OCTETS},
-            microversion=self._get_microversion(session),
+        headers = {"Accept": _OCTETS}
+        response = self._send(
+            session, "GET", "file", stream=True, headers=headers
         )
         found = hashlib.sha256()
         for chunk in response.iter_content(_CHUNK_BYTES):
@@ -118,44 +82,112 @@ class Bitstream(base.Resource):
     ) -> Self:
         """Approve it, so that slots may run it.
 
-        :param session: the proxy.
         :param force: approve it even if the pool has no slot that fits.
-        :param reason: reason of the approval.
         """
         body = {"approve": {"force": force, "reason": reason}}
-        return self._act(session, "approve", body)
+        return self._act(session, "POST", "approve", json=body)
 
     def reject(self, session: adapter.Adapter, reason: str) -> Self:
-        """Reject it, so that no slot runs it.
-
-        :param session: the proxy.
-        :param reason: reason of the rejection.
-        """
-        return self._act(session, "reject", {"reject": {"reason": reason}})
+        """Reject it, so that no slot runs it."""
+        body = {"reject": {"reason": reason}}
+        return self._act(session, "POST", "reject", json=body)
 
     def share(self, session: adapter.Adapter, project_id: str) -> Self:
         """Let another project use it."""
-        response = session.put(
-            utils.urljoin(self.base_path, self.id, "projects", project_id),
-            microversion=self._get_microversion(session),
-        )
-        self._translate_response(response)
-        return self
+        return self._act(session, "PUT", "projects", project_id)
 
     def unshare(self, session: adapter.Adapter, project_id: str) -> None:
         """Stop sharing it with another project."""
-        session.delete(
-            utils.urljoin(self.base_path, self.id, "projects", project_id),
-            microversion=self._get_microversion(session),
-        )
+        self._send(session, "DELETE", "projects", project_id)
 
-    def _act(
-        self, session: adapter.Adapter, action: str, body: dict[str, Any]
-    ) -> Self:
-        response = session.post(
-            utils.urljoin(self.base_path, self.id, action),
-            json=body,
-            microversion=self._get_microversion(session),
-        )
-        self._translate_response(response)
-        return self
+
+class BitstreamProxy(proxy.Proxy):
+    """The part of the pool's API that is about bitstreams."""
+
+    def bitstreams(self, **query: Any) -> Generator[Bitstream, None, None]:
+        """Return the bitstreams that your own project may see.
+
+        :param query: ``accelerator``, ``name``, ``state``, ``visibility``,
+            ``shape``, ``all_projects``, ``project_id``.
+        """
+        return self._list(Bitstream, **query)
+
+    def get_bitstream(self, bitstream_id: str) -> Bitstream:
+        """Return a bitstream."""
+        return self._get(Bitstream, bitstream_id)
+
+    def create_bitstream(self, **attributes: Any) -> Bitstream:
+        """Create a bitstream; upload its file afterwards.
+
+        :param attributes: ``accelerator`` and perhaps ``name``,
+            ``description``, ``version``, ``format``, ``visibility``,
+            ``shapes``, ``profile``, ``properties``, ``checksum_sha256``,
+            ``signature``.
+        """
+        return self._create(Bitstream, **attributes)
+
+    def update_bitstream(
+        self, bitstream: str | Bitstream, **attributes: Any
+    ) -> Bitstream:
+        """Change the metadata of a bitstream.
+
+        :param attributes: ``name``, ``description``, ``visibility``.
+        """
+        return self._update(Bitstream, bitstream, **attributes)
+
+    def upload_bitstream(
+        self, bitstream: str | Bitstream, file: IO[bytes]
+    ) -> Bitstream:
+        """Send a bitstream's file."""
+        found = self._get_resource(Bitstream, bitstream)
+        return found.upload(self, file)
+
+    def download_bitstream(
+        self, bitstream: str | Bitstream
+    ) -> Iterator[bytes]:
+        """Yield the parts of a bitstream's file; its checksum is verified."""
+        found = self._get_resource(Bitstream, bitstream)
+        return found.download(self)
+
+    def approve_bitstream(
+        self,
+        bitstream: str | Bitstream,
+        *,
+        force: bool = False,
+        reason: str = "",
+    ) -> Bitstream:
+        """Approve a bitstream, so that slots may run it.
+
+        :param force: approve it even if the pool has no slot that fits.
+        """
+        found = self._get_resource(Bitstream, bitstream)
+        return found.approve(self, force=force, reason=reason)
+
+    def reject_bitstream(
+        self, bitstream: str | Bitstream, reason: str
+    ) -> Bitstream:
+        """Reject a bitstream, so that no slot runs it."""
+        found = self._get_resource(Bitstream, bitstream)
+        return found.reject(self, reason)
+
+    def share_bitstream(
+        self, bitstream: str | Bitstream, project_id: str
+    ) -> Bitstream:
+        """Let another project use a bitstream."""
+        found = self._get_resource(Bitstream, bitstream)
+        return found.share(self, project_id)
+
+    def unshare_bitstream(
+        self, bitstream: str | Bitstream, project_id: str
+    ) -> None:
+        """Stop sharing a bitstream with another project."""
+        found = self._get_resource(Bitstream, bitstream)
+        found.unshare(self, project_id)
+
+    def delete_bitstream(
+        self,
+        bitstream: str | Bitstream,
+        ignore_missing: bool = True,
+    ) -> None:
+        """Delete a bitstream and its file."""
+        self._delete(Bitstream, bitstream, ignore_missing=ignore_missing)

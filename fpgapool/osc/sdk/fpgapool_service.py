@@ -26,7 +26,6 @@ def proxy_of(connection: connections.Connection) -> proxy.Proxy:
     all connections of the program, also to clouds without a pool. This changes
     one connection only.
 
-    :param connection: to the cloud.
     :returns: the same proxy at every call.
     """
     connection.config.enable_service(SERVICE_TYPE)

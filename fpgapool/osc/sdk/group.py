@@ -11,7 +11,6 @@ from typing import Self
 from keystoneauth1 import adapter
 from openstack import proxy
 from openstack import resource
-from openstack import utils
 
 from fpgapool.osc.sdk import base
 from fpgapool.vocabulary import group as description
@@ -19,10 +18,7 @@ from fpgapool.vocabulary import group as description
 
 @base.described(description.GROUP)
 class Group(base.Resource):
-    """Slots with one accelerator that clients use as one device.
-
-    Its fields are those of :data:`fpgapool.vocabulary.group.GROUP`.
-    """
+    """Slots with one accelerator that clients use as one device."""
 
     resource_key = "group"
     resources_key = "groups"
@@ -51,32 +47,18 @@ class Group(base.Resource):
     def set_goal(self, session: adapter.Adapter, **goal: Any) -> Self:
         """Set its goal.
 
-        :param session: the proxy.
         :param goal: ``deadline_at`` with ``actions``, or ``rate_per_s``.
-        :returns: the changed group.
         """
-        response = session.put(
-            utils.urljoin(self.base_path, self.id, "goal"),
-            json={"goal": goal},
-            microversion=self._get_microversion(session),
-        )
-        self._translate_response(response)
-        return self
+        return self._act(session, "PUT", "goal", json={"goal": goal})
 
     def delete_goal(self, session: adapter.Adapter) -> None:
         """Remove its goal."""
-        session.delete(
-            utils.urljoin(self.base_path, self.id, "goal"),
-            microversion=self._get_microversion(session),
-        )
+        self._send(session, "DELETE", "goal")
 
 
 @base.described(description.CLIENT)
 class GroupClient(base.Resource):
-    """A program that is attached to a group.
-
-    Its fields are those of :data:`fpgapool.vocabulary.group.CLIENT`.
-    """
+    """A program that is attached to a group."""
 
     resource_key = "client"
     resources_key = "clients"
@@ -123,28 +105,18 @@ class GroupProxy(proxy.Proxy):
         return self._create(Group, **attributes)
 
     def update_group(self, group: str | Group, **attributes: Any) -> Group:
-        """Change a group.
-
-        :param group: its identifier, or itself.
-        :param attributes: options of
-            :data:`fpgapool.vocabulary.group.GROUP`.
-        """
+        """Change a group."""
         return self._update(Group, group, **attributes)
 
     def delete_group(
         self, group: str | Group, ignore_missing: bool = True
     ) -> None:
-        """Delete a group, and revoke its clients.
-
-        :param group: its identifier, or itself.
-        :param ignore_missing: do not raise an error if it does not exist.
-        """
+        """Delete a group, and revoke its clients."""
         self._delete(Group, group, ignore_missing=ignore_missing)
 
     def set_group_goal(self, group: str | Group, **goal: Any) -> Group:
         """Set the goal of a group.
 
-        :param group: its identifier, or itself.
         :param goal: ``deadline_at`` with ``actions``, or ``rate_per_s``.
         """
         return self._get_resource(Group, group).set_goal(self, **goal)
@@ -178,12 +150,7 @@ class GroupProxy(proxy.Proxy):
         client: str | GroupClient,
         ignore_missing: bool = True,
     ) -> None:
-        """Revoke a client of a group.
-
-        :param group: identifier of the group, or itself.
-        :param client: its identifier, or itself.
-        :param ignore_missing: do not raise an error if it does not exist.
-        """
+        """Revoke a client of a group."""
         self._delete(
             GroupClient,
             client,

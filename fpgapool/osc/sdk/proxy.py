@@ -5,14 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from collections.abc import Iterator
-from typing import IO
 from typing import Any
 
 from openstack import exceptions
 
 from fpgapool.osc.sdk import accelerator as _accelerator
-from fpgapool.osc.sdk import base as _base
 from fpgapool.osc.sdk import bitstream as _bitstream
 from fpgapool.osc.sdk import device as _device
 from fpgapool.osc.sdk import group as _group
@@ -26,15 +23,18 @@ from fpgapool.osc.sdk import slot as _slot
 from fpgapool.osc.sdk import usage as _usage
 
 
-class Proxy(_group.GroupProxy):
+class Proxy(
+    _bitstream.BitstreamProxy, _group.GroupProxy, _session.SessionProxy
+):
     """The pool's REST API.
 
     Errors of the API are raised as ``openstack.exceptions``, with their text
     and code.
 
-    Besides the filters that they name, lists take ``sort_key`` and
-    ``sort_dir`` (one or several), ``limit`` (the length of a page) and
-    ``marker``.
+    Methods take a resource, or its identifier. Besides the filters that they
+    name, lists take ``sort_key`` and ``sort_dir`` (one or several), ``limit``
+    (the length of a page) and ``marker``. With ``ignore_missing``, deleting
+    what does not exist is no error.
     """
 
     def request(self, url: str, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -69,113 +69,6 @@ class Proxy(_group.GroupProxy):
         """Return an accelerator."""
         return self._get(_accelerator.Accelerator, name)
 
-    def bitstreams(
-        self, **query: Any
-    ) -> Generator[_bitstream.Bitstream, None, None]:
-        """Return the bitstreams that your own project may see.
-
-        :param query: ``accelerator``, ``name``, ``state``, ``visibility``,
-            ``shape``, ``all_projects``, ``project_id``.
-        """
-        return self._list(_bitstream.Bitstream, **query)
-
-    def get_bitstream(self, bitstream_id: str) -> _bitstream.Bitstream:
-        """Return a bitstream."""
-        return self._get(_bitstream.Bitstream, bitstream_id)
-
-    def create_bitstream(self, **attributes: Any) -> _bitstream.Bitstream:
-        """Create a bitstream; upload its file afterwards.
-
-        :param attributes: ``accelerator`` and perhaps ``name``,
-            ``description``, ``version``, ``format``, ``visibility``,
-            ``shapes``, ``profile``, ``properties``, ``checksum_sha256``,
-            ``signature``.
-        """
-        return self._create(_bitstream.Bitstream, **attributes)
-
-    def update_bitstream(
-        self, bitstream: str | _bitstream.Bitstream, **attributes: Any
-    ) -> _bitstream.Bitstream:
-        """Change the metadata of a bitstream.
-
-        :param bitstream: its identifier, or itself.
-        :param attributes: ``name``, ``description``, ``visibility``.
-        """
-        return self._update(_bitstream.Bitstream, bitstream, **attributes)
-
-    def upload_bitstream(
-        self, bitstream: str | _bitstream.Bitstream, file: IO[bytes]
-    ) -> _bitstream.Bitstream:
-        """Send a bitstream's file.
-
-        :param bitstream: its identifier, or itself.
-        :param file: open, seekable.
-        """
-        found = self._get_resource(_bitstream.Bitstream, bitstream)
-        return found.upload(self, file)
-
-    def download_bitstream(
-        self, bitstream: str | _bitstream.Bitstream
-    ) -> Iterator[bytes]:
-        """Yield the parts of a bitstream's file; its checksum is verified."""
-        found = self._get_resource(_bitstream.Bitstream, bitstream)
-        return found.download(self)
-
-    def approve_bitstream(
-        self,
-        bitstream: str | _bitstream.Bitstream,
-        *,
-        force: bool = False,
-        reason: str = "",
-    ) -> _bitstream.Bitstream:
-        """Approve a bitstream, so that slots may run it.
-
-        :param bitstream: its identifier, or itself.
-        :param force: approve it even if the pool has no slot that fits.
-        :param reason: reason of the approval.
-        """
-        found = self._get_resource(_bitstream.Bitstream, bitstream)
-        return found.approve(self, force=force, reason=reason)
-
-    def reject_bitstream(
-        self, bitstream: str | _bitstream.Bitstream, reason: str
-    ) -> _bitstream.Bitstream:
-        """Reject a bitstream, so that no slot runs it.
-
-        :param bitstream: its identifier, or itself.
-        :param reason: reason of the rejection.
-        """
-        found = self._get_resource(_bitstream.Bitstream, bitstream)
-        return found.reject(self, reason)
-
-    def share_bitstream(
-        self, bitstream: str | _bitstream.Bitstream, project_id: str
-    ) -> _bitstream.Bitstream:
-        """Let another project use a bitstream."""
-        found = self._get_resource(_bitstream.Bitstream, bitstream)
-        return found.share(self, project_id)
-
-    def unshare_bitstream(
-        self, bitstream: str | _bitstream.Bitstream, project_id: str
-    ) -> None:
-        """Stop sharing a bitstream with another project."""
-        found = self._get_resource(_bitstream.Bitstream, bitstream)
-        found.unshare(self, project_id)
-
-    def delete_bitstream(
-        self,
-        bitstream: str | _bitstream.Bitstream,
-        ignore_missing: bool = True,
-    ) -> None:
-        """Delete a bitstream and its file.
-
-        :param bitstream: its identifier, or itself.
-        :param ignore_missing: do not raise an error if it does not exist.
-        """
-        self._delete(
-            _bitstream.Bitstream, bitstream, ignore_missing=ignore_missing
-        )
-
     def hosts(self, **query: Any) -> Generator[_host.Host, None, None]:
         """Return the hosts.
 
@@ -199,28 +92,23 @@ class Proxy(_group.GroupProxy):
         return self._get(_device.Device, device_id)
 
     def administer_device(
-        self, device: str | _device.Device, **wish: Any
+        self, device: str | _device.Device, **change: Any
     ) -> _device.Device:
         """Enable, drain or disable a device, or set its reservable slots.
 
-        :param device: its identifier, or itself.
-        :param wish: ``state`` (``enabled``, ``draining`` or ``disabled``) and
-            perhaps ``reason`` and ``drain_deadline_s``; or
+        :param change: ``state`` (``enabled``, ``draining`` or ``disabled``)
+            and perhaps ``reason`` and ``drain_deadline_s``; or
             ``reservable_slots``; or both.
         """
         return self._get_resource(_device.Device, device).administer(
-            self, **wish
+            self, **change
         )
 
     def administer_host(
-        self, host: str | _host.Host, **wish: Any
+        self, host: str | _host.Host, **change: Any
     ) -> _host.Host:
-        """Enable, drain or disable a host with all its devices.
-
-        :param host: its UUID, or itself.
-        :param wish: see :meth:`administer_device`.
-        """
-        return self._get_resource(_host.Host, host).administer(self, **wish)
+        """Enable, drain or disable a host with all its devices."""
+        return self._get_resource(_host.Host, host).administer(self, **change)
 
     def instances(
         self, **query: Any
@@ -232,10 +120,7 @@ class Proxy(_group.GroupProxy):
         return self._list(_instance.Instance, **query)
 
     def revoke_instance_token(self, instance_id: str) -> None:
-        """Revoke the token of an instance, for good.
-
-        :param instance_id: its id in Nova.
-        """
+        """Revoke the token of an instance, for good."""
         self._get_resource(_instance.Instance, instance_id).revoke_token(self)
 
     def slots(self, **query: Any) -> Generator[_slot.Slot, None, None]:
@@ -257,7 +142,6 @@ class Proxy(_group.GroupProxy):
 
         The service refuses a slot that has a session.
 
-        :param slot: its identifier, or itself.
         :param accelerator: accelerator of the test; None: any.
         :returns: the slot, while the test runs.
         """
@@ -292,7 +176,6 @@ class Proxy(_group.GroupProxy):
     def set_quota(self, project_id: str, **limits: int | None) -> _quota.Quota:
         """Limit the use of a project.
 
-        :param project_id: its id.
         :param limits: by resource; missing ones stay. -1 means unlimited, None
             the default.
         """
@@ -312,87 +195,6 @@ class Proxy(_group.GroupProxy):
             and ``accelerator``.
         """
         return self._list(_usage.Usage, **query)
-
-    def sessions(
-        self, **query: Any
-    ) -> Generator[_session.Session, None, None]:
-        """Return sessions, newest first.
-
-        :param query: ``state``, one or several, ``accelerator``,
-            ``request_id``, ``host_uuid``, ``all_projects``, ``project_id``.
-        """
-        return self._list(_session.Session, **query)
-
-    def create_session(self, **attributes: Any) -> _session.Session:
-        """Open a session; it is in the database, and perhaps not READY yet.
-
-        :param attributes: ``accelerator``, ``claimed_bytes`` and perhaps
-            ``request_id`` and options of
-            :mod:`fpgapool.vocabulary.session`.
-        """
-        return self._create(_session.Session, **attributes)
-
-    def dry_run_session(self, **attributes: Any) -> dict[str, Any]:
-        """Return what would become of a session, without opening it.
-
-        :param attributes: as for :meth:`create_session`.
-        :returns: the ``state`` that it would have, ``reasons`` with ``code``
-            and ``message``, and ``expected_wait_s``.
-        """
-        response = self.post(
-            _session.Session.base_path,
-            params={"dry_run": "true"},
-            json={"session": attributes},
-            microversion=_base.MICROVERSION,
-        )
-        found: dict[str, Any] = response.json()["dry_run"]
-        return found
-
-    def get_session(
-        self,
-        session_id: str,
-        wait_s: float | None = None,
-        revision: int | None = None,
-    ) -> _session.Session:
-        """Return a session, now or when it has changed.
-
-        :param session_id: its identifier.
-        :param wait_s: how long to wait for a change; the service has a limit
-            of its own, and does not wait if too many requests wait. Then
-            ``retry_after_s`` of the answer says when to ask again.
-        :param revision: the known revision.
-        """
-        query: dict[str, Any] = {"wait_s": wait_s, "revision": revision}
-        return self._get_resource(_session.Session, session_id).fetch(
-            self, **{k: v for k, v in query.items() if v is not None}
-        )
-
-    def close_session(
-        self, session: str | _session.Session, ignore_missing: bool = True
-    ) -> None:
-        """Cancel a waiting session, or close a running one.
-
-        :param session: its identifier, or itself.
-        :param ignore_missing: do not raise an error if it does not exist.
-        """
-        self._delete(_session.Session, session, ignore_missing=ignore_missing)
-
-    def reopen_session(
-        self, session: str | _session.Session, generation: int
-    ) -> _session.Session:
-        """Request another slot for a session that has lost its slot.
-
-        :param session: its identifier, or itself.
-        :param generation: that of the lost slot.
-        """
-        found = self._get_resource(_session.Session, session)
-        return found.reopen(self, generation)
-
-    def renew_session_secret(
-        self, session: str | _session.Session
-    ) -> _session.Session:
-        """Request a new secret for a READY session."""
-        return self._get_resource(_session.Session, session).renew_secret(self)
 
 
 def api_error(response: Any) -> dict[str, Any] | None:

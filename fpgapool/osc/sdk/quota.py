@@ -9,28 +9,23 @@ from typing import Self
 
 from keystoneauth1 import adapter
 from openstack import resource
-from openstack import utils
 
 from fpgapool.osc.sdk import base
+from fpgapool.vocabulary import accounting
+from fpgapool.vocabulary import fields
 
-#: The limited resources.
-RESOURCES = (
-    "sessions",
-    "queued",
-    "queued_bytes",
-    "bitstream_bytes",
-    "groups",
-    "group_slots",
-    "group_clients",
-    "max_priority",
+_RESOURCES = fields.Fields(
+    *(fields.shown(name, fields.OBJECT) for name in accounting.QUOTAS)
 )
 
 
+@base.described(_RESOURCES)
 class Quota(base.Resource):
     """The limits of a project, and its use.
 
-    Each resource has ``limit``, -1 for any amount, ``in_use`` and ``source``:
-    ``default``, ``project`` or ``keystone``.
+    Each resource of :data:`fpgapool.vocabulary.accounting.QUOTAS` has
+    ``limit``, -1 for any amount, ``in_use`` and ``source``: ``default``,
+    ``project`` or ``keystone``.
     """
 
     resource_key = "quota"
@@ -39,34 +34,12 @@ class Quota(base.Resource):
     allow_delete = True
 
     project_id = resource.Body("project_id", alternate_id=True)
-    #: Sessions with a slot; further ones wait.
-    sessions = resource.Body("sessions", type=dict)
-    #: Requests that wait; further ones are refused.
-    queued = resource.Body("queued", type=dict)
-    #: Bytes that these requests claim.
-    queued_bytes = resource.Body("queued_bytes", type=dict)
-    bitstream_bytes = resource.Body("bitstream_bytes", type=dict)
-    groups = resource.Body("groups", type=dict)
-    #: Slots that its groups may grow to.
-    group_slots = resource.Body("group_slots", type=dict)
-    #: Clients that it has attached to groups.
-    group_clients = resource.Body("group_clients", type=dict)
-    #: The highest priority that counts against other projects.
-    max_priority = resource.Body("max_priority", type=dict)
 
     def set_limits(
         self, session: adapter.Adapter, limits: Mapping[str, int | None]
     ) -> Self:
         """Limit the use of the project.
 
-        :param session: the proxy.
         :param limits: by resource; None resets one to the default.
-        :returns: the changed quota.
         """
-        response = session.put(
-            utils.urljoin(self.base_path, self.id),
-            json={"quota": dict(limits)},
-            microversion=self._get_microversion(session),
-        )
-        self._translate_response(response)
-        return self
+        return self._act(session, "PUT", json={"quota": dict(limits)})

@@ -2,13 +2,11 @@
 
 """Services: the leading conductor, and the agents."""
 
-from __future__ import annotations
-
-from openstack import resource
-
 from fpgapool.osc.sdk import base
+from fpgapool.vocabulary import inventory
 
 
+@base.described(inventory.SERVICE)
 class Service(base.Resource):
     """A service."""
 
@@ -17,10 +15,3 @@ class Service(base.Resource):
     allow_list = True
 
     _query_mapping = base.query("binary", is_up="up")
-
-    binary = resource.Body("binary")
-    host = resource.Body("host")
-    is_up = resource.Body("up", type=bool)
-    last_report_at = resource.Body("last_report_at")
-    #: A problem that an operator should know of.
-    message = resource.Body("message")

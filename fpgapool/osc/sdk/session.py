@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sessions."""
+"""Sessions, and the methods of the API about them."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 from typing import Self
 
 from keystoneauth1 import adapter
+from openstack import proxy
 from openstack import resource
-from openstack import utils
 
 from fpgapool.osc.sdk import base
 from fpgapool.vocabulary import session as description
@@ -49,33 +50,80 @@ class Session(base.Resource):
     retry_after_s = resource.Header("Retry-After", type=int)
 
     def reopen(self, session: adapter.Adapter, generation: int) -> Self:
-        """Have another slot given to a session that has lost its one.
-
-        :param session: the proxy.
-        :param generation: that of the slot that is lost.
-        :returns: the session as it is then.
-        """
+        """Request another slot for a session that has lost its slot."""
         body = {"reopen": {"generation": generation}}
-        return self._act(session, "reopen", body)
+        return self._act(session, "POST", "reopen", json=body)
 
     def renew_secret(self, session: adapter.Adapter) -> Self:
-        """Have the secret of a READY session minted anew.
+        """Request a new secret for a READY session."""
+        return self._act(session, "POST", "renew-secret", json=None)
 
-        :param session: the proxy.
-        :returns: the session as it is then.
+
+class SessionProxy(proxy.Proxy):
+    """The part of the pool's API that is about sessions."""
+
+    def sessions(self, **query: Any) -> Generator[Session, None, None]:
+        """Return sessions, newest first.
+
+        :param query: ``state``, one or several, ``accelerator``,
+            ``request_id``, ``host_uuid``, ``all_projects``, ``project_id``.
         """
-        return self._act(session, "renew-secret", None)
+        return self._list(Session, **query)
 
-    def _act(
-        self,
-        session: adapter.Adapter,
-        action: str,
-        body: dict[str, Any] | None,
-    ) -> Self:
-        response = session.post(
-            utils.urljoin(self.base_path, self.id, action),
-            json=body,
-            microversion=self._get_microversion(session),
+    def create_session(self, **attributes: Any) -> Session:
+        """Open a session; it is in the database, and perhaps not READY yet.
+
+        :param attributes: ``accelerator``, ``claimed_bytes`` and perhaps
+            ``request_id`` and options of
+            :mod:`fpgapool.vocabulary.session`.
+        """
+        return self._create(Session, **attributes)
+
+    def dry_run_session(self, **attributes: Any) -> dict[str, Any]:
+        """Return what would become of a session, without opening it.
+
+        :returns: the ``state`` that it would have, ``reasons`` with ``code``
+            and ``message``, and ``expected_wait_s``.
+        """
+        response = self.post(
+            Session.base_path,
+            params={"dry_run": "true"},
+            json={"session": attributes},
+            microversion=base.MICROVERSION,
         )
-        self._translate_response(response)
-        return self
+        found: dict[str, Any] = response.json()["dry_run"]
+        return found
+
+    def get_session(
+        self,
+        session_id: str,
+        wait_s: float | None = None,
+        revision: int | None = None,
+    ) -> Session:
+        """Return a session, now or when it has changed.
+
+        :param wait_s: how long to wait for a change; the service has a limit
+            of its own, and does not wait if too many requests wait. Then
+            ``retry_after_s`` of the answer says when to ask again.
+        """
+        query: dict[str, Any] = {"wait_s": wait_s, "revision": revision}
+        return self._get_resource(Session, session_id).fetch(
+            self, **{k: v for k, v in query.items() if v is not None}
+        )
+
+    def close_session(
+        self, session: str | Session, ignore_missing: bool = True
+    ) -> None:
+        """Cancel a waiting session, or close a running one."""
+        self._delete(Session, session, ignore_missing=ignore_missing)
+
+    def reopen_session(
+        self, session: str | Session, generation: int
+    ) -> Session:
+        """Request another slot for a session that has lost its slot."""
+        found = self._get_resource(Session, session)
+        return found.reopen(self, generation)
+
+    def renew_session_secret(self, session: str | Session) -> Session:
+        """Request a new secret for a READY session."""
+        return self._get_resource(Session, session).renew_secret(self)

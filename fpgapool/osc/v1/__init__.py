@@ -1,3 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Commands for version 1 of the REST API."""
+"""Commands for version 1 of the REST API.
+
+A module for each kind of resource. ``base`` has their base classes and how
+arguments are declared, ``names`` and ``projects`` find resources by name.
+"""

@@ -44,8 +44,75 @@ _NOT_IN_IDENTIFIERS = frozenset("/?#%")
 _HIDDEN = ("location",)
 
 
+class Argument:
+    """An argument of a command, as ``add_argument`` takes it."""
+
+    def __init__(self, *names: str, **options: Any) -> None:
+        self.names = names
+        self.options = options
+
+    def add_to(self, parser: Any) -> None:
+        """Add it to a parser, or to a group of a parser."""
+        parser.add_argument(*self.names, **self.options)
+
+
+class OneOf:
+    """Arguments of which a command takes at most one."""
+
+    def __init__(self, *arguments: Argument, required: bool = False) -> None:
+        self.arguments = arguments
+        self.required = required
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Add them to a parser."""
+        group = parser.add_mutually_exclusive_group(required=self.required)
+        for one in self.arguments:
+            one.add_to(group)
+
+
+def positional(name: str, meaning: str, **options: Any) -> Argument:
+    """Return an argument that names a resource, or several."""
+    singular = name.removesuffix("s") if "nargs" in options else name
+    return Argument(
+        name,
+        **{
+            "metavar": f"<{singular}>",
+            "type": identifier,
+            "help": meaning,
+            **options,
+        },
+    )
+
+
+def option(name: str, meaning: str, **options: Any) -> Argument:
+    """Return an option that takes a value; its name has no dashes before."""
+    if "choices" not in options:
+        options.setdefault("metavar", f"<{name}>")
+    return Argument(f"--{name}", help=meaning, **options)
+
+
+def flag(name: str, meaning: str, **options: Any) -> Argument:
+    """Return an option that takes no value."""
+    options.setdefault("action", "store_true")
+    return Argument(f"--{name}", help=meaning, **options)
+
+
 class Command(command.Command):
     """A command that uses the pool's API."""
+
+    #: What it takes.
+    arguments: Sequence[Argument | OneOf] = ()
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the command's parser."""
+        parser = super().get_parser(prog_name)
+        for one in (*self.common_arguments(), *self.arguments):
+            one.add_to(parser)
+        return parser
+
+    def common_arguments(self) -> Sequence[Argument | OneOf]:
+        """Return what all commands of this kind take."""
+        return ()
 
     @property
     def client(self) -> proxy.Proxy:
@@ -106,73 +173,92 @@ class ShowCommand(Command, command.ShowOne):
 
 
 class ListCommand(Command, command.Lister):
-    """A command that lists resources."""
+    """A command that lists resources.
 
-    #: Attributes of a member, and the headings of their columns.
-    columns: Mapping[str, str]
-    #: Further columns of --long.
-    long_columns: Mapping[str, str]
-    #: How to write values of attributes.
+    :cvar described: the members of a resource, from which columns derive.
+    :cvar method: of the proxy, which lists the resources.
+    :cvar filters: arguments that are filters of the API, by their names.
+    :cvar formatters: how to write values of attributes that are not described.
+    :cvar more_columns: attributes that are not described, with ``--long``.
+    """
+
+    described: fields.Fields
+    method: str
+    filters: Sequence[str] = ()
     formatters: Formatters = {}
-    #: Keys that the service can sort by; the first is its default.
-    sort_keys: Sequence[str]
+    more_columns: Mapping[str, str] = {}
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--long", action="store_true", help="show more columns"
+    def common_arguments(self) -> Sequence[Argument | OneOf]:
+        """Return what all lists take."""
+        keys = self.described.sort_keys
+        return (
+            flag("long", "show more columns"),
+            Argument(
+                "--sort",
+                metavar="<key>[:<direction>][,...]",
+                type=_order(keys),
+                default={},
+                help=f"sort by {', '.join(keys)}; the direction is asc or"
+                " desc; several keys are separated by commas",
+            ),
+            option("limit", "show at most this many", type=positive),
+            option("marker", "start after this ID", metavar="<id>"),
         )
-        parser.add_argument(
-            "--sort",
-            metavar="<key>[:<direction>][,...]",
-            type=_order(self.sort_keys),
-            default={},
-            help=f"sort by {', '.join(self.sort_keys)}; the direction is"
-            " asc or desc; several keys are separated by commas",
+
+    def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """Return the filters that were given."""
+        return given(
+            **{name: getattr(parsed_args, name) for name in self.filters}
         )
-        parser.add_argument(
-            "--limit",
-            metavar="<limit>",
-            type=positive,
-            help="show at most this many",
-        )
-        parser.add_argument(
-            "--marker",
-            metavar="<id>",
-            help="start after the member with this ID",
-        )
-        return parser
 
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
     ) -> Iterable[resource.Resource]:
         """Request the members.
 
-        :param parsed_args: with the filters.
-        :param query: the page and the order.
+        :param query: the page, the order and the filters.
         """
-        raise NotImplementedError
+        found: Iterable[resource.Resource] = getattr(self.client, self.method)(
+            **query
+        )
+        return found
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """List the members."""
         query = given(limit=parsed_args.limit, marker=parsed_args.marker)
-        query.update(parsed_args.sort)
-        columns = dict(self.columns)
-        if getattr(parsed_args, "all_projects", None):
-            columns["project_id"] = "Project ID"
+        query |= {**parsed_args.sort, **self.query(parsed_args)}
+        shown = columns(self.described, listed=True)
+        if query.get("all_projects"):
+            shown["project_id"] = "Project ID"
         if parsed_args.long:
-            columns.update(self.long_columns)
+            shown |= columns(self.described, listed=False)
+            shown |= self.more_columns
         # The service's limit is the length of a page.
         members = itertools.islice(
             self.members(parsed_args, query), parsed_args.limit
         )
-        return list(columns.values()), (
-            utils.get_item_properties(
-                member, list(columns), formatters=self.formatters
-            )
+        formats = {**formatters(self.described), **self.formatters}
+        return list(shown.values()), (
+            utils.get_item_properties(member, list(shown), formatters=formats)
             for member in members
         )
+
+
+_FORMATTERS = {
+    fields.NAMES: format_columns.ListColumn,
+    fields.RATE: format_columns.SizeColumn,
+    fields.OBJECT: JsonColumn,
+    fields.OBJECTS: format_columns.ListDictColumn,
+}
+
+
+def formatters(described: fields.Fields) -> dict[str, Any]:
+    """Return how to write the values of a resource's attributes."""
+    return {
+        field.name: _FORMATTERS[field.kind]
+        for field in described.shown
+        if field.kind in _FORMATTERS
+    }
 
 
 def columns(described: fields.Fields, *, listed: bool) -> dict[str, str]:
@@ -180,14 +266,17 @@ def columns(described: fields.Fields, *, listed: bool) -> dict[str, str]:
 
     :param listed: whether the list shows them without ``--long``.
     """
-    names = [
-        "id" if field.shown == "id" else field.name
-        for field in described.shown
-        if field.column is listed
-    ]
-    titles = "\n".join(names).replace("_", " ").title()
-    titles = re.sub(r"\b(Id|Uuid)\b", lambda found: found[0].upper(), titles)
-    return dict(zip(names, titles.splitlines(), strict=True))
+    found = {}
+    for field in described.shown:
+        if field.column is listed:
+            name = "id" if field.shown == "id" else field.name
+            found[name] = field.title or _title(name)
+    return found
+
+
+def _title(name: str) -> str:
+    title = name.replace("_", " ").title()
+    return re.sub(r"\b(Id|Uuid)\b", lambda found: found[0].upper(), title)
 
 
 def do_each(
@@ -200,7 +289,6 @@ def do_each(
 
     :param act: gets an identifier, and ``ignore_missing``.
     :param kind: the kind of the objects, in the singular.
-    :param done: the action, as a participle.
     :raises exceptions.CommandError: at the end, if any call failed.
     """
     failed = []
@@ -301,36 +389,32 @@ def host_filter(host: str | None) -> dict[str, str]:
     return {"host_uuid" if is_uuid else "host_name": host}
 
 
-def add_up_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--up`` and ``--down``."""
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "--up",
+UP_OR_DOWN = OneOf(
+    flag(
+        "up",
+        "list only those that report to the pool",
         dest="is_up",
-        action="store_true",
         default=None,
-        help="list only those that report to the pool",
-    )
-    group.add_argument(
-        "--down",
+    ),
+    flag(
+        "down",
+        "list only those that do not report to the pool",
         dest="is_up",
         action="store_false",
         default=None,
-        help="list only those that do not report to the pool",
-    )
+    ),
+)
+ALL_PROJECTS = flag(
+    "all-projects", "list those of all projects (admin only)", default=None
+)
 
 
 def shown(
     found: resource.Resource,
-    formatters: Formatters,
+    formats: Formatters,
     hidden: Sequence[str] = (),
 ) -> Table:
-    """Return the columns and values of a resource.
-
-    :param found: the resource.
-    :param formatters: how to write values of attributes.
-    :param hidden: attributes to leave out.
-    """
+    """Return the columns and values of a resource."""
     names = {
         "connection_info": "connection",
         "is_compatible": "compatible",
@@ -343,5 +427,5 @@ def shown(
         [*_HIDDEN, *hidden],
     )
     return columns, utils.get_item_properties(
-        found, attributes, formatters=formatters
+        found, attributes, formatters=formats
     )

@@ -13,14 +13,11 @@ import pathlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Mapping
 from typing import IO
 from typing import Any
 
 from openstack import exceptions as sdk_exceptions
-from openstack import resource
 from osc_lib import exceptions
 from osc_lib.cli import format_columns
 from osc_lib.cli import parseractions
@@ -32,17 +29,19 @@ from fpgapool.osc.v1 import messages
 from fpgapool.osc.v1 import names
 from fpgapool.osc.v1 import projects
 from fpgapool.vocabulary import formats
+from fpgapool.vocabulary import library
 
-_STATES = ("uploading", "unapproved", "approved", "rejected")
-_VISIBILITIES = ("private", "shared", "public")
+# Of a new bitstream, besides its version.
+_CREATED_WITH = (
+    *("accelerator", "name", "shapes", "signature", "format", "profile"),
+    *("description", "properties", "visibility"),
+)
 _STDIN = "-"
 _CHUNK_BYTES = 1 << 20
 _MAX_SIGNATURE_LENGTH = 2048
 
 _FORMATTERS: base.Formatters = {
-    "shapes": format_columns.ListColumn,
-    "projects": format_columns.ListColumn,
-    "profile": base.JsonColumn,
+    **base.formatters(library.BITSTREAM),
     "properties": format_columns.DictColumn,
 }
 
@@ -51,39 +50,26 @@ def _shown(found: sdk.Bitstream) -> base.Table:
     return base.shown(found, _FORMATTERS, ["signature"])
 
 
-def _add_bitstream(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "bitstream",
-        metavar="<bitstream>",
-        type=base.identifier,
-        help="ID of the bitstream, or its name if that is unique",
-    )
-
-
-def _add_visibility(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "--public",
+_BITSTREAM = base.positional(
+    "bitstream", "ID of the bitstream, or its name if that is unique"
+)
+_VISIBILITY = base.OneOf(
+    base.flag(
+        "public",
+        "for all projects (admin only)",
         dest="visibility",
         action="store_const",
         const="public",
-        help="for all projects (admin only)",
-    )
-    group.add_argument(
-        "--private",
+    ),
+    base.flag(
+        "private",
+        "for its own project only",
         dest="visibility",
         action="store_const",
         const="private",
-        help="for its own project only",
-    )
-
-
-def _add_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--file",
-        metavar="<file>",
-        help=f"the file; {_STDIN} is the standard input",
-    )
+    ),
+)
+_FILE = base.option("file", f"the file; {_STDIN} is the standard input")
 
 
 @contextlib.contextmanager
@@ -161,106 +147,76 @@ def _json_object(text: str) -> dict[str, Any]:
     return found
 
 
-def _project_ids(
-    asked: base.Command, parsed_args: argparse.Namespace
-) -> list[str]:
-    """Return the IDs of all projects, before any is changed."""
-    return [
-        projects.find_id(asked.connection, project, parsed_args)
-        for project in parsed_args.projects
-    ]
-
-
 class CreateBitstream(base.ShowCommand):
     """Create a bitstream, and upload its file."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = (
+        base.positional(
             "name",
-            metavar="<name>",
+            "name of the bitstream; default is the accelerator's",
             nargs="?",
-            help="name of the bitstream; default is the accelerator's",
-        )
-        parser.add_argument(
-            "--accelerator",
-            metavar="<accelerator>",
-            required=True,
-            help="the accelerator that it implements",
-        )
-        parser.add_argument(
-            "--shape",
-            metavar="<shape>",
+            type=str,
+        ),
+        base.option(
+            "accelerator", "the accelerator that it implements", required=True
+        ),
+        base.option(
+            "shape",
+            "shape of slots that fit (repeat the option for several)",
             dest="shapes",
             action="append",
-            help="shape of slots that fit (repeat the option for several)",
-        )
-        _add_file(parser)
-        parser.add_argument(
-            "--signature",
-            metavar="<signature>",
-            type=_signature,
-            help="signature of the file by a trusted key, in base64, or a file"
+        ),
+        _FILE,
+        base.option(
+            "signature",
+            "signature of the file by a trusted key, in base64, or a file"
             " that holds it",
-        )
-        parser.add_argument(
-            # The whole command has a --version.
-            "--bitstream-version",
+            type=_signature,
+        ),
+        # The whole command has a --version.
+        base.option(
+            "bitstream-version",
+            "version; the pool uses the newest; default is 1.0",
             metavar="<version>",
-            help="version; the pool uses the newest; default is 1.0",
-        )
-        kind = parser.add_mutually_exclusive_group()
-        kind.add_argument(
-            "--declaration",
-            action="store_const",
-            dest="format",
-            const=formats.DECLARATION,
-            help="the file is a declaration for emulated boards",
-        )
-        kind.add_argument(
-            "--file-format",
-            dest="format",
-            choices=formats.FORMATS,
-            help="format of the file; default is binary, for one kind of"
-            " board",
-        )
-        parser.add_argument(
-            "--profile",
-            metavar="<profile>",
+        ),
+        base.OneOf(
+            base.flag(
+                "declaration",
+                "the file is a declaration for emulated boards",
+                action="store_const",
+                dest="format",
+                const=formats.DECLARATION,
+            ),
+            base.option(
+                "file-format",
+                "format of the file; default is binary, for one kind of board",
+                dest="format",
+                choices=formats.FORMATS,
+            ),
+        ),
+        base.option(
+            "profile",
+            "profile of a new accelerator, as JSON or a file that holds it;"
+            " needs peak_bytes_per_s",
             type=_json_object,
-            help="profile of a new accelerator, as JSON or a file that holds"
-            " it; needs peak_bytes_per_s",
-        )
-        parser.add_argument(
-            "--description",
-            metavar="<description>",
-            help="for people",
-        )
-        parser.add_argument(
-            "--property",
+        ),
+        base.option("description", "for people"),
+        base.option(
+            "property",
+            "property such as vendor, board, shell_id or driver (repeat the"
+            " option for several)",
             metavar="<key=value>",
             dest="properties",
             action=parseractions.KeyValueAction,
-            help="property such as vendor, board, shell_id or driver (repeat"
-            " the option for several)",
-        )
-        _add_visibility(parser)
-        return parser
+        ),
+        _VISIBILITY,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Create it, and upload its file if one is given."""
         wanted = base.given(
-            accelerator=parsed_args.accelerator,
-            name=parsed_args.name,
-            shapes=parsed_args.shapes,
-            signature=parsed_args.signature,
             version=parsed_args.bitstream_version,
-            format=parsed_args.format,
-            profile=parsed_args.profile,
-            description=parsed_args.description,
-            properties=parsed_args.properties,
-            visibility=parsed_args.visibility,
+            **{name: getattr(parsed_args, name) for name in _CREATED_WITH},
         )
         if parsed_args.file is None:
             return _shown(self.client.create_bitstream(**wanted))
@@ -277,108 +233,51 @@ class CreateBitstream(base.ShowCommand):
             raise exceptions.CommandError(
                 f"{messages.of_error(error)}; the bitstream exists without its"
                 f" file: 'openstack fpga bitstream set --file FILE {made.id}'"
-                f" tries again, '... delete {made.id}' deletes it"
+                f" retries, '... delete {made.id}' deletes it"
             ) from error
 
 
 class ListBitstreams(base.ListCommand):
     """List the bitstreams that your project may see."""
 
-    columns = {
-        "id": "ID",
-        "name": "Name",
-        "key": "Accelerator",
-        "version": "Version",
-        "state": "State",
-        "visibility": "Visibility",
-    }
-    long_columns = {
-        "shapes": "Shapes",
-        "is_compatible": "Compatible",
-        "format": "Format",
-        "size_bytes": "Size Bytes",
-        "checksum_sha256": "SHA-256",
-        "signed_by": "Signed By",
-        "project_id": "Project ID",
-        "created_at": "Created At",
-    }
-    formatters = _FORMATTERS
-    sort_keys = ("created_at", "name", "accelerator", "state", "updated_at")
+    described = library.BITSTREAM
+    method = "bitstreams"
+    filters = (
+        *("accelerator", "name", "state", "visibility", "shape"),
+        "all_projects",
+    )
+    arguments = (
+        base.option(
+            "accelerator",
+            "list only bitstreams of this accelerator (plain name)",
+        ),
+        base.option("name", "list only bitstreams with this name"),
+        base.option(
+            "state",
+            "list only bitstreams in this state",
+            choices=library.BITSTREAM_STATES,
+        ),
+        base.option(
+            "visibility",
+            "list only bitstreams with this visibility",
+            choices=library.VISIBILITIES,
+        ),
+        base.option(
+            "shape", "list only bitstreams that fit slots of this shape"
+        ),
+        base.ALL_PROJECTS,
+        *projects.one("list only bitstreams of this project (name or ID)"),
+    )
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--accelerator",
-            metavar="<accelerator>",
-            help="list only bitstreams of this accelerator (plain name)",
-        )
-        parser.add_argument(
-            "--name",
-            metavar="<name>",
-            help="list only bitstreams with this name",
-        )
-        parser.add_argument(
-            "--state",
-            choices=_STATES,
-            help="list only bitstreams in this state",
-        )
-        parser.add_argument(
-            "--visibility",
-            choices=_VISIBILITIES,
-            help="list only bitstreams with this visibility",
-        )
-        parser.add_argument(
-            "--shape",
-            metavar="<shape>",
-            help="list only bitstreams that fit slots of this shape",
-        )
-        parser.add_argument(
-            "--all-projects",
-            action="store_true",
-            default=None,
-            help="list bitstreams of all projects (admin only)",
-        )
-        parser.add_argument(
-            "--project",
-            metavar="<project>",
-            help="list only bitstreams of this project (name or ID)",
-        )
-        projects.add_options(parser)
-        return parser
-
-    def members(
-        self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
-    ) -> Iterable[resource.Resource]:
-        """Request the bitstreams."""
-        project_id = parsed_args.project and projects.find_id(
-            self.connection, parsed_args.project, parsed_args
-        )
-        filters = base.given(
-            project_id=project_id,
-            **{
-                name: getattr(parsed_args, name)
-                for name in (
-                    "accelerator",
-                    "name",
-                    "state",
-                    "visibility",
-                    "shape",
-                    "all_projects",
-                )
-            },
-        )
-        return self.client.bitstreams(**filters, **query)
+    def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """Return the filters that were given."""
+        return super().query(parsed_args) | projects.query(self, parsed_args)
 
 
 class ShowBitstream(base.ShowCommand):
     """Show a bitstream."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        _add_bitstream(parser)
-        return parser
+    arguments = (_BITSTREAM,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Show it."""
@@ -389,48 +288,33 @@ class ShowBitstream(base.ShowCommand):
 class SetBitstream(base.Command):
     """Change, share, upload, approve or reject a bitstream."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        _add_bitstream(parser)
-        parser.add_argument("--name", metavar="<name>", help="its new name")
-        parser.add_argument(
-            "--description", metavar="<description>", help="for people"
-        )
-        _add_visibility(parser)
-        parser.add_argument(
-            "--project",
-            metavar="<project>",
-            dest="projects",
-            action="append",
-            default=[],
-            type=base.identifier,
-            help="share it with this project (name or ID; repeat the option"
-            " for several)",
-        )
-        projects.add_options(parser)
-        _add_file(parser)
-        group = parser.add_mutually_exclusive_group()
-        group.add_argument(
-            "--approve",
-            action="store_true",
-            help="approve it, so that slots may run it (admin only)",
-        )
-        group.add_argument(
-            "--reject",
-            metavar="<reason>",
-            help="reject it, so that no slot runs it (admin only)",
-        )
-        parser.add_argument(
-            "--force",
-            action="store_true",
-            help="approve it even if the pool has no slot that fits",
-        )
-        return parser
+    arguments = (
+        _BITSTREAM,
+        base.option("name", "its new name"),
+        base.option("description", "for people"),
+        _VISIBILITY,
+        *projects.several("share it with this project", default=[]),
+        _FILE,
+        base.OneOf(
+            base.flag(
+                "approve", "approve it, so that slots may run it (admin only)"
+            ),
+            base.option(
+                "reject",
+                "reject it, so that no slot runs it (admin only)",
+                metavar="<reason>",
+            ),
+        ),
+        base.flag(
+            "force", "approve it even if the pool has no slot that fits"
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Make the changes one after the other, the approval last."""
-        project_ids = _project_ids(self, parsed_args)
+        project_ids = projects.find_ids(
+            self.connection, parsed_args.projects, parsed_args
+        )
         bitstream = names.bitstream(self.client, parsed_args.bitstream)
         changes = base.given(
             name=parsed_args.name,
@@ -453,26 +337,16 @@ class SetBitstream(base.Command):
 class UnsetBitstream(base.Command):
     """Stop sharing a bitstream with projects."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        _add_bitstream(parser)
-        parser.add_argument(
-            "--project",
-            metavar="<project>",
-            dest="projects",
-            action="append",
-            required=True,
-            type=base.identifier,
-            help="stop sharing it with this project (name or ID; repeat the"
-            " option for several)",
-        )
-        projects.add_options(parser)
-        return parser
+    arguments = (
+        _BITSTREAM,
+        *projects.several("stop sharing it with this project", required=True),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Remove the projects."""
-        project_ids = _project_ids(self, parsed_args)
+        project_ids = projects.find_ids(
+            self.connection, parsed_args.projects, parsed_args
+        )
         bitstream = names.bitstream(self.client, parsed_args.bitstream)
         for project_id in project_ids:
             self.client.unshare_bitstream(bitstream, project_id)
@@ -481,17 +355,13 @@ class UnsetBitstream(base.Command):
 class DeleteBitstream(base.Command):
     """Delete bitstreams and their files."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = (
+        base.positional(
             "bitstreams",
-            metavar="<bitstream>",
+            "ID of a bitstream, or its name if that is unique",
             nargs="+",
-            type=base.identifier,
-            help="ID of a bitstream, or its name if that is unique",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Delete them, also if one cannot be deleted."""
@@ -506,18 +376,15 @@ class DeleteBitstream(base.Command):
 class SaveBitstream(base.Command):
     """Write a bitstream's file to this machine."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        _add_bitstream(parser)
-        parser.add_argument(
-            "--file",
-            metavar="<file>",
+    arguments = (
+        _BITSTREAM,
+        base.option(
+            "file",
+            "path of the file; it is replaced when the download is complete"
+            " and its checksum is right",
             required=True,
-            help="path of the file; it is replaced when the download is"
-            " complete and its checksum is right",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Write a temporary file, and rename it at the end."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,80 +35,59 @@ def _shown(found: sdk.Group) -> base.Table:
     return base.shown(found, _FORMATTERS)
 
 
-def _add_group(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "group",
-        metavar="<group>",
-        type=base.identifier,
-        help="ID of the group, or its name if that is unique",
-    )
+_GROUP = base.positional(
+    "group", "ID of the group, or its name if that is unique"
+)
 
 
-def _add_options(parser: argparse.ArgumentParser, required: str = "") -> None:
-    """Add the options of the description, but the name.
-
-    :param required: the one that must be given.
-    """
+def _options(required: str = "") -> Iterator[base.Argument | base.OneOf]:
+    """Yield the options of the description, but the name."""
     for name, option in _OPTIONS.items():
-        flag = f"--{name.replace('_', '-')}"
+        flag = name.replace("_", "-")
         if option.kind is fields.FLAG:
-            group = parser.add_mutually_exclusive_group()
-            group.add_argument(
-                flag, action="store_true", default=None, help=option.help
-            )
-            group.add_argument(
-                f"--no-{name}",
-                dest=name,
-                action="store_false",
-                default=None,
-                help=f"the opposite of {flag}",
+            yield base.OneOf(
+                base.flag(flag, option.help, default=None),
+                base.flag(
+                    f"no-{name}",
+                    f"the opposite of --{flag}",
+                    dest=name,
+                    action="store_false",
+                    default=None,
+                ),
             )
         elif option.kind is fields.INTEGER:
-            parser.add_argument(
+            yield base.option(
                 flag,
+                option.help,
                 metavar="<slots>",
                 type=int,
                 required=name == required,
-                help=option.help,
             )
-    _add_project(parser, _OPTIONS["projects"].help)
+    yield from projects.several(_OPTIONS["projects"].help)
 
 
-def _add_project(parser: argparse.ArgumentParser, meaning: str) -> None:
-    parser.add_argument(
-        "--project",
-        metavar="<project>",
-        dest="projects",
-        action="append",
-        type=base.identifier,
-        help=f"{meaning} (name or ID; repeat the option for several)",
-    )
-    projects.add_options(parser)
-
-
-def _add_goal(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "--deadline",
-        metavar="<time>",
-        dest="deadline_at",
-        help="goal: all --actions shall have ended at this time (ISO 8601,"
-        " such as 2026-03-01T12:00:00; UTC by default)",
-    )
-    group.add_argument(
-        "--rate",
-        metavar="<rate>",
-        dest="rate_per_s",
-        type=float,
-        help="goal: so many tasks shall end in each second",
-    )
-    parser.add_argument(
-        "--actions",
-        metavar="<actions>",
+_GOAL_OPTIONS = (
+    base.OneOf(
+        base.option(
+            "deadline",
+            "goal: time by which all --actions must have completed (ISO 8601,"
+            " such as 2026-03-01T12:00:00; UTC by default)",
+            metavar="<time>",
+            dest="deadline_at",
+        ),
+        base.option(
+            "rate",
+            "goal: tasks to complete per second",
+            dest="rate_per_s",
+            type=float,
+        ),
+    ),
+    base.option(
+        "actions",
+        "number of tasks after which the goal ends; required with --deadline",
         type=int,
-        help="the number of tasks after which the goal ends; needed with"
-        " --deadline",
-    )
+    ),
+)
 
 
 def _given(
@@ -118,10 +98,9 @@ def _given(
         **{name: getattr(parsed_args, name, None) for name in _OPTIONS}
     )
     if "projects" in given:
-        given["projects"] = [
-            projects.find_id(asked.connection, project, parsed_args)
-            for project in given["projects"]
-        ]
+        given["projects"] = projects.find_ids(
+            asked.connection, given["projects"], parsed_args
+        )
     return given
 
 
@@ -132,21 +111,12 @@ def _goal(parsed_args: argparse.Namespace) -> dict[str, Any]:
 class CreateGroup(base.ShowCommand):
     """Create a group: slots with one accelerator that clients share."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "name", metavar="<name>", help=_OPTIONS["name"].help
-        )
-        parser.add_argument(
-            "--accelerator",
-            metavar="<accelerator>",
-            required=True,
-            help="name of the accelerator",
-        )
-        _add_options(parser, required="size")
-        _add_goal(parser)
-        return parser
+    arguments = (
+        base.positional("name", _OPTIONS["name"].help, type=str),
+        base.option("accelerator", "name of the accelerator", required=True),
+        *_options(required="size"),
+        *_GOAL_OPTIONS,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Create it."""
@@ -163,72 +133,33 @@ class CreateGroup(base.ShowCommand):
 class ListGroups(base.ListCommand):
     """List the groups that your project may use."""
 
-    columns = base.columns(description.GROUP, listed=True)
-    long_columns = {
-        **base.columns(description.GROUP, listed=False),
-        "goal": "Goal",
-    }
+    described = description.GROUP
+    method = "groups"
+    more_columns = {"goal": "Goal"}
     formatters = _FORMATTERS
-    sort_keys = description.SORT_KEYS
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--name",
-            metavar="<name>",
-            help="list only groups with this name",
-        )
-        parser.add_argument(
-            "--accelerator",
-            metavar="<accelerator>",
-            help="list only groups with this accelerator",
-        )
-        parser.add_argument(
-            "--state",
+    filters = ("name", "accelerator", "state", "all_projects")
+    arguments = (
+        base.option("name", "list only groups with this name"),
+        base.option("accelerator", "list only groups with this accelerator"),
+        base.option(
+            "state",
+            "list only groups in this state",
             type=str.upper,
             choices=states.GROUP_STATES,
-            help="list only groups in this state",
-        )
-        parser.add_argument(
-            "--all-projects",
-            action="store_true",
-            default=None,
-            help="list groups of all projects (admin only)",
-        )
-        parser.add_argument(
-            "--project",
-            metavar="<project>",
-            help="list only groups of this project (name or ID)",
-        )
-        projects.add_options(parser)
-        return parser
+        ),
+        base.ALL_PROJECTS,
+        *projects.one("list only groups of this project (name or ID)"),
+    )
 
-    def members(
-        self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
-    ) -> Iterable[resource.Resource]:
-        """Request the groups."""
-        project_id = parsed_args.project and projects.find_id(
-            self.connection, parsed_args.project, parsed_args
-        )
-        filters = base.given(
-            project_id=project_id,
-            **{
-                name: getattr(parsed_args, name)
-                for name in ("name", "accelerator", "state", "all_projects")
-            },
-        )
-        return self.client.groups(**filters, **query)
+    def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """Return the filters that were given."""
+        return super().query(parsed_args) | projects.query(self, parsed_args)
 
 
 class ShowGroup(base.ShowCommand):
     """Show a group with its goal and its slots."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        _add_group(parser)
-        return parser
+    arguments = (_GROUP,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Show it."""
@@ -239,14 +170,12 @@ class ShowGroup(base.ShowCommand):
 class SetGroup(base.Command):
     """Rename, resize or share a group, or set its goal."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        _add_group(parser)
-        parser.add_argument("--name", metavar="<name>", help="its new name")
-        _add_options(parser)
-        _add_goal(parser)
-        return parser
+    arguments = (
+        _GROUP,
+        base.option("name", "its new name"),
+        *_options(),
+        *_GOAL_OPTIONS,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Change the group, and then its goal."""
@@ -265,15 +194,11 @@ class SetGroup(base.Command):
 class UnsetGroup(base.Command):
     """Remove the goal of a group, or stop sharing it with projects."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        _add_group(parser)
-        parser.add_argument(
-            "--goal", action="store_true", help="remove its goal"
-        )
-        _add_project(parser, "stop sharing it with this project (admin only)")
-        return parser
+    arguments = (
+        _GROUP,
+        base.flag("goal", "remove its goal"),
+        *projects.several("stop sharing it with this project (admin only)"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Remove the projects, and then the goal."""
@@ -296,17 +221,13 @@ class UnsetGroup(base.Command):
 class DeleteGroup(base.Command):
     """Delete groups, and revoke their clients."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = (
+        base.positional(
             "groups",
-            metavar="<group>",
+            "ID of a group, or its name if that is unique",
             nargs="+",
-            type=base.identifier,
-            help="ID of a group, or its name if that is unique",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Delete them, also if one cannot be deleted."""
@@ -321,19 +242,10 @@ class DeleteGroup(base.Command):
 class ListGroupClients(base.ListCommand):
     """List the clients of a group."""
 
-    columns = base.columns(description.CLIENT, listed=True)
-    long_columns = {
-        **base.columns(description.CLIENT, listed=False),
-        "hosts": "Hosts",
-    }
+    described = description.CLIENT
+    more_columns = {"hosts": "Hosts"}
     formatters = {"hosts": format_columns.ListDictColumn}
-    sort_keys = description.CLIENT_SORT_KEYS
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        _add_group(parser)
-        return parser
+    arguments = (_GROUP,)
 
     def members(
         self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
@@ -346,18 +258,10 @@ class ListGroupClients(base.ListCommand):
 class RevokeGroupClient(base.Command):
     """Revoke clients of a group: their tasks end, and they cannot return."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        _add_group(parser)
-        parser.add_argument(
-            "clients",
-            metavar="<client>",
-            nargs="+",
-            type=base.identifier,
-            help="ID of a client",
-        )
-        return parser
+    arguments = (
+        _GROUP,
+        base.positional("clients", "ID of a client", nargs="+"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Revoke them, also if one cannot be revoked."""

@@ -22,10 +22,7 @@ _LISTS = {
 
 
 def of_error(error: Exception) -> str:
-    """Return the message for an error.
-
-    :param error: the exception.
-    """
+    """Return the message for an error."""
     if isinstance(error, exceptions.ServiceDisabledException):
         return (
             "the cloud has no usable service"
@@ -38,15 +35,15 @@ def of_error(error: Exception) -> str:
 
 
 def _of_answer(error: exceptions.HttpException) -> str:
-    told = proxy.api_error(error.response)
-    if told is None or error.response is None:
+    found = proxy.api_error(error.response)
+    if found is None or error.response is None:
         return str(error)
-    code = told["code"]
-    text = told["detail"]
+    code = found["code"]
+    text = found["detail"]
     if code in _LISTS:
         text += f"; 'openstack fpga {_LISTS[code]}' lists all"
     elif error.response.status_code >= 500:
-        text += f"; see {told['request_id']} in the service's log"
+        text += f"; see {found['request_id']} in the service's log"
     if error.response.status_code in (429, 503):
         after_s = error.response.headers.get("Retry-After", "a few")
         text += f"; try again in {after_s} s"

@@ -74,10 +74,7 @@ def group(client: proxy.Proxy, text: str) -> str:
 
 
 def _own_first(members: Callable[..., Iterable[Any]], text: str) -> list[Any]:
-    """Return what the own project may see, or else what others have.
-
-    :param members: lists all with a name.
-    """
+    """Return what the own project may see, or else what others have."""
     own = list(members(name=text))
     if own:
         return own
@@ -96,9 +93,6 @@ def _find(
     """Return the identifier of a named object.
 
     :param text: its identifier, or its name if that is unique.
-    :param members: lists all.
-    :param name_of: returns the name of an object.
-    :param describe: returns a text that distinguishes objects.
     """
     if utils.is_uuid_like(text):
         return text
@@ -107,9 +101,9 @@ def _find(
         identifier: str = found[0].id
         return identifier
     if not found:
-        raise exceptions.CommandError(f"nothing has the name {text!r}")
+        raise exceptions.CommandError(f"no resource is named {text!r}")
     lines = sorted(f"{one.id} {describe(one)}".rstrip() for one in found)
     shown = "\n".join(lines[:_MAX_CANDIDATES])
     raise exceptions.CommandError(
-        f"{len(found)} have the name {text!r}; use one of these IDs:\n{shown}"
+        f"{text!r} is ambiguous ({len(found)} matches); use an ID:\n{shown}"
     )

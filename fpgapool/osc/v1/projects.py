@@ -11,20 +11,40 @@ from keystoneauth1 import exceptions as auth_exceptions
 from openstack import exceptions as sdk_exceptions
 from osc_lib import exceptions
 
+from fpgapool.osc.v1 import base
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for a named project."""
-    parser.add_argument(
-        "--project-domain",
-        metavar="<project-domain>",
-        help="domain of the project (name or ID), if several projects have the"
+#: The options for a named project.
+OPTIONS = (
+    base.option(
+        "project-domain",
+        "domain of the project (name or ID), if several projects have the"
         " name",
-    )
-    parser.add_argument(
-        "--force-project",
-        action="store_true",
-        help="use the given project as an ID without asking Keystone: for"
-        " deleted projects, and if you may not list projects",
+    ),
+    base.flag(
+        "force-project",
+        "use the given project as an ID without asking Keystone: for deleted"
+        " projects, and if you may not list projects",
+    ),
+)
+
+
+def one(meaning: str) -> tuple[base.Argument, ...]:
+    """Return the option ``--project`` and its own."""
+    return (base.option("project", meaning), *OPTIONS)
+
+
+def several(meaning: str, **options: Any) -> tuple[base.Argument, ...]:
+    """Return the option ``--project``, which may be repeated, and its own."""
+    return (
+        base.option(
+            "project",
+            f"{meaning} (name or ID; repeat the option for several)",
+            dest="projects",
+            action="append",
+            type=base.identifier,
+            **options,
+        ),
+        *OPTIONS,
     )
 
 
@@ -33,9 +53,6 @@ def find_id(
 ) -> str:
     """Return a project's ID.
 
-    :param connection: to the cloud.
-    :param project: its name or ID.
-    :param parsed_args: of :func:`add_options`.
     :raises CommandError: if Keystone does not know it, or refuses to answer.
     :raises openstack.exceptions.SDKException: if several have the name.
     """
@@ -66,3 +83,20 @@ def find_id(
             " deleted project, add --force-project"
         )
     return str(found.id)
+
+
+def find_ids(
+    connection: Any, names: list[str], parsed_args: argparse.Namespace
+) -> list[str]:
+    """Return the IDs of several projects; see :func:`find_id`."""
+    return [find_id(connection, name, parsed_args) for name in names]
+
+
+def query(
+    asked: base.Command, parsed_args: argparse.Namespace
+) -> dict[str, Any]:
+    """Return the filter by the project of :func:`one`, if it was given."""
+    if not parsed_args.project:
+        return {}
+    project = parsed_args.project
+    return {"project_id": find_id(asked.connection, project, parsed_args)}

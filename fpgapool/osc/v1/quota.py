@@ -14,30 +14,18 @@ from osc_lib.command import command
 from fpgapool.osc.sdk import quota as sdk
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import projects
-
-_ANY = -1
-_LARGEST = 2**63 - 1
-
-_MEANINGS = {
-    "sessions": "sessions with a slot; further ones wait",
-    "queued": "requests that wait; further ones are refused",
-    "queued_bytes": "total bytes that these requests claim",
-    "bitstream_bytes": "total bytes of the project's bitstreams",
-    "groups": "groups; further ones are refused",
-    "group_slots": "slots that these groups may grow to",
-    "group_clients": "clients that the project has attached to groups",
-    "max_priority": "priorities that count against other projects",
-}
+from fpgapool.vocabulary import accounting
 
 
 def _limit(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        number = _ANY - 1
-    if not _ANY <= number <= _LARGEST:
+        number = accounting.UNLIMITED - 1
+    if not accounting.UNLIMITED <= number <= accounting.MAX_LIMIT:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a limit: a whole number, or {_ANY} for unlimited"
+            f"{text!r} is not a limit: an integer, or"
+            f" {accounting.UNLIMITED} for unlimited"
         )
     return number
 
@@ -56,16 +44,16 @@ def _is_size(resource: str) -> bool:
     return resource.endswith("_bytes")
 
 
-def _add_project(parser: argparse.ArgumentParser, nargs: str | None) -> None:
-    parser.add_argument(
-        "project",
-        metavar="<project>",
-        type=base.identifier,
-        nargs=nargs,
-        help="the project (name or ID)"
-        + ("; default is your own" if nargs else ""),
-    )
-    projects.add_options(parser)
+_PROJECT = (
+    base.positional("project", "the project (name or ID)"),
+    *projects.OPTIONS,
+)
+
+
+def _of(resource: str) -> str:
+    """Return what a resource counts, for a help."""
+    meaning = accounting.QUOTAS[resource].partition(";")[0].rstrip(".")
+    return meaning[0].lower() + meaning[1:].replace(". F", "; f")
 
 
 def _project_id(asked: base.Command, parsed_args: argparse.Namespace) -> str:
@@ -75,16 +63,16 @@ def _project_id(asked: base.Command, parsed_args: argparse.Namespace) -> str:
 class ShowQuota(base.Command, command.Lister):
     """Show the limits and the use of a project."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        _add_project(parser, "?")
-        parser.add_argument(
-            "--default",
-            action="store_true",
-            help="show the default limits",
-        )
-        return parser
+    arguments = (
+        base.positional(
+            "project",
+            "the project (name or ID); default is your own",
+            nargs="?",
+            metavar="<project>",
+        ),
+        *projects.OPTIONS,
+        base.flag("default", "show the default limits"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Show it."""
@@ -100,24 +88,23 @@ class ShowQuota(base.Command, command.Lister):
 class SetQuota(base.Command, command.Lister):
     """Limit the use of a project."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        for resource, meaning in _MEANINGS.items():
-            parser.add_argument(
-                _option(resource),
-                metavar=f"<{resource.replace('_', '-')}>",
-                type=_byte_limit if _is_size(resource) else _limit,
-                help=f"maximum of {meaning}; -1 means unlimited"
+    arguments = (
+        *(
+            base.option(
+                resource.replace("_", "-"),
+                f"maximum of {_of(resource)}; -1 means unlimited"
                 + (", 1G and 1Gi are understood" * _is_size(resource)),
+                type=_byte_limit if _is_size(resource) else _limit,
             )
-        _add_project(parser, None)
-        return parser
+            for resource in accounting.QUOTAS
+        ),
+        *_PROJECT,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Set the given limits, and show all."""
         limits = base.given(
-            **{one: getattr(parsed_args, one) for one in sdk.RESOURCES}
+            **{one: getattr(parsed_args, one) for one in accounting.QUOTAS}
         )
         return _change(self, parsed_args, limits)
 
@@ -125,30 +112,24 @@ class SetQuota(base.Command, command.Lister):
 class UnsetQuota(base.Command, command.Lister):
     """Reset some limits of a project to the defaults."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        for resource, meaning in _MEANINGS.items():
-            parser.add_argument(
-                _option(resource), action="store_true", help=meaning
-            )
-        _add_project(parser, None)
-        return parser
+    arguments = (
+        *(
+            base.flag(resource.replace("_", "-"), _of(resource))
+            for resource in accounting.QUOTAS
+        ),
+        *_PROJECT,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Reset the given limits, and show all."""
-        named = [one for one in sdk.RESOURCES if getattr(parsed_args, one)]
+        named = [one for one in accounting.QUOTAS if getattr(parsed_args, one)]
         return _change(self, parsed_args, dict.fromkeys(named))
 
 
 class DeleteQuota(base.Command):
     """Reset all limits of a project to the defaults."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        _add_project(parser, None)
-        return parser
+    arguments = _PROJECT
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Reset them."""
@@ -162,7 +143,7 @@ def _change(
 ) -> base.Table:
     """Set limits, and show all."""
     if not limits:
-        options = ", ".join(map(_option, sdk.RESOURCES))
+        options = ", ".join(map(_option, accounting.QUOTAS))
         raise exceptions.CommandError(f"give at least one of {options}")
     project_id = _project_id(asked, parsed_args)
     return _table(asked.client.set_quota(project_id, **limits))
@@ -171,7 +152,7 @@ def _change(
 def _table(quota: sdk.Quota) -> base.Table:
     shown = {
         resource: found
-        for resource in sdk.RESOURCES
+        for resource in accounting.QUOTAS
         if (found := getattr(quota, resource)) is not None
     }
     return ("Resource", "Limit", "In Use", "Source"), (

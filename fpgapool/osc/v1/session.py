@@ -7,13 +7,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import uuid
-from collections.abc import Iterable
-from collections.abc import Mapping
 from typing import Any
 
 from keystoneauth1 import exceptions as auth_exceptions
 from openstack import exceptions as sdk_exceptions
-from openstack import resource
 from osc_lib import exceptions
 from osc_lib.cli import format_columns
 
@@ -54,13 +51,11 @@ def _shown(session: sessions.Session, show_secret: bool) -> base.Table:
     return base.shown(session, formatters, _HIDDEN)
 
 
-def _add_secret_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--show-secret",
-        action="store_true",
-        help="also show the secret, which allows one connection to a READY"
-        " session; only members of its project get it",
-    )
+_SHOW_SECRET = base.flag(
+    "show-secret",
+    "also show the secret, which allows one connection to a READY session;"
+    " only members of its project get it",
+)
 
 
 class CreateSession(base.ShowCommand):
@@ -109,7 +104,7 @@ class CreateSession(base.ShowCommand):
             help="only show whether the session would get a slot now, when"
             " about, and why not",
         )
-        _add_secret_option(parser)
+        _SHOW_SECRET.add_to(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
@@ -186,17 +181,7 @@ def _what_goes_on(session: sessions.Session) -> str:
 class CloseSession(base.Command):
     """Cancel waiting sessions, and close running ones."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "sessions",
-            metavar="<session>",
-            nargs="+",
-            type=base.identifier,
-            help="ID of a session",
-        )
-        return parser
+    arguments = (base.positional("sessions", "ID of a session", nargs="+"),)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Close them, also if one cannot be closed."""
@@ -215,95 +200,58 @@ class DeleteSession(CloseSession):
 class ListSessions(base.ListCommand):
     """List sessions, newest first."""
 
-    columns = base.columns(description.FIELDS, listed=True)
-    long_columns = base.columns(description.FIELDS, listed=False)
-    sort_keys = description.SORT_KEYS
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--state",
+    described = description.FIELDS
+    method = "sessions"
+    filters = ("accelerator", "request_id", "host_uuid", "changes_since")
+    arguments = (
+        base.option(
+            "state",
+            f"list only sessions in this state ({', '.join(_STATES)}; repeat"
+            " the option for several)",
             metavar="<state>",
             dest="states",
             action="append",
             type=str.upper,
             choices=_STATES,
-            help="list only sessions in this state"
-            f" ({', '.join(_STATES)}; repeat the option for several)",
-        )
-        parser.add_argument(
-            "--accelerator",
-            metavar="<accelerator>",
-            help="list only sessions with this accelerator",
-        )
-        parser.add_argument(
-            "--request-id",
-            metavar="<request-id>",
-            help="list only the session of this request",
-        )
-        parser.add_argument(
-            "--host",
+        ),
+        base.option("accelerator", "list only sessions with this accelerator"),
+        base.option("request-id", "list only the session of this request"),
+        base.option(
+            "host",
+            "list only sessions whose client is on this host (UUID)",
             metavar="<uuid>",
             dest="host_uuid",
-            help="list only sessions whose client is on this host (UUID)",
-        )
-        parser.add_argument(
-            "--changes-since",
+        ),
+        base.option(
+            "changes-since",
+            "list only sessions that changed at this time or later (ISO 8601,"
+            " such as 2026-03-01T12:00:00; UTC by default)",
             metavar="<time>",
-            help="list only sessions that changed at this time or later (ISO"
-            " 8601, such as 2026-03-01T12:00:00; UTC by default)",
-        )
-        parser.add_argument(
-            "--all-projects",
-            action="store_true",
-            default=None,
-            help="list sessions of all projects (admin only)",
-        )
-        parser.add_argument(
-            "--project",
-            metavar="<project>",
-            help="list only sessions of this project (name or ID, admin only)",
-        )
-        projects.add_options(parser)
-        return parser
+        ),
+        base.ALL_PROJECTS,
+        *projects.one(
+            "list only sessions of this project (name or ID, admin only)"
+        ),
+    )
 
-    def members(
-        self, parsed_args: argparse.Namespace, query: Mapping[str, Any]
-    ) -> Iterable[resource.Resource]:
-        """Ask for the sessions."""
-        all_projects, project_id = parsed_args.all_projects, None
-        if parsed_args.project is not None:
-            all_projects = parsed_args.all_projects = True
-            project_id = projects.find_id(
-                self.connection, parsed_args.project, parsed_args
-            )
-        filters = base.given(
-            state=parsed_args.states,
-            accelerator=parsed_args.accelerator,
-            request_id=parsed_args.request_id,
-            host_uuid=parsed_args.host_uuid,
-            changes_since=parsed_args.changes_since,
-            all_projects=all_projects,
-            project_id=project_id,
+    def query(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """Return the filters that were given."""
+        found = super().query(parsed_args)
+        found |= projects.query(self, parsed_args)
+        # The API requires it for another project.
+        all_projects = "project_id" in found or parsed_args.all_projects
+        return found | base.given(
+            state=parsed_args.states, all_projects=all_projects
         )
-        return self.client.sessions(**filters, **query)
 
 
 class ShowSession(base.ShowCommand):
     """Show a session."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "session",
-            metavar="<session>",
-            type=base.identifier,
-            help="ID of the session",
-        )
-        _add_secret_option(parser)
-        return parser
+    arguments = (
+        base.positional("session", "ID of the session"),
+        _SHOW_SECRET,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Show it."""

@@ -15,22 +15,9 @@ from osc_lib.command import command
 from fpgapool.osc.sdk import usage as sdk
 from fpgapool.osc.v1 import base
 from fpgapool.osc.v1 import projects
+from fpgapool.vocabulary import accounting
 
-_COLUMNS = {
-    "day": "Day",
-    "project_id": "Project ID",
-    "accelerator": "Accelerator",
-    "sessions": "Sessions",
-    "sessions_met": "Deadlines Met",
-    "sessions_missed": "Deadlines Missed",
-    "slot_s": "Slot Seconds",
-    "group_busy_s": "Group Busy Seconds",
-    "group_idle_s": "Group Idle Seconds",
-    "input_bytes": "Input Bytes",
-    "output_bytes": "Output Bytes",
-    "energy_j": "Energy (J)",
-    "energy_j_per_sla": "Energy per Deadline Met (J)",
-}
+_COLUMNS = base.columns(accounting.USAGE, listed=True)
 _KEYS = ("day", "project_id", "accelerator")
 _PER_SLA = "energy_j_per_sla"
 _FIGURES = tuple(name for name in _COLUMNS if name not in _KEYS)
@@ -48,40 +35,27 @@ def _day(text: str) -> str:
         ) from None
 
 
-def _add_filters(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--project",
-        metavar="<project>",
-        help="show usage of this project (name or ID); default is your own",
-    )
-    projects.add_options(parser)
-    parser.add_argument(
-        "--start",
+_FILTERS = (
+    *projects.one(
+        "show usage of this project (name or ID); default is your own"
+    ),
+    base.option(
+        "start",
+        "the first day, such as 2026-01-01, in UTC",
         metavar="<day>",
         type=_day,
-        help="the first day, such as 2026-01-01, in UTC",
-    )
-    parser.add_argument(
-        "--end",
-        metavar="<day>",
-        type=_day,
-        help="the last day; it is included",
-    )
-    parser.add_argument(
-        "--accelerator",
-        metavar="<accelerator>",
-        help="show only usage of this accelerator",
-    )
+    ),
+    base.option(
+        "end", "the last day; it is included", metavar="<day>", type=_day
+    ),
+    base.option("accelerator", "show only usage of this accelerator"),
+)
 
 
 def _filters(
     asked: base.Command, parsed_args: argparse.Namespace
 ) -> dict[str, Any]:
-    project_id = parsed_args.project and projects.find_id(
-        asked.connection, parsed_args.project, parsed_args
-    )
-    return base.given(
-        project_id=project_id,
+    return projects.query(asked, parsed_args) | base.given(
         start=parsed_args.start,
         end=parsed_args.end,
         accelerator=parsed_args.accelerator,
@@ -97,11 +71,7 @@ def _added(values: Iterable[float | None]) -> float | None:
 class ShowUsage(base.ShowCommand):
     """Show the total usage of a project."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        _add_filters(parser)
-        return parser
+    arguments = _FILTERS
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """Show it."""
@@ -125,22 +95,16 @@ class ShowUsage(base.ShowCommand):
 class ListUsage(base.Command, command.Lister):
     """List the usage of projects."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the command's parser."""
-        parser = super().get_parser(prog_name)
-        _add_filters(parser)
-        parser.add_argument(
-            "--all-projects",
-            action="store_true",
-            help="show usage of all projects (admin only)",
-        )
-        parser.add_argument(
-            "--group-by",
+    arguments = (
+        *_FILTERS,
+        base.flag("all-projects", "show usage of all projects (admin only)"),
+        base.option(
+            "group-by",
+            "sum the usage of each day, project or accelerator; without it,"
+            " each combination of the three has a line",
             choices=tuple(_GROUPS),
-            help="sum the usage of each day, project or accelerator; without"
-            " it, each combination of the three has a line",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         """List it."""

@@ -27,17 +27,13 @@ def until_ready(
 ) -> sessions.Session:
     """Wait until a session no longer waits for its slot.
 
-    :param client: the proxy of the pool.
-    :param session: the session as it was opened.
-    :param say: is called with every change.
-    :returns: the changed session.
     :raises CommandError: if it has ended.
     """
-    said = ""
+    shown = ""
     while session.state in (states.QUEUED, states.PREPARING):
-        if (text := progress(session)) != said:
+        if (text := progress(session)) != shown:
             say(text)
-            said = text
+            shown = text
         session = _next(client, session)
     if session.state in states.TERMINAL:
         raise exceptions.CommandError(

@@ -16,6 +16,7 @@ from oslo_config import generator
 
 from fpgapool.agent.supervision import processes
 from fpgapool.api import app
+from fpgapool.api.http import rights
 from fpgapool.clients import glance
 from fpgapool.clients import nova
 from fpgapool.clients import placement
@@ -25,7 +26,6 @@ from fpgapool.conf import nova as nova_conf
 from fpgapool.conf import placement as placement_conf
 from fpgapool.drivers.emulator import boards
 from fpgapool.drivers.emulator import driver
-from fpgapool.policies import base
 from fpgapool.privsep import link
 from fpgapool.rpcapi import permissions
 from tests.functional.devstack import harness
@@ -379,7 +379,7 @@ def test_classes_are_where_nova_looks_for_them():
 @pytest.mark.security
 def test_nova_alone_may_ask_for_vendordata(plain):
     _, calls = plain
-    role = base.VENDORDATA_ROLE
+    role = rights.VENDORDATA_ROLE
     assert harness.named(calls, "get_or_create_role") == [
         ["get_or_create_role", role]
     ]

@@ -121,7 +121,7 @@ def test_without_a_free_port_it_serves_all_the_same(
         assert served({}, print) == [b"served"]
     assert not started
     # Not a line for every request.
-    assert caplog.text.count("no port is free") == 1
+    assert caplog.text.count("No port is free") == 1
     assert f"port {first}: Address already in use" in caplog.text
 
 

@@ -28,13 +28,13 @@ from fpgapool import objects
 from fpgapool.api import call as calls
 from fpgapool.api import routes
 from fpgapool.api.http import instances
+from fpgapool.api.http import rights
 from fpgapool.bitstreams import files
 from fpgapool.bitstreams import signatures
 from fpgapool.bitstreams import stores
 from fpgapool.conductor.decisions import limits
 from fpgapool.db import api as db_api
 from fpgapool.objects import instance
-from fpgapool.policies import base
 from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
@@ -397,7 +397,7 @@ def test_other_machines_without_authentication(make_world, tmp_path, address):
 #: Nothing but what it sends is wrong with this one.
 ALMIGHTY = (
     "root:p1:admin,manager,member,reader,service,"
-    f"{base.AGENT_ROLE},{base.VENDORDATA_ROLE}"
+    f"{rights.AGENT_ROLE},{rights.VENDORDATA_ROLE}"
 )
 
 ODD_NAMES = {

@@ -11,9 +11,9 @@ import pytest
 
 from fpgapool import objects
 from fpgapool.api.http import microversion
+from fpgapool.api.http import rights
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
-from fpgapool.policies import sessions as policies
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import session as description
@@ -345,7 +345,7 @@ def test_only_members_open(world):
     for token in (fakes.READER, fakes.SERVICE, fakes.NOBODY):
         answer = _open(world, token)
         assert answer.status_code == 403
-        assert policies.CREATE in answer.json["errors"][0]["detail"]
+        assert "fpgapool:sessions:create" in answer.json["errors"][0]["detail"]
 
 
 # Who sees what.
@@ -455,7 +455,7 @@ def test_only_administrators_list_all_projects(world):
     assert _ids(one.json) == [7, 5, 3, 1]
     answer = world.ask("GET", path)
     assert answer.status_code == 403
-    assert policies.LIST_ALL in answer.json["errors"][0]["detail"]
+    assert rights.SESSIONS_LIST_ALL in answer.json["errors"][0]["detail"]
     assert world.error("GET", f"{PATH}?project_id=p2")[0] == 400
 
 

@@ -268,9 +268,9 @@ def output(monkeypatch: pytest.MonkeyPatch) -> bytearray:
         ({}, "arrays is missing"),
         (
             {"arrays": {"input": {"dtype": "int8"}}},
-            r"arrays\.output is missing",
+            r"arrays\.output: is missing",
         ),
-        ({"arrays": 3}, "must be a mapping"),
+        ({"arrays": 3}, "must be an object"),
     ],
 )
 def test_profiles_that_state_no_arrays(

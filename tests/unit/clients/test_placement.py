@@ -119,7 +119,7 @@ def test_it_is_not_tried_for_ever(adapter, client):
             adapter.providers[ROOT].generation += 1
 
     adapter.before = interfere
-    with pytest.raises(exception.PlacementRefused, match="5 times"):
+    with pytest.raises(exception.PlacementRefused, match="5 conflicts"):
         client.change_traits(ROOT, {TRAIT}, ())
     assert client.conflicts == 5
 

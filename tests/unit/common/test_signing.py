@@ -249,7 +249,7 @@ def test_what_only_services_may_ask_for(conductor):
     ]
     assert "administer" in methods
     for method in methods:
-        with pytest.raises(exception.MessageRefused, match="no host may ask"):
+        with pytest.raises(exception.MessageRefused, match="hosts may not"):
             client.call(method, timeout_s=waiting.LIMIT_S)
 
 
@@ -321,7 +321,9 @@ def test_a_changed_message_is_refused(conductor):
     assert pump.next().host_uuid == "a"
     for changes in CHANGES:
         message = _sealed("a", **changes)
-        with pytest.raises(exception.MessageRefused, match="is wrong"):
+        with pytest.raises(
+            exception.MessageRefused, match="invalid signature"
+        ):
             client.call(rpc.SIGNED, timeout_s=waiting.LIMIT_S, **message)
     assert pump.queue.empty()
 
@@ -409,7 +411,7 @@ def test_keys_are_replaced_one_after_the_other(conductor):
 
 
 def test_a_host_has_no_key_but_its_own(transport):
-    with pytest.raises(ValueError, match="no key of 'b'"):
+    with pytest.raises(ValueError, match="no key for 'b'"):
         keys_of("a").sign("b", "topic", "body")
     assert "70" * 32 not in repr(POOL)
     assert POOL.host_key("a") != POOL.host_key("b")

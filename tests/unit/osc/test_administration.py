@@ -92,7 +92,7 @@ def test_a_name_that_several_have(
     with pytest.raises(exceptions.CommandError) as caught:
         app.run(class_, "--drain", "board0")
     text = str(caught.value)
-    assert "2 have the name 'board0'" in text
+    assert "'board0' is ambiguous (2 matches)" in text
     assert ID in text
     assert OTHER_ID in text
     if resource is device_sdk.Device:
@@ -105,7 +105,7 @@ def test_a_name_that_nothing_has(
     class_: Any, method: str, lists: str, resource: Any
 ) -> None:
     app = _app(method, lists, resource, "board0")
-    with pytest.raises(exceptions.CommandError, match="nothing has the name"):
+    with pytest.raises(exceptions.CommandError, match="no resource is named"):
         app.run(class_, "--drain", "board1")
     getattr(app.client, method).assert_not_called()
 

@@ -34,6 +34,7 @@ from fpgapool.osc.v1 import instance
 from fpgapool.osc.v1 import service
 from fpgapool.osc.v1 import session
 from fpgapool.osc.v1 import slot
+from fpgapool.vocabulary import states as vocabulary
 from tests.unit.osc import fakes
 
 UUID = "0a0a0a0a-0000-4000-8000-000000000001"
@@ -95,10 +96,9 @@ def test_columns(
 ) -> None:
     """Each shows an attribute that there is; --long shows more."""
     one = sdk_fakes.generate_fake_resource(resource)
-    for arguments, columns in (
-        ((), class_.columns),
-        (("--long",), {**class_.columns, **class_.long_columns}),
-    ):
+    short = base.columns(class_.described, listed=True)
+    long = base.columns(class_.described, listed=False) | class_.more_columns
+    for arguments, columns in (((), short), (("--long",), short | long)):
         app = fakes.App()
         _calls(app, method).side_effect = lambda: iter([one])
         (row,) = app.rows(class_, *arguments)
@@ -114,10 +114,10 @@ def test_order(
 ) -> None:
     """Every order that the service has, and no other."""
     assert (
-        list(class_.sort_keys)
+        list(class_.described.sort_keys)
         == schema["properties"]["sort_key"]["items"]["enum"]
     )
-    first, key = class_.sort_keys[0], class_.sort_keys[-1]
+    first, key = class_.described.sort_keys[0], class_.described.sort_keys[-1]
     for text, order in (
         (key, {"sort_key": [key]}),
         (f"{key}:asc", {"sort_key": [key], "sort_dir": ["asc"]}),
@@ -143,12 +143,11 @@ def test_wrong_order(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit):
-        fakes.App().run(class_, "--sort", text.format(class_.sort_keys[0]))
-    errors = capsys.readouterr().err
-    assert (
-        f"is not one of {', '.join(class_.sort_keys)}, optionally with"
-        in errors
-    )
+        fakes.App().run(
+            class_, "--sort", text.format(class_.described.sort_keys[0])
+        )
+    keys = ", ".join(class_.described.sort_keys)
+    assert f"is not one of {keys}, optionally with" in capsys.readouterr().err
 
 
 @every_list
@@ -229,8 +228,8 @@ def test_what_can_be_asked_for(
 @pytest.mark.parametrize(
     ("kind", "states"),
     [
-        ("device", device._STATES),
-        ("slot", slot._STATES),
+        ("device", vocabulary.SHOWN_DEVICE_STATES),
+        ("slot", vocabulary.SHOWN_SLOT_STATES),
     ],
 )
 def test_states(kind: str, states: tuple[str, ...]) -> None:
@@ -253,4 +252,7 @@ def test_lists_of_all_projects_say_whose(kind: str) -> None:
 
 
 def test_sessions_are_listed_with_their_reasons() -> None:
-    assert session.ListSessions.columns["reason"] == "Reason"
+    assert (
+        base.columns(session.ListSessions.described, listed=True)["reason"]
+        == "Reason"
+    )

@@ -147,7 +147,7 @@ def test_what_nothing_is_called(
     with pytest.raises(exceptions.CommandError) as caught:
         app.run(class_, *options, text)
     said = f"{caught.value} {caplog.text}"
-    assert f"nothing has the name {text!r}" in said
+    assert f"no resource is named {text!r}" in said
     if name not in (
         *("slot list", "slot show", "slot test"),
         "group client list",
@@ -174,7 +174,7 @@ def test_what_several_are_called(
     getattr(app.client, lists).side_effect = lambda **_: iter(members)
     with pytest.raises(exceptions.CommandError) as caught:
         app.run(class_, text)
-    assert f"2 have the name {text!r}" in str(caught.value)
+    assert f"{text!r} is ambiguous (2 matches)" in str(caught.value)
     assert ID in str(caught.value)
     assert OTHER_ID in str(caught.value)
 
@@ -198,7 +198,7 @@ def test_tenants_do_not_see_those_of_other_projects(app: fakes.App) -> None:
         return iter([])
 
     app.client.bitstreams.side_effect = listed
-    with pytest.raises(exceptions.CommandError, match="nothing has the name"):
+    with pytest.raises(exceptions.CommandError, match="no resource is named"):
         app.run(bitstream.ShowBitstream, "theirs")
 
 

@@ -16,6 +16,7 @@ from fpgapool.osc.sdk import quota as quota_sdk
 from fpgapool.osc.sdk import usage as usage_sdk
 from fpgapool.osc.v1 import quota
 from fpgapool.osc.v1 import usage
+from fpgapool.vocabulary import accounting
 from tests.unit.osc import fakes
 
 PROJECT_ID = "5f0e6b7c9a1d4e2f8b3c7d9e0a1b2c3d"
@@ -37,7 +38,7 @@ def quota_with(**limits: int) -> quota_sdk.Quota:
                 "in_use": 3,
                 "source": "default",
             }
-            for resource in quota_sdk.RESOURCES
+            for resource in accounting.QUOTAS
         },
     )
 

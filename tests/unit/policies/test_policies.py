@@ -11,8 +11,8 @@ from fpgapool.api import policy
 from fpgapool.api import routes
 from fpgapool.api.http import errors
 from fpgapool.api.http import microversion
+from fpgapool.api.http import rights
 from fpgapool.common.messaging import context
-from fpgapool.policies import base
 from fpgapool.vocabulary import codes
 from tests.unit.api import fakes
 
@@ -128,7 +128,7 @@ def test_names_are_unique_and_the_expectations_whole():
 def test_every_route_has_a_policy_and_only_public_ones_are_open():
     rules = {rule.name: rule for rule in _operations()}
     for route in routes.ROUTES:
-        is_open = rules[route.policy].check_str == base.PUBLIC
+        is_open = rules[route.policy].check_str == rights.PUBLIC
         assert is_open == route.public, route.path
 
 

@@ -62,7 +62,7 @@ def test_records_come_in_their_order_and_wait_for_room(
             while not channel.put(record[:30], record[30:]):
                 waits.append(True)
                 _wait(channel, 100)
-        with pytest.raises(ValueError, match="never fits"):
+        with pytest.raises(ValueError, match="does not fit"):
             channel.put(bytes(200))
 
     def read() -> None:

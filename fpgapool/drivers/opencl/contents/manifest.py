@@ -10,9 +10,8 @@ only, and what the host computes for a kernel it names from a fixed list.
 
 from __future__ import annotations
 
-import collections.abc
 import dataclasses
-import re
+import math
 import typing
 
 from fpgapool.drivers.opencl.contents import expressions
@@ -21,6 +20,7 @@ from fpgapool.drivers.opencl.contents import preparers
 from fpgapool.objects import untrusted
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
+from fpgapool.vocabulary import shapes
 
 FORMAT_VERSION = 1
 MAX_SIZE_BYTES = 64 * 1024
@@ -56,17 +56,43 @@ BUFFER = "buffer"
 LOCAL = "local"
 _KINDS = (*INTEGERS, FLOAT, BUFFER, LOCAL)
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-# XRT takes the instances of a kernel behind its name.
-_KERNEL = re.compile(
-    r"[A-Za-z_][A-Za-z0-9_]{0,63}(:\{[A-Za-z0-9_,]{1,256}\})?"
+_NAME = shapes.matching(
+    r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
+    "a name of up to 64 letters, digits and any of _.-",
 )
-_MEMBER = re.compile(r"[a-z][a-z0-9_]{0,31}")
-_HEX = re.compile(r"([0-9A-Fa-f]{2})*")
-_MAX_TEXT_CHARS = 1000
+# XRT takes the instances of a kernel behind its name.
+_KERNEL = shapes.matching(
+    r"[A-Za-z_][A-Za-z0-9_]{0,63}(:\{[A-Za-z0-9_,]{1,256}\})?",
+    "the name of a kernel",
+)
+_LITERAL = shapes.matching(
+    rf"([0-9A-Fa-f]{{2}}){{1,{MAX_LITERAL_BYTES}}}",
+    f"up to {MAX_LITERAL_BYTES} bytes in hexadecimal",
+)
+_TEXT = shapes.text(1000, least=1, printable=True)
+_DESCRIPTION = shapes.text(1000, printable=True)
+_RATE = shapes.number(1, MAX_BYTES_PER_S)
+_PREPARER = shapes.one_of(preparers.PREPARERS)
+_FAULTS = shapes.mapping_of(
+    _TEXT, 16, shapes.matching("[1-9][0-9]{0,2}", "a number from 1 to 999")
+)
 
-_Object: typing.TypeAlias = dict[str, typing.Any]
+
+def _author_name(name: object, where: str) -> str:
+    found = shapes.matching(
+        r"[a-z][a-z0-9_]{0,31}", "up to 32 small letters, digits and _"
+    )(name, where)
+    if found in expressions.FUNCTIONS:
+        raise shapes.Invalid(where, "is the name of a function")
+    return found
+
+
+_PARAMS = shapes.mapping_of(parameters.parse, MAX_PARAMS, _author_name)
+_BUFFERS = shapes.mapping_of(shapes.anything, MAX_BUFFERS, _author_name)
+
+_Object: typing.TypeAlias = shapes.Object
 _Scope: typing.TypeAlias = frozenset[str]
+_T = typing.TypeVar("_T")
 
 
 class InvalidManifest(exceptions.CodedError, ValueError):
@@ -233,54 +259,36 @@ def parse(data: bytes) -> Manifest:
 
 
 def _manifest(value: object) -> Manifest:
-    document = _object(
+    document = shapes.members(
         value,
         "manifest",
         ("format_version", "name", "variants"),
         ("description", "params", "peak_bytes_per_s"),
     )
-    version = document["format_version"]
-    if not untrusted.is_integer(version) or version != FORMAT_VERSION:
-        raise ValueError(f"format_version: must be {FORMAT_VERSION}")
-    name = document["name"]
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError(
-            "name: must be a name of up to 64 letters, digits and any of _.-"
-        )
-    description = document.get("description", "")
-    if description != "":
-        _text(description, "description")
+    shapes.exactly(FORMAT_VERSION)(
+        document["format_version"], "format_version"
+    )
+    name = _NAME(document["name"], "name")
+    description = _DESCRIPTION(document.get("description", ""), "description")
     params = _params(document.get("params", {}))
-    variants = _list(document["variants"], "variants", 1, MAX_VARIANTS)
+
+    def variant(value: object, where: str) -> Variant:
+        return _Reader(params, where).variant(value)
+
+    variants = shapes.list_of(variant, 1, MAX_VARIANTS)
     return Manifest(
         name,
         description,
         params,
-        tuple(
-            _Reader(params, f"variants[{number}]").variant(variant)
-            for number, variant in enumerate(variants)
+        tuple(variants(document["variants"], "variants")),
+        shapes.nullable(_RATE)(
+            document.get("peak_bytes_per_s"), "peak_bytes_per_s"
         ),
-        _rate(document.get("peak_bytes_per_s")),
     )
 
 
-def _rate(value: object) -> float | None:
-    if value is None:
-        return None
-    if not (untrusted.is_integer(value) or isinstance(value, float)) or not (
-        1 <= value <= MAX_BYTES_PER_S
-    ):
-        raise ValueError(
-            f"peak_bytes_per_s: must be a number from 1 to {MAX_BYTES_PER_S:g}"
-        )
-    return float(value)
-
-
 def _params(value: object) -> dict[str, parameters.Param]:
-    params = {
-        name: parameters.parse(param, f"params.{name}")
-        for name, param in _named(value, "params", MAX_PARAMS)
-    }
+    params = _PARAMS(value, "params")
     variables = [
         variable
         for name, param in params.items()
@@ -312,46 +320,40 @@ class _Reader:
         self._has_state = False
 
     def variant(self, value: object) -> Variant:
-        document = _object(
+        where = self._where
+        document = shapes.members(
             value,
-            self._where,
+            where,
             ("block_bytes", "process"),
-            *(
-                ("when", "requires", "whole_blocks", "block", "buffers"),
-                ("state", "faults", "finish"),
+            (
+                *("when", "requires", "whole_blocks", "block", "buffers"),
+                *("state", "faults", "finish"),
             ),
         )
-        block = document.get("block", "block")
-        whole_blocks = document.get("whole_blocks", True)
-        if not isinstance(whole_blocks, bool):
-            raise ValueError(
-                f"{self._where}.whole_blocks: must be true or false"
-            )
-        requires = _list(
-            document.get("requires", []), f"{self._where}.requires", 0, 8
-        )
+
+        def read(name: str, shape: shapes.Shape[_T], default: object) -> _T:
+            return shape(document.get(name, default), f"{where}.{name}")
+
+        # Others refer to them.
         self._read_buffers(document.get("buffers", {}))
         state = self._state(document.get("state"))
         self._has_state = state is not None
-        finish = document.get("finish")
         return Variant(
             when=self._when(document.get("when", {})),
             requires=tuple(
-                self._requirement(item, f"{self._where}.requires[{number}]")
-                for number, item in enumerate(requires)
+                read("requires", shapes.list_of(self._requirement, 0, 8), [])
             ),
-            block_bytes=self._expression(
-                document["block_bytes"], f"{self._where}.block_bytes"
-            ),
-            whole_blocks=whole_blocks,
-            block=_text(block, f"{self._where}.block"),
+            block_bytes=read("block_bytes", self._expression, None),
+            whole_blocks=read("whole_blocks", shapes.flag, True),
+            block=read("block", _TEXT, "block"),
             buffers=self._buffers,
             state=state,
-            faults=self._faults(document.get("faults", {})),
-            process=self._phase(document["process"], f"{self._where}.process"),
-            finish=None
-            if finish is None
-            else self._phase(finish, f"{self._where}.finish"),
+            faults={
+                int(number): message
+                for number, message in read("faults", _FAULTS, {}).items()
+            },
+            process=read("process", self._phase, None),
+            finish=read("finish", shapes.nullable(self._phase), None),
         )
 
     def _expression(
@@ -371,7 +373,7 @@ class _Reader:
 
     def _when(self, value: object) -> dict[str, object]:
         where = f"{self._where}.when"
-        wanted = _object(value, where, (), tuple(self._params))
+        wanted = shapes.members(value, where, (), tuple(self._params))
         for name, choice in wanted.items():
             try:
                 self._params[name].read(choice, name)
@@ -380,27 +382,27 @@ class _Reader:
         return wanted
 
     def _requirement(self, value: object, where: str) -> Requirement:
-        document = _object(value, where, ("value", "maximum", "message"))
-        maximum = document["maximum"]
-        if not untrusted.is_integer(maximum):
-            raise ValueError(f"{where}.maximum: must be a whole number")
+        document = shapes.members(
+            value, where, ("value", "maximum", "message")
+        )
+        maximum = shapes.integer()(document["maximum"], f"{where}.maximum")
         # Checked before anything is prepared.
         expression = self._expression(document["value"], f"{where}.value")
         for name in self._buffers:
             if f"{name}_bytes" in expression.names:
                 raise ValueError(f"{where}.value: cannot depend on a buffer")
         return Requirement(
-            expression, maximum, _text(document["message"], f"{where}.message")
+            expression, maximum, _TEXT(document["message"], f"{where}.message")
         )
 
     def _read_buffers(self, value: object) -> None:
         where = f"{self._where}.buffers"
         sized: dict[str, _Object] = {}
-        for name, item in _named(value, where, MAX_BUFFERS):
+        for name, item in _BUFFERS(value, where).items():
             if name in self._params or f"{name}_bytes" in self._names:
                 raise ValueError(f"{where}: {name!r} has two meanings")
             here = f"{where}.{name}"
-            document = _object(
+            document = shapes.members(
                 item, here, (), ("hex", "prepare", "bytes", "argument")
             )
             if len(document.keys() - {"argument"}) != 1 or (
@@ -427,14 +429,7 @@ class _Reader:
                     document["bytes"], f"{where}.bytes", SIZE_NAMES
                 )
             )
-        if (
-            isinstance(number, bool)
-            or not isinstance(number, int)
-            or not 1 <= number <= MAX_ARGUMENT
-        ):
-            raise ValueError(
-                f"{where}.argument: must be from 1 to {MAX_ARGUMENT}"
-            )
+        shapes.integer(1, MAX_ARGUMENT)(number, f"{where}.argument")
         if any(each.argument == number for each in self._buffers.values()):
             raise ValueError(f"{where}.argument: is in another buffer")
         size_bytes = self._expression(document["bytes"], f"{where}.bytes")
@@ -444,23 +439,12 @@ class _Reader:
         if "prepare" in document:
             name = self._preparer(document["prepare"], f"{where}.prepare")
             return Buffer(preparer=name)
-        content = document["hex"]
-        if (
-            not isinstance(content, str)
-            or not 0 < len(content) <= 2 * MAX_LITERAL_BYTES
-            or not _HEX.fullmatch(content)
-        ):
-            raise ValueError(
-                f"{where}.hex: must be up to {MAX_LITERAL_BYTES} bytes in "
-                "hexadecimal"
-            )
-        return Buffer(literal=bytes.fromhex(content))
+        return Buffer(
+            literal=bytes.fromhex(_LITERAL(document["hex"], f"{where}.hex"))
+        )
 
-    def _preparer(self, name: object, where: str) -> str:
-        if not isinstance(name, str) or name not in preparers.PREPARERS:
-            raise ValueError(
-                f"{where}: must be one of: {', '.join(preparers.PREPARERS)}"
-            )
+    def _preparer(self, value: object, where: str) -> str:
+        name = _PREPARER(value, where)
         for param, kind in preparers.PREPARERS[name].params.items():
             found = self._params.get(param)
             if found is None or found.kind != kind:
@@ -473,7 +457,7 @@ class _Reader:
         if value is None:
             return None
         where = f"{self._where}.state"
-        document = _object(value, where, ("bytes",), ("initial",))
+        document = shapes.members(value, where, ("bytes",), ("initial",))
         initial = document.get("initial")
         if initial is not None and not self._has_contents(initial):
             raise ValueError(
@@ -490,68 +474,43 @@ class _Reader:
             return self._buffers[name].size_bytes is None
         return name in self._params and self._params[name].is_buffer
 
-    def _faults(self, value: object) -> dict[int, str]:
-        where = f"{self._where}.faults"
-        if not isinstance(value, dict) or len(value) > 16:
-            raise ValueError(f"{where}: must be an object of up to 16 members")
-        for number in value:
-            if not re.fullmatch("[1-9][0-9]{0,2}", number):
-                raise ValueError(f"{where}: must have numbers from 1 to 999")
-        return {
-            int(number): _text(message, f"{where}.{number}")
-            for number, message in value.items()
-        }
-
     def _phase(self, value: object, where: str) -> Phase:
-        document = _object(value, where, ("output_bytes", "steps"))
-        steps = _list(document["steps"], f"{where}.steps", 1, MAX_STEPS)
+        document = shapes.members(value, where, ("output_bytes", "steps"))
+        steps = shapes.list_of(self._step, 1, MAX_STEPS)
         return Phase(
-            self._expression(
-                document["output_bytes"], f"{where}.output_bytes", LAUNCH_NAMES
-            ),
-            tuple(
-                self._step(step, f"{where}.steps[{number}]")
-                for number, step in enumerate(steps)
-            ),
+            self._launch(document["output_bytes"], f"{where}.output_bytes"),
+            tuple(steps(document["steps"], f"{where}.steps")),
         )
+
+    def _launch(self, value: object, where: str) -> expressions.Expression:
+        return self._expression(value, where, LAUNCH_NAMES)
 
     def _step(self, value: object, where: str) -> Step:
-        document = _object(
+        document = shapes.members(
             value, where, ("kernel", "global", "arguments"), ("local",)
         )
-        kernel = document["kernel"]
-        if not isinstance(kernel, str) or not _KERNEL.fullmatch(kernel):
-            raise ValueError(f"{where}.kernel: must be the name of a kernel")
-        sizes = _list(document["global"], f"{where}.global", 1, 3)
-        local = _list(document.get("local", []), f"{where}.local", 0, 3)
+        sizes = shapes.list_of(self._launch, 1, 3)(
+            document["global"], f"{where}.global"
+        )
+        local = shapes.list_of(shapes.integer(1), 0, 3)(
+            document.get("local", []), f"{where}.local"
+        )
         if local and len(local) != len(sizes):
             raise ValueError(
                 f"{where}.local: must have as many dimensions as global"
             )
-        items = 1
-        for size in local:
-            if not untrusted.is_integer(size) or not size >= 1:
-                raise ValueError(f"{where}.local: must be whole numbers")
-            items *= size
-        if items > MAX_LOCAL_ITEMS:
+        if math.prod(local) > MAX_LOCAL_ITEMS:
             raise ValueError(
                 f"{where}.local: has more than {MAX_LOCAL_ITEMS} work items"
             )
-        arguments = _list(
-            document["arguments"], f"{where}.arguments", 1, MAX_ARGUMENTS
-        )
         return Step(
-            kernel,
-            tuple(
-                self._expression(
-                    size, f"{where}.global[{number}]", LAUNCH_NAMES
-                )
-                for number, size in enumerate(sizes)
-            ),
+            _KERNEL(document["kernel"], f"{where}.kernel"),
+            tuple(sizes),
             tuple(local),
             tuple(
-                self._argument(argument, f"{where}.arguments[{number}]")
-                for number, argument in enumerate(arguments)
+                shapes.list_of(self._argument, 1, MAX_ARGUMENTS)(
+                    document["arguments"], f"{where}.arguments"
+                )
             ),
         )
 
@@ -565,7 +524,7 @@ class _Reader:
                 f"{where}: must be one of {', '.join(_PLAIN)}, or an object "
                 f"with one of {', '.join(_KINDS)}"
             )
-        ((kind, content),) = _object(value, where, (), _KINDS).items()
+        ((kind, content),) = shapes.members(value, where, (), _KINDS).items()
         where = f"{where}.{kind}"
         if kind == BUFFER:
             if not isinstance(content, str) or not (
@@ -584,66 +543,4 @@ class _Reader:
             ):
                 raise ValueError(f"{where}: must be a parameter of type float")
             return Argument(kind, content)
-        return Argument(
-            kind, value=self._expression(content, where, LAUNCH_NAMES)
-        )
-
-
-def _object(
-    value: object,
-    where: str,
-    required: collections.abc.Collection[str],
-    *optional: collections.abc.Collection[str],
-) -> _Object:
-    """Check the names of an object's members."""
-    if not isinstance(value, dict):
-        raise ValueError(f"{where}: must be an object")
-    known = [*required, *(name for names in optional for name in names)]
-    for member in value:
-        if member not in known:
-            raise ValueError(
-                f"{where}: unknown member {member!r:.80}; "
-                f"there are: {', '.join(known) or 'none'}"
-            )
-    for member in required:
-        if member not in value:
-            raise ValueError(f"{where}: {member} is missing")
-    return value
-
-
-def _named(
-    value: object, where: str, most: int
-) -> collections.abc.ItemsView[str, typing.Any]:
-    """Check an object whose members have names of the author's choice."""
-    if not isinstance(value, dict) or len(value) > most:
-        raise ValueError(f"{where}: must be an object of up to {most} members")
-    for name in value:
-        if not _MEMBER.fullmatch(name) or name in expressions.FUNCTIONS:
-            raise ValueError(
-                f"{where}: {name!r:.80} is no name of up to 32 small letters, "
-                "digits and _"
-            )
-    return value.items()
-
-
-def _list(
-    value: object, where: str, least: int, most: int
-) -> list[typing.Any]:
-    if not isinstance(value, list) or not least <= len(value) <= most:
-        raise ValueError(
-            f"{where}: must be a list of {least} to {most} values"
-        )
-    return value
-
-
-def _text(value: object, where: str) -> str:
-    if (
-        not isinstance(value, str)
-        or not 0 < len(value) <= _MAX_TEXT_CHARS
-        or not value.isprintable()
-    ):
-        raise ValueError(
-            f"{where}: must be one printable line of up to "
-            f"{_MAX_TEXT_CHARS} characters"
-        )
-    return value
+        return Argument(kind, value=self._launch(content, where))

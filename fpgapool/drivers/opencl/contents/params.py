@@ -6,20 +6,24 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
-import math
 import struct
 import typing
 
 from fpgapool.accelerators import base as accelerators
 from fpgapool.accelerators import parameters
-from fpgapool.objects import untrusted
+from fpgapool.vocabulary import shapes
 
+_T = typing.TypeVar("_T")
 MAX_BYTES = 4096
 MAX_ITEMS = 256
 MAX_CHOICES = 32
 
 _UINT_MAX = 2**32 - 1
 _MAX_INTEGERS = {"uint": _UINT_MAX, "ulong": 2**63 - 1, "uints": _UINT_MAX}
+_SINGLE = 3e38
+_CHOICES = shapes.list_of(shapes.text(), 1, MAX_CHOICES, distinct=True)
+_LENGTHS_BYTES = shapes.list_of(shapes.integer(1, MAX_BYTES), 1, MAX_CHOICES)
+_MAX_ITEMS = shapes.integer(1, MAX_ITEMS)
 #: Members of a parameter besides its type, and its default.
 MEMBERS: dict[str, tuple[str, ...]] = {
     "uint": ("minimum", "maximum"),
@@ -128,38 +132,17 @@ class Param:
             case "bytes":
                 return parameters.hex_bytes(given, name, self.lengths_bytes)
             case "float":
-                return self._float(value, name)
+                return parameters.shaped(
+                    shapes.number(self.minimum, self.maximum), value, name
+                )
             case "uints":
-                return self._integers(value, name)
+                each = shapes.integer(int(self.minimum), int(self.maximum))
+                return parameters.shaped(
+                    shapes.list_of(each, 0, self.max_items), value, name
+                )
         return parameters.integer(
             given, name, int(self.minimum), int(self.maximum)
         )
-
-    def _float(self, value: object, name: str) -> float:
-        if not _is_number(value) or not (
-            self.minimum <= value <= self.maximum
-        ):
-            raise accelerators.InvalidParams(
-                f"{name!r} must be a number from {self.minimum:g} to "
-                f"{self.maximum:g}"
-            )
-        return float(value)
-
-    def _integers(self, value: object, name: str) -> list[int]:
-        if (
-            not isinstance(value, list)
-            or len(value) > self.max_items
-            or not all(
-                untrusted.is_integer(item)
-                and self.minimum <= item <= self.maximum
-                for item in value
-            )
-        ):
-            raise accelerators.InvalidParams(
-                f"{name!r} must be a list of up to {self.max_items} whole "
-                f"numbers from {self.minimum} to {self.maximum}"
-            )
-        return value
 
 
 def read(
@@ -189,19 +172,10 @@ def parse(value: object, where: str) -> Param:
     :returns: the parameter.
     :raises ValueError: with the fault.
     """
-    if not isinstance(value, dict):
-        raise ValueError(f"{where}: must be an object")
-    kind = value.get("type")
-    if not isinstance(kind, str) or kind not in MEMBERS:
-        raise ValueError(f"{where}.type: must be one of: {', '.join(MEMBERS)}")
-    known = ("type", "default", *MEMBERS[kind])
-    for member in value:
-        if member not in known:
-            raise ValueError(
-                f"{where}: unknown member {member!r:.80}; "
-                f"there are: {', '.join(known)}"
-            )
-    param = _param(kind, value, where)
+    document = shapes.mapping_of(shapes.anything)(value, where)
+    kind = shapes.one_of(MEMBERS)(document.get("type"), f"{where}.type")
+    shapes.members(document, where, ("type",), ("default", *MEMBERS[kind]))
+    param = _param(kind, document, where)
     if param.default is not None:
         try:
             param.read(param.default, "default")
@@ -210,83 +184,34 @@ def parse(value: object, where: str) -> Param:
     return param
 
 
-def _param(kind: str, value: dict[str, typing.Any], where: str) -> Param:
-    minimum, maximum = _range(kind, value, where)
+def _param(kind: str, value: shapes.Object, where: str) -> Param:
+    def read(name: str, shape: shapes.Shape[_T], default: object) -> _T:
+        return shape(value.get(name, default), f"{where}.{name}")
+
+    lowest: float = -_SINGLE if kind == "float" else 0
+    highest = _SINGLE if kind == "float" else _MAX_INTEGERS.get(kind, 0)
+    bound = (shapes.number if kind == "float" else shapes.integer)(
+        lowest,  # type: ignore[arg-type]
+        highest,  # type: ignore[arg-type]
+    )
+    minimum: float = read("minimum", bound, lowest)
+    maximum: float = read("maximum", bound, highest)
+    if minimum > maximum:
+        raise ValueError(f"{where}.minimum: is above the maximum")
+    choices: list[str] = []
+    lengths_bytes: list[int] = []
+    if kind == "choice":
+        choices = read("choices", _CHOICES, None)
+    if kind == "bytes":
+        lengths_bytes = read("lengths_bytes", _LENGTHS_BYTES, None)
     return Param(
         kind,
         minimum,
         maximum,
-        max_items=_max_items(value, where) if kind == "uints" else 0,
-        choices=_choices(value, where) if kind == "choice" else (),
-        lengths_bytes=_lengths(value, where) if kind == "bytes" else (),
+        max_items=read("max_items", _MAX_ITEMS, MAX_ITEMS)
+        if kind == "uints"
+        else 0,
+        choices=tuple(choices),
+        lengths_bytes=tuple(lengths_bytes),
         default=value.get("default"),
     )
-
-
-def _range(
-    kind: str, value: dict[str, typing.Any], where: str
-) -> tuple[float, float]:
-    lowest: float = 0
-    highest: float = _MAX_INTEGERS.get(kind, 0)
-    if kind == "float":
-        # Of single precision.
-        highest = 3e38
-        lowest = -highest
-    minimum = value.get("minimum", lowest)
-    maximum = value.get("maximum", highest)
-    for name, number in (("minimum", minimum), ("maximum", maximum)):
-        is_right = _is_number if kind == "float" else untrusted.is_integer
-        if not is_right(number) or not lowest <= number <= highest:
-            raise ValueError(
-                f"{where}.{name}: must be a number from {lowest:g} to "
-                f"{highest:g}"
-            )
-    if minimum > maximum:
-        raise ValueError(f"{where}.minimum: is above the maximum")
-    return minimum, maximum
-
-
-def _is_number(value: object) -> typing.TypeGuard[float]:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return untrusted.is_integer(value)
-
-
-def _max_items(value: dict[str, typing.Any], where: str) -> int:
-    most = value.get("max_items", MAX_ITEMS)
-    if not untrusted.is_integer(most) or not 1 <= most <= MAX_ITEMS:
-        raise ValueError(
-            f"{where}.max_items: must be a whole number from 1 to {MAX_ITEMS}"
-        )
-    return most
-
-
-def _choices(value: dict[str, typing.Any], where: str) -> tuple[str, ...]:
-    choices = value.get("choices")
-    if (
-        not isinstance(choices, list)
-        or not 0 < len(choices) <= MAX_CHOICES
-        or not all(isinstance(choice, str) for choice in choices)
-        or len(set(choices)) < len(choices)
-    ):
-        raise ValueError(
-            f"{where}.choices: must be 1 to {MAX_CHOICES} different texts"
-        )
-    return tuple(choices)
-
-
-def _lengths(value: dict[str, typing.Any], where: str) -> tuple[int, ...]:
-    lengths = value.get("lengths_bytes")
-    if (
-        not isinstance(lengths, list)
-        or not 0 < len(lengths) <= MAX_CHOICES
-        or not all(
-            untrusted.is_integer(length) and 1 <= length <= MAX_BYTES
-            for length in lengths
-        )
-    ):
-        raise ValueError(
-            f"{where}.lengths_bytes: must be 1 to {MAX_CHOICES} whole numbers "
-            f"from 1 to {MAX_BYTES}"
-        )
-    return tuple(lengths)

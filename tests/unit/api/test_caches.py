@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from fpgapool.api.backends import caches as remembered
+from fpgapool.api.backends import caches
 from tests.harness import waiting
 
 
@@ -28,8 +28,8 @@ class Source:
             raise self.failure
         return number
 
-    def remembered(self, max_age_s: float) -> remembered.Remembered[int]:
-        return remembered.Remembered(
+    def remembered(self, max_age_s: float) -> caches.Remembered[int]:
+        return caches.Remembered(
             self.load, max_age_s, clock=lambda: self.now_s
         )
 
@@ -132,8 +132,8 @@ class TestEnded:
     """Values that have ended are kept for a while, others are not."""
 
     @pytest.fixture
-    def ended(self, source) -> remembered.Ended[int]:
-        return remembered.Ended(
+    def ended(self, source) -> caches.Ended[int]:
+        return caches.Ended(
             lambda _key: source.load(),
             lambda value: value % 2 == 0,
             1.0,
@@ -149,7 +149,7 @@ class TestEnded:
     def test_there_are_not_too_many(
         self, ended, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(remembered, "_MOST_VALUES", 2)
+        monkeypatch.setattr(caches, "_MOST_VALUES", 2)
         values = [ended.get(key) for key in "aabbcc"]
         assert values == [1, 2, 3, 4, 5, 6]
         assert [ended.get("c"), ended.get("a")] == [6, 7]

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from fpgapool.common.channels import pending as strangers
+from fpgapool.common.channels import pending
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def _is_cut(peer: socket.socket) -> bool:
 
 
 def test_there_is_room_again_for_each_that_leaves(pairs) -> None:
-    found = strangers.Strangers(2)
+    found = pending.PendingConnections(2)
     for _ in range(10):
         sock, peer = pairs()
         with found.one(sock, "a"):
@@ -45,7 +45,7 @@ def test_there_is_room_again_for_each_that_leaves(pairs) -> None:
 
 
 def test_the_longest_silent_goes(pairs) -> None:
-    found = strangers.Strangers(3)
+    found = pending.PendingConnections(3)
     peers = []
     for _ in range(5):
         sock, peer = pairs()
@@ -57,7 +57,7 @@ def test_the_longest_silent_goes(pairs) -> None:
 
 def test_of_the_address_that_has_most(pairs) -> None:
     """An old one of somebody else's stays, however many of them come."""
-    found = strangers.Strangers(4)
+    found = pending.PendingConnections(4)
     sock, honest = pairs()
     found.enter(sock, "honest")
     flood = []
@@ -70,7 +70,7 @@ def test_of_the_address_that_has_most(pairs) -> None:
 
 
 def test_who_was_cut_may_leave_and_end(pairs) -> None:
-    found = strangers.Strangers(1)
+    found = pending.PendingConnections(1)
     first, _ = pairs()
     found.enter(first, "a")
     second, peer = pairs()

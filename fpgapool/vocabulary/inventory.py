@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The members of hosts, devices and slots, as users see them.
+
+Schemas, SDK and commands derive from these lists. Their order is that of the
+commands' columns.
+"""
+
+from __future__ import annotations
+
+from fpgapool.vocabulary import fields
+
+# Of devices and hosts: the operators' setting.
+_ADMIN_STATE = fields.shown(
+    "admin_state",
+    fields.TEXT,
+    "The operator's setting. `draining` becomes `disabled` when the last"
+    " session has ended.",
+    limits={"enum": ["enabled", "draining", "disabled"]},
+)
+_ADMINISTRATION = (
+    fields.shown("admin_reason", fields.TEXT, "The operator's reason."),
+    fields.shown(
+        "drain_deadline_at",
+        fields.TIME,
+        "When the pool takes its slots from the remaining sessions.",
+        title="Drain Deadline",
+    ),
+)
+# Of devices and slots: what is known of a fault.
+_FAULT_REASON = "fault_reason"
+_PROBATION = (
+    fields.shown(
+        "failures",
+        fields.COUNT,
+        "Failures in a row that made it faulty; 0 if it works.",
+    ),
+    fields.shown(
+        "self_tests",
+        fields.COUNT,
+        "Failed self-tests since it became faulty.",
+        title="Self-tests",
+    ),
+    fields.shown(
+        "last_self_test",
+        fields.TEXT,
+        "Result of the last self-test; for callers who see all projects.",
+        title="Last Self-test",
+    ),
+    fields.shown(
+        "next_self_test_at",
+        fields.TIME,
+        "Time of the next self-test. In the past: it runs, or begins as soon"
+        " as possible, for example when the slot is idle.",
+        title="Next Self-test",
+    ),
+)
+#: Of an accelerator that failed on a host.
+FAULT = fields.Fields(
+    fields.shown("accelerator", fields.NAME),
+    fields.shown(
+        "shape",
+        fields.TEXT,
+        "Shape of the host's slots in which it failed; empty: all.",
+    ),
+    fields.shown("reason", fields.TEXT),
+    *_PROBATION,
+)
+
+HOST = fields.Fields(
+    fields.shown("uuid", fields.UUID, column=True),
+    fields.shown("name", fields.NAME, column=True),
+    fields.shown(
+        "is_up",
+        fields.FLAG,
+        "Whether its agent reports.",
+        shown="up",
+        column=True,
+        title="Up",
+    ),
+    fields.shown(
+        "devices", fields.COUNT, "Number of its boards.", column=True
+    ),
+    fields.shown("slots", fields.COUNT, "Number of their slots.", column=True),
+    fields.shown(
+        "sessions",
+        fields.COUNT,
+        "Number of slots that sessions have.",
+        column=True,
+    ),
+    fields.listed(_ADMIN_STATE),
+    *_ADMINISTRATION,
+    fields.shown(
+        "nic_bytes_per_s",
+        fields.RATE,
+        "Rate of its network card, in each direction.",
+        title="NIC Bytes/s",
+    ),
+    fields.shown(
+        "faulty_accelerators",
+        fields.OBJECTS,
+        "Accelerators that the pool does not run in slots of a shape on the"
+        " host because they failed there, as long as other slots fit them.",
+    ),
+    sort_keys=("name", "uuid"),
+)
+
+DEVICE = fields.Fields(
+    fields.shown(
+        "id",
+        fields.UUID,
+        "Derived from the host's UUID and the board's name.",
+        column=True,
+    ),
+    fields.shown("name", fields.NAME, column=True),
+    fields.shown("host_name", fields.NAME, column=True, title="Host"),
+    fields.shown("model", fields.TEXT, column=True),
+    fields.shown(
+        "state",
+        fields.STATE,
+        "`down` means that the host does not report. The host's setting also"
+        " applies to the device.",
+        column=True,
+    ),
+    fields.shown("slots", fields.COUNT, "Number of its slots.", column=True),
+    fields.shown(
+        "sessions",
+        fields.COUNT,
+        "Number of its slots that sessions have.",
+        column=True,
+    ),
+    fields.shown(
+        "reservable_slots",
+        fields.COUNT,
+        "Number of its slots that instances can reserve.",
+    ),
+    fields.shown(
+        "reserved_slots",
+        fields.COUNT,
+        "Number of its slots that instances have reserved.",
+    ),
+    fields.shown(
+        "pending_reservations",
+        fields.COUNT,
+        "Number of reservations that have no working slot without another"
+        " session.",
+    ),
+    _ADMIN_STATE,
+    *_ADMINISTRATION,
+    fields.shown("host_uuid", fields.UUID),
+    fields.shown(
+        "dma_bytes_per_s",
+        fields.RATE,
+        "Rate that all its slots share.",
+        title="DMA Bytes/s",
+    ),
+    fields.shown(
+        _FAULT_REASON,
+        fields.TEXT,
+        "Message of its driver, or why it is out of service.",
+    ),
+    *_PROBATION,
+    sort_keys=("name", "id", "host_name"),
+)
+
+SLOT = fields.Fields(
+    fields.shown(
+        "id",
+        fields.UUID,
+        "Derived from the device's identifier and the slot's number.",
+        column=True,
+    ),
+    fields.shown("host_name", fields.NAME, column=True, title="Host"),
+    fields.shown("device_name", fields.NAME, column=True, title="Device"),
+    fields.shown("number", fields.COUNT, column=True),
+    fields.shown(
+        "state",
+        fields.STATE,
+        "`down` means that the host does not report.",
+        column=True,
+    ),
+    fields.shown(
+        "accelerator",
+        fields.NAME,
+        "Accelerator of the slot's session.",
+        default=None,
+        column=True,
+    ),
+    fields.shown("shape", fields.TEXT, "Decides which bitstreams fit."),
+    fields.shown(
+        "programmed",
+        fields.NAME,
+        "Accelerator in the slot now.",
+        default=None,
+    ),
+    fields.shown(
+        "session_id",
+        fields.UUID,
+        "The slot's session, if it is one of your project.",
+        default=None,
+    ),
+    fields.shown(
+        "reserved_for",
+        fields.UUID,
+        "The instance that has reserved the slot, if it is one of your"
+        " project.",
+        default=None,
+    ),
+    fields.shown("device_id", fields.UUID),
+    fields.shown("host_uuid", fields.UUID),
+    fields.shown(
+        _FAULT_REASON,
+        fields.TEXT,
+        "Why the slot or its device is out of service.",
+    ),
+    *_PROBATION,
+    sort_keys=("id", "host_name", "device_name", "number"),
+)
+
+#: One of these per service: the leading conductor, and the agents.
+SERVICE = fields.Fields(
+    fields.shown(
+        "binary",
+        fields.TEXT,
+        column=True,
+        limits={"enum": ["fpgapool-conductor", "fpgapool-agent"]},
+    ),
+    fields.shown("host", fields.TEXT, "Name of its host.", column=True),
+    fields.shown("is_up", fields.FLAG, shown="up", column=True, title="Up"),
+    fields.shown(
+        "last_report_at",
+        fields.TIME,
+        "Time of an agent's last report.",
+        column=True,
+    ),
+    fields.shown(
+        "message",
+        fields.TEXT,
+        "A problem that an operator should know of.",
+        column=True,
+    ),
+    fields.shown(
+        "id", fields.NAME, "Name of the conductor, UUID of an agent's host."
+    ),
+    sort_keys=("id", "binary", "host"),
+)
+
+#: Instances of Nova with tokens of their own.
+INSTANCE = fields.Fields(
+    fields.shown("id", fields.UUID, column=True),
+    fields.shown("name", fields.TEXT, column=True),
+    fields.shown(
+        "token",
+        fields.TEXT,
+        "State of its token.",
+        column=True,
+        limits={"enum": ["valid", "revoked"]},
+    ),
+    fields.shown(
+        "max_sessions",
+        fields.COUNT,
+        "Sessions that its flavor allows at a time; null: unlimited.",
+        default=None,
+        column=True,
+    ),
+    fields.shown(
+        "created_at", fields.MOMENT, "When it got its token.", column=True
+    ),
+    fields.shown("project_id", fields.TEXT),
+    fields.shown(
+        "host_uuid",
+        fields.UUID,
+        "UUID of its compute node; only with `all_projects`.",
+        default=None,
+    ),
+    sort_keys=("created_at",),
+)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The members of accelerators and bitstreams, as users see them."""
+
+from __future__ import annotations
+
+from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import formats
+from fpgapool.vocabulary import platforms
+
+_PEAK = "Highest input rate in one slot."
+_RETURN_RATIO = "Bytes of output for each byte of input."
+_STATELESS = "Whether a session can continue in another slot."
+_PARAMS_SCHEMA = "JSON schema of the parameters of a session."
+_CHUNK_MULTIPLE = (
+    "The size of every chunk of the input but the last is a multiple of this."
+)
+_CORE = "Name of the software core that computes the same."
+_PLATFORMS = (
+    "By shape of the slot, the highest input rate there, and the power that a"
+    " slot takes while it works, if they are known; slots of other shapes have"
+    " `peak_bytes_per_s`."
+)
+
+ACCELERATOR = fields.Fields(
+    fields.shown("name", fields.NAME, column=True),
+    fields.shown("description", fields.TEXT, column=True),
+    fields.shown(
+        "peak_bytes_per_s",
+        fields.RATE,
+        _PEAK,
+        column=True,
+        title="Peak Bytes/s",
+    ),
+    fields.shown(
+        "is_stateless",
+        fields.FLAG,
+        _STATELESS,
+        shown="stateless",
+        column=True,
+        title="Stateless",
+    ),
+    fields.shown("return_ratio", fields.NUMBER, _RETURN_RATIO),
+    fields.shown(
+        "shapes",
+        fields.NAMES,
+        "Shapes of slots that can run it, as far as their agents say; empty"
+        " means any, and - that none can.",
+    ),
+    fields.shown("chunk_multiple_bytes", fields.COUNT, _CHUNK_MULTIPLE),
+    fields.shown("core", fields.TEXT, _CORE),
+    fields.shown("params_schema", fields.OBJECT, _PARAMS_SCHEMA, column=None),
+    fields.shown(
+        "platforms",
+        fields.OBJECT,
+        _PLATFORMS,
+        column=None,
+        limits=platforms.SCHEMA,
+    ),
+    sort_keys=("name",),
+)
+
+#: What a bitstream may say of a new accelerator.
+PROFILE = fields.Fields(
+    fields.shown(
+        "peak_bytes_per_s",
+        fields.NUMBER,
+        _PEAK,
+        limits={"minimum": 1, "maximum": 1e15},
+    ),
+    fields.shown(
+        "return_ratio",
+        fields.NUMBER,
+        _RETURN_RATIO,
+        limits={"minimum": 0, "maximum": 1000},
+    ),
+    fields.shown("stateless", fields.FLAG, _STATELESS),
+    fields.shown("params_schema", fields.OBJECT, _PARAMS_SCHEMA),
+    fields.shown(
+        "chunk_multiple_bytes",
+        fields.INTEGER,
+        _CHUNK_MULTIPLE,
+        limits={"minimum": 1, "maximum": 2**20},
+    ),
+    fields.shown(
+        "platforms", fields.OBJECT, _PLATFORMS, limits=platforms.SCHEMA
+    ),
+)
+
+#: States of bitstreams, and who may use them.
+BITSTREAM_STATES = ("uploading", "unapproved", "approved", "rejected")
+VISIBILITIES = ("private", "shared", "public")
+
+BITSTREAM = fields.Fields(
+    fields.shown("id", fields.UUID, column=True),
+    fields.shown("name", fields.TEXT, column=True),
+    fields.shown(
+        "key",
+        fields.TEXT,
+        "Name of the accelerator for all projects that may use it.",
+        column=True,
+        title="Accelerator",
+    ),
+    fields.shown(
+        "version",
+        fields.TEXT,
+        "Version; the pool uses the newest approved one.",
+        column=True,
+    ),
+    fields.shown(
+        "state", fields.STATE, "Slots run only `approved` ones.", column=True
+    ),
+    fields.shown(
+        "visibility",
+        fields.TEXT,
+        column=True,
+        limits={"enum": list(VISIBILITIES)},
+    ),
+    fields.shown("shapes", fields.NAMES, "Shapes of slots that fit."),
+    fields.shown(
+        "is_compatible",
+        fields.FLAG,
+        "Whether the pool has a slot that fits.",
+        shown="compatible",
+        title="Compatible",
+    ),
+    fields.shown(
+        "format",
+        fields.TEXT,
+        "`declaration` is a description for emulated boards; `opencl-source`,"
+        " `opencl-binary` and `xclbin` are packages with a manifest.",
+        limits={"enum": list(formats.FORMATS)},
+    ),
+    fields.shown(
+        "size_bytes",
+        fields.COUNT,
+        "Null until there is a file.",
+        default=None,
+    ),
+    fields.shown(
+        "checksum_sha256",
+        fields.TEXT,
+        default=None,
+        title="SHA-256",
+        limits={"pattern": "^[0-9a-f]{64}$"},
+    ),
+    fields.shown(
+        "signed_by",
+        fields.TEXT,
+        "Name of the trusted key that has verified the signature.",
+        default=None,
+    ),
+    fields.shown("project_id", fields.TEXT),
+    fields.shown("created_at", fields.MOMENT),
+    fields.shown("description", fields.TEXT, column=None),
+    fields.shown(
+        "accelerator",
+        fields.TEXT,
+        "Plain name of the accelerator that it implements.",
+        column=None,
+    ),
+    fields.shown(
+        "reason",
+        fields.TEXT,
+        "Reason of the approval or rejection.",
+        column=None,
+    ),
+    fields.shown(
+        "projects",
+        fields.NAMES,
+        "Projects that it is shared with; only its owner sees them.",
+        column=None,
+    ),
+    fields.shown("profile", fields.OBJECT, column=None),
+    fields.shown("properties", fields.OBJECT, column=None),
+    fields.shown("updated_at", fields.MOMENT, column=None),
+    fields.shown("uploaded_at", fields.TIME, column=None),
+    fields.shown("decided_at", fields.TIME, column=None),
+    sort_keys=("created_at", "name", "accelerator", "state", "updated_at"),
+)
