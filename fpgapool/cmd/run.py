@@ -132,11 +132,11 @@ def _options(
     return {
         "timeout_s": _left_s(arguments),
         "cancel": token,
-        "wait_timeout_s": arguments.wait_timeout,
-        "priority": arguments.priority,
-        "deadline_s": arguments.deadline,
-        "deadline_action": arguments.deadline_action,
-        "application": arguments.application,
+        **{
+            option.name: value
+            for option in command_line.REQUESTED
+            if (value := getattr(arguments, option.name)) is not None
+        },
         **_door(arguments),
     }
 

@@ -10,23 +10,26 @@ from collections.abc import Sequence
 
 from fpgapool import version
 from fpgapool.cmd import completion
-from fpgapool.vocabulary import states
+from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import session as description
 
 PROGRAM = "fpgapool-run"
 #: Means standard input or output.
 STANDARD = "-"
 
-# Options that have no meaning for a group.
+#: What the pool is asked for with a session.
+REQUESTED = tuple(
+    one
+    for one in description.FIELDS.options
+    if one.name in description.Options.__annotations__
+)
+# Options that have no meaning for a group: their attributes, and flags.
 _SESSION_OPTIONS = (
-    "wait_timeout",
-    "priority",
-    "deadline",
-    "deadline_action",
-    "application",
-    "fallback",
-    "meanwhile",
-    "checksum",
-    "request_id",
+    *((one.name, one.flag) for one in REQUESTED),
+    ("fallback", "--fallback"),
+    ("meanwhile", "--meanwhile"),
+    ("checksum", "--checksum"),
+    ("request_id", "--request-id"),
 )
 
 
@@ -240,39 +243,19 @@ def _add_request(pool: argparse._ArgumentGroup) -> None:
         metavar="S",
         help="give up after this many seconds in all",
     )
-    pool.add_argument(
-        "--wait-timeout",
-        type=float,
-        metavar="S",
-        help="give up if no slot is free within this many seconds",
-    )
-    pool.add_argument(
-        "--priority",
-        type=int,
-        default=0,
-        metavar="N",
-        help="from -1000 to 1000; higher ones come first within the project; "
-        "default 0",
-    )
-    pool.add_argument(
-        "--deadline",
-        type=float,
-        metavar="S",
-        help="ask the pool to be done within this many seconds; it refuses "
-        "what no slot can do",
-    )
-    pool.add_argument(
-        "--deadline-action",
-        choices=states.DEADLINE_ACTIONS,
-        help="at the deadline: continue, kill, or early, which gives up as "
-        "soon as no slot can be done in time",
-    )
-    pool.add_argument(
-        "--application",
-        metavar="NAME",
-        help="the application that the session belongs to; a pool with "
-        "affinity keeps its sessions on boards that run their accelerator",
-    )
+    for option in REQUESTED:
+        is_time = option.kind is fields.SECONDS
+        is_number = option.kind is fields.COUNT
+        pool.add_argument(
+            option.flag,
+            dest=option.name,
+            type=option.kind.type,
+            choices=option.limits.get("enum"),
+            metavar=None
+            if "enum" in option.limits
+            else ("S" if is_time else "N" if is_number else "NAME"),
+            help=option.help,
+        )
     pool.add_argument(
         "--fallback",
         choices=["cpu"],
@@ -331,7 +314,6 @@ def check(arguments: argparse.Namespace) -> None:
         return
     if arguments.dry_run:
         raise UsageError("--dry-run is for sessions, not for --group")
-    for name in _SESSION_OPTIONS:
+    for name, flag in _SESSION_OPTIONS:
         if getattr(arguments, name) not in (None, False, 0):
-            option = name.replace("_", "-")
-            raise UsageError(f"--{option} is for sessions, not for --group")
+            raise UsageError(f"{flag} is for sessions, not for --group")

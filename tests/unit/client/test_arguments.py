@@ -20,6 +20,7 @@ from fpgapool.client import errors
 from fpgapool.client import options
 from fpgapool.client import view
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import session
 
 SCHEMA = {
     "type": "object",
@@ -240,13 +241,33 @@ def test_misspelt_options_fail_at_once(tmp_path, monkeypatch, function):
     assert not list(tmp_path.iterdir())
 
 
-def test_transfers_have_all_options_of_sessions():
-    opening = inspect.signature(client.acc_open, eval_str=True).parameters
-    assert typing.get_type_hints(options.Options) == {
+def test_signatures_show_all_options_of_sessions():
+    shown = inspect.signature(client.acc_open).parameters
+    hints = typing.get_type_hints(options.Options)
+    assert {
         name: parameter.annotation
-        for name, parameter in opening.items()
+        for name, parameter in shown.items()
         if name not in ("accelerator", "size_bytes", "timeout_s")
+    } == hints
+    assert {
+        name: shown[name].default
+        for name in ("priority", "verify", "checksum", "wait_timeout_s")
+    } == {
+        "priority": 0,
+        "verify": True,
+        "checksum": False,
+        "wait_timeout_s": None,
     }
+    for name in hints:
+        assert f":param {name}:" in client.acc_open.__doc__
+
+
+def test_options_of_the_pool_are_described():
+    described = {one.name: one for one in session.FIELDS.options}
+    for name, hint in typing.get_type_hints(session.Options).items():
+        kind = described[name].kind.type
+        assert hint in (kind, kind | None)
+        assert described[name].help
 
 
 def test_token_follows_an_event():
