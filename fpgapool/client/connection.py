@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import collections.abc
 import contextlib
 import ctypes
 import dataclasses
@@ -13,18 +12,18 @@ import mmap
 import os
 import socket
 import time
-import typing
+from collections.abc import Mapping
+from typing import Any
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import door as doors
 from fpgapool.client import errors
+from fpgapool.client import link
 from fpgapool.client import view as views
 from fpgapool.common import buffers
 from fpgapool.common import channel
-from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
-from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import states
 
 STREAM = "stream"
@@ -33,8 +32,6 @@ CPU = "cpu"
 
 # How long the front door may take to report the state of a session.
 _OUTCOME_S = 2.0
-# Of one attempt: a working worker answers HELLO within milliseconds.
-_ATTEMPT_S = 10.0
 # The grace period of a worker that does not report it.
 _DEFAULT_GRACE_S = 10.0
 _LONGEST_GRACE_S = 86400.0
@@ -50,8 +47,7 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 _MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
 
 
-class WorkerError(exceptions.CodedError):
-    """The worker answered with ERROR."""
+WorkerError = link.Refused
 
 
 class FrontDoorHangs(channel.DeadlineExceeded):
@@ -76,7 +72,7 @@ class Opened:
     return_secret: str | None = dataclasses.field(default=None, repr=False)
 
     @classmethod
-    def from_document(cls, document: dict[str, typing.Any]) -> Opened:
+    def from_document(cls, document: dict[str, Any]) -> Opened:
         """Read the JSON of OPENED.
 
         :param document: its members.
@@ -126,7 +122,7 @@ class Opened:
         )
 
 
-def _grace_s(document: dict[str, typing.Any]) -> float:
+def _grace_s(document: dict[str, Any]) -> float:
     grace_s = document.get("resume_grace_s")
     if not isinstance(grace_s, int | float):
         return _DEFAULT_GRACE_S
@@ -134,7 +130,7 @@ def _grace_s(document: dict[str, typing.Any]) -> float:
     return float(min(max(grace_s, 0), _LONGEST_GRACE_S))
 
 
-def _shared_buffers(document: dict[str, typing.Any], chunk_bytes: int) -> int:
+def _shared_buffers(document: dict[str, Any], chunk_bytes: int) -> int:
     shm = document.get("shm")
     if shm is None:
         return 0
@@ -422,7 +418,7 @@ class Dialer:
 
     def open(
         self,
-        params: collections.abc.Mapping[str, typing.Any],
+        params: Mapping[str, Any],
         deadline_s: float | None,
         start_input_offset_bytes: int = 0,
         start_output_offset_bytes: int = 0,
@@ -508,7 +504,7 @@ class Dialer:
         )
         return view if is_lost else None
 
-    def _ask(self, deadline_s: float) -> dict[str, typing.Any]:
+    def _ask(self, deadline_s: float) -> dict[str, Any]:
         session_id = self.view.session_id
         try:
             return self.front_door.request(
@@ -525,7 +521,7 @@ class Dialer:
     def _dial(
         self, members: dict[str, object], deadline_s: float | None
     ) -> Connection:
-        attempt_s = time.monotonic() + _ATTEMPT_S
+        attempt_s = time.monotonic() + link.ATTEMPT_S
         deadline_s = min(attempt_s, deadline_s or attempt_s)
         data, transport = self._connect(deadline_s)
         hello = {
@@ -571,12 +567,7 @@ class Dialer:
             try:
                 back, _ = self._connect(deadline_s)
                 on_error.callback(back.close)
-                back.send(
-                    frames.encode_frame(
-                        frames.FrameHeader(frames.HELLO), hello
-                    ),
-                    deadline_s=deadline_s,
-                )
+                link.say_hello(back, hello, deadline_s)
             except (OSError, channel.DeadlineExceeded):
                 return there
             pair = _Pair(there, back)
@@ -597,22 +588,21 @@ class Dialer:
         self, deadline_s: float | None
     ) -> tuple[channel.Channel, str]:
         if self._local_only and not self.view.local:
-            raise WorkerError(
-                codes.TLS_REQUIRED,
-                f"the slot's host {self.view.host_name} does not offer TLS "
-                "([agent] tls is off there); nothing was sent",
-            )
-        # Shared memory is faster than every network.
-        endpoints = sorted(
-            (one for one in self.view.endpoints if self._may_use(one)),
-            key=lambda endpoint: endpoint.network != views.LOCAL_NETWORK,
-        )
+            raise link.require_tls(f"the slot's host {self.view.host_name}")
         failure: Exception = channel.ChannelClosed(
             "the session has no endpoint that this client can use"
         )
-        for endpoint in endpoints:
+        for endpoint in link.fastest_first(self.view.endpoints):
+            local = endpoint.network == link.LOCAL_NETWORK
+            if not self._may_use(local):
+                continue
             try:
-                return self._connect_to(endpoint, deadline_s)
+                return link.connect(
+                    endpoint,
+                    self.view.certificate_sha256,
+                    functools.partial(self._local, deadline_s),
+                    deadline_s,
+                ), SHM if local else STREAM
             except (OSError, doors.ConnectionLost) as exc:
                 failure = exc.with_traceback(None)
             except errors.OperationTimeout as exc:
@@ -631,26 +621,12 @@ class Dialer:
             # See errors.FpgapoolError.again().
             del failure
 
-    def _may_use(self, endpoint: views.Endpoint) -> bool:
+    def _may_use(self, local: bool) -> bool:
         # While the front door is away, the local endpoint is unreachable, and
         # the worker would refuse another transport.
-        local = endpoint.network == views.LOCAL_NETWORK
         if self._local_only and not local:
             return False
         return self._transport is None or local == (self._transport == SHM)
-
-    def _connect_to(
-        self, endpoint: views.Endpoint, deadline_s: float | None
-    ) -> tuple[channel.Channel, str]:
-        if endpoint.network == views.LOCAL_NETWORK:
-            return channel.PlainChannel(self._local(deadline_s)), SHM
-        sock = channel.connect_tcp(endpoint.address, endpoint.port, deadline_s)
-        if self.view.certificate_sha256 is None:
-            return channel.PlainChannel(sock), STREAM
-        tls = tls_channel.TlsChannel.connect(
-            sock, self.view.certificate_sha256, deadline_s
-        )
-        return tls, STREAM
 
     def _local(self, deadline_s: float | None) -> socket.socket:
         session_id, generation = self.view.session_id, self.view.generation
@@ -667,30 +643,16 @@ class Dialer:
 
 
 def _shake_hands(
-    data: channel.Channel,
-    hello: dict[str, object],
-    deadline_s: float | None,
+    data: channel.Channel, hello: dict[str, Any], deadline_s: float | None
 ) -> Connection:
-    data.send(
-        frames.encode_frame(frames.FrameHeader(frames.HELLO), hello),
-        deadline_s=deadline_s,
-    )
-    header, fds = _recv_first_header(
-        data, hello["transport"] == SHM, deadline_s
+    local = hello["transport"] == SHM
+    document, fds = link.shake_hands(
+        data, hello, deadline_s, 2 if local else 0
     )
     try:
-        document = frames.decode_json(
-            channel.recv_payload(data, header, deadline_s)
-        )
-        if header.type == frames.ERROR:
-            raise _refusal(document)
-        if header.type != frames.OPENED:
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "the worker did not answer OPENED"
-            )
         opened = Opened.from_document(document)
         shared = None
-        if hello["transport"] == SHM:
+        if local:
             if len(fds) != 2 or not opened.shared_buffers:
                 raise frames.ProtocolError(
                     frames.PROTOCOL_ERROR, "OPENED without shared memory"
@@ -701,39 +663,3 @@ def _shake_hands(
         return Connection(data, opened, shared)
     finally:
         channel.close_fds(fds)
-
-
-def _refusal(
-    document: dict[str, typing.Any],
-) -> WorkerError | channel.ChannelClosed:
-    code = str(document.get("code", codes.PROTOCOL_ERROR))
-    message = str(document.get("message", ""))
-    if code == codes.HELLO_TIMEOUT:
-        # This process was frozen meanwhile; its slot is as good as before.
-        return channel.ChannelClosed(message)
-    return WorkerError(code, message)
-
-
-def _recv_first_header(
-    data: channel.Channel, with_fds: bool, deadline_s: float | None
-) -> tuple[frames.FrameHeader, list[int]]:
-    if not with_fds:
-        return (
-            channel.recv_header(
-                data,
-                bytearray(frames.HEADER_BYTES),
-                max_data_bytes=frames.MAX_JSON_BYTES,
-                deadline_s=deadline_s,
-            ),
-            [],
-        )
-    scratch = bytearray(frames.HEADER_BYTES)
-    plain = typing.cast(channel.PlainChannel, data)
-    fds = plain.recv_exact_with_fds(memoryview(scratch), 2, deadline_s)
-    with contextlib.ExitStack() as on_error:
-        on_error.callback(channel.close_fds, fds)
-        header = frames.FrameHeader.unpack_from(
-            scratch, max_data_bytes=frames.MAX_JSON_BYTES
-        )
-        on_error.pop_all()
-    return header, fds

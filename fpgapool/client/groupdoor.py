@@ -12,7 +12,7 @@ import time
 import typing
 
 from fpgapool.client import errors
-from fpgapool.client import view as views
+from fpgapool.client import link
 from fpgapool.client import waiting
 from fpgapool.common import channel
 from fpgapool.protocol import frames
@@ -20,7 +20,7 @@ from fpgapool.protocol import groups
 from fpgapool.vocabulary import codes
 
 # The desk of this host, if it is one of the group's.
-_LOCAL = ((views.LOCAL_NETWORK, "", 0),)
+_LOCAL = ((link.LOCAL_NETWORK, "", 0),)
 
 # The door knows that this client, or the whole group, has ended.
 _GONE = frozenset({codes.GROUP_CLIENT_NOT_FOUND, codes.GROUP_NOT_FOUND})
@@ -196,7 +196,7 @@ def members_of(document: Document) -> groups.MemberList:
                 + tuple(
                     one
                     for one in host.endpoints
-                    if one[0] != views.LOCAL_NETWORK
+                    if one[0] != link.LOCAL_NETWORK
                 )
             )
             for host in found.hosts

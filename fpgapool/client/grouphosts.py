@@ -16,6 +16,8 @@ import typing
 from fpgapool.client import errors
 from fpgapool.client import groupdoor
 from fpgapool.client import grouplink
+from fpgapool.client import link as connecting
+from fpgapool.client import wires
 from fpgapool.common import channel
 from fpgapool.common import rings
 from fpgapool.protocol import frames
@@ -565,10 +567,10 @@ class Hosts:
                 self._lose_tasks(link)
                 return
             try:
-                wire = grouplink.connect(
+                wire = wires.connect(
                     host, self._access, self._door, self._window_tasks
                 )
-            except grouplink.Refused as exc:
+            except connecting.Refused as exc:
                 now = time.monotonic()
                 unauthorized_since_s = unauthorized_since_s or now
                 patient = now < unauthorized_since_s + _PATIENCE_S
@@ -606,7 +608,7 @@ class Hosts:
         with self._lock:
             return any(link.wire is not None for link in self._links.values())
 
-    def _attend(self, link: grouplink.Link, wire: grouplink.Wire) -> None:
+    def _attend(self, link: grouplink.Link, wire: wires.Wire) -> None:
         """Use a connection until it is lost, or not wanted any more."""
         self._outages.end()
         with self._lock:
@@ -644,7 +646,7 @@ class Hosts:
             default=group.MAX_TASK_BYTES,
         )
 
-    def _is_needed(self, link: grouplink.Link, wire: grouplink.Wire) -> bool:
+    def _is_needed(self, link: grouplink.Link, wire: wires.Wire) -> bool:
         """Wait until this thread has to receive.
 
         :returns: False if the connection is over.

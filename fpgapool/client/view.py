@@ -11,28 +11,13 @@ import datetime
 import functools
 import typing
 
+from fpgapool.client import link
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import session as description
 
-LOCAL_NETWORK = "local"
-
 _Members: typing.TypeAlias = collections.abc.Mapping[str, typing.Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Endpoint:
-    """Where the session's worker listens.
-
-    :ivar network: ``local`` or the operator's name of a network.
-    :ivar address: empty for ``local``.
-    :ivar port: 0 for ``local``.
-    """
-
-    network: str
-    address: str
-    port: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +49,7 @@ class SessionView:
     device: str | None = None
     slot: int | None = None
     local: bool | None = None
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[link.Endpoint, ...] = ()
     secret: str = dataclasses.field(default="", repr=False)
     certificate_sha256: str | None = None
     queue_position: int | None = None
@@ -138,7 +123,7 @@ def _optional(
     return frames.require(members, name, kind)
 
 
-def _endpoints(members: _Members, name: str) -> tuple[Endpoint, ...]:
+def _endpoints(members: _Members, name: str) -> tuple[link.Endpoint, ...]:
     endpoints = []
     for item in _optional(members, name, list) or ():
         if not isinstance(item, dict):
@@ -146,7 +131,7 @@ def _endpoints(members: _Members, name: str) -> tuple[Endpoint, ...]:
                 frames.PROTOCOL_ERROR, "an endpoint is not an object"
             )
         endpoints.append(
-            Endpoint(
+            link.Endpoint(
                 network=frames.require(item, "network", str),
                 address=_optional(item, "address", str) or "",
                 port=_optional(item, "port", int) or 0,
@@ -178,7 +163,7 @@ _READERS: dict[object, typing.Any] = {
     float: functools.partial(_optional, kind=(int, float)),
     bool: functools.partial(_optional, kind=(bool,)),
     tuple[str, ...]: _texts,
-    tuple[Endpoint, ...]: _endpoints,
+    tuple[link.Endpoint, ...]: _endpoints,
 }
 #: What reads each member; one that may be None is read as its other type.
 _READ = {

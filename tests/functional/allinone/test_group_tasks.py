@@ -21,6 +21,7 @@ import pytest
 from fpgapool import client
 from fpgapool.accelerators import base
 from fpgapool.client import grouplink
+from fpgapool.client import wires
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.functional.allinone import harness
@@ -220,14 +221,14 @@ def test_a_program_that_is_killed_is_no_client(
 
 @pytest.mark.parametrize(
     ("door", "wire"),
-    [("node1", grouplink.LocalWire), ("node2", grouplink.RemoteWire)],
+    [("node1", wires.LocalWire), ("node2", wires.RemoteWire)],
 )
 def test_programs_of_the_members_host_use_shared_memory(
     site: Site,
     group: str,
     monkeypatch: pytest.MonkeyPatch,
     door: str,
-    wire: type[grouplink.Wire],
+    wire: type[wires.Wire],
 ) -> None:
     """All slots are on the first host."""
     monkeypatch.setenv("FPGAPOOL_SOCKET", site.pool.front_door(door))

@@ -16,6 +16,7 @@ from fpgapool.client import cancel
 from fpgapool.client import connection as connections
 from fpgapool.client import door as doors
 from fpgapool.client import errors
+from fpgapool.client import link
 from fpgapool.client import view as views
 from fpgapool.client import waiting
 from fpgapool.common import channel
@@ -399,7 +400,7 @@ class HangingLater(Door):
 def test_so_is_one_that_hangs_while_it_hands_over_a_connection(
     seek, monkeypatch
 ) -> None:
-    local = {"network": views.LOCAL_NETWORK, "address": "", "port": 0}
+    local = {"network": link.LOCAL_NETWORK, "address": "", "port": 0}
     other = {"network": "a", "address": "127.0.0.1", "port": 1}
     ready = event("READY", 2, 2)
     ready["session"]["endpoints"] = [local, other]

@@ -23,6 +23,7 @@ from fpgapool.client import grouphosts
 from fpgapool.client import grouplink
 from fpgapool.client import view as views
 from fpgapool.client import waiting
+from fpgapool.client import wires
 from fpgapool.common import channel
 from fpgapool.protocol import groups
 from fpgapool.protocol import messages
@@ -119,7 +120,7 @@ def test_a_worker_that_cannot_be_dialed() -> None:
 
 def test_a_desk_that_cannot_be_dialed() -> None:
     with refused():
-        grouplink.connect(HOST, ACCESS, mock.Mock(), 1)
+        wires.connect(HOST, ACCESS, mock.Mock(), 1)
 
 
 def test_a_group_whose_desks_cannot_be_dialed() -> None:
