@@ -124,8 +124,8 @@ def group_open(
             )
         access = found.attach(name, accelerator, deadline_s)
         access = dataclasses.replace(access, application=application)
-        outages = groupdoor.Outages(found, access, away_timeout_s, on_away)
-        return Group(found, access, window_tasks, token, outages)
+        absence = waiting.Absence(away_timeout_s, on_away)
+        return Group(found, access, window_tasks, token, absence)
     except BaseException:
         cancelling.release(token)
         raise
@@ -158,7 +158,7 @@ class Group:
     :param access: of this client.
     :param window_tasks: see :func:`group_open`.
     :param token: see :func:`group_open`.
-    :param outages: of the pool.
+    :param absence: of the pool.
     """
 
     def __init__(
@@ -167,12 +167,12 @@ class Group:
         access: groupdoor.Access,
         window_tasks: int,
         token: cancelling.CancelToken,
-        outages: groupdoor.Outages,
+        absence: waiting.Absence,
     ) -> None:
         self._door = door
         self._access = access
         self._window_tasks = window_tasks
-        self._hosts = grouphosts.Hosts(door, access, window_tasks, outages)
+        self._hosts = grouphosts.Hosts(door, access, window_tasks, absence)
         # The lock of each thread, and whether it calls callbacks.
         self._mine = threading.local()
         self._check_params = checks.schema_check(

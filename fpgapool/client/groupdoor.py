@@ -7,13 +7,10 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import socket
-import threading
-import time
 import typing
 
 from fpgapool.client import errors
 from fpgapool.client import link
-from fpgapool.client import waiting
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
@@ -21,9 +18,6 @@ from fpgapool.vocabulary import codes
 
 # The desk of this host, if it is one of the group's.
 _LOCAL = ((link.LOCAL_NETWORK, "", 0),)
-
-# The door knows that this client, or the whole group, has ended.
-_GONE = frozenset({codes.GROUP_CLIENT_NOT_FOUND, codes.GROUP_NOT_FOUND})
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
@@ -91,81 +85,6 @@ class GroupDoor(typing.Protocol):
 
     def detach(self, access: Access) -> None:
         """Stop being a client of the group; it never raises."""
-
-
-class Outages:
-    """Asks a door where a group is, and notices when the pool is away.
-
-    It is away while neither a desk nor the door answers.
-
-    :param door: gave the access.
-    :param access: of this client.
-    :param timeout_s: how long the pool may be away; None: for ever.
-    :param on_away: called when it goes away.
-    """
-
-    def __init__(
-        self,
-        door: GroupDoor,
-        access: Access,
-        timeout_s: float | None = None,
-        on_away: waiting.AwayCallback | None = None,
-    ) -> None:
-        self._door = door
-        self._access = access
-        self._timeout_s = timeout_s
-        self._on_away = on_away
-        # Each host of the group has a thread that asks.
-        self._lock = threading.Lock()
-        self._since_s: float | None = None
-
-    def end(self) -> None:
-        """Note that a desk has answered."""
-        with self._lock:
-            self._since_s = None
-
-    def ask(
-        self, has_desk: collections.abc.Callable[[], bool]
-    ) -> groups.MemberList | None:
-        """Ask the door, as a desk cannot be reached.
-
-        :param has_desk: whether another one is connected.
-        :returns: the hosts of the group; None if the door does not say.
-        :raises errors.TaskFailed: ``ACCESS_REVOKED`` if this client, or the
-            group, has ended.
-        :raises errors.FrontDoorUnavailable: if the pool was away too long.
-        :raises errors.TooManyOpenFiles: if this program cannot ask.
-        """
-        try:
-            members = self._door.members(self._access)
-        except errors.TooManyOpenFiles:
-            raise
-        except (errors.FpgapoolError, OSError) as exc:
-            if isinstance(exc, errors.FpgapoolError) and exc.code in _GONE:
-                # Its desks may be gone, so that none of them says so.
-                raise errors.TaskFailed(
-                    codes.ACCESS_REVOKED, exc.message
-                ) from exc
-            if isinstance(exc, errors.RequestRejected) or has_desk():
-                self.end()
-            else:
-                self._go_on(exc)
-            return None
-        self.end()
-        return members
-
-    def _go_on(self, reason: Exception) -> None:
-        now_s = time.monotonic()
-        with self._lock:
-            begins = self._since_s is None
-            self._since_s = since_s = self._since_s or now_s
-        if self._timeout_s is not None and now_s >= since_s + self._timeout_s:
-            why = getattr(reason, "message", reason)
-            raise errors.FrontDoorUnavailable(
-                f"the pool was away for {self._timeout_s:g} s: {why}"
-            ) from reason
-        if begins and self._on_away is not None:
-            self._on_away("the pool's front door", self._timeout_s)
 
 
 def members_of(document: Document) -> groups.MemberList:

@@ -17,6 +17,7 @@ from fpgapool.client import errors
 from fpgapool.client import groupdoor
 from fpgapool.client import grouplink
 from fpgapool.client import link as connecting
+from fpgapool.client import waiting as waits
 from fpgapool.client import wires
 from fpgapool.common import channel
 from fpgapool.common import rings
@@ -34,6 +35,8 @@ _LONGEST_PAUSE_S = 1.0
 _FATAL = frozenset(
     {codes.ACCESS_REVOKED, codes.PROTOCOL_ERROR, codes.TLS_REQUIRED}
 )
+# The door knows that this client, or the whole group, has ended.
+_GONE = frozenset({codes.GROUP_CLIENT_NOT_FOUND, codes.GROUP_NOT_FOUND})
 # A new desk hears of its clients a moment after its start, and refuses them
 # until then.
 _PATIENCE_S = 30.0
@@ -54,7 +57,7 @@ class Hosts:
     :param door: gave the access.
     :param access: of this client.
     :param window_tasks: most tasks at all desks.
-    :param outages: of this client.
+    :param absence: of the pool, for this client.
     :ivar failure: what has ended all tasks; None until then.
     """
 
@@ -63,12 +66,12 @@ class Hosts:
         door: groupdoor.GroupDoor,
         access: groupdoor.Access,
         window_tasks: int,
-        outages: groupdoor.Outages,
+        absence: waits.Absence,
     ) -> None:
         self._door = door
         self._access = access
         self._window_tasks = window_tasks
-        self._outages = outages
+        self._absence = absence
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
@@ -593,9 +596,12 @@ class Hosts:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _ask_door(self) -> None:
-        """Ask where the group is now, as a desk cannot be reached."""
+        """Ask the door where the group is now, as a desk cannot be reached.
+
+        The pool is away while neither a desk nor the door answers.
+        """
         try:
-            members = self._outages.ask(self._has_desk)
+            members = self._members_now()
         except errors.FpgapoolError as exc:
             self.fail(exc)
             return
@@ -604,13 +610,36 @@ class Hosts:
                 self._use_members(members)
                 self._go_on()
 
+    def _members_now(self) -> groups.MemberList | None:
+        """Return the hosts of the group; None if the door does not say.
+
+        :raises errors.FpgapoolError: what ends all tasks.
+        """
+        try:
+            members = self._door.members(self._access)
+        except errors.TooManyOpenFiles:
+            raise
+        except (errors.FpgapoolError, OSError) as exc:
+            if isinstance(exc, errors.FpgapoolError) and exc.code in _GONE:
+                # Its desks may be gone, so that none of them says so.
+                raise errors.TaskFailed(
+                    codes.ACCESS_REVOKED, exc.message
+                ) from exc
+            if isinstance(exc, errors.RequestRejected) or self._has_desk():
+                self._absence.end()
+            else:
+                self._absence.note(exc)
+            return None
+        self._absence.end()
+        return members
+
     def _has_desk(self) -> bool:
         with self._lock:
             return any(link.wire is not None for link in self._links.values())
 
     def _attend(self, link: grouplink.Link, wire: wires.Wire) -> None:
         """Use a connection until it is lost, or not wanted any more."""
-        self._outages.end()
+        self._absence.end()
         with self._lock:
             link.connected(wire)
             self._learn_limit()

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-import collections.abc
 import random
+import threading
 import time
 import typing
+from collections.abc import Callable
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import connection as connections
@@ -43,16 +44,12 @@ _UNOPENED = frozenset({codes.CONNECTION_LOST, codes.RESUME_TIMEOUT})
 #: How many slots to request again because of that.
 _MAX_UNOPENED = 5
 
-StateCallback: typing.TypeAlias = collections.abc.Callable[
-    [views.SessionView], object
-]
+StateCallback: typing.TypeAlias = Callable[[views.SessionView], object]
 #: Gets what does not answer, for people, and the seconds until the library
 #: gives up; None: it never does.
-AwayCallback: typing.TypeAlias = collections.abc.Callable[
-    [str, float | None], object
-]
+AwayCallback: typing.TypeAlias = Callable[[str, float | None], object]
 #: Sends the request; gets the deadline of its reply.
-Ask: typing.TypeAlias = collections.abc.Callable[[float | None], object]
+Ask: typing.TypeAlias = Callable[[float | None], object]
 _T = typing.TypeVar("_T")
 
 
@@ -85,6 +82,73 @@ class Attempts:
     def forget(self) -> None:
         """Count anew."""
         self._reached = ()
+
+
+class Absence:
+    """Notices when the pool is away, and for too long; for any thread.
+
+    :param timeout_s: how long it may be away; None: for ever.
+    :param on_away: called when it goes away.
+    """
+
+    def __init__(
+        self, timeout_s: float | None, on_away: AwayCallback | None
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._on_away = on_away
+        self._lock = threading.Lock()
+        self._since_s: float | None = None
+        self._announced = False
+
+    @property
+    def until_s(self) -> float | None:
+        """Until when it may be away; None: it is not, or for ever."""
+        if self._timeout_s is None or self._since_s is None:
+            return None
+        return self._since_s + self._timeout_s
+
+    def end(self) -> None:
+        """Note that the pool is there."""
+        with self._lock:
+            self._since_s = None
+            self._announced = False
+
+    def answered(self) -> None:
+        """Note an answer that does not end the outage for the program."""
+        with self._lock:
+            self._since_s = None
+
+    def note(
+        self,
+        reason: Exception,
+        since_s: float | None = None,
+        *limits_s: float | None,
+    ) -> None:
+        """Note that the pool does not answer.
+
+        :param since_s: when that began, if it was not now.
+        :param limits_s: when else the caller gives up.
+        :raises errors.FrontDoorUnavailable: if it was away for too long.
+        """
+        with self._lock:
+            if self._since_s is None:
+                self._since_s = since_s or time.monotonic()
+            begins, self._announced = not self._announced, True
+            until_s = self.until_s
+        if channel.remaining_s(until_s) == 0:
+            why = getattr(reason, "message", reason)
+            raise errors.FrontDoorUnavailable(
+                f"the pool was away for {self._timeout_s:g} s: {why}"
+            ) from reason
+        if begins:
+            self.announce(
+                "the pool's front door", earliest(until_s, *limits_s)
+            )
+
+    def announce(self, what: str, gives_up_s: float | None) -> None:
+        """Tell the program what does not answer, and until when it waits."""
+        if self._on_away is not None:
+            self._on_away(what, channel.remaining_s(gives_up_s))
 
 
 class Ended(exceptions.PicklableError):
@@ -131,13 +195,10 @@ class SlotSeeker:
         on_away: AwayCallback | None = None,
     ) -> None:
         self.door = door
-        self._away_timeout_s = away_timeout_s
-        self._on_away = on_away
         # Since when the slot's worker has not been reached ...
         self._lost_since_s: float | None = None
         # ... and then neither the front door.
-        self._absent_since_s: float | None = None
-        self._told_absent = False
+        self._absence = Absence(away_timeout_s, on_away)
         self._features = features
         self._returns = returns
         self._require_tls = require_tls
@@ -255,15 +316,11 @@ class SlotSeeker:
         """
         if self._lost_since_s is None:
             self._lost_since_s = time.monotonic()
-            self._tell_away("the slot's worker", gives_up_s)
+            self._absence.announce("the slot's worker", gives_up_s)
 
     def worker_found(self) -> None:
         """Note that the worker of the present slot is reached again."""
         self._lost_since_s = None
-
-    def _tell_away(self, what: str, gives_up_s: float | None) -> None:
-        if self._on_away is not None:
-            self._on_away(what, channel.remaining_s(gives_up_s))
 
     def stop(self) -> None:
         """Make every wait return soon, now and later."""
@@ -344,7 +401,7 @@ class SlotSeeker:
 
     def _call(
         self,
-        call: collections.abc.Callable[[float | None], _T],
+        call: Callable[[float | None], _T],
         away_since_s: float | None,
         until_s: float | None = None,
     ) -> _T:
@@ -359,7 +416,7 @@ class SlotSeeker:
         """
         limit_s = self._limit_s()
         patient_until_s = earliest(
-            self._patient_until_s(away_since_s), self._absent_until_s()
+            self._patient_until_s(away_since_s), self._absence.until_s
         )
         try:
             return call(earliest(limit_s, patient_until_s, until_s))
@@ -376,33 +433,20 @@ class SlotSeeker:
             return None
         return away_since_s + self._patience_s
 
-    def _absent_until_s(self) -> float | None:
-        """How long the pool may be absent; None: it is there, or for ever."""
-        if self._away_timeout_s is None or self._absent_since_s is None:
-            return None
-        return self._absent_since_s + self._away_timeout_s
-
     def _note_absence(self, reason: Exception) -> None:
         """Note whether the front door answered.
 
         :raises errors.FrontDoorUnavailable: if the pool was absent too long.
         """
         if isinstance(reason, errors.RequestRejected | doors.TurnedAway):
-            self._absent_since_s = None
-            return
-        if self._absent_since_s is None:
-            self._absent_since_s = self._lost_since_s or time.monotonic()
-        until_s = self._absent_until_s()
-        if channel.remaining_s(until_s) == 0:
-            why = getattr(reason, "message", reason)
-            raise errors.FrontDoorUnavailable(
-                f"the pool was away for {self._away_timeout_s:g} s: {why}"
-            ) from reason
-        if not self._told_absent:
-            self._told_absent = True
-            patient_until_s = self._patient_until_s(self._away_since_s)
-            limit_s = earliest(until_s, patient_until_s, self._limit_s())
-            self._tell_away("the pool's front door", limit_s)
+            self._absence.answered()
+        else:
+            self._absence.note(
+                reason,
+                self._lost_since_s,
+                self._patient_until_s(self._away_since_s),
+                self._limit_s(),
+            )
 
     def _reconnect(self, reason: doors.ConnectionLost) -> None:
         # A restarted agent comes back within seconds. The request is still
@@ -446,7 +490,7 @@ class SlotSeeker:
         left_s = channel.remaining_s(self._limit_s())
         if left_s == 0:
             raise self._timeout(str(reason)) from reason
-        left_s = earliest(left_s, channel.remaining_s(self._absent_until_s()))
+        left_s = earliest(left_s, channel.remaining_s(self._absence.until_s))
         if left_s is None:
             left_s = self._backoff_s
         # Clients that the same outage has hit must not all return at once.
@@ -539,8 +583,8 @@ class SlotSeeker:
     def _end_outage(self) -> None:
         """Note that the pool is there, and knows the session's state."""
         self._reset_backoff()
-        self._lost_since_s = self._absent_since_s = None
-        self._told_absent = False
+        self._lost_since_s = None
+        self._absence.end()
 
     def _reset_backoff(self) -> None:
         self._away_since_s = self._turned_away_since_s = None

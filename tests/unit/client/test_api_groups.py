@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import typing
 
 import pytest
@@ -17,7 +18,9 @@ from fpgapool.client import errors
 from fpgapool.client import frontdoor
 from fpgapool.client import group as groups
 from fpgapool.client import groupdoor
+from fpgapool.client import grouphosts
 from fpgapool.client import instance
+from fpgapool.client import waiting
 from fpgapool.common import channel
 from fpgapool.vocabulary import codes
 from tests.harness import group_api
@@ -221,13 +224,15 @@ def test_a_pool_that_dies_for_good(api) -> None:
         assert "away for 0.1 s: the API is away" in caught.value.message
         with pytest.raises(client.FrontDoorUnavailable):
             opened.run(b"x", timeout_s=TIMEOUT_S)
-    assert told == [("the pool's front door", 0.1)]
+    ((what, gives_up_s),) = told
+    assert what == "the pool's front door"
+    assert gives_up_s == pytest.approx(0.1, abs=0.05)
 
 
 def test_outages(monkeypatch) -> None:
     """One counts from its own begin, and only while no desk answers."""
     now_s = 100.0
-    monkeypatch.setattr(groupdoor.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
     answers: list[BaseException | groups.groups.MemberList] = []
 
     class Door:
@@ -238,16 +243,20 @@ def test_outages(monkeypatch) -> None:
             return answer
 
     told: list[float | None] = []
-    outages = groupdoor.Outages(
+    absence = waiting.Absence(
+        14.0, lambda _what, gives_up_s: told.append(gives_up_s)
+    )
+    hosts = grouphosts.Hosts(
         typing.cast(typing.Any, Door()),
-        typing.cast(typing.Any, None),
-        14.0,
-        lambda _what, gives_up_s: told.append(gives_up_s),
+        groupdoor.Access("g", "c", "s", groups.groups.MemberList(1, ())),
+        1,
+        absence,
     )
 
     def ask(answer: typing.Any, has_desk: bool = False) -> object:
         answers.append(answer)
-        return outages.ask(lambda: has_desk)
+        monkeypatch.setattr(hosts, "_has_desk", lambda: has_desk)
+        return hosts._members_now()
 
     away = OSError("no answer")
     members = typing.cast(typing.Any, object())
@@ -258,7 +267,7 @@ def test_outages(monkeypatch) -> None:
         # It answers, although it knows nothing.
         lambda: ask(errors.RequestRejected("CONDUCTOR_UNAVAILABLE", "")),
         lambda: ask(away, has_desk=True),
-        outages.end,
+        absence.end,
     ):
         before = len(told)
         now_s += 13.9
