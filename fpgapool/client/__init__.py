@@ -35,8 +35,6 @@ from fpgapool.client.errors import TooManyOpenFiles
 from fpgapool.client.errors import WaitTimeout
 from fpgapool.client.group import Group
 from fpgapool.client.group import group_open
-from fpgapool.client.grouptransfer import GroupReport
-from fpgapool.client.grouptransfer import run_group_file
 from fpgapool.client.listing import Accelerator
 from fpgapool.client.listing import accelerators
 from fpgapool.client.opening import acc_close
@@ -44,9 +42,11 @@ from fpgapool.client.opening import acc_open
 from fpgapool.client.opening import acc_run
 from fpgapool.client.session import Session
 from fpgapool.client.session import Statistics
+from fpgapool.client.transfer import GroupReport
 from fpgapool.client.transfer import RunReport
 from fpgapool.client.transfer import run_buffer
 from fpgapool.client.transfer import run_file
+from fpgapool.client.transfer import run_group_file
 from fpgapool.client.transfer import run_stream
 from fpgapool.client.view import SessionView
 
