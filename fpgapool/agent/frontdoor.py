@@ -148,6 +148,7 @@ class FrontDoor:
             "get": self._get,
             "progress": self._progress,
             "cancel": self._cancel,
+            "close": self._close,
             "connect": self._connect,
             "connect_group": self._connect_group,
             "pool": self._pool,
@@ -349,7 +350,7 @@ class FrontDoor:
     ) -> None:
         project_id = client.project_id
         session_id = requests.session_id(members)
-        input_bytes = requests.input_bytes(members)
+        input_bytes = requests.size_bytes(members, "input_bytes")
         if self._opens.may_report(
             client.number, project_id, session_id, self._loop.now()
         ):
@@ -438,6 +439,20 @@ class FrontDoor:
                 self._loop.now(),
             )
         )
+        self._doorway.reply(client, number)
+
+    def _close(
+        self, client: doorway.Client, number: object, members: requests.Members
+    ) -> None:
+        close = opens.Close(
+            client.project_id,
+            requests.session_id(members),
+            requests.generation(members),
+            requests.size_bytes(members, "input_bytes"),
+            requests.size_bytes(members, "output_bytes"),
+            confirmed=members.get("confirmed") is True,
+        )
+        self._apply(self._opens.close(close, self._loop.now()))
         self._doorway.reply(client, number)
 
     def _connect(
@@ -613,6 +628,14 @@ class FrontDoor:
                         reason=reason,
                     ),
                     lane=project_id,
+                )
+            case opens.Close():
+                self._casts.put(
+                    ("cancel", effect.project_id, effect.session_id),
+                    lambda: self._conductor.close_session(
+                        **dataclasses.asdict(effect)
+                    ),
+                    lane=effect.project_id,
                 )
             case opens.Poll():
                 self._poll(effect)

@@ -82,6 +82,25 @@ class Cancel:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Close:
+    """Tell the conductor that a client has closed its session.
+
+    :ivar generation: of the slot that served it last.
+    :ivar input_bytes: that the client has sent, and the slots have computed.
+    :ivar output_bytes: that it has received.
+    :ivar confirmed: whether the worker has confirmed it; its report counts if
+        it comes.
+    """
+
+    project_id: str
+    session_id: str
+    generation: int
+    input_bytes: int
+    output_bytes: int
+    confirmed: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Poll:
     """Ask the conductor for sessions of which no news has come.
 
@@ -100,7 +119,7 @@ class Push:
 
 
 Wish: typing.TypeAlias = Submit | Reopen
-Effect: typing.TypeAlias = Wish | Cancel | Poll | Push
+Effect: typing.TypeAlias = Wish | Cancel | Close | Poll | Push
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -123,6 +142,7 @@ class _Open:
     view: objects.SessionView | None = None
     heard_at_s: float = 0.0
     cancel_reason: str | None = None
+    close: Close | None = None
     reports_from_s: float = 0.0
 
     @property
@@ -368,6 +388,27 @@ class Opens:
             return [Cancel(project_id, session_id, request_id, reason)]
         return self._cancel(entry, reason, now)
 
+    def close(self, close: Close, now: float) -> list[Effect]:
+        """A client has closed a session.
+
+        The worker reports that to the conductor, too. The client's word is
+        sent only if no such end is heard, as both the worker and its agent
+        may die before their report.
+
+        :param close: what the client says.
+        :param now: seconds.
+        :returns: effects.
+        """
+        entry = self._by_session.get((close.project_id, close.session_id))
+        if entry is None:
+            # An earlier agent opened it, or its end is known.
+            return [] if close.confirmed else [close]
+        entry.close = close
+        self._detach(entry)
+        self._mark_cancelled(entry, codes.CANCELLED_BY_CLIENT, now)
+        entry.schedule(now)
+        return [] if close.confirmed else [close]
+
     def client_gone(
         self, client: int, now: float, active: Iterable[str] = ()
     ) -> list[Effect]:
@@ -417,6 +458,9 @@ class Opens:
         self._add(entry)
         if self._is_over(entry, view):
             return self._finish(entry, view)
+        if entry.close is not None and view.state in states.TERMINAL:
+            # The conductor has not heard that the session was served.
+            return self._repeat(entry, now)
         return self._present(entry, now)
 
     def _present(self, entry: _Open, now: float) -> list[Effect]:
@@ -545,6 +589,10 @@ class Opens:
 
     @staticmethod
     def _is_over(entry: _Open, view: objects.SessionView) -> bool:
+        if entry.close is not None:
+            return view.state in states.TERMINAL and (
+                view.state == states.CLOSED or view.reason not in codes.UNSEEN
+            )
         left_alone = (
             entry.answered
             and entry.client is None
@@ -626,8 +674,8 @@ def _may_be_in_use(entry: _Open) -> bool:
     return entry.view is not None and entry.view.state == states.READY
 
 
-def _cancellation(entry: _Open, reason: str) -> Cancel:
-    return Cancel(
+def _cancellation(entry: _Open, reason: str) -> Cancel | Close:
+    return entry.close or Cancel(
         project_id=entry.project_id,
         session_id=None if entry.request_id else entry.session_id,
         request_id=entry.request_id or None,

@@ -138,16 +138,17 @@ def generation(members: Members) -> int:
     return value
 
 
-def input_bytes(members: Members) -> int:
-    """Return the bytes of input that the message says are computed.
+def size_bytes(members: Members, name: str) -> int:
+    """Return a number of bytes.
 
     :param members: of the message.
+    :param name: of the member that has it.
     :raises rules.RequestError: INVALID_SIZE.
     """
-    value = members.get("input_bytes")
+    value = members.get(name)
     if not rules.is_int(value) or not 0 <= value <= rules.MAX_SIZE_BYTES:
         raise rules.RequestError(
-            codes.INVALID_SIZE, "input_bytes must be a whole number"
+            codes.INVALID_SIZE, f"{name} must be a whole number"
         )
     return value
 

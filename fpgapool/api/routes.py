@@ -375,6 +375,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/sessions/{session_id}",
         handler=sessions.delete,
         policy=session_policies.DELETE,
+        query=session_schemas.DELETE_QUERY,
         status=204,
         summary="Cancel or close a session",
     ),

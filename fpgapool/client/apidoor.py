@@ -353,6 +353,34 @@ class ApiDoor:
                     "DELETE", f"/sessions/{session_id}", deadline_s
                 )
 
+    def report_close(
+        self,
+        session_id: str,
+        generation: int,
+        *,
+        input_bytes: int,
+        output_bytes: int,
+        confirmed: bool,
+        deadline_s: float | None,
+    ) -> None:
+        """See :meth:`fpgapool.client.door.Door.report_close`.
+
+        A close that the worker has confirmed takes no request.
+        """
+        if confirmed:
+            return
+        counts = urllib.parse.urlencode(
+            {
+                "generation": generation,
+                "input_bytes": input_bytes,
+                "output_bytes": output_bytes,
+            }
+        )
+        with contextlib.suppress(errors.FpgapoolError, doors.ConnectionLost):
+            self._requests.http(
+                "DELETE", f"/sessions/{session_id}?{counts}", deadline_s
+            )
+
     def _find(self, request_id: object, deadline_s: float | None) -> list[str]:
         name = urllib.parse.quote(str(request_id))
         found = self._requests.http(

@@ -116,6 +116,30 @@ class Door(typing.Protocol):
         :param members: ``session_id`` or ``request_id``.
         """
 
+    def report_close(
+        self,
+        session_id: str,
+        generation: int,
+        *,
+        input_bytes: int,
+        output_bytes: int,
+        confirmed: bool,
+        deadline_s: float | None,
+    ) -> None:
+        """Tell the pool that the client has closed a session; never raises.
+
+        The session ends as served then, even if no worker can report it any
+        more.
+
+        :param session_id: of the session.
+        :param generation: of the slot that served it last.
+        :param input_bytes: that the slots have computed.
+        :param output_bytes: that the client has received.
+        :param confirmed: whether the worker has confirmed the end; if so, no
+            time is spent on a front door that is away.
+        :param deadline_s: absolute deadline.
+        """
+
     def shutdown(self) -> None:
         """Wake a thread that waits here, for good.
 

@@ -691,6 +691,23 @@ class Flow:
             return
         self._seeker.give_up(self.view.session_id)
 
+    def report_close(self, deadline_s: float | None) -> None:
+        """Tell the pool that the client has closed; never raises.
+
+        :param deadline_s: absolute deadline.
+        """
+        confirmed = self.closed is not None
+        if self.transport != connections.CPU:
+            self._seeker.report_close(
+                self.view,
+                self.acknowledged_bytes,
+                self.received_bytes,
+                confirmed=confirmed,
+                deadline_s=deadline_s,
+            )
+        elif not confirmed:
+            self.abandon()
+
     def hang_up(self) -> None:
         """Close the connections; no other thread may be in the flow."""
         self._dialer.hang_up(self._connection.channel)

@@ -29,6 +29,9 @@ _RECEIVE_BYTES = 64 * 1024
 # Cancelling a session at the front door is optional: the pool notices by
 # itself.
 _CANCEL_TIMEOUT_S = 2.0
+# How long an agent may be away to which a close is told that no worker has
+# confirmed. Its service starts it again.
+_CLOSE_PATIENCE_S = 10.0
 _FIRST_CANCEL_PAUSE_S = 0.1
 _LONGEST_CANCEL_PAUSE_S = 0.5
 _NOBODY_LISTENS = (BrokenPipeError, ConnectionResetError)
@@ -346,35 +349,90 @@ class FrontDoor:
     def give_up(self, **members: object) -> None:
         """See :meth:`fpgapool.client.door.Door.give_up`."""
         deadline_s = channel.deadline_after(_CANCEL_TIMEOUT_S)
-        with contextlib.suppress(
-            errors.FpgapoolError, doors.ConnectionLost, OSError
-        ):
-            pause_s = _FIRST_CANCEL_PAUSE_S
-            while not self._cancel_elsewhere(members, deadline_s):
+        self._request_elsewhere("cancel", members, deadline_s, waits=False)
+
+    def report_close(
+        self,
+        session_id: str,
+        generation: int,
+        *,
+        input_bytes: int,
+        output_bytes: int,
+        confirmed: bool,
+        deadline_s: float | None,
+    ) -> None:
+        """See :meth:`fpgapool.client.door.Door.report_close`."""
+        members = {
+            "session_id": session_id,
+            "generation": generation,
+            "input_bytes": input_bytes,
+            "output_bytes": output_bytes,
+            "confirmed": confirmed,
+        }
+        if confirmed and self._send_unanswered("close", members, deadline_s):
+            return
+        limit_s = channel.deadline_after(_CLOSE_PATIENCE_S)
+        self._request_elsewhere(
+            "close",
+            members,
+            limit_s if deadline_s is None else min(limit_s, deadline_s),
+            waits=not confirmed,
+        )
+
+    def _send_unanswered(
+        self,
+        operation: str,
+        members: dict[str, object],
+        deadline_s: float | None,
+    ) -> bool:
+        """Send a request whose reply nobody reads; return whether it went."""
+        with self._lock:
+            self._last_number += 1
+            message = messages.request(self._last_number, operation, **members)
+            try:
+                self._channel.send(
+                    messages.encode(message), deadline_s=deadline_s
+                )
+            except (channel.ChannelClosed, channel.DeadlineExceeded):
+                return False
+        return True
+
+    def _request_elsewhere(
+        self,
+        operation: str,
+        members: dict[str, object],
+        deadline_s: float,
+        *,
+        waits: bool,
+    ) -> None:
+        """Send a request by a separate connection; never raises.
+
+        :param waits: whether a front door that is away is awaited.
+        """
+        pause_s = _FIRST_CANCEL_PAUSE_S
+        while channel.remaining_s(deadline_s):
+            # A separate token: the request's may be cancelled already.
+            token = cancelling.CancelToken()
+            try:
+                other = FrontDoor(self.path, token, deadline_s)
+                try:
+                    other.request(operation, deadline_s, **members)
+                    return
+                finally:
+                    other.close()
+            except doors.TurnedAway:
                 # There is no room: this connection may occupy the missing
                 # place. Its end cancels its own requests, but not those of an
                 # earlier connection.
                 self.shutdown()
-                # Other clients give up at the same moment.
-                time.sleep(pause_s * random.uniform(0.5, 1.0))
-                pause_s = min(2 * pause_s, _LONGEST_CANCEL_PAUSE_S)
-
-    def _cancel_elsewhere(
-        self, members: dict[str, object], deadline_s: float
-    ) -> bool:
-        """Cancel by a separate connection.
-
-        :returns: whether there was room for it, or no time is left.
-        """
-        # A separate token: the request's may be cancelled already.
-        other = FrontDoor(self.path, cancelling.CancelToken(), deadline_s)
-        try:
-            other.request("cancel", deadline_s, **members)
-        except doors.TurnedAway:
-            return channel.remaining_s(deadline_s) == 0
-        finally:
-            other.close()
-        return True
+            except (errors.FrontDoorUnavailable, doors.ConnectionLost):
+                if not waits:
+                    return
+            except (errors.FpgapoolError, OSError):
+                return
+            # Other clients give up at the same moment.
+            time.sleep(pause_s * random.uniform(0.5, 1.0))
+            pause_s = min(2 * pause_s, _LONGEST_CANCEL_PAUSE_S)
 
     def shutdown(self) -> None:
         """See :meth:`fpgapool.client.door.Door.shutdown`."""

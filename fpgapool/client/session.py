@@ -397,7 +397,8 @@ class Session:
                 return
             raise
         if self.flow.closed is None:
-            self.abort()
+            self.flow.stop()
+        self.flow.report_close(deadline_s)
         self._end()
 
     def abort(self) -> None:

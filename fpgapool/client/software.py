@@ -499,6 +499,9 @@ class Alone:
     def give_up(self, session_id: str) -> None:
         """See :meth:`fpgapool.client.waiting.SlotSeeker.give_up`."""
 
+    def report_close(self, *_served: object, **_options: object) -> None:
+        """See :meth:`fpgapool.client.waiting.SlotSeeker.report_close`."""
+
     def close(self) -> None:
         """See :meth:`fpgapool.client.waiting.SlotSeeker.close`."""
 

@@ -334,6 +334,28 @@ class SlotSeeker:
         """
         self.door.give_up(session_id=session_id)
 
+    def report_close(
+        self,
+        view: views.SessionView,
+        input_bytes: int,
+        output_bytes: int,
+        *,
+        confirmed: bool,
+        deadline_s: float | None,
+    ) -> None:
+        """See :meth:`fpgapool.client.door.Door.report_close`.
+
+        :param view: the session with the slot that served it last.
+        """
+        self.door.report_close(
+            view.session_id,
+            view.generation,
+            input_bytes=input_bytes,
+            output_bytes=output_bytes,
+            confirmed=confirmed,
+            deadline_s=deadline_s,
+        )
+
     def close(self) -> None:
         """End the connection to the front door; no thread may be waiting."""
         self.door.close()

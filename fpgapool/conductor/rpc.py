@@ -95,7 +95,13 @@ class ConductorManager(rpc.Endpoint):
     """
 
     CASTS = frozenset(
-        {"cancel_session", "prepared", "report", "report_progress"}
+        {
+            "cancel_session",
+            "close_session",
+            "prepared",
+            "report",
+            "report_progress",
+        }
     )
 
     OF_HOSTS = CASTS | {
@@ -179,6 +185,37 @@ class ConductorManager(rpc.Endpoint):
                 session_id,
                 request_id,
                 reason,
+                rpc.host_of(ctxt),
+            ),
+            project_id,
+        )
+
+    def close_session(
+        self,
+        ctxt: Any,
+        project_id: Any,
+        session_id: Any,
+        generation: Any,
+        input_bytes: Any,
+        output_bytes: Any,
+        confirmed: Any,
+    ) -> None:
+        """Let a session end as served, if its worker cannot say so."""
+        names = project_id, session_id
+        if not all(isinstance(name, str) for name in names) or not all(
+            rules.is_int(number) and 0 <= number <= rules.MAX_SIZE_BYTES
+            for number in (generation, input_bytes, output_bytes)
+        ):
+            LOG.warning("Malformed close dropped")
+            return
+        self._pump.offer(
+            inputs.Close(
+                project_id,
+                session_id,
+                generation,
+                input_bytes,
+                output_bytes,
+                confirmed is True,
                 rpc.host_of(ctxt),
             ),
             project_id,

@@ -22,10 +22,14 @@ from fpgapool.objects import group
 TOPIC = "fpgapool-conductor"
 
 # Grows with every change; the conductor's endpoint has the same version.
-VERSION = "1.1"
+VERSION = "1.2"
 
 #: The version that each method came with, if not with the first one.
-SINCE: dict[str, str] = {"dry_run": "1.1", "report_progress": "1.1"}
+SINCE: dict[str, str] = {
+    "close_session": "1.2",
+    "dry_run": "1.1",
+    "report_progress": "1.1",
+}
 
 # Names of leaders are reused, so that the broker does not keep a queue for
 # every leader that ever was.
@@ -192,6 +196,33 @@ class ConductorAPI:
             session_id=session_id,
             request_id=request_id,
             reason=reason,
+        )
+
+    def close_session(
+        self,
+        project_id: str,
+        session_id: str,
+        *,
+        generation: int,
+        input_bytes: int,
+        output_bytes: int,
+        confirmed: bool,
+    ) -> None:
+        """Say that a client has closed its session (cast).
+
+        :param generation: of the slot that served it last.
+        :param input_bytes: that the session's slots have computed, as the
+            client says; the output likewise.
+        :param confirmed: whether the slot's worker has confirmed it.
+        """
+        self._cast(
+            "close_session",
+            project_id=project_id,
+            session_id=session_id,
+            generation=generation,
+            input_bytes=input_bytes,
+            output_bytes=output_bytes,
+            confirmed=confirmed,
         )
 
     def report_progress(

@@ -193,6 +193,10 @@ REOPENABLE = frozenset(
 #: session has, or waits for, another slot if it is stateless.
 SLOT_LOST = REOPENABLE | {SUPERSEDED}
 
+#: Ends of a session of whose client the leader may not have heard, though the
+#: slot has served it: agent, worker or their reports were lost.
+UNSEEN = REOPENABLE | {CLIENT_GONE, CONNECT_TIMEOUT, WAIT_TIMEOUT}
+
 #: Failed preparations that are the fault of the bitstream, and not of the slot
 #: or its board.
 BITSTREAM_FAULTS = frozenset(

@@ -24,6 +24,7 @@ from fpgapool.api import reasons
 from fpgapool.api import shown
 from fpgapool.api import times
 from fpgapool.api import waiters
+from fpgapool.api.schemas import sessions as schemas
 from fpgapool.db import api as db_api
 from fpgapool.policies import hosts as host_policies
 from fpgapool.policies import sessions as policies
@@ -115,16 +116,32 @@ def delete(call: calls.Call) -> calls.Answer:
     row = _find(call)
     call.require(policies.DELETE, row.project_id)
     call.trail.before = {"state": row.state}
-    left = _insist(
-        call,
-        row,
-        lambda: _leading(call, row).cancel_session(
-            row.project_id,
-            session_id=row.session_id,
-            reason=codes.CANCELLED_BY_CLIENT,
-        ),
-        until=lambda now: now.state not in states.LIVE,
-    )
+    counts = call.query
+    if counts and len(counts) < len(schemas.CLOSE_COUNTS):
+        raise errors.ApiError(
+            codes.INVALID_REQUEST,
+            f"{', '.join(schemas.CLOSE_COUNTS)}: give all of them, or none",
+        )
+
+    def end() -> None:
+        conductor = _leading(call, row)
+        if counts:
+            conductor.close_session(
+                row.project_id, row.session_id, **counts, confirmed=False
+            )
+        else:
+            conductor.cancel_session(
+                row.project_id,
+                session_id=row.session_id,
+                reason=codes.CANCELLED_BY_CLIENT,
+            )
+
+    def has_ended(now: db_api.SessionRecord) -> bool:
+        # Without a report, a session that was served has ended otherwise.
+        unseen = now.state != states.CLOSED and now.reason in codes.UNSEEN
+        return now.state not in states.LIVE and not (counts and unseen)
+
+    left = _insist(call, row, end, until=has_ended)
     if left.state in states.LIVE:
         raise errors.ApiError(
             codes.CONDUCTOR_UNAVAILABLE, "the session was not closed in time"

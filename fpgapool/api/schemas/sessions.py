@@ -142,6 +142,24 @@ SHOW_QUERY = common.record(
 )
 SHOW = common.record(session=SESSION)
 
+#: A client that has closed its session, and whose worker has not confirmed
+#: that, says what it was served: all of them, or none.
+CLOSE_COUNTS = ("generation", "input_bytes", "output_bytes")
+DELETE_QUERY = common.record(
+    optional=CLOSE_COUNTS,
+    generation=common.described(
+        common.COUNT,
+        "The slot that has served the session last. The session then ends as"
+        " `CLOSED` even if its worker is lost.",
+    ),
+    input_bytes=common.described(
+        common.COUNT, "Input that the slots have computed."
+    ),
+    output_bytes=common.described(
+        common.COUNT, "Output that the client has received."
+    ),
+)
+
 _DRY_RUN = common.record(
     state=common.described(
         common.one_of(states.PREPARING, states.QUEUED, states.REJECTED),

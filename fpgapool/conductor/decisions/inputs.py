@@ -64,6 +64,26 @@ class Cancel:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Close:
+    """A client has closed a session that was served.
+
+    :ivar generation: of the slot that served it last.
+    :ivar input_bytes: that its slots have computed, as the client says; the
+        output likewise.
+    :ivar confirmed: whether the worker has confirmed it.
+    :ivar sender: the host of the front door, if its signature proves it.
+    """
+
+    project_id: str
+    session_id: str
+    generation: int
+    input_bytes: int
+    output_bytes: int
+    confirmed: bool
+    sender: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ClientProgress:
     """A client has computed a part of its input while its session waits.
 

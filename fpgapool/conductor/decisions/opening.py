@@ -60,6 +60,7 @@ class Opening:
             inputs.Open: self._open,
             inputs.Unrecorded: self._unrecorded_found,
             inputs.Cancel: self._cancel,
+            inputs.Close: self._close,
             inputs.ClientProgress: self._progress,
             inputs.Reopen: self._reopen,
             inputs.RenewSecret: self._renew_secret,
@@ -330,6 +331,38 @@ class Opening:
         if session is None or session.project_id != item.project_id:
             return None
         return session
+
+    def _close(self, item: inputs.Close) -> None:
+        """Let a session end as served if no worker can report that.
+
+        The slot's worker and its agent may both have died before the leader
+        heard of the client.
+        """
+        pool = self._pool
+        session = pool.sessions.by_id.get(item.session_id)
+        if (
+            session is None
+            or session.project_id != item.project_id
+            or not _is_door(item.sender, session, "close_session")
+            or not 0 < item.generation <= session.generation
+            or not (session.live or session.reason in codes.UNSEEN)
+        ):
+            return
+        hold = session.hold
+        has_slot = hold is not None and hold.generation == item.generation
+        if item.confirmed and has_slot and hold.slot.host.up:
+            # The worker's report is on its way, or the loss of the worker.
+            return
+        self._serving.book_unseen(session, item.input_bytes, item.output_bytes)
+        session.started_at = session.started_at or session.ready_at or pool.now
+        if not session.live:
+            pool.close(session)
+            return
+        pool.end(session, states.CLOSED, codes.OK, "")
+        pool.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
+        if not has_slot:
+            # The result of another slot's worker is not that of the session.
+            session.hold = None
 
     def _progress(self, item: inputs.ClientProgress) -> None:
         """Let the client's own work steer; it is no account of anything."""

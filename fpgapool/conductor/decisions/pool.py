@@ -42,6 +42,7 @@ from fpgapool.core import power
 from fpgapool.core import slots
 from fpgapool.core import state as core_state
 from fpgapool.db import api as db_api
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
@@ -401,6 +402,11 @@ class Pool:
             self.counts.deadlines[session.project_id, result] += 1
         self.touch(session)
         self.sessions.note_end(session)
+
+    def close(self, session: sessions.Session) -> None:
+        """Let a session that has ended otherwise end as served."""
+        session.finish(states.CLOSED, codes.OK, "", self.now, self.pool_time)
+        self.touch(session)
 
     def cancel(
         self,

@@ -225,7 +225,7 @@ class Reports:
         self._serving.charge_late(session, result)
         self._apply_result(session, result, host)
         if not session.live:
-            self._close(session, result)
+            pool.close(session)
             return
         pool.end(session, result.state, result.code, result.message)
         pool.tell(events.JobCancelled(session.job_id, codes.SUPERSEDED))
@@ -380,7 +380,7 @@ class Reports:
         self._apply_result(session, result, hold.slot.host)
         if not session.live:
             if (session.state, result.state) == _CLOSED_BEFORE_CANCEL:
-                self._close(session, result)
+                pool.close(session)
             pool.touch(session)
             again = False
         else:
@@ -395,20 +395,6 @@ class Reports:
                 result.code,
                 yields=result.code not in codes.ROOM_IS_MADE,
             )
-
-    def _close(
-        self, session: sessions.Session, result: objects.SessionResult
-    ) -> None:
-        """Let a session that has ended end as served."""
-        pool = self._pool
-        session.finish(
-            result.state,
-            result.code,
-            result.message,
-            pool.now,
-            pool.pool_time,
-        )
-        pool.touch(session)
 
     def _may_go_on(
         self, hold: sessions.Hold, result: objects.SessionResult

@@ -23,6 +23,9 @@ from fpgapool.vocabulary import states
 
 LOG = logging.getLogger(__name__)
 
+#: More than any slot moves: bounds what clients say that nobody has counted.
+_MAX_BYTES_PER_S = 2**37
+
 # Why a session waits again, for its owner.
 _WHY = {
     codes.CONNECT_TIMEOUT: "its client could not be told in time of its slot",
@@ -265,6 +268,48 @@ class Serving:
             slot_s=slot_s,
             input_bytes=max(told - session.input_bytes, 0),
             output_bytes=max(told_output - session.output_bytes, 0),
+        )
+
+    def book_unseen(
+        self, session: sessions.Session, input_bytes: int, output_bytes: int
+    ) -> None:
+        """Take over a client's own counts, which no report can tell any more.
+
+        The claim bounds them, and what a slot can move.
+
+        :param input_bytes: that all its slots have computed.
+        :param output_bytes: that its client has received.
+        """
+        pool = self._pool
+        most = min(
+            pool.settings.claim_limit_bytes(session.claimed_bytes)
+            + session.lost_bytes,
+            # Clocks are not exact.
+            int(
+                (max(pool.now - session.queued_at, 0.0) + 1.0)
+                * _MAX_BYTES_PER_S
+            ),
+        )
+        profile = pool.profiles.get(session.accelerator)
+        ratio = 1.0 if profile is None else max(profile.return_ratio, 1.0)
+        known = session.input_bytes, session.output_bytes
+        former = session.former_input_bytes, session.former_output_bytes
+        session.note_bytes(
+            min(input_bytes, most) - former[0],
+            min(output_bytes, int(most * ratio)) - former[1],
+        )
+        if session.hold is None:
+            booked = {
+                "input_bytes": session.input_bytes - known[0],
+                "output_bytes": session.output_bytes - known[1],
+            }
+        else:
+            booked = session.hold.book(
+                session.input_bytes - former[0],
+                session.output_bytes - former[1],
+            )
+        pool.ledger.add(
+            session.project_id, session.accelerator, pool.now, **booked
         )
 
     def _energy_j(self, hold: holds.Hold, ended_at: float) -> float | None:

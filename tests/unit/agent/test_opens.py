@@ -658,3 +658,58 @@ def test_a_session_of_another_project_is_not_found_by_its_name():
     assert tracked.view("other", "session-of-r1") is None
     tracked.heard(factories.view(revision=9, state="CLOSED"), 1.0)
     assert tracked.view(factories.PROJECT, "session-of-r1") is None
+
+
+def close(*, confirmed: bool = True) -> opens.Close:
+    return opens.Close(
+        factories.PROJECT, "session-of-r1", 1, 700, 1400, confirmed
+    )
+
+
+def test_a_close_that_the_conductor_hears_of_otherwise_is_not_sent():
+    tracked = heard(state="READY", secret="ab")
+    assert tracked.close(close(), 1.0) == []
+    assert tracked.client_gone(CLIENT, 1.0) == []
+    tracked.heard(factories.view(state="ACTIVE", revision=2), 1.1)
+    assert tracked.heard(factories.view(state="CLOSED", revision=9), 1.5) == []
+    assert len(tracked) == 0
+
+
+@pytest.mark.parametrize("state", ["READY", "ACTIVE", "DETACHED"])
+def test_a_close_is_sent_until_the_session_has_ended_as_served(state):
+    tracked = heard(state=state, secret="ab")
+    tracked.close(close(), 1.0)
+    tracked.client_gone(CLIENT, 1.0)
+    assert close() in tracked.tick(2.0)
+    # Its agent and worker are lost, and the conductor did not hear of it.
+    lost = factories.view(state="FAILED", reason="WORKER_LOST", revision=5)
+    assert tracked.heard(lost, 2.5) == [close()]
+    assert close() in tracked.tick(10.0)
+    tracked.heard(factories.view(state="CLOSED", revision=9), 11.0)
+    assert len(tracked) == 0
+
+
+def test_an_end_of_another_cause_ends_the_close():
+    tracked = heard(state="ACTIVE")
+    tracked.close(close(), 1.0)
+    failed = factories.view(
+        state="FAILED", reason="CLAIM_EXCEEDED", revision=5
+    )
+    assert tracked.heard(failed, 2.5) == []
+    assert len(tracked) == 0
+
+
+def test_a_close_is_not_sent_for_ever():
+    tracked = heard(state="ACTIVE")
+    tracked.close(close(), 1.0)
+    tracked.tick(1.0 + opens.CANCEL_REPEAT_S)
+    assert len(tracked) == 0
+
+
+def test_a_close_that_no_worker_confirmed_is_sent_at_once():
+    unconfirmed = close(confirmed=False)
+    tracked = heard(state="ACTIVE")
+    assert tracked.close(unconfirmed, 1.0) == [unconfirmed]
+    # An agent that was started anew does not know the session.
+    assert make().close(unconfirmed, 1.0) == [unconfirmed]
+    assert make().close(close(), 1.0) == []

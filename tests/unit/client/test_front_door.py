@@ -251,3 +251,72 @@ def test_news_without_the_connection_that_they_tell_of(
     with pytest.raises(doors.ConnectionLost, match="no connection"):
         door.next_event(channel.deadline_after(TIMEOUT_S))
     door.close()
+
+
+def report_close(door: frontdoor.FrontDoor, *, confirmed: bool) -> None:
+    door.report_close(
+        "s1",
+        3,
+        input_bytes=700,
+        output_bytes=1400,
+        confirmed=confirmed,
+        deadline_s=channel.deadline_after(TIMEOUT_S),
+    )
+
+
+def read(sock: socket.socket) -> messages.Message:
+    (message,) = messages.MessageDecoder().feed(sock.recv(65536))
+    return message
+
+
+CLOSED = {
+    "op": "close",
+    "session_id": "s1",
+    "generation": 3,
+    "input_bytes": 700,
+    "output_bytes": 1400,
+}
+
+
+def test_a_confirmed_close_waits_for_no_reply(listener) -> None:
+    door = frontdoor.FrontDoor(listener.path, cancel.CancelToken())
+    first = listener.accept()
+    report_close(door, confirmed=True)
+    door.close()
+    message = read(first)
+    assert message.pop("id") is not None
+    assert message == CLOSED | {"confirmed": True}
+
+
+def test_a_confirmed_close_does_not_wait_for_an_agent(
+    tmp_path, monkeypatch
+) -> None:
+    with listeners.listening(str(tmp_path / "door")) as listener:
+        door = frontdoor.FrontDoor(listener.path, cancel.CancelToken())
+        listener.accept().close()
+    monkeypatch.delattr(frontdoor.time, "sleep")
+    report_close(door, confirmed=True)
+    door.close()
+
+
+def test_a_close_that_no_worker_confirmed_waits_for_the_next_agent(
+    listener,
+) -> None:
+    door = frontdoor.FrontDoor(listener.path, cancel.CancelToken())
+    listener.accept().close()
+    told: futures.Future[messages.Message] = futures.Future()
+
+    def serve() -> None:
+        # An agent that dies before it answers, and the next one.
+        listener.accept().close()
+        with listener.accept() as one:
+            message = read(one)
+            one.sendall(messages.encode(messages.reply(message["id"])))
+            told.set_result(message)
+
+    threading.Thread(target=serve, daemon=True).start()
+    report_close(door, confirmed=False)
+    message = told.result(TIMEOUT_S)
+    assert message.pop("id") is not None
+    assert message == CLOSED | {"confirmed": False}
+    door.close()

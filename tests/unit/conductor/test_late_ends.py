@@ -217,3 +217,120 @@ def test_counts_never_go_back(pool):
     report(pool)
     assert row(pool)[:2] == (states.CLOSED, 400)
     assert used(pool)[1] == 400
+
+
+SAID = (states.CLOSED, DONE_BYTES, DONE_BYTES)
+
+
+def closed(pool: world.World, confirmed: bool = True, **said) -> inputs.Close:
+    """The client's word, by the front door of its host."""
+    members = {
+        "project_id": "p",
+        "session_id": pool.view("r1").session_id,
+        "generation": pool.agents["a"].slots[0].seen_generation,
+        "input_bytes": DONE_BYTES,
+        "output_bytes": DONE_BYTES,
+        "confirmed": confirmed,
+    }
+    return inputs.Close(**{**members, **said})
+
+
+def give_up_host(pool: world.World) -> None:
+    lose_host(pool)
+    while pool.view("r1").state == states.ACTIVE:
+        wait_without(pool, "a")
+
+
+@pytest.mark.parametrize("seen", [False, True])
+@pytest.mark.parametrize("confirmed", [False, True])
+def test_a_client_that_was_served_says_so_when_its_host_is_lost(
+    pool, seen, confirmed
+):
+    if seen:
+        send(pool, 300)
+    said = closed(pool, confirmed)
+    give_up_host(pool)
+    for _ in range(2):
+        pool.feed(said)
+        assert row(pool) == SAID
+        assert used(pool) == (1, DONE_BYTES, DONE_BYTES)
+    # The host comes back with the result, or a new leader asks.
+    pool.boot_conductor()
+    end(pool, DONE_BYTES)
+    report(pool)
+    assert row(pool) == SAID
+    assert used(pool) == (1, DONE_BYTES, DONE_BYTES)
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_client_that_was_served_says_so_when_agent_and_worker_died(
+    pool, seen
+):
+    if seen:
+        send(pool, 300)
+    said = closed(pool)
+    pool.feed(said)
+    # The worker's report may be on its way.
+    assert pool.view("r1").state != states.CLOSED
+    pool.agents["a"].restart(workers_too=True)
+    report(pool)
+    assert pool.view("r1").state in {states.PREPARING, states.FAILED}
+    pool.feed(said)
+    assert row(pool) == SAID
+    assert used(pool) == (1, DONE_BYTES, DONE_BYTES)
+    for name in pool.agents:
+        pool.deliver_all()
+        report(pool, name)
+    assert not pool.memory.holds
+
+
+def test_a_close_that_no_worker_confirmed_takes_the_slot_back(pool):
+    send(pool, 300)
+    pool.feed(closed(pool, confirmed=False))
+    assert row(pool) == SAID
+    pool.deliver_all()
+    end(pool, DONE_BYTES, states.CANCELLED, codes.SUPERSEDED)
+    report(pool)
+    assert row(pool) == SAID
+    assert used(pool) == (1, DONE_BYTES, DONE_BYTES)
+
+
+@pytest.mark.parametrize("most", [2**62, 5000])
+def test_a_client_cannot_say_more_than_it_claimed(pool, most):
+    give_up_host(pool)
+    pool.feed(closed(pool, input_bytes=most, output_bytes=most))
+    assert row(pool) == (states.CLOSED, 1100, 1100)
+    assert used(pool) == (1, 1100, 1100)
+
+
+def test_a_client_cannot_say_more_than_a_slot_can_do():
+    pool = world.World([world.FakeAgent("a", 1)])
+    pool.open(claimed_bytes=2**50)
+    ready(pool, "a")
+    pool.now += 2.0
+    pool.feed(closed(pool, confirmed=False, input_bytes=2**62))
+    assert 0 < row(pool)[1] < 2**40
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"project_id": "q"},
+        {"session_id": "unknown"},
+        {"generation": 0},
+        {"generation": 2**62},
+        {"sender": "b"},
+    ],
+)
+def test_others_do_not_close_a_session(pool, wrong):
+    give_up_host(pool)
+    before = row(pool)
+    pool.feed(closed(pool, **wrong))
+    assert row(pool) == before
+    assert used(pool)[1] == 0
+
+
+def test_an_end_that_has_a_cause_stays(pool):
+    pool.feed(inputs.Cancel("p", None, "r1", codes.CLAIM_EXCEEDED))
+    pool.feed(closed(pool))
+    assert pool.view("r1").reason == codes.CLAIM_EXCEEDED
