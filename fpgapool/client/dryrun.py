@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 from typing import Unpack
 
-from fpgapool.client import asking
 from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import options as session_options
+from fpgapool.client.doors import asking
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import states

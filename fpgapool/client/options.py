@@ -15,9 +15,9 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 
-from fpgapool.client import apidoor
 from fpgapool.client import cancel as cancelling
-from fpgapool.client import waiting
+from fpgapool.client.doors import apidoor
+from fpgapool.client.links import waiting
 from fpgapool.vocabulary import session as description
 
 _Function = typing.TypeVar("_Function", bound=Callable[..., Any])

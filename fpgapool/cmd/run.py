@@ -20,8 +20,8 @@ import typing
 
 from fpgapool import client
 from fpgapool.client import checks
-from fpgapool.client import files
-from fpgapool.client import waiting
+from fpgapool.client.links import waiting
+from fpgapool.client.transfers import files
 from fpgapool.cmd import launch
 from fpgapool.cmd.running import arguments as command_line
 from fpgapool.cmd.running import display as displays

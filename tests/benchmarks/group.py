@@ -17,8 +17,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-from fpgapool.client import group as groups
-from fpgapool.client import groupdoor
+from fpgapool.client.doors import groupdoor
+from fpgapool.client.groups import group as groups
 from fpgapool.common import channel as channels
 from fpgapool.protocol import groups as protocol
 from tests.benchmarks import plain_relay

@@ -15,7 +15,7 @@ from fpgapool import objects
 from fpgapool.api import microversion
 from fpgapool.api import shown
 from fpgapool.api.schemas import sessions as schemas
-from fpgapool.client import view as client_view
+from fpgapool.client.doors import view as client_view
 from fpgapool.conductor.decisions import sessions
 from fpgapool.db import api as db_api
 from fpgapool.db import models

@@ -20,7 +20,7 @@ from fpgapool.agent.groupdesk import ports
 from fpgapool.agent.groupdesk import queues
 from fpgapool.agent.groupdesk import service as desk_service
 from fpgapool.agent.worker import tasks
-from fpgapool.client import grouplink
+from fpgapool.client.groups import grouplink
 from fpgapool.conductor.decisions import desk_accounts
 from fpgapool.conductor.decisions import desks
 from fpgapool.conductor.decisions import engine

@@ -35,7 +35,7 @@ from fpgapool.agent.worker import process as worker_process
 from fpgapool.agent.worker import sending
 from fpgapool.agent.worker import service as worker_service
 from fpgapool.agent.worker import settings as worker_settings
-from fpgapool.client import frontdoor
+from fpgapool.client.doors import frontdoor
 from fpgapool.common import exception
 from fpgapool.common import signing
 from fpgapool.conductor import service as conductor_service

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 
 from fpgapool.agent import metrics as agent_metrics
-from fpgapool.client import opening
+from fpgapool.client.sessions import opening
 from fpgapool.common import metrics
 from fpgapool.conductor.decisions import sessions
 from fpgapool.db import api as db_api

@@ -23,8 +23,8 @@ from fpgapool import objects
 from fpgapool.agent import desks
 from fpgapool.agent import service
 from fpgapool.client import errors
-from fpgapool.client import group
-from fpgapool.client import groupdoor
+from fpgapool.client.doors import groupdoor
+from fpgapool.client.groups import group
 from fpgapool.common import descriptors
 from fpgapool.protocol import groups
 from tests.functional.agent import harness

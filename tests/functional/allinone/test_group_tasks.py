@@ -20,8 +20,8 @@ import pytest
 
 from fpgapool import client
 from fpgapool.accelerators import base
-from fpgapool.client import grouplink
-from fpgapool.client import wires
+from fpgapool.client.groups import grouplink
+from fpgapool.client.links import wires
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.functional.allinone import harness

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from fpgapool import client
-from fpgapool.client import opening
+from fpgapool.client.sessions import opening
 from fpgapool.common import channel
 
 TIMEOUT_S = 60

@@ -12,8 +12,8 @@ import socket
 import subprocess
 import sys
 
-from fpgapool.client import group
-from fpgapool.client import groupdoor
+from fpgapool.client.doors import groupdoor
+from fpgapool.client.groups import group
 from fpgapool.common import channel as channels
 from fpgapool.protocol import groups
 from fpgapool.protocol import messages

@@ -15,7 +15,7 @@ import numpy
 import pytest
 
 from fpgapool import client
-from fpgapool.client import transfer
+from fpgapool.client.transfers import transfer
 from fpgapool.cmd import run
 from fpgapool.vocabulary import codes
 from tests.functional.groupdesk import harness

@@ -13,10 +13,10 @@ import pytest
 
 from fpgapool import client
 from fpgapool.client import errors
-from fpgapool.client import group
-from fpgapool.client import grouphosts
-from fpgapool.client import link
-from fpgapool.client import wires
+from fpgapool.client.groups import group
+from fpgapool.client.groups import grouphosts
+from fpgapool.client.links import link
+from fpgapool.client.links import wires
 from fpgapool.common import channel
 from fpgapool.common import rings
 from fpgapool.protocol import frames

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 import pytest
 
 from fpgapool import client
-from fpgapool.client import link
-from fpgapool.client import wires
+from fpgapool.client.links import link
+from fpgapool.client.links import wires
 from tests.functional.api import harness as api_harness
 from tests.harness import cloud as clouds
 from tests.harness import group_client

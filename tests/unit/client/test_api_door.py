@@ -14,12 +14,11 @@ import typing
 import pytest
 from keystoneauth1 import exceptions
 
-from fpgapool.client import apidoor
 from fpgapool.client import cancel
 from fpgapool.client import errors
-from fpgapool.client import instance
-from fpgapool.client import link
-from fpgapool.client import view
+from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import instance
+from fpgapool.client.doors import view
 from fpgapool.common import channel
 from fpgapool.vocabulary import codes
 
@@ -286,7 +285,7 @@ def test_a_session_of_the_api_is_read_into_the_clients_view() -> None:
     )
     assert (read.queued_at, read.ready_at) == (2.0, None)
     assert (read.host_name, read.device, read.slot) == ("n", "d", 1)
-    assert read.endpoints == (link.Endpoint("n", "a", 2),)
+    assert read.endpoints == (view.Endpoint("n", "a", 2),)
     assert read.pending_reasons == ("NO_IDLE_SLOT",)
     assert view.SessionView.from_message(read) is read
 

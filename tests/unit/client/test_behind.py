@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from fpgapool.client import behind
+from fpgapool.client.sessions import behind
 from fpgapool.common import channel
 
 TIMEOUT_S = 30

@@ -13,11 +13,11 @@ import pytest
 
 from fpgapool.agent.worker import memory
 from fpgapool.client import cancel
-from fpgapool.client import connection as connections
 from fpgapool.client import errors
-from fpgapool.client import flow as flows
-from fpgapool.client import pieces
-from fpgapool.client import waiting
+from fpgapool.client.links import connection as connections
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import flow as flows
+from fpgapool.client.sessions import pieces
 from fpgapool.common import buffers
 from fpgapool.common import channel
 from fpgapool.protocol import frames

@@ -13,12 +13,11 @@ from collections.abc import Callable
 import pytest
 
 from fpgapool.client import cancel
-from fpgapool.client import connection as connections
-from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.client import link
-from fpgapool.client import view as views
-from fpgapool.client import waiting
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import view as views
+from fpgapool.client.links import connection as connections
+from fpgapool.client.links import waiting
 from fpgapool.common import channel
 from fpgapool.vocabulary import codes
 
@@ -400,7 +399,7 @@ class HangingLater(Door):
 def test_so_is_one_that_hangs_while_it_hands_over_a_connection(
     seek, monkeypatch
 ) -> None:
-    local = {"network": link.LOCAL_NETWORK, "address": "", "port": 0}
+    local = {"network": views.LOCAL_NETWORK, "address": "", "port": 0}
     other = {"network": "a", "address": "127.0.0.1", "port": 1}
     ready = event("READY", 2, 2)
     ready["session"]["endpoints"] = [local, other]

@@ -17,8 +17,8 @@ from fpgapool.agent.groupdesk import accounts
 from fpgapool.agent.groupdesk import model
 from fpgapool.agent.groupdesk import ports
 from fpgapool.agent.groupdesk import queues
-from fpgapool.client import grouphosts
-from fpgapool.client import grouplink
+from fpgapool.client.groups import grouphosts
+from fpgapool.client.groups import grouplink
 from fpgapool.common import ratelimit
 from fpgapool.common import rings
 from fpgapool.protocol import blocks

@@ -21,7 +21,7 @@ from fpgapool.agent import slot
 from fpgapool.agent.worker import control
 from fpgapool.agent.worker import hello
 from fpgapool.agent.worker import state as worker_state
-from fpgapool.client import connection
+from fpgapool.client.links import connection
 from fpgapool.common import exception
 from fpgapool.common import rpc
 from fpgapool.conductor import rpc as conductor_rpc

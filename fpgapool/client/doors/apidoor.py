@@ -17,13 +17,13 @@ import time
 import typing
 import urllib.parse
 
-from fpgapool.client import apigroups
-from fpgapool.client import apirequests
 from fpgapool.client import cancel as cancelling
-from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.client import instance
-from fpgapool.client import view as views
+from fpgapool.client.doors import apigroups
+from fpgapool.client.doors import apirequests
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import instance
+from fpgapool.client.doors import view as views
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
@@ -186,7 +186,7 @@ class PoolApi:
         :param deadline_s: absolute deadline.
         :param require_tls: refuse an API, and hosts, without TLS.
         :returns: the door.
-        :raises: as :class:`~fpgapool.client.apigroups.ApiGroupDoor`.
+        :raises: as :class:`apigroups.ApiGroupDoor`.
         """
         return self._admitted(
             lambda adapter: apigroups.ApiGroupDoor(
@@ -277,7 +277,7 @@ class ApiDoor:
         self.connections += 1
 
     def reconnect(self, deadline_s: float | None = None) -> None:
-        """See :meth:`fpgapool.client.door.Door.reconnect`."""
+        """See :meth:`door.Door.reconnect`."""
         self._forget_news()
         self._connect(deadline_s)
 
@@ -288,7 +288,7 @@ class ApiDoor:
         /,
         **members: object,
     ) -> messages.Message:
-        """See :meth:`fpgapool.client.door.Door.request`."""
+        """See :meth:`door.Door.request`."""
         if operation not in self._OPERATIONS:
             raise errors.RequestRejected(
                 codes.UNKNOWN_OPERATION, f"the API has no {operation}"
@@ -302,7 +302,7 @@ class ApiDoor:
         ],
         deadline_s: float | None = None,
     ) -> list[messages.Message]:
-        """See :meth:`fpgapool.client.door.Door.request_all`."""
+        """See :meth:`door.Door.request_all`."""
         return [
             self.request(operation, deadline_s, **members)
             for operation, members in requests
@@ -321,7 +321,7 @@ class ApiDoor:
         )
 
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
-        """See :meth:`fpgapool.client.door.Door.next_event`."""
+        """See :meth:`door.Door.next_event`."""
         while not self._events:
             if self._poll is None:
                 self._poll = self._requests.begin(self._await_news)
@@ -335,11 +335,11 @@ class ApiDoor:
         return self._events.popleft()
 
     def discard_events(self) -> None:
-        """See :meth:`fpgapool.client.door.Door.discard_events`."""
+        """See :meth:`door.Door.discard_events`."""
         self._forget_news()
 
     def give_up(self, **members: object) -> None:
-        """See :meth:`fpgapool.client.door.Door.give_up`."""
+        """See :meth:`door.Door.give_up`."""
         deadline_s = channel.deadline_after(_GIVE_UP_S)
         with contextlib.suppress(errors.FpgapoolError, doors.ConnectionLost):
             known = members.get("session_id") or self._session_id
@@ -363,7 +363,7 @@ class ApiDoor:
         confirmed: bool,
         deadline_s: float | None,
     ) -> None:
-        """See :meth:`fpgapool.client.door.Door.report_close`.
+        """See :meth:`door.Door.report_close`.
 
         A close that the worker has confirmed takes no request.
         """
@@ -389,11 +389,11 @@ class ApiDoor:
         return [session["id"] for session in found["sessions"]]
 
     def shutdown(self) -> None:
-        """See :meth:`fpgapool.client.door.Door.shutdown`."""
+        """See :meth:`door.Door.shutdown`."""
         self._requests.shutdown()
 
     def close(self) -> None:
-        """See :meth:`fpgapool.client.door.Door.close`."""
+        """See :meth:`door.Door.close`."""
         self._requests.close()
         if self._session_id is not None:
             _ended.append((self._session_id, time.monotonic()))

@@ -18,9 +18,9 @@ import typing
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
-from fpgapool.client import connection as connections
 from fpgapool.client import errors
-from fpgapool.client import view as views
+from fpgapool.client.doors import view as views
+from fpgapool.client.links import connection as connections
 from fpgapool.common import channel
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
@@ -484,26 +484,26 @@ class Alone:
 
     @property
     def cpu_energy_j(self) -> float | None:
-        """See :attr:`fpgapool.client.flow.Flow.cpu_energy_j`."""
+        """See :attr:`flow.Flow.cpu_energy_j`."""
         return self._software.cpu_energy_j
 
     def worker_lost(self, gives_up_s: float) -> None:
-        """See :meth:`fpgapool.client.waiting.SlotSeeker.worker_lost`."""
+        """See :meth:`waiting.SlotSeeker.worker_lost`."""
 
     def worker_found(self) -> None:
-        """See :meth:`fpgapool.client.waiting.SlotSeeker.worker_found`."""
+        """See :meth:`waiting.SlotSeeker.worker_found`."""
 
     def stop(self) -> None:
-        """See :meth:`fpgapool.client.waiting.SlotSeeker.stop`."""
+        """See :meth:`waiting.SlotSeeker.stop`."""
 
     def give_up(self, session_id: str) -> None:
-        """See :meth:`fpgapool.client.waiting.SlotSeeker.give_up`."""
+        """See :meth:`waiting.SlotSeeker.give_up`."""
 
     def report_close(self, *_served: object, **_options: object) -> None:
-        """See :meth:`fpgapool.client.waiting.SlotSeeker.report_close`."""
+        """See :meth:`waiting.SlotSeeker.report_close`."""
 
     def close(self) -> None:
-        """See :meth:`fpgapool.client.waiting.SlotSeeker.close`."""
+        """See :meth:`waiting.SlotSeeker.close`."""
 
 
 def view_of(cause: errors.FpgapoolError) -> views.SessionView:

@@ -20,8 +20,8 @@ import time
 import typing
 import urllib.parse
 
-from fpgapool.client import door as doors
 from fpgapool.client import errors
+from fpgapool.client.doors import door as doors
 from fpgapool.vocabulary import codes
 
 #: Environment variables of the API and the instance's token, instead of Nova.
@@ -417,7 +417,7 @@ class TokenAdapter:
     """Uses the API with the token of an instance.
 
     It has the methods of a ``keystoneauth1.adapter.Adapter`` that
-    :class:`fpgapool.client.apidoor.ApiDoor` uses.
+    :class:`apidoor.ApiDoor` uses.
 
     :param credentials: of the instance.
     :param service_type: for the header that names the version.

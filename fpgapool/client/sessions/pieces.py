@@ -11,8 +11,8 @@ import collections
 import threading
 import typing
 
-from fpgapool.client import connection as connections
-from fpgapool.client import waiting
+from fpgapool.client.links import connection as connections
+from fpgapool.client.links import waiting
 from fpgapool.common import buffers as memories
 from fpgapool.common import channel
 from fpgapool.protocol import stream

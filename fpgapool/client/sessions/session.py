@@ -13,15 +13,15 @@ import time
 import types
 import typing
 
-from fpgapool.client import blocks
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
-from fpgapool.client import connection as connections
 from fpgapool.client import errors
-from fpgapool.client import flow as flows
-from fpgapool.client import pieces
-from fpgapool.client import view as views
-from fpgapool.client import waiting
+from fpgapool.client.doors import view as views
+from fpgapool.client.links import connection as connections
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import blocks
+from fpgapool.client.sessions import flow as flows
+from fpgapool.client.sessions import pieces
 from fpgapool.common import buffers
 from fpgapool.common import channel
 from fpgapool.protocol import frames

@@ -25,19 +25,19 @@ from typing import Any
 from typing import BinaryIO
 from typing import Unpack
 
-from fpgapool.client import blocks
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import errors
-from fpgapool.client import feeding
-from fpgapool.client import files
-from fpgapool.client import flow as flows
-from fpgapool.client import group as groups
-from fpgapool.client import opening
 from fpgapool.client import options as session_options
-from fpgapool.client import session as sessions
-from fpgapool.client import sinks
-from fpgapool.client import waiting
+from fpgapool.client.groups import group as groups
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import blocks
+from fpgapool.client.sessions import flow as flows
+from fpgapool.client.sessions import opening
+from fpgapool.client.sessions import session as sessions
+from fpgapool.client.transfers import feeding
+from fpgapool.client.transfers import files
+from fpgapool.client.transfers import sinks
 from fpgapool.common import buffers
 from fpgapool.common import channel
 from fpgapool.vocabulary import codes
@@ -78,7 +78,7 @@ class RunReport:
         machine's CPU computed; None if a slot did.
     :ivar checksum: whether input and output were checked end to end.
     :ivar cpu_energy_j: see
-        :attr:`fpgapool.client.session.Session.cpu_energy_j`.
+        :attr:`session.Session.cpu_energy_j`.
     """
 
     waited_s: float

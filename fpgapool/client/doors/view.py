@@ -11,13 +11,27 @@ import datetime
 import functools
 import typing
 
-from fpgapool.client import link
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import session as description
 
+LOCAL_NETWORK = "local"
+
 _Members: typing.TypeAlias = collections.abc.Mapping[str, typing.Any]
+
+
+class Endpoint(typing.NamedTuple):
+    """Where the worker of a session, or the desk of a group, listens.
+
+    :ivar network: ``local`` or the operator's name of a network.
+    :ivar address: empty for ``local``.
+    :ivar port: 0 for ``local``.
+    """
+
+    network: str
+    address: str
+    port: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +63,7 @@ class SessionView:
     device: str | None = None
     slot: int | None = None
     local: bool | None = None
-    endpoints: tuple[link.Endpoint, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
     secret: str = dataclasses.field(default="", repr=False)
     certificate_sha256: str | None = None
     queue_position: int | None = None
@@ -123,7 +137,7 @@ def _optional(
     return frames.require(members, name, kind)
 
 
-def _endpoints(members: _Members, name: str) -> tuple[link.Endpoint, ...]:
+def _endpoints(members: _Members, name: str) -> tuple[Endpoint, ...]:
     endpoints = []
     for item in _optional(members, name, list) or ():
         if not isinstance(item, dict):
@@ -131,7 +145,7 @@ def _endpoints(members: _Members, name: str) -> tuple[link.Endpoint, ...]:
                 frames.PROTOCOL_ERROR, "an endpoint is not an object"
             )
         endpoints.append(
-            link.Endpoint(
+            Endpoint(
                 network=frames.require(item, "network", str),
                 address=_optional(item, "address", str) or "",
                 port=_optional(item, "port", int) or 0,
@@ -163,7 +177,7 @@ _READERS: dict[object, typing.Any] = {
     float: functools.partial(_optional, kind=(int, float)),
     bool: functools.partial(_optional, kind=(bool,)),
     tuple[str, ...]: _texts,
-    tuple[link.Endpoint, ...]: _endpoints,
+    tuple[Endpoint, ...]: _endpoints,
 }
 #: What reads each member; one that may be None is read as its other type.
 _READ = {

@@ -10,14 +10,14 @@ import socket
 import typing
 
 from fpgapool.client import errors
-from fpgapool.client import link
+from fpgapool.client.doors import view as views
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.vocabulary import codes
 
 # The desk of this host, if it is one of the group's.
-_LOCAL = ((link.LOCAL_NETWORK, "", 0),)
+_LOCAL = ((views.LOCAL_NETWORK, "", 0),)
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
@@ -115,7 +115,7 @@ def members_of(document: Document) -> groups.MemberList:
                 + tuple(
                     one
                     for one in host.endpoints
-                    if one[0] != link.LOCAL_NETWORK
+                    if one[0] != views.LOCAL_NETWORK
                 )
             )
             for host in found.hosts

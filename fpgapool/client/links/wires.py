@@ -12,8 +12,9 @@ from typing import Protocol
 from typing import cast
 
 from fpgapool.client import errors
-from fpgapool.client import groupdoor
-from fpgapool.client import link
+from fpgapool.client.doors import groupdoor
+from fpgapool.client.doors import view as views
+from fpgapool.client.links import link
 from fpgapool.common import channel
 from fpgapool.common import doorbells
 from fpgapool.common import rings
@@ -100,7 +101,7 @@ def connect(
     """
     failure: OSError = channel.ChannelClosed("the desk has no endpoint")
     for endpoint in link.fastest_first(host.endpoints):
-        local = endpoint.network == link.LOCAL_NETWORK
+        local = endpoint.network == views.LOCAL_NETWORK
         if (
             access.require_tls
             and not local

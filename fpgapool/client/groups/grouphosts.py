@@ -14,11 +14,11 @@ import time
 import typing
 
 from fpgapool.client import errors
-from fpgapool.client import groupdoor
-from fpgapool.client import grouplink
-from fpgapool.client import link as connecting
-from fpgapool.client import waiting as waits
-from fpgapool.client import wires
+from fpgapool.client.doors import groupdoor
+from fpgapool.client.groups import grouplink
+from fpgapool.client.links import link as connecting
+from fpgapool.client.links import waiting as waits
+from fpgapool.client.links import wires
 from fpgapool.common import channel
 from fpgapool.common import rings
 from fpgapool.protocol import frames

@@ -7,9 +7,9 @@ from __future__ import annotations
 import typing
 from collections.abc import Mapping
 
-from fpgapool.client import connection as connections
 from fpgapool.client import errors
-from fpgapool.client import pieces
+from fpgapool.client.links import connection as connections
+from fpgapool.client.sessions import pieces
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fpgapool.client import cancel as cancelling
-from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.client import link
-from fpgapool.client import view as views
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import view as views
+from fpgapool.client.links import link
 from fpgapool.common import buffers
 from fpgapool.common import channel
 from fpgapool.protocol import frames
@@ -593,7 +593,7 @@ class Dialer:
             "the session has no endpoint that this client can use"
         )
         for endpoint in link.fastest_first(self.view.endpoints):
-            local = endpoint.network == link.LOCAL_NETWORK
+            local = endpoint.network == views.LOCAL_NETWORK
             if not self._may_use(local):
                 continue
             try:

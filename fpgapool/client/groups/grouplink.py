@@ -10,9 +10,9 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from typing import Any
 
-from fpgapool.client import blocks
 from fpgapool.client import errors
-from fpgapool.client import wires
+from fpgapool.client.links import wires
+from fpgapool.client.sessions import blocks
 from fpgapool.common import channel
 from fpgapool.common import rings
 from fpgapool.protocol import blocks as references

@@ -4,8 +4,8 @@
 
 Both ends are found in the same way and greet each other with HELLO and
 OPENED. What follows differs: the stream of a session
-(:mod:`fpgapool.client.connection`), or the records of a group
-(:mod:`fpgapool.client.wires`).
+(:mod:`fpgapool.client.links.connection`), or the records of a group
+(:mod:`fpgapool.client.links.wires`).
 """
 
 from __future__ import annotations
@@ -17,45 +17,33 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from typing import Any
 
+from fpgapool.client.doors import view as views
 from fpgapool.common import channel
 from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
-LOCAL_NETWORK = "local"
-
 #: How long one attempt may take: a working end answers within milliseconds.
 ATTEMPT_S = 10.0
-
-
-class Endpoint(typing.NamedTuple):
-    """Where a worker or a desk listens.
-
-    :ivar network: ``local`` or the operator's name of a network.
-    :ivar address: empty for ``local``.
-    :ivar port: 0 for ``local``.
-    """
-
-    network: str
-    address: str
-    port: int
 
 
 class Refused(exceptions.CodedError):
     """The other end answered ERROR, or lacks what this client requires."""
 
 
-def fastest_first(endpoints: Iterable[Any]) -> list[Endpoint]:
+def fastest_first(endpoints: Iterable[Any]) -> list[views.Endpoint]:
     """Sort endpoints: shared memory is faster than every network."""
     return [
-        Endpoint(*one)
-        for one in sorted(endpoints, key=lambda one: one[0] != LOCAL_NETWORK)
+        views.Endpoint(*one)
+        for one in sorted(
+            endpoints, key=lambda one: one[0] != views.LOCAL_NETWORK
+        )
     ]
 
 
 def connect(
-    endpoint: Endpoint,
+    endpoint: views.Endpoint,
     certificate_sha256: str | None,
     connect_local: Callable[[], socket.socket],
     deadline_s: float | None,
@@ -66,7 +54,7 @@ def connect(
     :param connect_local: connects to the other end on this host.
     :raises OSError: if that is impossible.
     """
-    if endpoint.network == LOCAL_NETWORK:
+    if endpoint.network == views.LOCAL_NETWORK:
         return channel.PlainChannel(connect_local())
     sock = channel.connect_tcp(endpoint.address, endpoint.port, deadline_s)
     if certificate_sha256 is None:

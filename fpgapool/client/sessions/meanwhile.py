@@ -13,11 +13,11 @@ import threading
 import time
 import typing
 
-from fpgapool.client import connection as connections
 from fpgapool.client import errors
-from fpgapool.client import software
-from fpgapool.client import view as views
-from fpgapool.client import waiting
+from fpgapool.client.doors import view as views
+from fpgapool.client.links import connection as connections
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import software
 from fpgapool.common import channel
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
@@ -63,7 +63,7 @@ class Seeker(waiting.SlotSeeker):
 
     @property
     def cpu_energy_j(self) -> float | None:
-        """See :attr:`fpgapool.client.flow.Flow.cpu_energy_j`."""
+        """See :attr:`flow.Flow.cpu_energy_j`."""
         return self._software and self._software.cpu_energy_j
 
     def open(

@@ -11,10 +11,10 @@ import time
 import typing
 
 from fpgapool.client import errors
-from fpgapool.client import files
-from fpgapool.client import flow as flows
-from fpgapool.client import pieces
-from fpgapool.client import waiting
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import flow as flows
+from fpgapool.client.sessions import pieces
+from fpgapool.client.transfers import files
 from fpgapool.vocabulary import codes
 
 # A thread that reads from a pipe cannot be interrupted; it is a daemon.

@@ -7,13 +7,13 @@ from __future__ import annotations
 import collections.abc
 import threading
 
-from fpgapool.client import apidoor
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import discovery
-from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.client import frontdoor
+from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import frontdoor
 from fpgapool.common import channel
 from fpgapool.protocol import messages
 

@@ -9,7 +9,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 
-from fpgapool.client import connection as connections
+from fpgapool.client.links import connection as connections
 from fpgapool.common import channel
 
 #: Not kept: its owner has this.

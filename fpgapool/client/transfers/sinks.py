@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing
 
 from fpgapool.client import errors
-from fpgapool.client import feeding
-from fpgapool.client import files
+from fpgapool.client.transfers import feeding
+from fpgapool.client.transfers import files
 from fpgapool.vocabulary import codes
 
 

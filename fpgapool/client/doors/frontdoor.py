@@ -15,8 +15,8 @@ import threading
 import time
 
 from fpgapool.client import cancel as cancelling
-from fpgapool.client import door as doors
 from fpgapool.client import errors
+from fpgapool.client.doors import door as doors
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
@@ -163,7 +163,7 @@ class FrontDoor:
             raise errors.FrontDoorUnavailable("the wait was given up")
 
     def reconnect(self, deadline_s: float | None = None) -> None:
-        """See :meth:`fpgapool.client.door.Door.reconnect`."""
+        """See :meth:`door.Door.reconnect`."""
         with self._lock:
             self._hang_up()
             self._messages.clear()
@@ -177,7 +177,7 @@ class FrontDoor:
         /,
         **members: object,
     ) -> messages.Message:
-        """See :meth:`fpgapool.client.door.Door.request`."""
+        """See :meth:`door.Door.request`."""
         with self._lock:
             return self._request(operation, deadline_s, members)
 
@@ -188,14 +188,14 @@ class FrontDoor:
         ],
         deadline_s: float | None = None,
     ) -> list[messages.Message]:
-        """See :meth:`fpgapool.client.door.Door.request_all`."""
+        """See :meth:`door.Door.request_all`."""
         with self._lock:
             return self._request_all(requests, deadline_s)
 
     def request_connection(
         self, session_id: str, generation: int, deadline_s: float | None
     ) -> socket.socket:
-        """See :meth:`fpgapool.client.door.Door.request_connection`."""
+        """See :meth:`door.Door.request_connection`."""
         with self._lock:
             brought, self._brought = self._brought, None
         if brought is not None:
@@ -216,7 +216,7 @@ class FrontDoor:
         :param group_id: of the group.
         :param deadline_s: absolute deadline.
         :returns: a connected Unix stream socket.
-        :raises: as :meth:`fpgapool.client.door.Door.request`.
+        :raises: as :meth:`door.Door.request`.
         """
         return self._request_socket(
             "connect_group", deadline_s, {"group_id": group_id}
@@ -288,7 +288,7 @@ class FrontDoor:
                 raise
 
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
-        """See :meth:`fpgapool.client.door.Door.next_event`."""
+        """See :meth:`door.Door.next_event`."""
         with self._lock, self._translated():
             while not self._events:
                 message = self._next_message(deadline_s)
@@ -297,7 +297,7 @@ class FrontDoor:
             return self._events.popleft()
 
     def discard_events(self) -> None:
-        """See :meth:`fpgapool.client.door.Door.discard_events`."""
+        """See :meth:`door.Door.discard_events`."""
         with self._lock:
             self._events.clear()
 
@@ -347,7 +347,7 @@ class FrontDoor:
             raise doors.ConnectionLost(str(exc)) from exc
 
     def give_up(self, **members: object) -> None:
-        """See :meth:`fpgapool.client.door.Door.give_up`."""
+        """See :meth:`door.Door.give_up`."""
         deadline_s = channel.deadline_after(_CANCEL_TIMEOUT_S)
         self._request_elsewhere("cancel", members, deadline_s, waits=False)
 
@@ -361,7 +361,7 @@ class FrontDoor:
         confirmed: bool,
         deadline_s: float | None,
     ) -> None:
-        """See :meth:`fpgapool.client.door.Door.report_close`."""
+        """See :meth:`door.Door.report_close`."""
         members = {
             "session_id": session_id,
             "generation": generation,
@@ -435,14 +435,14 @@ class FrontDoor:
             pause_s = min(2 * pause_s, _LONGEST_CANCEL_PAUSE_S)
 
     def shutdown(self) -> None:
-        """See :meth:`fpgapool.client.door.Door.shutdown`."""
+        """See :meth:`door.Door.shutdown`."""
         self._unwanted.set()
         connected = self._channel
         if connected is not None:
             connected.shutdown()
 
     def close(self) -> None:
-        """See :meth:`fpgapool.client.door.Door.close`."""
+        """See :meth:`door.Door.close`."""
         self._cancel.detach(self)
         self._hang_up()
 

@@ -14,21 +14,21 @@ import uuid
 from typing import Any
 from typing import Unpack
 
-from fpgapool.client import apidoor
-from fpgapool.client import blocks
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
-from fpgapool.client import connection as connections
 from fpgapool.client import discovery
-from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.client import flow as flows
-from fpgapool.client import frontdoor
-from fpgapool.client import meanwhile as meanwhiles
 from fpgapool.client import options as session_options
-from fpgapool.client import session as sessions
-from fpgapool.client import software
-from fpgapool.client import waiting
+from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import frontdoor
+from fpgapool.client.links import connection as connections
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import blocks
+from fpgapool.client.sessions import flow as flows
+from fpgapool.client.sessions import meanwhile as meanwhiles
+from fpgapool.client.sessions import session as sessions
+from fpgapool.client.sessions import software
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages

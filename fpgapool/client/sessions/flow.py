@@ -20,14 +20,14 @@ import time
 import typing
 from collections.abc import Iterable
 
-from fpgapool.client import behind
-from fpgapool.client import blocks
-from fpgapool.client import checksum as checksums
-from fpgapool.client import connection as connections
 from fpgapool.client import errors
-from fpgapool.client import pieces
-from fpgapool.client import view as views
-from fpgapool.client import waiting
+from fpgapool.client.doors import view as views
+from fpgapool.client.links import connection as connections
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import behind
+from fpgapool.client.sessions import blocks
+from fpgapool.client.sessions import checksum as checksums
+from fpgapool.client.sessions import pieces
 from fpgapool.common import buffers
 from fpgapool.common import channel
 from fpgapool.protocol import frames

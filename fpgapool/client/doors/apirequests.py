@@ -12,8 +12,8 @@ import typing
 import urllib.parse
 
 from fpgapool.client import cancel as cancelling
-from fpgapool.client import door as doors
 from fpgapool.client import errors
+from fpgapool.client.doors import door as doors
 from fpgapool.common import channel
 from fpgapool.vocabulary import codes
 
@@ -42,7 +42,7 @@ class Requests:
     A thread that waits for one can be woken, the request itself cannot. Any
     number of threads may ask.
 
-    :param adapter: see :class:`fpgapool.client.apidoor.PoolApi`.
+    :param adapter: see :class:`apidoor.PoolApi`.
     :param cancel: cancels every wait.
     :param require_tls: refuse an API without TLS.
     :param microversion: of the API that the requests need.

@@ -11,10 +11,10 @@ import typing
 from collections.abc import Callable
 
 from fpgapool.client import cancel as cancelling
-from fpgapool.client import connection as connections
-from fpgapool.client import door as doors
 from fpgapool.client import errors
-from fpgapool.client import view as views
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import view as views
+from fpgapool.client.links import connection as connections
 from fpgapool.common import channel
 from fpgapool.common import tls_channel
 from fpgapool.protocol import frames
@@ -177,7 +177,7 @@ class SlotSeeker:
     :param on_away: called when the pool, or the worker of the slot, goes away.
     """
 
-    #: See :attr:`fpgapool.client.flow.Flow.cpu_energy_j`.
+    #: See :attr:`flow.Flow.cpu_energy_j`.
     fallback_reason: str | None = None
     cpu_energy_j: float | None = None
 
@@ -343,7 +343,7 @@ class SlotSeeker:
         confirmed: bool,
         deadline_s: float | None,
     ) -> None:
-        """See :meth:`fpgapool.client.door.Door.report_close`.
+        """See :meth:`door.Door.report_close`.
 
         :param view: the session with the slot that served it last.
         """

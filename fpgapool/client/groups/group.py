@@ -16,17 +16,17 @@ import sys
 import threading
 import typing
 
-from fpgapool.client import apidoor
-from fpgapool.client import blocks
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import discovery
 from fpgapool.client import errors
-from fpgapool.client import groupdoor
-from fpgapool.client import grouphosts
-from fpgapool.client import grouplink
-from fpgapool.client import hostgroups
-from fpgapool.client import waiting
+from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import groupdoor
+from fpgapool.client.doors import hostgroups
+from fpgapool.client.groups import grouphosts
+from fpgapool.client.groups import grouplink
+from fpgapool.client.links import waiting
+from fpgapool.client.sessions import blocks
 from fpgapool.common import channel
 from fpgapool.common import rings
 from fpgapool.protocol import groups

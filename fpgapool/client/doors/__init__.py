@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Doors: how a program talks to the pool, before and beside its data.
+
+:mod:`.door` is what all have in common. :mod:`.frontdoor` is the socket of
+the program's own host, :mod:`.apidoor` the REST API with the requests of
+:mod:`.apirequests`, and the credentials that :mod:`.instance` finds in a VM.
+:mod:`.asking` enters one of them, for one question or for longer;
+:mod:`.groupdoor` becomes a client of a group through either. :mod:`.view` is
+how a door describes a session.
+
+Sessions, groups, dry runs and lists call it. It never sends data, and it never
+connects to a worker or a desk.
+"""
