@@ -10,6 +10,7 @@ import typing
 
 from fpgapool.client import errors
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
 
@@ -26,6 +27,18 @@ class TurnedAway(ConnectionLost):
     def __init__(self, error: errors.FpgapoolError) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+def check_accelerator(wanted: str, accelerator: str) -> None:
+    """Check that a group has the accelerator that a program wants.
+
+    :raises errors.InvalidRequest: ``WRONG_ACCELERATOR``.
+    """
+    if wanted != accelerator:
+        raise errors.InvalidRequest(
+            codes.WRONG_ACCELERATOR,
+            f"the group has the accelerator {accelerator}, not {wanted}",
+        )
 
 
 class Door(typing.Protocol):
@@ -82,6 +95,20 @@ class Door(typing.Protocol):
         :param generation: of its assignment.
         :param deadline_s: absolute deadline.
         :returns: a connected Unix stream socket.
+        :raises: as :meth:`request`.
+        """
+
+    def attach_group(
+        self, name: str, accelerator: str | None, deadline_s: float | None
+    ) -> messages.Message:
+        """Become a client of a group.
+
+        :param name: of the group, or its ID.
+        :param accelerator: name of the one that it must have, from its
+            profile. A door that does not know it attaches the client: then the
+            caller checks it.
+        :returns: ``group_id``, ``client_id``, ``secret``, ``accelerator``,
+            ``hosts`` and ``hosts_revision``.
         :raises: as :meth:`request`.
         """
 

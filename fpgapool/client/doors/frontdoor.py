@@ -7,8 +7,10 @@ from __future__ import annotations
 import collections
 import collections.abc
 import contextlib
+import hashlib
 import os
 import random
+import secrets
 import socket
 import stat
 import threading
@@ -25,6 +27,7 @@ from fpgapool.vocabulary import codes
 ENVIRONMENT_VARIABLE = "FPGAPOOL_SOCKET"
 SYSTEM_PATH = "/run/fpgapool/front-door.sock"
 
+_SECRET_BYTES = 32
 _RECEIVE_BYTES = 64 * 1024
 # Cancelling a session at the front door is optional: the pool notices by
 # itself.
@@ -207,6 +210,20 @@ class FrontDoor:
             deadline_s,
             {"session_id": session_id, "generation": generation},
         )
+
+    def attach_group(
+        self, name: str, accelerator: str | None, deadline_s: float | None
+    ) -> messages.Message:
+        """See :meth:`door.Door.attach_group`."""
+        secret = secrets.token_hex(_SECRET_BYTES)
+        client = self.request(
+            "attach_group",
+            deadline_s,
+            name=name,
+            # The secret itself goes to desks only.
+            secret_sha256=hashlib.sha256(secret.encode()).hexdigest(),
+        )
+        return {**client, "secret": secret}
 
     def request_desk(
         self, group_id: str, deadline_s: float | None

@@ -21,8 +21,8 @@ from fpgapool.client import checks
 from fpgapool.client import discovery
 from fpgapool.client import errors
 from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import asking
 from fpgapool.client.doors import groupdoor
-from fpgapool.client.doors import hostgroups
 from fpgapool.client.groups import grouphosts
 from fpgapool.client.groups import grouplink
 from fpgapool.client.links import waiting
@@ -112,16 +112,10 @@ def group_open(
     try:
         token.check()
         found = front_door or discovery.find_groups(
-            pause=functools.partial(_pause, token, deadline_s)
+            pause=asking.pause_until(token, deadline_s)
         )
-        if isinstance(found, str):
-            found = hostgroups.HostGroupDoor(
-                found, token, require_tls=must_encrypt
-            )
-        elif isinstance(found, apidoor.PoolApi):
-            found = found.enter_groups(
-                token, deadline_s, require_tls=must_encrypt
-            )
+        if isinstance(found, str | apidoor.PoolApi):
+            found = groupdoor.GroupDoor(found, token, require_tls=must_encrypt)
         access = found.attach(name, accelerator, deadline_s)
         access = dataclasses.replace(access, application=application)
         absence = waiting.Absence(away_timeout_s, on_away)
@@ -129,16 +123,6 @@ def group_open(
     except BaseException:
         cancelling.release(token)
         raise
-
-
-def _pause(
-    token: cancelling.CancelToken, deadline_s: float | None, seconds: float
-) -> bool:
-    left_s = channel.remaining_s(deadline_s)
-    if left_s is not None and left_s <= seconds:
-        return False
-    token.wait(seconds)
-    return True
 
 
 class Group:

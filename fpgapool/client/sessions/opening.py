@@ -20,8 +20,8 @@ from fpgapool.client import discovery
 from fpgapool.client import errors
 from fpgapool.client import options as session_options
 from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import asking
 from fpgapool.client.doors import door as doors
-from fpgapool.client.doors import frontdoor
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
 from fpgapool.client.sessions import blocks
@@ -48,7 +48,7 @@ _MAX_PROFILES = 256
 #: Smaller inputs gain little by a second connection for the output. With TLS
 #: it takes about a millisecond.
 RETURN_FROM_BYTES = 32 * 2**20
-_HELLO = "hello", {"version": messages.FRONT_DOOR_VERSION, "connections": True}
+_HELLO = "hello", {**asking.HELLO, "connections": True}
 
 #: Profiles by path of the front door and name of the accelerator, and when
 #: they came.
@@ -192,8 +192,9 @@ class _Opening:
             raise
 
     def _enter(self) -> doors.Door:
+        limit_s = waiting.earliest(self._deadline_s, self._queue_deadline_s())
         found = self._options["front_door"] or discovery.find(
-            pause=self._pause
+            pause=asking.pause_until(self._token, limit_s)
         )
         self._asked_s = time.monotonic()
         if self._with_cpu:
@@ -202,14 +203,6 @@ class _Opening:
         # Connecting may have taken any time.
         self._asked_s = time.monotonic()
         return door
-
-    def _pause(self, seconds: float) -> bool:
-        limit_s = waiting.earliest(self._deadline_s, self._queue_deadline_s())
-        left_s = channel.remaining_s(limit_s)
-        if left_s is not None and left_s <= seconds:
-            return False
-        self._token.wait(seconds)
-        return True
 
     def _enter_soon(self, found: str | apidoor.PoolApi) -> doors.Door:
         limit_s = waiting.earliest(
@@ -227,14 +220,13 @@ class _Opening:
     def _connect(
         self, found: str | apidoor.PoolApi, limit_s: float | None
     ) -> doors.Door:
-        if isinstance(found, apidoor.PoolApi):
-            return found.enter(
-                self._token,
-                limit_s,
-                require_tls=self._require_tls,
-                computes=self._computes_meanwhile,
-            )
-        return frontdoor.FrontDoor(found, self._token, limit_s)
+        return asking.enter(
+            found,
+            self._token,
+            limit_s,
+            require_tls=self._require_tls,
+            computes=self._computes_meanwhile,
+        )
 
     def _seek(self, door: doors.Door) -> sessions.Session:
         make_seeker: typing.Any = waiting.SlotSeeker

@@ -13,7 +13,6 @@ import pytest
 from fpgapool import client
 from fpgapool.client import cancel
 from fpgapool.client import errors
-from fpgapool.client.doors import apigroups
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import groupdoor
@@ -48,8 +47,10 @@ def attach(
     accelerator: str | None = None,
     timeout_s: float = TIMEOUT_S,
     token: cancel.CancelToken | None = None,
-) -> tuple[apigroups.ApiGroupDoor, groupdoor.Access]:
-    door = client.PoolApi(api).enter_groups(token or cancel.CancelToken())
+) -> tuple[groupdoor.GroupDoor, groupdoor.Access]:
+    door = groupdoor.GroupDoor(
+        client.PoolApi(api), token or cancel.CancelToken()
+    )
     deadline_s = channel.deadline_after(timeout_s)
     return door, door.attach(name, accelerator, deadline_s)
 
@@ -74,7 +75,7 @@ def test_a_group_is_found_by_its_name_or_id(api, name) -> None:
     ((host_id, members, endpoints, certificate),) = access.members.hosts
     assert (host_id, members, certificate) == ("h1", 2, "ab" * 32)
     assert endpoints == (("local", "", 0), ("data", "127.0.0.1", 9))
-    assert api.versions == {"1.1"}
+    assert api.versions == {"1.0", "1.1"}
     door.detach(access)
     assert api.clients == []
     door.detach(access)
