@@ -174,10 +174,7 @@ class Call:
 
     It may run many inputs, also in several threads.
 
-    :param function: its name.
-    :param accelerator: its name.
     :param named: options of sessions, and parameters of the accelerator.
-    :param convert: see :func:`run_array`.
     :raises TypeError: if a parameter is given twice.
     :raises errors.InvalidParams: if one is no value of JSON.
     """
@@ -239,8 +236,6 @@ class Call:
         """Run an array, or bytes.
 
         :param data: an array; or bytes, as of :func:`transfer.run_buffer`.
-        :param timeout_s: time limit.
-        :param cancel: replaces that of the options.
         :returns: an array, or a bytearray.
         """
         deadline_s = channel.deadline_after(

@@ -122,7 +122,6 @@ def token_of(cancel: threading.Event | CancelToken | None) -> CancelToken:
     """Make a token of what a caller passed.
 
     :param cancel: a token, a plain event, or nothing.
-    :returns: a token.
     :raises errors.InvalidRequest: if it has another type.
     """
     if cancel is None:
@@ -137,9 +136,6 @@ def token_of(cancel: threading.Event | CancelToken | None) -> CancelToken:
 
 
 def release(token: CancelToken) -> None:
-    """Stop what :func:`token_of` may have started.
-
-    :param token: a token that it returned.
-    """
+    """Stop what :func:`token_of` may have started."""
     if isinstance(token, EventToken):
         token.stop()

@@ -30,9 +30,6 @@ def request(
 ) -> dict[str, typing.Any]:
     """Check what a session is asked with.
 
-    :param accelerator: its name.
-    :param size_bytes: size of the input.
-    :param options: see :data:`description.FIELDS`.
     :returns: the members of the request.
     :raises errors.InvalidRequest: with the code of the first that is wrong.
     """
@@ -47,9 +44,7 @@ def request(
 def name(value: object, told: str) -> str:
     """Check a name: of an accelerator, or of a group, or its ID.
 
-    :param value: the caller's argument.
     :param told: name of the argument, for the message.
-    :returns: the same.
     :raises errors.InvalidRequest: code ``INVALID_REQUEST``.
     """
     if isinstance(value, str) and 0 < len(value) <= _MAX_NAME_CHARS:
@@ -63,7 +58,6 @@ def name(value: object, told: str) -> str:
 def size(size_bytes: object, *, may_be_zero: bool = False) -> int:
     """Check a number of bytes.
 
-    :param size_bytes: the caller's argument.
     :param may_be_zero: whether it may be 0.
     :returns: the same, at most 2**63 - 1.
     :raises errors.InvalidRequest: code ``INVALID_SIZE``.
@@ -80,7 +74,6 @@ def seconds(value: object, name: str) -> float | None:
 
     :param value: the caller's argument; None for no limit.
     :param name: name of the argument, for the message.
-    :returns: the same.
     :raises errors.InvalidRequest: code ``INVALID_TIMEOUT``.
     """
     if value is None:
@@ -102,7 +95,6 @@ def require_tls(value: object) -> bool:
     """Check whether a caller insists on TLS.
 
     :param value: the caller's argument; None for the environment's value.
-    :returns: whether it does.
     :raises errors.InvalidRequest: code ``INVALID_REQUEST``.
     """
     if isinstance(value, bool):
@@ -126,7 +118,6 @@ def params(value: object) -> dict[str, typing.Any]:
 
     :param value: mapping of names to JSON values; bytes become hexadecimal
         digits, NumPy's scalars and arrays numbers and lists.
-    :returns: the parameters.
     :raises errors.InvalidParams: if it is not a mapping with names, or a value
         is not one of JSON.
     """
@@ -148,8 +139,6 @@ def params(value: object) -> dict[str, typing.Any]:
 def encoded(values: collections.abc.Mapping[str, typing.Any]) -> bytes:
     """Encode parameters as they are sent.
 
-    :param values: from :func:`params`.
-    :returns: UTF-8 bytes.
     :raises errors.InvalidParams: if they are too large.
     """
     try:
@@ -190,7 +179,6 @@ def params_schema(
 ) -> None:
     """Check parameters against the schema of their accelerator.
 
-    :param values: the parameters.
     :param schema: JSON schema from the accelerator's profile.
     :raises errors.InvalidParams: names the first wrong one, and omits its
         value, which may be a key.

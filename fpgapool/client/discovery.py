@@ -29,7 +29,6 @@ def find(
     config drive or metadata service.
 
     :param finder: of Nova's data; None: that of the process.
-    :param pause: see :meth:`instance.Finder.find`.
     :returns: path of the front door's socket, or the API.
     :raises errors.FrontDoorUnavailable: if there is none; the message lists
         the places that were tried.

@@ -217,8 +217,6 @@ def _with_causes(
 def rejection(code: str, message: str) -> FpgapoolError:
     """Choose the error class for a code that the pool sent.
 
-    :param code: stable code.
-    :param message: explanation for people.
     :returns: the error, for the caller to raise.
     """
     if code == codes.WAIT_TIMEOUT:

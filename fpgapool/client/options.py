@@ -113,7 +113,6 @@ def accepted(function: _Function, options: Any = Options) -> _Function:
     The function ends with ``**options: Unpack[…]``, which type checkers and
     editors read.
 
-    :param options: the class of its options.
     :returns: the function; it raises TypeError for other names before it does
         anything.
     """
@@ -138,8 +137,6 @@ def shown(function: _Function, options: Any = Options) -> _Function:
     ``help()``, editors and the reference then have their names, types and
     defaults. The function's last parameter takes the options: ``**options``
     takes nothing else, and any other name, such as ``**named``, does.
-
-    :returns: the function.
     """
     own = inspect.signature(function)
     *named, rest = own.parameters.values()

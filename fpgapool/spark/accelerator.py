@@ -77,8 +77,6 @@ class Accelerator:
 def check(accelerator: Accelerator) -> Accelerator:
     """Refuse an accelerator before any executor works with it.
 
-    :param accelerator: of a program.
-    :returns: the same.
     :raises errors.InvalidRequest: if it has no name, no codec, or wrong
         numbers.
     """

@@ -52,7 +52,6 @@ class Counts(typing.NamedTuple):
     """Called once for each partition that is not empty.
 
     :ivar served: a session or group of the pool has computed it.
-    :ivar fallback: a processor has.
     """
 
     served: collections.abc.Callable[[], object]
@@ -62,10 +61,7 @@ class Counts(typing.NamedTuple):
 class Partition:
     """Computes one partition.
 
-    :param accelerator: computes.
-    :param application: Spark's name of it.
     :param group: whose client the partition is; None: it has a session.
-    :param counts: what became of it.
     """
 
     def __init__(

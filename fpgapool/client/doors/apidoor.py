@@ -214,17 +214,11 @@ def _not_installed(exc: ImportError) -> errors.InvalidRequest:
 class ApiDoor:
     """One request's connection to the API.
 
-    :param adapter: see :class:`PoolApi`.
-    :param cancel: cancels every wait.
-    :param deadline_s: absolute deadline of connecting.
-    :param require_tls: refuse an API without TLS.
     :param computes: whether this process computes while it waits; it then has
         to know the length of pieces.
     :raises errors.FrontDoorUnavailable: if it is not reached.
     :raises errors.RequestRejected: if it does not accept the credentials.
     :raises errors.InvalidRequest: code ``TLS_REQUIRED``; nothing was sent.
-    :raises errors.Cancelled: if cancelled.
-    :raises errors.OperationTimeout: if the deadline passes.
     """
 
     def __init__(

@@ -42,11 +42,7 @@ class Requests:
     A thread that waits for one can be woken, the request itself cannot. Any
     number of threads may ask.
 
-    :param adapter: see :class:`apidoor.PoolApi`.
-    :param cancel: cancels every wait.
-    :param require_tls: refuse an API without TLS.
     :param microversion: of the API that the requests need.
-    :raises errors.Cancelled: if cancelled.
     """
 
     def __init__(
@@ -100,15 +96,8 @@ class Requests:
     ) -> Document:
         """Ask in a thread of its own, and wait for the answer.
 
-        :param method: of HTTP.
-        :param path: after the version.
-        :param deadline_s: absolute deadline.
-        :param body: members of the body.
-        :returns: the answer.
         :raises errors.FpgapoolError: if the API refuses.
         :raises doors.ConnectionLost: if it does not answer.
-        :raises errors.Cancelled: if cancelled.
-        :raises errors.OperationTimeout: if the deadline passes.
         """
         return self.wait_for(
             # A cancelled request must not be sent later.
@@ -270,8 +259,6 @@ def _retry_after_s(response: typing.Any) -> float:
 def _document(response: typing.Any) -> Document:
     """Read an answer.
 
-    :param response: of ``requests``.
-    :returns: its JSON document.
     :raises doors.ConnectionLost: if the service is away.
     :raises errors.FpgapoolError: if it refuses.
     """

@@ -35,8 +35,6 @@ def enter(
     """Connect to a front door, or to the API.
 
     :param front_door: path of its socket, or the API.
-    :param require_tls: refuse an API without TLS.
-    :param computes: see :class:`apidoor.ApiDoor`.
     :raises errors.FrontDoorUnavailable: if it is not reached.
     :raises errors.FpgapoolError: as :func:`fpgapool.client.acc_open`.
     """
@@ -91,9 +89,6 @@ def ask(
 ) -> list[messages.Message]:
     """Ask the front door, by a connection of its own.
 
-    :param requests: operations and their arguments.
-    :param front_door: see :func:`fpgapool.client.acc_open`, like the others.
-    :returns: the replies.
     :raises: as :func:`fpgapool.client.acc_open`.
     """
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))

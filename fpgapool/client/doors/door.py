@@ -19,10 +19,7 @@ class ConnectionLost(exceptions.PicklableError):
 
 
 class TurnedAway(ConnectionLost):
-    """The front door has no room for this client, and said so.
-
-    :ivar error: its answer.
-    """
+    """The front door has no room for this client, and said so."""
 
     def __init__(self, error: errors.FpgapoolError) -> None:
         super().__init__(str(error))
@@ -46,8 +43,6 @@ class Door(typing.Protocol):
 
     Operations, their arguments and replies are those of the front door of a
     host, see :mod:`fpgapool.protocol.messages`.
-
-    :ivar connections: number of connections made.
     """
 
     connections: int
@@ -61,14 +56,8 @@ class Door(typing.Protocol):
     ) -> messages.Message:
         """Ask and wait for the reply.
 
-        :param operation: name of the operation.
-        :param deadline_s: absolute deadline.
-        :param members: its arguments.
-        :returns: the reply.
         :raises errors.FpgapoolError: if the front door refuses.
         :raises ConnectionLost: if it went away.
-        :raises errors.Cancelled: if cancelled.
-        :raises errors.OperationTimeout: if the deadline passes.
         """
 
     def request_all(
@@ -80,8 +69,6 @@ class Door(typing.Protocol):
     ) -> list[messages.Message]:
         """Ask several things in one turn and wait for all replies.
 
-        :param requests: operations and their arguments.
-        :param deadline_s: absolute deadline.
         :returns: the replies, in the order of the requests.
         :raises: as :meth:`request`, for the first that is refused.
         """
@@ -92,8 +79,6 @@ class Door(typing.Protocol):
         """Ask for a connection to a worker of this host.
 
         :param session_id: of the session that the worker serves.
-        :param generation: of its assignment.
-        :param deadline_s: absolute deadline.
         :returns: a connected Unix stream socket.
         :raises: as :meth:`request`.
         """
@@ -115,11 +100,8 @@ class Door(typing.Protocol):
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
         """Wait for the next notification.
 
-        :param deadline_s: absolute deadline.
         :returns: the notification; its session may be read into a view.
         :raises ConnectionLost: if the front door went away.
-        :raises errors.Cancelled: if cancelled.
-        :raises errors.OperationTimeout: if the deadline passes.
         """
 
     def discard_events(self) -> None:
@@ -128,10 +110,7 @@ class Door(typing.Protocol):
     def reconnect(self, deadline_s: float | None = None) -> None:
         """Connect again after :class:`ConnectionLost`.
 
-        :param deadline_s: absolute deadline.
         :raises errors.FrontDoorUnavailable: if it is still away.
-        :raises errors.Cancelled: if cancelled.
-        :raises errors.OperationTimeout: if the deadline passes.
         """
 
     def give_up(self, **members: object) -> None:
@@ -139,8 +118,6 @@ class Door(typing.Protocol):
 
         It never raises, takes a bounded time, and ignores the request's
         cancellation. It may shut the connection down.
-
-        :param members: ``session_id`` or ``request_id``.
         """
 
     def report_close(
@@ -158,13 +135,9 @@ class Door(typing.Protocol):
         The session ends as served then, even if no worker can report it any
         more.
 
-        :param session_id: of the session.
         :param generation: of the slot that served it last.
-        :param input_bytes: that the slots have computed.
-        :param output_bytes: that the client has received.
         :param confirmed: whether the worker has confirmed the end; if so, no
             time is spent on a front door that is away.
-        :param deadline_s: absolute deadline.
         """
 
     def shutdown(self) -> None:

@@ -102,12 +102,7 @@ def _refusal_of(path: str) -> str | None:
 class FrontDoor:
     """A connection to the front door.
 
-    :param path: of its Unix socket.
-    :param cancel: cancels every wait.
-    :param deadline_s: absolute deadline of connecting.
     :raises errors.FrontDoorUnavailable: if no process listens there.
-    :raises errors.Cancelled: if cancelled.
-    :raises errors.OperationTimeout: if the deadline passes.
     """
 
     def __init__(
@@ -230,8 +225,6 @@ class FrontDoor:
     ) -> socket.socket:
         """Ask for a connection to the desk of a group on this host.
 
-        :param group_id: of the group.
-        :param deadline_s: absolute deadline.
         :returns: a connected Unix stream socket.
         :raises: as :meth:`door.Door.request`.
         """

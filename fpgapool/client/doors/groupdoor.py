@@ -67,7 +67,6 @@ class GroupDoor:
     its own.
 
     :param front_door: path of the front door's socket, or the pool's API.
-    :param cancel: cancels :meth:`attach`.
     :param require_tls: refuse an API, and hosts, without TLS.
     """
 
@@ -281,11 +280,7 @@ def await_members(
 ) -> groups.MemberList:
     """Wait until a group has members.
 
-    :param name: of the group, for people.
-    :param document: see :func:`members_of`.
     :param ask_again: returns it as it is now.
-    :param pause: waits for so many seconds.
-    :param deadline_s: absolute deadline.
     :raises errors.OperationTimeout: if it passes.
     """
     pause_s = _FIRST_PAUSE_S

@@ -72,7 +72,6 @@ class Credentials:
     """An instance's access to the pool.
 
     :ivar api_url: of the API, without the version.
-    :ivar token: of the instance.
     :ivar ca_cert: certificates to verify the API's, besides those of the
         system; PEM, or None.
     """
@@ -95,10 +94,7 @@ class _Refused(_Absent):
 
 
 class Finder:
-    """Looks for credentials, and caches them.
-
-    :param clock: monotonic, in seconds.
-    """
+    """Looks for credentials, and caches them."""
 
     def __init__(
         self, clock: collections.abc.Callable[[], float] = time.monotonic
@@ -224,7 +220,6 @@ def versioned(url: str) -> str:
 def from_environment(environ: Environment) -> Credentials | None:
     """Return the credentials in environment variables; None: there are none.
 
-    :param environ: the variables.
     :raises errors.InvalidRequest: if a file that they name is not readable.
     """
     url, token = environ.get(API_URL, ""), environ.get(TOKEN, "")
@@ -419,7 +414,6 @@ class TokenAdapter:
     It has the methods of a ``keystoneauth1.adapter.Adapter`` that
     :class:`apidoor.ApiDoor` uses.
 
-    :param credentials: of the instance.
     :param service_type: for the header that names the version.
     :raises errors.InvalidRequest: see :func:`versioned`.
     """
@@ -445,11 +439,7 @@ class TokenAdapter:
     ) -> Answer:
         """Send one request.
 
-        :param path: after the version.
-        :param method: of HTTP.
         :param json: the body; None: there is none.
-        :param microversion: of the request.
-        :param timeout: in seconds.
         :raises ConnectionLost: if there is no answer.
         """
         headers = {

@@ -54,9 +54,6 @@ class Hosts:
     Each host has a thread that connects it. One of the threads that wait for
     results receives them; the host's own thread does if others wait, too.
 
-    :param door: gave the access.
-    :param access: of this client.
-    :param window_tasks: most tasks at all desks.
     :param absence: of the pool, for this client.
     :ivar failure: what has ended all tasks; None until then.
     """
@@ -202,10 +199,7 @@ class Hosts:
     # Waiting for results.
 
     def wait(self, task: grouplink.Task, deadline_s: float | None) -> None:
-        """Wait for the end of a task, receiving if no other thread does.
-
-        :raises errors.OperationTimeout: if the deadline passes.
-        """
+        """Wait for the end of a task, receiving if no other thread does."""
         while not task.done:
             with self._lock:
                 link = self._led_by_me(task)

@@ -36,8 +36,6 @@ def check_blocks(links: Iterable[Link]) -> None:
 class Lock:
     """A member that serves this client alone.
 
-    :ivar number: at the desk.
-    :ivar granted: whether it has a member.
     :ivar refused: hosts that have as many locks as they can have.
     :ivar lost: why it is gone, None while it is held.
     """
@@ -53,7 +51,6 @@ class Lock:
 class Task:
     """A task, or a lock, that waits for its answer.
 
-    :ivar kind: ``records.TASK`` or ``groups.LOCK``.
     :ivar number: of the task or the lock, different from all unanswered ones.
     :ivar lock: that it runs under, or that it asks for.
     :ivar out: makes the result of the output, which it must copy.
@@ -149,15 +146,12 @@ class Link:
 
     The group's lock guards all members.
 
-    :ivar host: with its number of members.
     :ivar wire: None while there is no connection.
     :ivar unanswered: sent tasks, by kind and number.
     :ivar unsent: tasks for which the rings had no room yet.
     :ivar received: records that the desk sent, to be handled.
-    :ivar led: whether a thread receives.
     :ivar followed: how many of the unanswered tasks have no thread that
         receives for them.
-    :ivar broken: whether the connection was lost.
     :ivar listed: whether the group still has this host.
     :ivar locked: whether locks have all its members: other tasks wait there.
     :ivar wanted: whether it is used; also an unlisted one, while a member of

@@ -75,8 +75,6 @@ class Opened:
     def from_document(cls, document: dict[str, Any]) -> Opened:
         """Read the JSON of OPENED.
 
-        :param document: its members.
-        :returns: the values.
         :raises frames.ProtocolError: if they are invalid.
         """
         chunk_bytes = frames.require(document, "chunk_bytes", int)
@@ -152,7 +150,6 @@ class SharedBuffers:
 
     :param input_fd: memfd of the input buffers; closed here.
     :param output_fd: memfd of the output buffers; closed here.
-    :param shm: the ``shm`` member of OPENED.
     :raises frames.ProtocolError: if a memfd is smaller than announced, or
         could become so.
     """
@@ -176,7 +173,6 @@ class SharedBuffers:
 
         Call it after reading: then the data was intact.
 
-        :param offset_bytes: position in the input.
         :raises errors.SessionFailed: if it has.
         """
         if not (self._input[-1] and self._output[-1]):
@@ -213,7 +209,6 @@ class SharedBuffers:
         """View of an input buffer.
 
         :param number: 0 ... buffers - 1.
-        :returns: the whole buffer, writable.
         """
         start = number * self._buffer_bytes
         return self._input[start : start + self._buffer_bytes]
@@ -222,7 +217,6 @@ class SharedBuffers:
         """View of an output buffer.
 
         :param number: 0 ... buffers - 1.
-        :returns: the whole buffer.
         """
         start = number * self._buffer_bytes
         return self._output[start : start + self._buffer_bytes]
@@ -245,7 +239,6 @@ def detach(view: memoryview) -> None:
     The worker clears shared buffers when their session ends, and a program may
     still read its last output then.
 
-    :param view: of a map.
     :raises OSError: if there is not enough memory; nothing is changed.
     """
     libc = _libc()
@@ -268,7 +261,6 @@ class _Pair:
 
     One socket, or TLS connection, serves a single thread at a time.
 
-    :param there: to the worker.
     :param back: from the worker, once it has said so.
     """
 
@@ -308,8 +300,6 @@ class _Pair:
 class Connection:
     """A data connection after OPENED.
 
-    :ivar channel: for frames in both directions.
-    :ivar opened: the worker's answer.
     :ivar shared: shared buffers, or None when payloads are in the stream.
     """
 
@@ -334,9 +324,6 @@ class Connection:
         """Receive the header of a frame of at most the agreed length.
 
         Otherwise a worker could make us allocate room for an announced length.
-
-        :param scratch: see :func:`channel.recv_header`.
-        :param deadline_s: absolute deadline.
         """
         while True:
             header = channel.recv_header(
@@ -361,7 +348,6 @@ class Connection:
         Waits until the worker has read it: later messages would arrive
         first, and the session would count as cancelled.
 
-        :param scratch: see :func:`channel.recv_header`.
         :returns: whether the worker has ended the session.
         """
         deadline_s = channel.deadline_after(_FAREWELL_S)
@@ -389,7 +375,6 @@ class Dialer:
 
     :param view: the READY view of the session.
     :param front_door: provides connections to workers of this host.
-    :param cancel: shuts down the dialer's connections.
     :param features: optional features that the worker must have.
     :param require_tls: connect to another host by TLS only.
     :param returns: have a second connection for what the worker sends, if it
@@ -426,11 +411,8 @@ class Dialer:
         """Connect for the first time.
 
         :param params: of the accelerator; they go to the worker only.
-        :param deadline_s: absolute deadline.
         :param start_input_offset_bytes: where input that began in another
             slot continues.
-        :param start_output_offset_bytes: the same of the output.
-        :returns: the connection.
         :raises WorkerError: if the worker refuses, or with
             ``CHECKSUM_UNAVAILABLE`` if it lacks the feature, with
             ``TLS_REQUIRED`` if it lacks that.
@@ -439,7 +421,6 @@ class Dialer:
             also its subclass :class:`FrontDoorHangs`.
         :raises frames.ProtocolError: if its answer is invalid.
         :raises errors.TooManyOpenFiles: if descriptors are missing.
-        :raises errors.Cancelled: if cancelled.
         """
         members: dict[str, object] = {
             "secret": self.view.secret,
@@ -459,11 +440,6 @@ class Dialer:
     ) -> Connection:
         """Connect again.
 
-        :param resume_secret: from the last OPENED.
-        :param input_offset_bytes: input acknowledged by the worker.
-        :param output_offset_bytes: output received.
-        :param deadline_s: absolute deadline.
-        :returns: the connection.
         :raises: as :meth:`open`.
         """
         return self._dial(
@@ -478,10 +454,8 @@ class Dialer:
     def outcome(self, deadline_s: float | None) -> views.SessionView | None:
         """Ask the front door whether the session has lost its slot.
 
-        :param deadline_s: absolute deadline.
         :returns: its state if it has ended, waits again, or has another slot;
             None if it continues or is unknown.
-        :raises errors.Cancelled: if cancelled.
         """
         limit_s = time.monotonic() + _OUTCOME_S
         try:

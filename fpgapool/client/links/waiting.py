@@ -58,10 +58,7 @@ class Stopped(Exception):
 
 
 class Attempts:
-    """Counts attempts in a row between which nothing has moved.
-
-    :param most: so many are worth it.
-    """
+    """Counts attempts in a row between which nothing has moved."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -88,7 +85,6 @@ class Absence:
     """Notices when the pool is away, and for too long; for any thread.
 
     :param timeout_s: how long it may be away; None: for ever.
-    :param on_away: called when it goes away.
     """
 
     def __init__(
@@ -152,10 +148,7 @@ class Absence:
 
 
 class Ended(exceptions.PicklableError):
-    """The session ended instead of getting a slot.
-
-    :ivar view: its final state.
-    """
+    """The session ended instead of getting a slot."""
 
     def __init__(self, view: views.SessionView) -> None:
         super().__init__(view.state)
@@ -167,11 +160,8 @@ class SlotSeeker:
 
     :param door: front door; the seeker reconnects to it after an outage.
     :param params: of the accelerator; every worker gets them.
-    :param token: cancels every wait.
-    :param on_state: called with every new view.
     :param features: optional features that every worker must have.
     :param require_tls: connect to other hosts by TLS only.
-    :param returns: see :class:`connections.Dialer`.
     :param away_timeout_s: how long the pool may be away, and not only its
         conductor; None: there is no other limit than the patience.
     :param on_away: called when the pool, or the worker of the slot, goes away.
@@ -243,7 +233,6 @@ class SlotSeeker:
 
         :param ask: sends the request; called again if the front door went
             away.
-        :param deadline_s: absolute deadline.
         :param queue_deadline_s: absolute deadline of waiting in the queue.
             The pool enforces it; the client does so if the pool cannot, or
             if ``patience_s`` is limited.
@@ -270,9 +259,6 @@ class SlotSeeker:
         """Get another slot and connect to it.
 
         :param lost: the session with its lost slot.
-        :param input_offset_bytes: where its input continues.
-        :param output_offset_bytes: where its output continues.
-        :param deadline_s: absolute deadline.
         :returns: the way to the worker, and the connection.
         :raises Ended: if it gets none.
         :raises Stopped: if stopped.
@@ -328,10 +314,7 @@ class SlotSeeker:
         self.door.shutdown()
 
     def give_up(self, session_id: str) -> None:
-        """Tell the pool that the session is no longer wanted; never raises.
-
-        :param session_id: of the session.
-        """
+        """Tell the pool that the session is no longer wanted; never raises."""
         self.door.give_up(session_id=session_id)
 
     def report_close(
@@ -429,7 +412,6 @@ class SlotSeeker:
     ) -> _T:
         """Call the front door while there is time and patience.
 
-        :param call: gets its absolute deadline.
         :param away_since_s: since when there has been no reply; None if no
             reply is due soon.
         :param until_s: further absolute deadline, independent of the limits.
@@ -560,7 +542,6 @@ class SlotSeeker:
         """Wait for news of the session.
 
         :param pause_s: the longest wait; None if only news can help.
-        :returns: the latest view.
         """
         wait_until_s = channel.deadline_after(pause_s)
         known = self._view

@@ -34,7 +34,6 @@ _SENT_BYTES = 64 * 1024
 class Wire(Protocol):
     """A connection to a desk that transports records.
 
-    :ivar opened: what the desk said.
     :ivar leads: whether any thread may receive, one at a time; else only that
         of the connection.
     """

@@ -32,10 +32,7 @@ class Behind:
     ) -> None:
         """Send a frame, or leave it to the other thread.
 
-        :param frame: encoded.
         :param present: returns the connection; called with ``sending``.
-        :param deadline_s: absolute deadline.
-        :raises channel.DeadlineExceeded: if the deadline passes.
         """
         self._left.append(frame)
         self.flush(present, deadline_s)

@@ -76,10 +76,7 @@ def checked_arguments(
 
 
 class Piece(pieces.Piece):
-    """A block as input of a task.
-
-    :ivar brought: whether its data was sent.
-    """
+    """A block as input of a task."""
 
     __slots__ = ("block", "brought")
 
@@ -95,8 +92,6 @@ class Sender:
     """Which blocks the worker of a session has.
 
     The worker decides in the same way, so a reference is seldom in vain.
-
-    :param arguments: of the core, by number.
     """
 
     def __init__(self, arguments: dict[int, Block] | None = None) -> None:
@@ -104,17 +99,11 @@ class Sender:
         self._there: blocks.Shelf[blocks.Reference] = blocks.Shelf(0)
 
     def move(self, capacity_bytes: int) -> None:
-        """Use a worker that has no block yet.
-
-        :param capacity_bytes: of its memory for blocks.
-        """
+        """Use a worker that has no block yet."""
         self._there = blocks.Shelf(capacity_bytes)
 
     def announce(self, piece: Piece) -> bytes:
-        """Return what goes before a piece; ``brought`` says whether it goes.
-
-        :param piece: with its position.
-        """
+        """Return what precedes a piece, and set whether it is brought."""
         reference = piece.block.reference
         piece.brought = not self._there.use(reference)
         if not piece.brought:
@@ -139,11 +128,8 @@ class Sender:
     ) -> None:
         """Send all arguments; a worker that has them already ignores them.
 
-        :param connection: new, or with nothing sent.
-        :param deadline_s: absolute deadline.
         :raises errors.SessionFailed: if the worker does not take them.
         :raises channel.ChannelClosed: if the connection is lost.
-        :raises channel.DeadlineExceeded: if the deadline passes.
         """
         opened = connection.opened
         place = opened.input_offset_bytes

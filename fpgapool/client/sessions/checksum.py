@@ -27,7 +27,6 @@ from fpgapool.protocol import frames
 class Sent(typing.Protocol):
     """A piece of input.
 
-    :ivar data: its bytes.
     :ivar input_crc32: of the slot's input up to its end.
     """
 
@@ -46,7 +45,6 @@ class _Again:
     :ivar expected: CRC-32 of the output that was passed on.
     :ivar crc32: the same of this slot's output.
     :ivar settled_crc32: the same at the last acknowledgement.
-    :ivar end_bytes: end of the repetition.
     """
 
     expected: int
@@ -59,7 +57,6 @@ class Verifier:
     """Checks one session. Sending and receiving may be two threads.
 
     :param input_offset_bytes: start of the input in the first slot.
-    :param output_offset_bytes: the same of the output.
     """
 
     def __init__(
@@ -81,17 +78,13 @@ class Verifier:
         self._claim: tuple[frames.FrameHeader, frames.Checksums] | None = None
 
     def add_input(self, piece: Sent) -> None:
-        """Count a piece that is sent for the first time.
-
-        :param piece: its ``input_crc32`` is set.
-        """
+        """Count a piece that is sent for the first time."""
         self._sent_crc32 = zlib.crc32(piece.data, self._sent_crc32)
         piece.input_crc32 = self._sent_crc32
 
     def add_output(self, data: memoryview, known_bytes: int) -> None:
         """Count output that has arrived completely.
 
-        :param data: the output.
         :param known_bytes: how much of it another slot gave already.
         """
         self._output_bytes += len(data)
@@ -112,7 +105,6 @@ class Verifier:
     ) -> None:
         """Continue in another slot, from the last acknowledgement on.
 
-        :param received_bytes: output that was passed on.
         :param unacknowledged: the pieces that will be sent again.
         """
         again = self._again
@@ -133,8 +125,6 @@ class Verifier:
     def take(self, header: frames.FrameHeader, payload: bytearray) -> None:
         """Note the worker's report before an acknowledgement.
 
-        :param header: of a CHECKSUM frame.
-        :param payload: the rest of it.
         :raises frames.ProtocolError: if it is malformed.
         """
         self._claim = header, frames.Checksums.decode(payload)
@@ -147,7 +137,6 @@ class Verifier:
     ) -> None:
         """Compare before an acknowledgement counts.
 
-        :param header: of the ACK.
         :param covered: the last piece that it newly covers, None if there is
             none.
         :param idle: whether it covers all that was sent.

@@ -53,13 +53,10 @@ class _SlotLost(exceptions.CodedError):
 class Flow:
     """Takes input and gives output; see the module.
 
-    :param dialer: connects again.
-    :param connection: the first connection.
     :param seeker: finds another slot, or the CPU; the flow checks its token
         whenever the connection breaks.
     :param sender: knows the arguments that were sent.
 
-    :ivar chunk_bytes: longest piece.
     :ivar chunk_multiple_bytes: all pieces but the last are multiples of it.
     :ivar window: the input that is not acknowledged.
     :ivar stateless: whether the offset alone determines a piece's processing.
@@ -67,7 +64,6 @@ class Flow:
     :ivar ended: whether the last output has arrived.
     :ivar closed: members of CLOSED, once it has come.
     :ivar reconnects: how often a broken connection was replaced …
-    :ivar reopens: … and a lost slot.
     """
 
     def __init__(
@@ -195,13 +191,10 @@ class Flow:
     ) -> pieces.Piece:
         """Wait until the window has room, and take a free buffer.
 
-        :param length_bytes: how much will be sent.
         :param filled: False if the caller brings the data in its own memory
             when there are no shared buffers; none is allocated then.
-        :param deadline_s: absolute deadline.
         :returns: a piece to fill and to pass to :meth:`send`.
         :raises waiting.Stopped: if the flow was stopped.
-        :raises channel.DeadlineExceeded: if the deadline passes.
         """
         number = self.window.reserve(length_bytes, deadline_s)
         if not filled and self.shared is None:
@@ -221,10 +214,8 @@ class Flow:
         :param piece: the input; its data must not change until it is
             acknowledged.
         :param end: whether it is the last one.
-        :param deadline_s: absolute deadline.
         :param release_output: also give the output received so far back to
             the worker.
-        :raises channel.DeadlineExceeded: if the deadline passes.
         """
         if not self._sending.acquire(blocking=False):
             # Finding another slot may take longer than its buffer is kept.
@@ -310,13 +301,10 @@ class Flow:
 
         :param place: where to put output that comes in the stream; at least
             ``chunk_bytes`` long.
-        :param deadline_s: absolute deadline.
         :returns: output, or None if the frame brought none.
         :raises errors.SessionFailed: if the session has ended or cannot be
             resumed; :class:`errors.ChecksumMismatch` if data was changed on
             its way.
-        :raises errors.Cancelled: if cancelled.
-        :raises channel.DeadlineExceeded: if the deadline passes.
         :raises frames.ProtocolError: if the worker breaks the protocol.
         """
         while True:
@@ -692,10 +680,7 @@ class Flow:
         self._seeker.give_up(self.view.session_id)
 
     def report_close(self, deadline_s: float | None) -> None:
-        """Tell the pool that the client has closed; never raises.
-
-        :param deadline_s: absolute deadline.
-        """
+        """Tell the pool that the client has closed; never raises."""
         confirmed = self.closed is not None
         if self.transport != connections.CPU:
             self._seeker.report_close(

@@ -30,11 +30,9 @@ _Found: typing.TypeAlias = tuple[connections.Dialer, connections.Connection]
 class Seeker(waiting.SlotSeeker):
     """Seeks slots in a thread of its own, and has the CPU compute meanwhile.
 
-    :param arguments: see :class:`waiting.SlotSeeker`.
     :param load: loads the software core, as soon as it is needed; called with
         the longest piece that all workers take, None if it is not known.
     :param falls_back: whether the CPU computes to the end if the pool fails.
-    :param options: see :class:`waiting.SlotSeeker`.
     """
 
     def __init__(

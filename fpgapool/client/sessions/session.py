@@ -534,8 +534,6 @@ def _translated(
 ) -> errors.FpgapoolError | None:
     """Translate a flow's error into one of this library.
 
-    :param flow: knows its position.
-    :param exc: the flow's error.
     :returns: the error, None for other exceptions.
     """
     offset_bytes = flow.acknowledged_bytes

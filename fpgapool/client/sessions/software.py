@@ -63,8 +63,6 @@ _BUFFERS = 2
 class Software:
     """A session's accelerator on this machine.
 
-    :param accelerator: its name.
-    :param params: its parameters.
     :param core_name: the pool's name of the software core; None if unknown.
     :param unavailable: raised if this machine does not have the core.
     :param chunk_bytes: the longest piece that the pool's workers take, if it
@@ -135,13 +133,9 @@ class Software:
     ) -> Connection:
         """Make a worker with a core of its own.
 
-        :param cancel: cancels the work.
-        :param input_offset_bytes: where its input begins.
-        :param output_offset_bytes: where its output begins.
         :param moves: whether another worker may go on.
         :param former: of the worker that was lost: the client goes on with
             pieces and a window of its sizes.
-        :raises errors.Cancelled: if cancelled.
         """
         chunk_bytes = self._chunk_bytes
         window_bytes = _BUFFERS * chunk_bytes
@@ -171,8 +165,6 @@ class Worker:
     The receiving thread computes. Other threads may send, pause the worker
     between two pieces, and end it.
 
-    :param software: hears how long it computes.
-    :param core: computes.
     :param opened: where it begins, and in which pieces.
     """
 
@@ -229,11 +221,7 @@ class Worker:
             self._changed.notify_all()
 
     def end(self, code: str, message: str) -> None:
-        """Compute no further piece, and tell the client why.
-
-        :param code: stable code.
-        :param message: explanation for people.
-        """
+        """Compute no further piece, and tell the client why."""
         with self._changed:
             self._farewell = frames.error_frame(code, message)
             self._changed.notify_all()
@@ -436,11 +424,7 @@ class Connection(connections.Connection):
 
 
 class Dialer(connections.Dialer):
-    """Stands for the way to a worker in this process.
-
-    :param view: of the session meanwhile.
-    :param cancel: cancels the worker.
-    """
+    """Stands for the way to a worker in this process."""
 
     def __init__(
         self, view: views.SessionView, cancel: cancelling.CancelToken
@@ -465,12 +449,7 @@ class Dialer(connections.Dialer):
 
 
 class Alone:
-    """Stands for the seeker of a session that never gets a slot.
-
-    :param software: computes.
-    :param token: cancels the session.
-    :param cause: why there is no slot.
-    """
+    """Stands for the seeker of a session that never gets a slot."""
 
     def __init__(
         self,
@@ -507,10 +486,7 @@ class Alone:
 
 
 def view_of(cause: errors.FpgapoolError) -> views.SessionView:
-    """Describe a session without a slot.
-
-    :param cause: why there is none.
-    """
+    """Describe a session without a slot."""
     return views.SessionView(
         session_id="",
         state=states.READY,
@@ -526,7 +502,6 @@ def params_schema(
 ) -> dict[str, typing.Any]:
     """Return the schema of an accelerator's parameters on this machine.
 
-    :param accelerator: its name.
     :param unavailable: raised if this machine does not have the accelerator.
     :raises errors.InvalidRequest: code ``CORE_UNAVAILABLE``, if a library is
         not installed.

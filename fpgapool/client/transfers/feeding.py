@@ -29,12 +29,7 @@ class Source(typing.Protocol):
     def feeder(
         self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
     ) -> Feeder:
-        """Make the thread that sends it.
-
-        :param flow: gets the input.
-        :param size_bytes: how much of it.
-        :param deadline_s: absolute deadline.
-        """
+        """Make the thread that sends it."""
 
     def check_end(self, check: collections.abc.Callable[[], object]) -> None:
         """See :func:`files.check_end`."""
@@ -72,7 +67,6 @@ class StreamSource:
     def read_into(self, buffer: memoryview) -> int:
         """Read the available data.
 
-        :param buffer: gets it.
         :returns: its length, at least 1.
         :raises errors.InvalidRequest: code ``SIZE_MISMATCH``, at the end.
         """
@@ -139,9 +133,6 @@ def seek(stream: typing.BinaryIO, start: int | None) -> bool:
 class Feeder(threading.Thread):
     """Sends the input, ahead of the output by one window.
 
-    :param flow: gets the input.
-    :param size_bytes: how much.
-    :param deadline_s: absolute deadline.
     :ivar failure: the error; the flow is then stopped.
     """
 

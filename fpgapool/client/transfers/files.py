@@ -66,7 +66,6 @@ def check_size(stream: typing.BinaryIO, size_bytes: int) -> None:
     :param stream: counts from its position on. Of a stream that cannot say
         how much it has, and of one that would have to read everything for
         that, only :func:`check_end` tells.
-    :param size_bytes: the announced size.
     :raises errors.InvalidRequest: code ``SIZE_MISMATCH``.
     """
     if not isinstance(stream, _QUICK_TO_SEEK):
@@ -148,7 +147,6 @@ class Input(io.FileIO):
 
     Unbuffered: data goes directly into the worker's buffers.
 
-    :param file: path or descriptor.
     :param told: name for errors; None: the path.
     :param closefd: whether closing it closes a descriptor.
     :raises OSError: if it cannot be opened.
@@ -177,10 +175,7 @@ class Input(io.FileIO):
 
 
 class Output(io.FileIO):
-    """A file to write to; its errors name it. Parameters as for the input.
-
-    :param mode: see :class:`io.FileIO`.
-    """
+    """A file to write to; its errors name it. Parameters as for the input."""
 
     def __init__(
         self,

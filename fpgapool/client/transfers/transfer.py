@@ -100,16 +100,7 @@ class RunReport:
 
 
 class _Job:
-    """One call of :func:`run_stream` or a similar function.
-
-    :param accelerator: its name.
-    :param source: gives the input.
-    :param sink: gets the output.
-    :param size_bytes: length of the input.
-    :param progress: see :func:`run_stream`.
-    :param deadline_s: absolute deadline.
-    :param options: see :func:`run_stream`.
-    """
+    """One call of :func:`run_stream` or a similar function."""
 
     def __init__(
         self,

@@ -110,7 +110,6 @@ def parser() -> argparse.ArgumentParser:
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse a command line.
 
-    :param words: without the program's name.
     :raises UsageError: if it is wrong. What is unknown is named without the
         values, which may be keys.
     """
@@ -299,7 +298,6 @@ def has_output(arguments: argparse.Namespace) -> bool:
 def check(arguments: argparse.Namespace) -> None:
     """Check options that exclude each other.
 
-    :param arguments: parsed.
     :raises UsageError: if there are some.
     """
     if arguments.lists:

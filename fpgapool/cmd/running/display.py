@@ -17,10 +17,7 @@ _SIZE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 class Display:
-    """Progress on standard error: a bar on a terminal, else plain lines.
-
-    :param quiet: show nothing.
-    """
+    """Progress on standard error: a bar on a terminal, else plain lines."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet

@@ -42,8 +42,6 @@ class _StandardOutput(files.Output):
 def source_of(path: str | None) -> str:
     """Return the input that the user named, or the pipe.
 
-    :param path: ``--in``.
-    :returns: its path, or ``-``.
     :raises command_line.UsageError: if there is neither.
     """
     return _named(path, "--in", sys.stdin)
@@ -52,7 +50,6 @@ def source_of(path: str | None) -> str:
 def destination_of(path: str | None) -> str:
     """Return the output that the user named, or the pipe.
 
-    :param path: ``--out``.
     :returns: its path, or ``-``, also if the path leads there.
     :raises command_line.UsageError: if there is neither.
     """
@@ -101,10 +98,8 @@ def open_source(
 ) -> tuple[typing.BinaryIO, int]:
     """Open the input.
 
-    :param name: from :func:`source_of`.
     :param size_bytes: ``--size-bytes``; None: all of it. Input of unknown
         size is copied to a temporary file.
-    :param stack: closes what was opened.
     :returns: the input, and its size.
     :raises client.InvalidRequest: code ``INVALID_SIZE``, if it is too long to
         be copied.
@@ -131,7 +126,6 @@ def open_source(
 def size_of(name: str) -> int:
     """Return the size of the input without reading it.
 
-    :param name: from :func:`source_of`.
     :raises command_line.UsageError: if it is unknown.
     :raises OSError: if there is no such file.
     """
@@ -171,11 +165,7 @@ def _spooled(
 def open_destination(
     name: str, stack: contextlib.ExitStack
 ) -> str | typing.BinaryIO:
-    """Return the output: a path, or standard output.
-
-    :param name: from :func:`destination_of`.
-    :param stack: closes what was opened.
-    """
+    """Return the output: a path, or standard output."""
     if name != command_line.STANDARD:
         return name
     descriptor = _descriptor(sys.stdout)

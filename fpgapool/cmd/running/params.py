@@ -48,7 +48,6 @@ class _Params(dict[str, typing.Any]):
 def prepare(arguments: argparse.Namespace, source: str) -> Prepared:
     """Collect the parameters.
 
-    :param arguments: parsed.
     :param source: path of the input, or ``-``.
     :raises command_line.UsageError: if a value is wrong, missing, or given
         twice; or if the input is encrypted already and the user does not say
@@ -65,7 +64,6 @@ def prepare(arguments: argparse.Namespace, source: str) -> Prepared:
 def given(arguments: argparse.Namespace) -> dict[str, typing.Any]:
     """Return the parameters that the command line names.
 
-    :param arguments: parsed.
     :raises command_line.UsageError: if a value is wrong or given twice.
     :raises OSError: if a file cannot be read.
     """
