@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import collections
-import collections.abc
 import concurrent.futures
 import threading
 import typing
+from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Any
 
 from fpgapool.client import arrays
 from fpgapool.client import cancel as cancelling
@@ -17,17 +19,17 @@ from fpgapool.client import errors
 from fpgapool.client import options as session_options
 from fpgapool.vocabulary import codes
 
-Result: typing.TypeAlias = typing.Any
+Result: typing.TypeAlias = Any
 
 
 @session_options.shown
 def submit(
     accelerator: str,
-    data: typing.Any,
+    data: Any,
     *,
     convert: bool = False,
     timeout_s: float | None = None,
-    **named: typing.Any,
+    **named: Any,
 ) -> concurrent.futures.Future[Result]:
     """Run an array or bytes in the background.
 
@@ -54,13 +56,13 @@ def submit(
 @session_options.shown
 def map(
     accelerator: str,
-    inputs: collections.abc.Iterable[typing.Any],
+    inputs: Iterable[Any],
     *,
     sessions: int = 4,
     convert: bool = False,
     timeout_s: float | None = None,
-    **named: typing.Any,
-) -> collections.abc.Iterator[Result]:
+    **named: Any,
+) -> Iterator[Result]:
     """Run many arrays, or many pieces of memory.
 
     Each input has a session of its own. For many short inputs a group is
@@ -97,10 +99,10 @@ def map(
 
 def _outputs(
     call: arrays.Call,
-    inputs: collections.abc.Iterable[typing.Any],
+    inputs: Iterable[Any],
     sessions: int,
     timeout_s: float | None,
-) -> collections.abc.Iterator[Result]:
+) -> Iterator[Result]:
     running: collections.deque[concurrent.futures.Future[Result]] = (
         collections.deque()
     )
@@ -157,7 +159,7 @@ class _Future(concurrent.futures.Future[Result]):
 
 
 def _start(
-    call: arrays.Call, data: typing.Any, timeout_s: float | None
+    call: arrays.Call, data: Any, timeout_s: float | None
 ) -> concurrent.futures.Future[Result]:
     future = _Future()
     threading.Thread(
@@ -170,10 +172,7 @@ def _start(
 
 
 def _run(
-    call: arrays.Call,
-    data: typing.Any,
-    timeout_s: float | None,
-    future: _Future,
+    call: arrays.Call, data: Any, timeout_s: float | None, future: _Future
 ) -> None:
     output, error = None, None
     try:
@@ -191,10 +190,7 @@ def _run(
 
 
 def _cancellable(
-    call: arrays.Call,
-    data: typing.Any,
-    timeout_s: float | None,
-    token: _Token,
+    call: arrays.Call, data: Any, timeout_s: float | None, token: _Token
 ) -> Result:
     callers = cancelling.token_of(call.options.get("cancel"))
     callers.attach(token)

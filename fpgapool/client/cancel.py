@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import threading
-import typing
+from typing import Protocol
 
 from fpgapool.client import errors
 from fpgapool.vocabulary import codes
@@ -15,7 +15,7 @@ from fpgapool.vocabulary import codes
 _EVENT_POLL_S = 0.1
 
 
-class Stoppable(typing.Protocol):
+class Stoppable(Protocol):
     """An object that a token can stop, for example a channel."""
 
     def shutdown(self) -> None:

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
-import collections.abc
 import contextlib
 import math
 import os
-import typing
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
 
 from fpgapool.client import errors
 from fpgapool.protocol import frames
@@ -27,7 +29,7 @@ REQUIRE_TLS = "FPGAPOOL_REQUIRE_TLS"
 
 def request(
     accelerator: object, size_bytes: object, **options: object
-) -> dict[str, typing.Any]:
+) -> dict[str, Any]:
     """Check what a session is asked with.
 
     :returns: the members of the request.
@@ -83,7 +85,7 @@ def seconds(value: object, name: str) -> float | None:
 
 
 @contextlib.contextmanager
-def refusing() -> collections.abc.Iterator[None]:
+def refusing() -> Iterator[None]:
     """Raise InvalidRequest for what the rules of requests forbid."""
     try:
         yield
@@ -113,7 +115,7 @@ def require_tls(value: object) -> bool:
     )
 
 
-def params(value: object) -> dict[str, typing.Any]:
+def params(value: object) -> dict[str, Any]:
     """Convert parameters to the form in which they are sent.
 
     :param value: mapping of names to JSON values; bytes become hexadecimal
@@ -123,7 +125,7 @@ def params(value: object) -> dict[str, typing.Any]:
     """
     if value is None:
         return {}
-    if not isinstance(value, collections.abc.Mapping):
+    if not isinstance(value, Mapping):
         raise errors.InvalidParams("params must be a mapping")
     if not all(isinstance(name, str) for name in value):
         raise errors.InvalidParams("the names of params must be strings")
@@ -136,7 +138,7 @@ def params(value: object) -> dict[str, typing.Any]:
         raise errors.InvalidParams("params are nested too deeply") from None
 
 
-def encoded(values: collections.abc.Mapping[str, typing.Any]) -> bytes:
+def encoded(values: Mapping[str, Any]) -> bytes:
     """Encode parameters as they are sent.
 
     :raises errors.InvalidParams: if they are too large.
@@ -159,7 +161,7 @@ def _json_value(item: object, told: str) -> object:
     # NumPy's, without importing it.
     if hasattr(item, "dtype") and hasattr(item, "tolist"):
         item = item.tolist()
-    if isinstance(item, collections.abc.Mapping):
+    if isinstance(item, Mapping):
         return {
             str(name): _json_value(one, told) for name, one in item.items()
         }
@@ -174,8 +176,7 @@ def _json_value(item: object, told: str) -> object:
 
 
 def params_schema(
-    values: collections.abc.Mapping[str, typing.Any],
-    schema: collections.abc.Mapping[str, typing.Any],
+    values: Mapping[str, Any], schema: Mapping[str, Any]
 ) -> None:
     """Check parameters against the schema of their accelerator.
 
@@ -187,10 +188,8 @@ def params_schema(
 
 
 def schema_check(
-    schema: collections.abc.Mapping[str, typing.Any],
-) -> collections.abc.Callable[
-    [collections.abc.Mapping[str, typing.Any]], None
-]:
+    schema: Mapping[str, Any],
+) -> Callable[[Mapping[str, Any]], None]:
     """Return :func:`params_schema` for many parameters of one schema."""
     if not schema:
         return lambda values: None
@@ -199,7 +198,7 @@ def schema_check(
 
     validator = jsonschema.validators.validator_for(schema)(schema)
 
-    def check(values: collections.abc.Mapping[str, typing.Any]) -> None:
+    def check(values: Mapping[str, Any]) -> None:
         error = jsonschema.exceptions.best_match(
             validator.iter_errors(dict(values))
         )
@@ -209,7 +208,7 @@ def schema_check(
     return check
 
 
-def _describe(error: typing.Any) -> str:
+def _describe(error: Any) -> str:
     path = ".".join(["params", *(str(step) for step in error.absolute_path)])
     if error.validator == "required":
         missing = [

@@ -8,12 +8,12 @@ one stable vocabulary; messages may change.
 
 from __future__ import annotations
 
-import collections.abc
 import contextlib
 import copy
 import errno
 import sys
-import typing
+from collections.abc import Iterator
+from typing import Self
 
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
@@ -39,7 +39,7 @@ class FpgapoolError(exceptions.CodedError):
 
     index: int | None = None
 
-    def again(self) -> typing.Self:
+    def again(self) -> Self:
         """Return a copy to raise.
 
         An error that was raised refers to all that its callers had. Whoever
@@ -154,7 +154,7 @@ class ChecksumMismatch(SessionFailed):
 
 
 @contextlib.contextmanager
-def needing_descriptors() -> collections.abc.Iterator[None]:
+def needing_descriptors() -> Iterator[None]:
     """Tell a lack of descriptors from a lost connection: retries do not help.
 
     :raises TooManyOpenFiles: for errors that a lack of descriptors caused.
@@ -203,9 +203,7 @@ def release_frames(exc: BaseException | None) -> None:
             traceback = traceback.tb_next
 
 
-def _with_causes(
-    exc: BaseException | None,
-) -> collections.abc.Iterator[BaseException]:
+def _with_causes(exc: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and those that caused it, once each."""
     seen: list[BaseException] = []
     while exc is not None and exc not in seen:

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import collections.abc
 import dataclasses
 import threading
-import typing
+from collections.abc import Mapping
+from typing import Any
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
@@ -35,7 +35,7 @@ class Accelerator:
 
     name: str
     description: str
-    params_schema: collections.abc.Mapping[str, typing.Any]
+    params_schema: Mapping[str, Any]
     peak_bytes_per_s: float
     return_ratio: float
     stateless: bool
@@ -57,9 +57,7 @@ def accelerators(
     """
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
 
-    def ask(
-        operation: str, **arguments: object
-    ) -> collections.abc.Mapping[str, typing.Any]:
+    def ask(operation: str, **arguments: object) -> Mapping[str, Any]:
         (reply,) = asking.ask(
             [(operation, arguments)],
             front_door=front_door,

@@ -14,16 +14,19 @@ import typing
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
+from typing import TypedDict
+from typing import TypeVar
+from typing import cast
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client.doors import apidoor
 from fpgapool.client.links import waiting
 from fpgapool.vocabulary import session as description
 
-_Function = typing.TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class DoorOptions(typing.TypedDict, total=False):
+class DoorOptions(TypedDict, total=False):
     """How to reach the pool.
 
     :param front_door: path of the front door's socket, or the pool's API
@@ -128,7 +131,7 @@ def accepted(function: _Function, options: Any = Options) -> _Function:
             )
         return function(*arguments, **named)
 
-    return typing.cast(_Function, checked)
+    return cast(_Function, checked)
 
 
 def shown(function: _Function, options: Any = Options) -> _Function:

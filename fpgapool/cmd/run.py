@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import collections.abc
 import contextlib
 import dataclasses
 import json
@@ -16,7 +15,9 @@ import socket
 import sys
 import threading
 import time
-import typing
+from collections.abc import Sequence
+from typing import Any
+from typing import BinaryIO
 
 from fpgapool import client
 from fpgapool.client import checks
@@ -56,7 +57,7 @@ USAGE = 2
 
 def _run(
     arguments: argparse.Namespace, token: client.CancelToken
-) -> dict[str, typing.Any]:
+) -> dict[str, Any]:
     """:returns: the report; ``summary`` has its lines for people."""
     if arguments.lists:
         return _list(arguments, token)
@@ -115,7 +116,7 @@ def _keep_iv(
 
 def _list(
     arguments: argparse.Namespace, token: client.CancelToken
-) -> dict[str, typing.Any]:
+) -> dict[str, Any]:
     found = client.accelerators(
         timeout_s=_left_s(arguments), cancel=token, **_door(arguments)
     )
@@ -127,7 +128,7 @@ def _list(
 
 def _options(
     arguments: argparse.Namespace, token: client.CancelToken
-) -> dict[str, typing.Any]:
+) -> dict[str, Any]:
     """Return the options of a session and of its dry run."""
     return {
         "timeout_s": _left_s(arguments),
@@ -143,7 +144,7 @@ def _options(
 
 def _dry_run(
     arguments: argparse.Namespace, token: client.CancelToken
-) -> dict[str, typing.Any]:
+) -> dict[str, Any]:
     size_bytes = arguments.size_bytes
     if size_bytes is None:
         size_bytes = ends.size_of(ends.source_of(arguments.source))
@@ -162,12 +163,12 @@ def _dry_run(
 
 def _run_session(
     arguments: argparse.Namespace,
-    source: typing.BinaryIO,
-    destination: str | typing.BinaryIO,
-    transfer: dict[str, typing.Any],
+    source: BinaryIO,
+    destination: str | BinaryIO,
+    transfer: dict[str, Any],
     display: displays.Display,
     token: client.CancelToken,
-) -> dict[str, typing.Any]:
+) -> dict[str, Any]:
     report = client.run_file(
         arguments.accelerator,
         source,
@@ -183,20 +184,17 @@ def _run_session(
         **transfer,
         **_options(arguments, token),
     )
-    return {
-        "summary": displays.summary(report),
-        **dataclasses.asdict(report),
-    }
+    return {"summary": displays.summary(report), **dataclasses.asdict(report)}
 
 
 def _run_group(
     arguments: argparse.Namespace,
-    source: typing.BinaryIO,
-    destination: str | typing.BinaryIO,
-    transfer: dict[str, typing.Any],
+    source: BinaryIO,
+    destination: str | BinaryIO,
+    transfer: dict[str, Any],
     display: displays.Display,
     token: client.CancelToken,
-) -> dict[str, typing.Any]:
+) -> dict[str, Any]:
     started_s = time.monotonic()
 
     def on_away(what: str, gives_up_s: float | None) -> None:
@@ -233,7 +231,7 @@ def _left_s(arguments: argparse.Namespace) -> float | None:
     return None if left_s is None else max(left_s, _LEAST_S)
 
 
-def _door(arguments: argparse.Namespace) -> dict[str, typing.Any]:
+def _door(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the way to the pool, as arguments of the client."""
     front_door = arguments.socket
     if arguments.os_cloud is not None:
@@ -329,7 +327,7 @@ class _Interruptible:
                 signal.pthread_kill(main_thread, number)
 
 
-def main(argv: collections.abc.Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the command.
 
     :param argv: arguments without the program's name; None for those of the

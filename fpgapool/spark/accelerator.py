@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-import collections.abc
-import typing
+from collections.abc import Mapping
+from typing import Any
+from typing import NoReturn
 
 from fpgapool.client import errors
 from fpgapool.spark import codecs
@@ -27,14 +28,11 @@ class Accelerator:
     """
 
     id: str
-    params: collections.abc.Mapping[str, typing.Any] = {}
+    params: Mapping[str, Any] = {}
     codec: codecs.Codec
     results: codecs.Codec | None = None
 
-    def __init__(
-        self,
-        arguments: collections.abc.Mapping[int, typing.Any] | None = None,
-    ) -> None:
+    def __init__(self, arguments: Mapping[int, Any] | None = None) -> None:
         self.arguments = arguments or {}
 
     @property
@@ -57,7 +55,7 @@ class Accelerator:
         """
         return (self.codec.record_bytes or 1) * self.block_records
 
-    def call(self, element: typing.Any) -> typing.Any:
+    def call(self, element: Any) -> Any:
         """Return the result of one record, computed by the processor.
 
         It is used if neither the pool nor a software core of this machine can
@@ -81,7 +79,7 @@ def check(accelerator: Accelerator) -> Accelerator:
         numbers.
     """
 
-    def refuse(reason: str) -> typing.NoReturn:
+    def refuse(reason: str) -> NoReturn:
         raise errors.InvalidRequest(codes.INVALID_REQUEST, reason)
 
     if not isinstance(accelerator, Accelerator):

@@ -9,7 +9,6 @@ Only requests use the API; data goes directly to the slot's worker.
 from __future__ import annotations
 
 import collections
-import collections.abc
 import concurrent.futures
 import contextlib
 import functools
@@ -17,6 +16,13 @@ import socket
 import time
 import typing
 import urllib.parse
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import ClassVar
+from typing import Self
+from typing import TypeVar
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
@@ -45,7 +51,7 @@ _END_LAG_S = 5.0
 # The last ended sessions of this process, and when they ended.
 _ended: collections.deque[tuple[str, float]] = collections.deque(maxlen=16)
 
-_T = typing.TypeVar("_T")
+_T = TypeVar("_T")
 _Document: typing.TypeAlias = apirequests.Document
 
 
@@ -59,9 +65,7 @@ class PoolApi:
     """
 
     def __init__(
-        self,
-        adapter: typing.Any,
-        renew: collections.abc.Callable[[str], PoolApi] | None = None,
+        self, adapter: Any, renew: Callable[[str], PoolApi] | None = None
     ) -> None:
         self._adapter = adapter
         self._renew = renew
@@ -70,8 +74,8 @@ class PoolApi:
     def of_instance(
         cls,
         credentials: instance.Credentials,
-        renew: collections.abc.Callable[[str], PoolApi] | None = None,
-    ) -> typing.Self:
+        renew: Callable[[str], PoolApi] | None = None,
+    ) -> Self:
         """Use the token of an instance; the standard library is enough.
 
         :param credentials: the instance's credentials, from Nova.
@@ -82,7 +86,7 @@ class PoolApi:
         return cls(adapter, renew)
 
     @classmethod
-    def from_cloud(cls, name: str | None = None) -> typing.Self:
+    def from_cloud(cls, name: str | None = None) -> Self:
         """Find the API as the ``openstack`` command does.
 
         Passwords and application credentials both work.
@@ -124,7 +128,7 @@ class PoolApi:
             ) from exc
 
     @classmethod
-    def at(cls, url: str) -> typing.Self:
+    def at(cls, url: str) -> Self:
         """Use an API without Keystone, such as that of the all-in-one pool.
 
         :param url: of the API, such as ``http://127.0.0.1:8080``; it may end
@@ -175,9 +179,7 @@ class PoolApi:
             )
         )
 
-    def _admitted(
-        self, enter: collections.abc.Callable[[typing.Any], _T]
-    ) -> _T:
+    def _admitted(self, enter: Callable[[Any], _T]) -> _T:
         """Enter, with other credentials if the API refuses these."""
         try:
             return enter(self._adapter)
@@ -223,7 +225,7 @@ class ApiDoor:
 
     def __init__(
         self,
-        adapter: typing.Any,
+        adapter: Any,
         cancel: cancelling.CancelToken,
         deadline_s: float | None = None,
         *,
@@ -272,9 +274,7 @@ class ApiDoor:
 
     def request_all(
         self,
-        requests: collections.abc.Sequence[
-            tuple[str, collections.abc.Mapping[str, object]]
-        ],
+        requests: Sequence[tuple[str, Mapping[str, object]]],
         deadline_s: float | None = None,
     ) -> list[messages.Message]:
         """See :meth:`door.Door.request_all`."""
@@ -606,12 +606,9 @@ class ApiDoor:
         )
         return {}
 
-    _OPERATIONS: typing.ClassVar[
+    _OPERATIONS: ClassVar[
         dict[
-            str,
-            collections.abc.Callable[
-                [ApiDoor, float | None, _Document], messages.Message
-            ],
+            str, Callable[[ApiDoor, float | None, _Document], messages.Message]
         ]
     ] = {
         "accelerator": _accelerator,

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
-import collections.abc
 import concurrent.futures
 import threading
 import time
 import typing
 import urllib.parse
+from collections.abc import Callable
+from typing import Any
+from typing import TypeVar
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
@@ -32,8 +34,8 @@ _UNAVAILABLE = frozenset({502, 503, 504})
 # Request timeout, too many requests.
 _LATER = frozenset({408, 429})
 
-_T = typing.TypeVar("_T")
-Document: typing.TypeAlias = dict[str, typing.Any]
+_T = TypeVar("_T")
+Document: typing.TypeAlias = dict[str, Any]
 
 
 class Requests:
@@ -47,7 +49,7 @@ class Requests:
 
     def __init__(
         self,
-        adapter: typing.Any,
+        adapter: Any,
         cancel: cancelling.CancelToken,
         *,
         require_tls: bool = False,
@@ -88,11 +90,7 @@ class Requests:
         self.shutdown()
 
     def ask(
-        self,
-        method: str,
-        path: str,
-        deadline_s: float | None,
-        **body: object,
+        self, method: str, path: str, deadline_s: float | None, **body: object
     ) -> Document:
         """Ask in a thread of its own, and wait for the answer.
 
@@ -109,9 +107,7 @@ class Requests:
             deadline_s,
         )
 
-    def begin(
-        self, work: collections.abc.Callable[[], _T]
-    ) -> concurrent.futures.Future[_T]:
+    def begin(self, work: Callable[[], _T]) -> concurrent.futures.Future[_T]:
         """Start a thread for requests; :meth:`wait_for` waits for it."""
         future: concurrent.futures.Future[_T] = concurrent.futures.Future()
 
@@ -156,7 +152,7 @@ class Requests:
         path: str,
         deadline_s: float | None,
         body: Document | None = None,
-        pause: collections.abc.Callable[[float], object] = time.sleep,
+        pause: Callable[[float], object] = time.sleep,
     ) -> Document:
         """Ask in this thread, which nothing wakes; otherwise as :meth:`ask`.
 
@@ -183,12 +179,8 @@ class Requests:
             pause(pause_s)
 
     def _send(
-        self,
-        method: str,
-        path: str,
-        body: Document | None,
-        timeout_s: float,
-    ) -> typing.Any:
+        self, method: str, path: str, body: Document | None, timeout_s: float
+    ) -> Any:
         """:returns: the response, also a refusal."""
         try:
             if self._require_tls:
@@ -249,14 +241,14 @@ def _failure(exc: Exception) -> Exception | None:
     return None
 
 
-def _retry_after_s(response: typing.Any) -> float:
+def _retry_after_s(response: Any) -> float:
     """Return when a rate-limited service may be asked again."""
     text = response.headers.get("Retry-After") or ""
     seconds = float(text) if text.isdecimal() else 1.0
     return max(LEAST_PAUSE_S, min(seconds, LONGEST_PAUSE_S))
 
 
-def _document(response: typing.Any) -> Document:
+def _document(response: Any) -> Document:
     """Read an answer.
 
     :raises doors.ConnectionLost: if the service is away.

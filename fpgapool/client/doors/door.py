@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-import collections.abc
 import socket
-import typing
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Protocol
 
 from fpgapool.client import errors
 from fpgapool.protocol import messages
@@ -38,7 +39,7 @@ def check_accelerator(wanted: str, accelerator: str) -> None:
         )
 
 
-class Door(typing.Protocol):
+class Door(Protocol):
     """A connection to a front door.
 
     Operations, their arguments and replies are those of the front door of a
@@ -62,9 +63,7 @@ class Door(typing.Protocol):
 
     def request_all(
         self,
-        requests: collections.abc.Sequence[
-            tuple[str, collections.abc.Mapping[str, object]]
-        ],
+        requests: Sequence[tuple[str, Mapping[str, object]]],
         deadline_s: float | None = None,
     ) -> list[messages.Message]:
         """Ask several things in one turn and wait for all replies.

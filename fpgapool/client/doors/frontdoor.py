@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import collections
-import collections.abc
 import contextlib
 import hashlib
 import os
@@ -15,6 +14,9 @@ import socket
 import stat
 import threading
 import time
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
@@ -181,9 +183,7 @@ class FrontDoor:
 
     def request_all(
         self,
-        requests: collections.abc.Sequence[
-            tuple[str, collections.abc.Mapping[str, object]]
-        ],
+        requests: Sequence[tuple[str, Mapping[str, object]]],
         deadline_s: float | None = None,
     ) -> list[messages.Message]:
         """See :meth:`door.Door.request_all`."""
@@ -258,9 +258,7 @@ class FrontDoor:
 
     def _request_all(
         self,
-        requests: collections.abc.Sequence[
-            tuple[str, collections.abc.Mapping[str, object]]
-        ],
+        requests: Sequence[tuple[str, Mapping[str, object]]],
         deadline_s: float | None,
     ) -> list[messages.Message]:
         first_number = self._last_number + 1
@@ -341,7 +339,7 @@ class FrontDoor:
             os.close(brought[2])
 
     @contextlib.contextmanager
-    def _translated(self) -> collections.abc.Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         try:
             with errors.needing_descriptors():
                 yield

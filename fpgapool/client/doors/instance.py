@@ -9,7 +9,6 @@ standard library is enough to use them.
 
 from __future__ import annotations
 
-import collections.abc
 import dataclasses
 import functools
 import json
@@ -19,6 +18,9 @@ import threading
 import time
 import typing
 import urllib.parse
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
 
 from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
@@ -41,10 +43,7 @@ _FILE = "openstack/latest/vendor_data2.json"
 TARGET = "fpgapool"
 
 _MOUNT_POINTS = ("/media/configdrive", "/mnt/config", "/mnt/configdrive")
-_LABELS = (
-    "/dev/disk/by-label/config-2",
-    "/dev/disk/by-label/CONFIG-2",
-)
+_LABELS = ("/dev/disk/by-label/config-2", "/dev/disk/by-label/CONFIG-2")
 _MOUNTS = "/proc/self/mounts"
 _DRIVES_STAY = (
     "a config drive stays as it is until Nova writes it anew, as when the"
@@ -62,9 +61,9 @@ _RETRY_S = 1.0
 
 _MAX_BYTES = 4 * 1024 * 1024
 
-Environment: typing.TypeAlias = collections.abc.Mapping[str, str]
+Environment: typing.TypeAlias = Mapping[str, str]
 #: Waits this many seconds; returns whether there is time to ask again.
-Pause: typing.TypeAlias = collections.abc.Callable[[float], bool]
+Pause: typing.TypeAlias = Callable[[float], bool]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,9 +95,7 @@ class _Refused(_Absent):
 class Finder:
     """Looks for credentials, and caches them."""
 
-    def __init__(
-        self, clock: collections.abc.Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._found: Credentials | None = None
@@ -113,7 +110,7 @@ class Finder:
         self,
         environ: Environment | None = None,
         pause: Pause = lambda _: False,
-        refused: collections.abc.Collection[Credentials] = (),
+        refused: Collection[Credentials] = (),
     ) -> tuple[Credentials | None, list[str]]:
         """Look at config drives, then ask the metadata service.
 
@@ -146,9 +143,7 @@ class Finder:
         return since_s is not None and self._clock() < since_s + _EMPTY_S
 
     def _look(
-        self,
-        environ: Environment,
-        refused: collections.abc.Collection[Credentials],
+        self, environ: Environment, refused: Collection[Credentials]
     ) -> None:
         self._places = []
         for path in _drives(environ):
@@ -162,7 +157,7 @@ class Finder:
             self._try(url, lambda: self._of_service(url, refused))
 
     def _of_service(
-        self, url: str, refused: collections.abc.Collection[Credentials]
+        self, url: str, refused: Collection[Credentials]
     ) -> Credentials:
         if self._clock() < self._absent_until_s:
             raise self._absence
@@ -181,9 +176,7 @@ class Finder:
         self._empty_since_s = None
         return found
 
-    def _try(
-        self, place: str, read: collections.abc.Callable[[], Credentials]
-    ) -> bool:
+    def _try(self, place: str, read: Callable[[], Credentials]) -> bool:
         try:
             self._found = read()
         except _Absent as exc:
@@ -288,7 +281,7 @@ def _drives(environ: Environment) -> list[pathlib.Path]:
 
 
 def _usable(
-    found: Credentials, refused: collections.abc.Collection[Credentials]
+    found: Credentials, refused: Collection[Credentials]
 ) -> Credentials:
     if found in refused:
         raise _Refused("the API refuses its token")
@@ -296,7 +289,7 @@ def _usable(
 
 
 def _of_drive(
-    root: pathlib.Path, refused: collections.abc.Collection[Credentials]
+    root: pathlib.Path, refused: Collection[Credentials]
 ) -> Credentials:
     try:
         with (root / _FILE).open("rb") as stream:
@@ -327,7 +320,7 @@ class Answer:
 
     status_code: int
     content: bytes = dataclasses.field(repr=False)
-    headers: collections.abc.Mapping[str, str]
+    headers: Mapping[str, str]
 
     @property
     def ok(self) -> bool:
@@ -345,7 +338,7 @@ class Answer:
 def _exchange(
     method: str,
     url: str,
-    headers: collections.abc.Mapping[str, str],
+    headers: Mapping[str, str],
     body: bytes | None,
     timeout_s: float,
     ca_cert: str | None = None,

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import collections
-import collections.abc
 import concurrent.futures
 import contextlib
 import dataclasses
@@ -14,7 +13,11 @@ import math
 import operator
 import sys
 import threading
-import typing
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
@@ -188,7 +191,7 @@ class Group:
         return self._access.client_id
 
     @property
-    def profile(self) -> collections.abc.Mapping[str, typing.Any]:
+    def profile(self) -> Mapping[str, Any]:
         """The public description of the accelerator, as the API shows it.
 
         It is empty if this program's project does not see the accelerator.
@@ -210,13 +213,13 @@ class Group:
 
     def run(
         self,
-        data: typing.Any,
+        data: Any,
         *,
-        params: collections.abc.Mapping[str, typing.Any] | None = None,
+        params: Mapping[str, Any] | None = None,
         offset: int = 0,
-        arguments: collections.abc.Mapping[int, typing.Any] | None = None,
+        arguments: Mapping[int, Any] | None = None,
         timeout_s: float | None = None,
-    ) -> typing.Any:
+    ) -> Any:
         """Run a task and wait for its result.
 
         :param data: the input.
@@ -247,12 +250,12 @@ class Group:
 
     def submit(
         self,
-        data: typing.Any,
+        data: Any,
         *,
-        params: collections.abc.Mapping[str, typing.Any] | None = None,
+        params: Mapping[str, Any] | None = None,
         offset: int = 0,
-        arguments: collections.abc.Mapping[int, typing.Any] | None = None,
-    ) -> concurrent.futures.Future[typing.Any]:
+        arguments: Mapping[int, Any] | None = None,
+    ) -> concurrent.futures.Future[Any]:
         """Run a task in the background.
 
         :returns: its future; ``asyncio.wrap_future`` makes it awaitable. Its
@@ -260,9 +263,7 @@ class Group:
             short. They may submit tasks, but not wait for this group.
         :raises: as :meth:`run`, for arguments.
         """
-        future: concurrent.futures.Future[typing.Any] = (
-            concurrent.futures.Future()
-        )
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         task = self._task(data, params, offset, arguments)
         task.notify = functools.partial(self._settle, future)
         task.followed = True
@@ -273,11 +274,11 @@ class Group:
 
     def map(
         self,
-        pieces: collections.abc.Iterable[typing.Any],
+        pieces: Iterable[Any],
         *,
-        params: collections.abc.Mapping[str, typing.Any] | None = None,
-        arguments: collections.abc.Mapping[int, typing.Any] | None = None,
-    ) -> collections.abc.Iterator[typing.Any]:
+        params: Mapping[str, Any] | None = None,
+        arguments: Mapping[int, Any] | None = None,
+    ) -> Iterator[Any]:
         """Run a task for each piece of data.
 
         As many pieces as the window has are read ahead. That costs less than
@@ -299,9 +300,7 @@ class Group:
             yield self._result(tasks.popleft())
 
     def _settle(
-        self,
-        future: concurrent.futures.Future[typing.Any],
-        task: grouplink.Task,
+        self, future: concurrent.futures.Future[Any], task: grouplink.Task
     ) -> None:
         self._mine.settles = True
         try:
@@ -323,7 +322,7 @@ class Group:
 
     def _result(
         self, task: grouplink.Task, deadline_s: float | None = None
-    ) -> typing.Any:
+    ) -> Any:
         """Wait for the result of a task; raises as :meth:`run`."""
         self._hosts.wait(task, deadline_s)
         if task.error is not None:
@@ -331,9 +330,7 @@ class Group:
         return task.result
 
     @contextlib.contextmanager
-    def lock(
-        self, *, timeout_s: float | None = None
-    ) -> collections.abc.Iterator[Group]:
+    def lock(self, *, timeout_s: float | None = None) -> Iterator[Group]:
         """Have a member alone.
 
         Within the context, tasks of this thread run on that member, one after
@@ -397,10 +394,10 @@ class Group:
 
     def _task(
         self,
-        data: typing.Any,
-        params: collections.abc.Mapping[str, typing.Any] | None,
+        data: Any,
+        params: Mapping[str, Any] | None,
         offset: int,
-        arguments: collections.abc.Mapping[int, typing.Any] | None,
+        arguments: Mapping[int, Any] | None,
     ) -> grouplink.Task:
         try:
             # NumPy's integers, too.
@@ -434,9 +431,7 @@ class Group:
         )
 
 
-def _buffer(
-    data: typing.Any,
-) -> tuple[rings.Buffer, collections.abc.Callable[[memoryview], typing.Any]]:
+def _buffer(data: Any) -> tuple[rings.Buffer, Callable[[memoryview], Any]]:
     """Return the bytes of an input, and what makes a result of an output."""
     if data.__class__ is bytes:
         return data, bytes
@@ -460,11 +455,8 @@ def _buffer(
 
 
 def _array(
-    numpy: typing.Any,
-    dtype: typing.Any,
-    shape: tuple[int, ...],
-    output: memoryview,
-) -> typing.Any:
+    numpy: Any, dtype: Any, shape: tuple[int, ...], output: memoryview
+) -> Any:
     data = bytearray(output)
     if len(data) % max(1, dtype.itemsize):
         return numpy.frombuffer(data, numpy.uint8)

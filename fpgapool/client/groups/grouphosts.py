@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import collections
-import collections.abc
 import contextlib
 import functools
 import os
 import threading
 import time
-import typing
+from collections.abc import Callable
+from typing import Any
 
 from fpgapool.client import errors
 from fpgapool.client.doors import groupdoor
@@ -273,7 +273,7 @@ class Hosts:
     def _lead(
         self,
         link: grouplink.Link,
-        is_over: collections.abc.Callable[[], bool],
+        is_over: Callable[[], bool],
         deadline_s: float | None = None,
     ) -> None:
         """Receive from a host; the caller has set ``led``."""
@@ -307,7 +307,7 @@ class Hosts:
 
     def _handle(
         self, link: grouplink.Link, record: rings.Record | bytes
-    ) -> collections.abc.Callable[[], None] | None:
+    ) -> Callable[[], None] | None:
         """Take a record of a desk.
 
         :returns: what to call when the record is free.
@@ -331,7 +331,7 @@ class Hosts:
 
     def _take_output(
         self, link: grouplink.Link, task_id: int, output: rings.Buffer
-    ) -> collections.abc.Callable[[], None] | None:
+    ) -> Callable[[], None] | None:
         key = records.TASK, task_id
         with self._lock:
             task = self._answered(link, key)
@@ -375,8 +375,8 @@ class Hosts:
         link: grouplink.Link,
         kind: int,
         number: int,
-        document: dict[str, typing.Any],
-    ) -> collections.abc.Callable[[], None] | None:
+        document: dict[str, Any],
+    ) -> Callable[[], None] | None:
         code = str(document.get("code", codes.INTERNAL_ERROR))
         error = errors.TaskFailed(code, str(document.get("message", "")))
         with self._lock:
@@ -752,8 +752,7 @@ class Hosts:
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
             raise errors.FpgapoolError(
-                codes.SESSION_FORKED,
-                "the group was opened by another process",
+                codes.SESSION_FORKED, "the group was opened by another process"
             )
 
 
@@ -766,5 +765,5 @@ def _is_over(
 
 def _end(
     task: grouplink.Task, error: errors.FpgapoolError | None = None
-) -> collections.abc.Callable[[], None]:
+) -> Callable[[], None]:
     return functools.partial(task.finish, error)

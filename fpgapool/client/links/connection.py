@@ -304,10 +304,7 @@ class Connection:
     """
 
     def __init__(
-        self,
-        data: channel.Link,
-        opened: Opened,
-        shared: SharedBuffers | None,
+        self, data: channel.Link, opened: Opened, shared: SharedBuffers | None
     ) -> None:
         self.channel = data
         self.opened = opened

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import typing
 from collections.abc import Callable
 from collections.abc import Iterable
 from typing import Any
+from typing import cast
 
 from fpgapool.client.doors import view as views
 from fpgapool.common import channel
@@ -98,7 +98,7 @@ def shake_hands(
     fds: list[int] = []
     with contextlib.ExitStack() as on_error:
         if descriptors:
-            plain = typing.cast(channel.PlainChannel, data)
+            plain = cast(channel.PlainChannel, data)
             fds = plain.recv_exact_with_fds(
                 memoryview(scratch), descriptors, deadline_s
             )

@@ -9,6 +9,8 @@ import threading
 import time
 import typing
 from collections.abc import Callable
+from typing import Any
+from typing import TypeVar
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
@@ -50,7 +52,7 @@ StateCallback: typing.TypeAlias = Callable[[views.SessionView], object]
 AwayCallback: typing.TypeAlias = Callable[[str, float | None], object]
 #: Sends the request; gets the deadline of its reply.
 Ask: typing.TypeAlias = Callable[[float | None], object]
-_T = typing.TypeVar("_T")
+_T = TypeVar("_T")
 
 
 class Stopped(Exception):
@@ -174,7 +176,7 @@ class SlotSeeker:
     def __init__(
         self,
         door: doors.Door,
-        params: dict[str, typing.Any],
+        params: dict[str, Any],
         token: cancelling.CancelToken,
         on_state: StateCallback | None,
         features: frozenset[str] = frozenset(),

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Mapping
+from typing import Any
 
 from fpgapool.client import errors
 from fpgapool.client.links import connection as connections
@@ -25,7 +25,7 @@ class Block:
     :raises errors.InvalidRequest: if the data is wrong.
     """
 
-    def __init__(self, data: typing.Any) -> None:
+    def __init__(self, data: Any) -> None:
         self.source = data
         try:
             view = memoryview(data)
@@ -46,9 +46,7 @@ class Block:
         return len(self.data)
 
 
-def checked_arguments(
-    arguments: Mapping[int, typing.Any] | None,
-) -> dict[int, Block]:
+def checked_arguments(arguments: Mapping[int, Any] | None) -> dict[int, Block]:
     """Make blocks of arguments.
 
     :param arguments: by number; a block or any other data.

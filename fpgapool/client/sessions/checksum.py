@@ -15,16 +15,16 @@ unacknowledged, so no caller regards the output as complete.
 
 from __future__ import annotations
 
-import collections.abc
 import dataclasses
-import typing
 import zlib
+from collections.abc import Iterable
+from typing import Protocol
 
 from fpgapool.client import errors
 from fpgapool.protocol import frames
 
 
-class Sent(typing.Protocol):
+class Sent(Protocol):
     """A piece of input.
 
     :ivar input_crc32: of the slot's input up to its end.
@@ -99,9 +99,7 @@ class Verifier:
         self._claim = None
 
     def move(
-        self,
-        received_bytes: int,
-        unacknowledged: collections.abc.Iterable[Sent],
+        self, received_bytes: int, unacknowledged: Iterable[Sent]
     ) -> None:
         """Continue in another slot, from the last acknowledgement on.
 
@@ -130,10 +128,7 @@ class Verifier:
         self._claim = header, frames.Checksums.decode(payload)
 
     def check(
-        self,
-        header: frames.FrameHeader,
-        covered: Sent | None,
-        idle: bool,
+        self, header: frames.FrameHeader, covered: Sent | None, idle: bool
     ) -> None:
         """Compare before an acknowledgement counts.
 

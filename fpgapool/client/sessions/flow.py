@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import threading
 import time
-import typing
 from collections.abc import Iterable
+from typing import Any
+from typing import NoReturn
 
 from fpgapool.client import errors
 from fpgapool.client.doors import view as views
@@ -85,7 +86,7 @@ class Flow:
         )
         self._input = self.window.input
         self.ended = False
-        self.closed: dict[str, typing.Any] | None = None
+        self.closed: dict[str, Any] | None = None
         self.reconnects = 0
         self.reopens = 0
         self._dialer = dialer
@@ -277,9 +278,7 @@ class Flow:
             prefix = b""
 
     def _keep(
-        self,
-        shared: connections.SharedBuffers,
-        kept: Iterable[pieces.Piece],
+        self, shared: connections.SharedBuffers, kept: Iterable[pieces.Piece]
     ) -> None:
         """Copy pieces of input, so that they outlive a slot's buffers."""
         for piece in kept:
@@ -444,7 +443,7 @@ class Flow:
             # With checksums an END counts only now.
             self._finish()
 
-    def _fail(self, document: dict[str, typing.Any]) -> typing.NoReturn:
+    def _fail(self, document: dict[str, Any]) -> NoReturn:
         code = str(document.get("code", codes.PROTOCOL_ERROR))
         message = str(document.get("message", "the worker gave no reason"))
         if code in codes.SLOT_LOST:
@@ -531,7 +530,7 @@ class Flow:
 
     def _refused(
         self, exc: connections.WorkerError, deadline_s: float | None
-    ) -> typing.NoReturn:
+    ) -> NoReturn:
         if exc.code == codes.UNAUTHORIZED:
             self._fail_if_over(deadline_s)
             raise _lost(exc.message) from exc

@@ -8,10 +8,11 @@ goes on until the next slot comes.
 
 from __future__ import annotations
 
-import collections.abc
 import threading
 import time
 import typing
+from collections.abc import Callable
+from typing import Any
 
 from fpgapool.client import errors
 from fpgapool.client.doors import view as views
@@ -37,10 +38,10 @@ class Seeker(waiting.SlotSeeker):
 
     def __init__(
         self,
-        *arguments: typing.Any,
-        load: collections.abc.Callable[[int | None], software.Software],
+        *arguments: Any,
+        load: Callable[[int | None], software.Software],
         falls_back: bool,
-        **options: typing.Any,
+        **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
         self._load = load
@@ -128,13 +129,13 @@ class Seeker(waiting.SlotSeeker):
         )
         return self._computing
 
-    def _seek_beside(self, seek: collections.abc.Callable[[], _Found]) -> None:
+    def _seek_beside(self, seek: Callable[[], _Found]) -> None:
         self._thread = threading.Thread(
             target=self._run, args=(seek,), name="fpgapool-seeker", daemon=True
         )
         self._thread.start()
 
-    def _run(self, seek: collections.abc.Callable[[], _Found]) -> None:
+    def _run(self, seek: Callable[[], _Found]) -> None:
         try:
             self._found = seek()
             self._end(codes.SUPERSEDED, "a slot goes on with the session")

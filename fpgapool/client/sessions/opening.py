@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import collections.abc
 import contextlib
 import functools
 import math
 import time
 import typing
 import uuid
+from collections.abc import Mapping
 from typing import Any
 from typing import Unpack
 
@@ -53,8 +53,7 @@ _HELLO = "hello", {**asking.HELLO, "connections": True}
 #: Profiles by path of the front door and name of the accelerator, and when
 #: they came.
 _profiles: dict[
-    tuple[str | None, str],
-    tuple[float, collections.abc.Mapping[str, typing.Any]],
+    tuple[str | None, str], tuple[float, Mapping[str, typing.Any]]
 ] = {}
 
 
@@ -318,9 +317,7 @@ class _Opening:
         # An API has no path. It serves several projects.
         return getattr(door, "path", None), self._members["accelerator"]
 
-    def _verify(
-        self, profile: collections.abc.Mapping[str, typing.Any]
-    ) -> None:
+    def _verify(self, profile: Mapping[str, typing.Any]) -> None:
         self._core_name = profile.get("core")
         self._is_own = names.owner_of(str(profile.get("name"))) is not None
         checks.params_schema(self._params, profile.get("params_schema") or {})

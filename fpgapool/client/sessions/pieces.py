@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import threading
-import typing
+from typing import NamedTuple
 
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
@@ -56,7 +56,7 @@ class Piece(stream.Piece):
         self.shared = None
 
 
-class Output(typing.NamedTuple):
+class Output(NamedTuple):
     """A piece of output.
 
     :ivar data: valid until the next call of :meth:`.flow.Flow.receive`.

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import types
-import typing
+from typing import Self
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
@@ -64,10 +64,7 @@ class Session:
     """
 
     def __init__(
-        self,
-        flow: flows.Flow,
-        cancel: cancelling.CancelToken,
-        waited_s: float,
+        self, flow: flows.Flow, cancel: cancelling.CancelToken, waited_s: float
     ) -> None:
         self.flow = flow
         self.waited_s = waited_s
@@ -425,7 +422,7 @@ class Session:
         self.flow.hang_up()
         cancelling.release(self._cancel)
 
-    def __enter__(self) -> typing.Self:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

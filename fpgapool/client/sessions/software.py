@@ -9,12 +9,13 @@ byte by byte. They are imported when they are needed.
 from __future__ import annotations
 
 import collections
-import collections.abc
 import contextlib
 import socket
 import threading
 import time
 import typing
+from collections.abc import Iterator
+from typing import Any
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
@@ -78,7 +79,7 @@ class Software:
     def __init__(
         self,
         accelerator: str,
-        params: dict[str, typing.Any],
+        params: dict[str, Any],
         core_name: str | None,
         unavailable: errors.FpgapoolError,
         chunk_bytes: object = None,
@@ -499,7 +500,7 @@ def view_of(cause: errors.FpgapoolError) -> views.SessionView:
 
 def params_schema(
     accelerator: str, unavailable: errors.FpgapoolError
-) -> dict[str, typing.Any]:
+) -> dict[str, Any]:
     """Return the schema of an accelerator's parameters on this machine.
 
     :param unavailable: raised if this machine does not have the accelerator.
@@ -514,7 +515,7 @@ def params_schema(
 
 def _load(
     accelerator: str,
-    params: dict[str, typing.Any],
+    params: dict[str, Any],
     core_name: str | None,
     unavailable: errors.FpgapoolError,
 ) -> tuple[type[base.Core], base.Profile]:
@@ -531,9 +532,7 @@ def _load(
 
 
 @contextlib.contextmanager
-def _loading(
-    unavailable: errors.FpgapoolError,
-) -> collections.abc.Iterator[None]:
+def _loading(unavailable: errors.FpgapoolError) -> Iterator[None]:
     from fpgapool.accelerators import base
 
     try:

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
-import collections.abc
 import io
 import threading
 import time
 import typing
+from collections.abc import Callable
+from typing import BinaryIO
+from typing import Protocol
 
 from fpgapool.client import errors
 from fpgapool.client.links import waiting
@@ -23,7 +25,7 @@ _JOIN_S = 1.0
 _LONGEST_KEPT_S = 1.0
 
 
-class Source(typing.Protocol):
+class Source(Protocol):
     """The input of a transfer."""
 
     def feeder(
@@ -31,7 +33,7 @@ class Source(typing.Protocol):
     ) -> Feeder:
         """Make the thread that sends it."""
 
-    def check_end(self, check: collections.abc.Callable[[], object]) -> None:
+    def check_end(self, check: Callable[[], object]) -> None:
         """See :func:`files.check_end`."""
 
     def rewind(self) -> bool:
@@ -41,7 +43,7 @@ class Source(typing.Protocol):
 class StreamSource:
     """A binary file object."""
 
-    def __init__(self, stream: typing.BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO) -> None:
         self._stream: typing.Any = stream
         self._start = position(stream)
         # Their readinto() waits until the buffer is full. BytesIO gets no more
@@ -56,7 +58,7 @@ class StreamSource:
         """See :meth:`Source.feeder`."""
         return _StreamFeeder(self, flow, size_bytes, deadline_s)
 
-    def check_end(self, check: collections.abc.Callable[[], object]) -> None:
+    def check_end(self, check: Callable[[], object]) -> None:
         """See :meth:`Source.check_end`."""
         files.check_end(self._stream, check)
 
@@ -111,7 +113,7 @@ class BufferSource:
         return True
 
 
-def position(stream: typing.BinaryIO) -> int | None:
+def position(stream: BinaryIO) -> int | None:
     """Return the position of a stream; None if it is unknown."""
     try:
         return stream.tell()
@@ -119,7 +121,7 @@ def position(stream: typing.BinaryIO) -> int | None:
         return None
 
 
-def seek(stream: typing.BinaryIO, start: int | None) -> bool:
+def seek(stream: BinaryIO, start: int | None) -> bool:
     """Go to a position of a stream; returns whether that is possible."""
     if start is None:
         return False

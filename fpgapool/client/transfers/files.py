@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import collections.abc
 import contextlib
 import io
 import os
@@ -13,6 +12,10 @@ import select
 import shutil
 import stat
 import typing
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
+from typing import BinaryIO
 
 from fpgapool.client import errors
 from fpgapool.vocabulary import codes
@@ -20,23 +23,18 @@ from fpgapool.vocabulary import codes
 Path: typing.TypeAlias = str | os.PathLike[str]
 
 # Those that decompress would do it twice.
-_QUICK_TO_SEEK = (
-    io.FileIO,
-    io.BufferedReader,
-    io.BufferedRandom,
-    io.BytesIO,
-)
+_QUICK_TO_SEEK = (io.FileIO, io.BufferedReader, io.BufferedRandom, io.BytesIO)
 # How often it looks around while a pipe has no data.
 _LOOK_S = 0.5
 
 
-def write_all(stream: typing.BinaryIO, data: memoryview) -> None:
+def write_all(stream: BinaryIO, data: memoryview) -> None:
     """Write to a stream that may take less than it is given."""
     while data:
         data = data[stream.write(data) :]
 
 
-def size_of(stream: typing.BinaryIO) -> int:
+def size_of(stream: BinaryIO) -> int:
     """Return how much a stream has from its position on.
 
     :raises errors.InvalidRequest: code ``INVALID_SIZE``, if it cannot say.
@@ -60,7 +58,7 @@ def size_of(stream: typing.BinaryIO) -> int:
     return end - position
 
 
-def check_size(stream: typing.BinaryIO, size_bytes: int) -> None:
+def check_size(stream: BinaryIO, size_bytes: int) -> None:
     """Refuse another size than the announced one before anything is read.
 
     :param stream: counts from its position on. Of a stream that cannot say
@@ -81,9 +79,7 @@ def check_size(stream: typing.BinaryIO, size_bytes: int) -> None:
         )
 
 
-def check_end(
-    stream: typing.BinaryIO, check: collections.abc.Callable[[], object]
-) -> None:
+def check_end(stream: BinaryIO, check: Callable[[], object]) -> None:
     """Refuse a stream that goes on after the announced size.
 
     A device without an end may go on, and so may a pipe or a socket that the
@@ -111,16 +107,14 @@ def check_end(
         )
 
 
-def _is_character_device(stream: typing.BinaryIO) -> bool:
+def _is_character_device(stream: BinaryIO) -> bool:
     try:
         return stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
     except (AttributeError, OSError):
         return False
 
 
-def await_data(
-    stream: typing.BinaryIO, check: collections.abc.Callable[[], object]
-) -> None:
+def await_data(stream: BinaryIO, check: Callable[[], object]) -> None:
     """Wait for data of a pipe, as nothing interrupts reading from it.
 
     :param stream: not awaited unless it is an :class:`io.FileIO`: data of
@@ -132,9 +126,7 @@ def await_data(
 
 
 def _await_event(
-    stream: io.FileIO,
-    event: int,
-    check: collections.abc.Callable[[], object] = lambda: None,
+    stream: io.FileIO, event: int, check: Callable[[], object] = lambda: None
 ) -> None:
     poller = select.poll()
     poller.register(stream.fileno(), event)
@@ -159,14 +151,14 @@ class Input(io.FileIO):
         with _naming(self._told):
             super().__init__(file, "r", closefd)
 
-    def readinto(self, buffer: typing.Any) -> int | None:
+    def readinto(self, buffer: Any) -> int | None:
         """See :meth:`io.RawIOBase.readinto`; waits also if others do not."""
         with _naming(self._told):
             while (read_bytes := super().readinto(buffer)) is None:
                 _await_event(self, select.POLLIN)
             return read_bytes
 
-    def read(self, size: int | None = -1) -> typing.Any:
+    def read(self, size: int | None = -1) -> Any:
         """See :meth:`io.RawIOBase.read`; waits also if others do not."""
         with _naming(self._told):
             while (data := super().read(size)) is None:
@@ -188,7 +180,7 @@ class Output(io.FileIO):
         with _naming(self._told):
             super().__init__(file, mode, closefd)
 
-    def write(self, data: typing.Any) -> int | None:
+    def write(self, data: Any) -> int | None:
         """See :meth:`io.RawIOBase.write`; waits also if others do not."""
         with _naming(self._told):
             while (written_bytes := super().write(data)) is None:
@@ -201,7 +193,7 @@ def _name_of(file: Path | int, told: str | None) -> str:
 
 
 @contextlib.contextmanager
-def _naming(told: str) -> collections.abc.Iterator[None]:
+def _naming(told: str) -> Iterator[None]:
     """Name a file in errors as the caller named it."""
     try:
         yield
@@ -212,8 +204,8 @@ def _naming(told: str) -> collections.abc.Iterator[None]:
 
 
 def opened_output(
-    destination: Path | typing.BinaryIO,
-) -> contextlib.AbstractContextManager[typing.BinaryIO]:
+    destination: Path | BinaryIO,
+) -> contextlib.AbstractContextManager[BinaryIO]:
     """Return :func:`replacing` of a path; of a stream the stream itself."""
     if isinstance(destination, str | os.PathLike):
         return replacing(destination)
@@ -221,7 +213,7 @@ def opened_output(
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> collections.abc.Iterator[typing.BinaryIO]:
+def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file that replaces ``path`` at the end.
 
     :param path: of the file; a pipe or device is written to directly.

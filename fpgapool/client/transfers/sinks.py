@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-import typing
+from typing import BinaryIO
+from typing import Protocol
 
 from fpgapool.client import errors
 from fpgapool.client.transfers import feeding
@@ -12,7 +13,7 @@ from fpgapool.client.transfers import files
 from fpgapool.vocabulary import codes
 
 
-class Sink(typing.Protocol):
+class Sink(Protocol):
     def place(self) -> memoryview | None:
         """Memory for the next output, None if any will do."""
 
@@ -23,7 +24,7 @@ class Sink(typing.Protocol):
 
 
 class StreamSink:
-    def __init__(self, stream: typing.BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._start = feeding.position(stream)
         self._empty = True

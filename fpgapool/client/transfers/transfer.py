@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from typing import Any
 from typing import BinaryIO
 from typing import Unpack
+from typing import overload
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
@@ -342,7 +343,7 @@ def run_stream(
     )
 
 
-@typing.overload
+@overload
 def run_buffer(
     accelerator: str,
     data: Buffer,
@@ -354,7 +355,7 @@ def run_buffer(
 ) -> tuple[bytearray, RunReport]: ...
 
 
-@typing.overload
+@overload
 def run_buffer(
     accelerator: str,
     data: Buffer,
@@ -580,8 +581,7 @@ def run_group_file(
 
 
 def _piece_bytes(
-    profile: Mapping[str, Any],
-    chunk_multiple_bytes: int = 1,
+    profile: Mapping[str, Any], chunk_multiple_bytes: int = 1
 ) -> int:
     """Return the input of each task but the last."""
     if not profile.get("stateless"):

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import argparse
-import typing
 from collections.abc import Sequence
+from typing import NoReturn
 
 from fpgapool import version
 from fpgapool.cmd import completion
@@ -40,7 +40,7 @@ class UsageError(Exception):
 class _Parser(argparse.ArgumentParser):
     """Raises its errors, so that ``--json`` applies to them."""
 
-    def error(self, message: str) -> typing.NoReturn:
+    def error(self, message: str) -> NoReturn:
         """See :meth:`argparse.ArgumentParser.error`.
 
         :raises UsageError: always.

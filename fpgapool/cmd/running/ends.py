@@ -10,7 +10,9 @@ import os
 import stat
 import sys
 import tempfile
-import typing
+from typing import BinaryIO
+from typing import TextIO
+from typing import cast
 
 from fpgapool import client
 from fpgapool.client.transfers import files
@@ -58,9 +60,7 @@ def destination_of(path: str | None) -> str:
     return _named(path, "--out", sys.stdout)
 
 
-def _named(
-    path: str | None, option: str, standard: typing.TextIO | None
-) -> str:
+def _named(path: str | None, option: str, standard: TextIO | None) -> str:
     if path is not None:
         return _STANDARD.get(path, path)
     descriptor = _descriptor(standard)
@@ -85,7 +85,7 @@ def _is_standard_output(path: str) -> bool:
     )
 
 
-def _descriptor(standard: typing.TextIO | None) -> int | None:
+def _descriptor(standard: TextIO | None) -> int | None:
     """Return its descriptor; None if it was closed or replaced."""
     try:
         return None if standard is None else standard.fileno()
@@ -95,7 +95,7 @@ def _descriptor(standard: typing.TextIO | None) -> int | None:
 
 def open_source(
     name: str, size_bytes: int | None, stack: contextlib.ExitStack
-) -> tuple[typing.BinaryIO, int]:
+) -> tuple[BinaryIO, int]:
     """Open the input.
 
     :param size_bytes: ``--size-bytes``; None: all of it. Input of unknown
@@ -113,7 +113,7 @@ def open_source(
         source = files.Input(descriptor, name, closefd=False)
     else:
         source = files.Input(name)
-    stream = typing.cast(typing.BinaryIO, stack.enter_context(source))
+    stream = cast(BinaryIO, stack.enter_context(source))
     if size_bytes is not None:
         return stream, size_bytes
     try:
@@ -134,13 +134,13 @@ def size_of(name: str) -> int:
             files.Input(name) as source,
             contextlib.suppress(client.InvalidRequest),
         ):
-            return files.size_of(typing.cast(typing.BinaryIO, source))
+            return files.size_of(cast(BinaryIO, source))
     raise command_line.UsageError("--dry-run reads nothing; give --size-bytes")
 
 
 def _spooled(
-    stream: typing.BinaryIO, name: str, stack: contextlib.ExitStack
-) -> typing.BinaryIO:
+    stream: BinaryIO, name: str, stack: contextlib.ExitStack
+) -> BinaryIO:
     descriptor, path = tempfile.mkstemp(prefix="fpgapool-run-")
     os.unlink(path)
     told = f"{tempfile.gettempdir()} (copy of {name}; see --size-bytes)"
@@ -155,16 +155,12 @@ def _spooled(
                 f"{name}: input of unknown size may have at most "
                 f"{MAX_SPOOLED_BYTES} bytes; give --size-bytes",
             )
-        files.write_all(
-            typing.cast(typing.BinaryIO, spool), piece[:read_bytes]
-        )
+        files.write_all(cast(BinaryIO, spool), piece[:read_bytes])
     spool.seek(0)
-    return typing.cast(typing.BinaryIO, spool)
+    return cast(BinaryIO, spool)
 
 
-def open_destination(
-    name: str, stack: contextlib.ExitStack
-) -> str | typing.BinaryIO:
+def open_destination(name: str, stack: contextlib.ExitStack) -> str | BinaryIO:
     """Return the output: a path, or standard output."""
     if name != command_line.STANDARD:
         return name
@@ -173,4 +169,4 @@ def open_destination(
         raise command_line.UsageError("standard output is closed")
     sys.stdout.flush()
     stream = _StandardOutput(descriptor, "standard output", closefd=False)
-    return typing.cast(typing.BinaryIO, stack.enter_context(stream))
+    return cast(BinaryIO, stack.enter_context(stream))

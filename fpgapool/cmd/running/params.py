@@ -10,7 +10,7 @@ import json
 import os
 import re
 import secrets
-import typing
+from typing import Any
 
 from fpgapool.client.transfers import files
 from fpgapool.cmd.running import arguments as command_line
@@ -32,11 +32,11 @@ class Prepared:
     :ivar new_iv: an IV that was made here and must be kept.
     """
 
-    params: dict[str, typing.Any]
+    params: dict[str, Any]
     new_iv: bytes | None = None
 
 
-class _Params(dict[str, typing.Any]):
+class _Params(dict[str, Any]):
     def add(self, name: str, value: object) -> None:
         if name in self:
             raise command_line.UsageError(
@@ -61,7 +61,7 @@ def prepare(arguments: argparse.Namespace, source: str) -> Prepared:
     return Prepared(params)
 
 
-def given(arguments: argparse.Namespace) -> dict[str, typing.Any]:
+def given(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the parameters that the command line names.
 
     :raises command_line.UsageError: if a value is wrong or given twice.
@@ -105,10 +105,7 @@ def given(arguments: argparse.Namespace) -> dict[str, typing.Any]:
 
 
 def _with_iv(
-    direction: str | None,
-    params: dict[str, typing.Any],
-    cipher: str,
-    source: str,
+    direction: str | None, params: dict[str, Any], cipher: str, source: str
 ) -> Prepared:
     if "key" not in params:
         raise command_line.UsageError(f"{cipher} needs --key-file")
