@@ -11,7 +11,6 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import contextlib
-import functools
 import socket
 import time
 import typing
@@ -26,6 +25,7 @@ from typing import TypeVar
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
+from fpgapool.client.doors import apigroups
 from fpgapool.client.doors import apirequests
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import instance
@@ -39,8 +39,6 @@ from fpgapool.vocabulary import states
 
 SERVICE_TYPE = "fpgapool"
 
-#: The first version of the API that has groups.
-GROUPS_SINCE = (1, 1)
 _GIVE_UP_S = 5.0
 # The API did not wait if it answers sooner.
 _SHORTEST_S = 0.1
@@ -237,6 +235,7 @@ class ApiDoor:
         self._requests = apirequests.Requests(
             adapter, cancel, require_tls=require_tls
         )
+        self._groups = apigroups.Groups(self._requests, cancel)
         self._session_id: str | None = None
         self._revision = -1
         self._events: collections.deque[messages.Message] = collections.deque()
@@ -377,81 +376,9 @@ class ApiDoor:
         self, name: str, accelerator: str | None, deadline_s: float | None
     ) -> messages.Message:
         """See :meth:`door.Door.attach_group`."""
-        self._requests.use_version(GROUPS_SINCE)
-        group = self._find_group(name, deadline_s)
-        if accelerator is not None:
-            doors.check_accelerator(accelerator, group["accelerator"])
-        path = f"/groups/{group['id']}/clients"
-        client = self._post_client(path, deadline_s)["client"]
-        return {
-            **client,
-            "client_id": client["id"],
-            "group_id": group["id"],
-            "accelerator": group["accelerator"],
-        }
-
-    def _find_group(self, name: str, deadline_s: float | None) -> _Document:
-        quoted = urllib.parse.quote(name, safe="")
-        found = self._requests.ask("GET", f"/groups?name={quoted}", deadline_s)
-        named: list[_Document] = found["groups"]
-        if not named:
-            # By its ID, or not at all.
-            found = self._requests.ask("GET", f"/groups/{quoted}", deadline_s)
-            named = [found["group"]]
-        if len(named) > 1:
-            # Other projects share theirs.
-            raise errors.InvalidRequest(
-                codes.INVALID_REQUEST,
-                f"{len(named)} groups have the name {name}; give the ID",
-            )
-        return named[0]
-
-    def _post_client(self, path: str, deadline_s: float | None) -> _Document:
-        """Become a client; without an answer in time, undo it later."""
-        posting = self._requests.begin(
-            lambda: self._requests.http(
-                "POST", path, deadline_s, pause=self._cancel.wait
-            )
-        )
-        try:
-            return self._requests.wait_for(posting, deadline_s)
-        except BaseException:
-            posting.add_done_callback(
-                functools.partial(self._revoke_unwanted, path)
-            )
-            raise
-
-    def _revoke_unwanted(
-        self, path: str, posting: concurrent.futures.Future[_Document]
-    ) -> None:
-        if posting.exception() is None:
-            client_id = posting.result()["client"]["id"]
-            deadline_s = channel.deadline_after(_GIVE_UP_S)
-            with contextlib.suppress(
-                errors.FpgapoolError, doors.ConnectionLost
-            ):
-                self._end_client(f"{path}/{client_id}", deadline_s)
-
-    def _end_client(self, path: str, deadline_s: float | None) -> None:
-        # Its own program ends the client: it was not revoked.
-        self._requests.http("DELETE", f"{path}?ended=true", deadline_s)
+        return self._groups.attach(name, accelerator, deadline_s)
 
     # Operations.
-
-    def _group(
-        self, deadline_s: float | None, members: _Document
-    ) -> messages.Message:
-        self._requests.use_version(GROUPS_SINCE)
-        found = self._requests.ask("GET", _path_of(members), deadline_s)
-        client: messages.Message = found["client"]
-        return client
-
-    def _detach_group(
-        self, deadline_s: float | None, members: _Document
-    ) -> messages.Message:
-        self._requests.use_version(GROUPS_SINCE)
-        self._end_client(_path_of(members), deadline_s)
-        return {}
 
     def _hello(
         self, deadline_s: float | None, members: _Document
@@ -613,10 +540,10 @@ class ApiDoor:
     ] = {
         "accelerator": _accelerator,
         "accelerators": _accelerators,
-        "detach_group": _detach_group,
+        "detach_group": lambda door, *asked: door._groups.detach(*asked),
         "dry_run": _dry_run,
         "get": _get,
-        "group": _group,
+        "group": lambda door, *asked: door._groups.show(*asked),
         "hello": _hello,
         "open": _open,
         "pool": _pool,
@@ -656,11 +583,6 @@ class ApiDoor:
         self._events.clear()
         self._poll = None
         self._revision = -1
-
-
-def _path_of(members: _Document) -> str:
-    """Return the path of a group's client."""
-    return f"/groups/{members['group_id']}/clients/{members['client_id']}"
 
 
 def _pause_s(session: _Document) -> float:

@@ -35,6 +35,7 @@ from fpgapool.common import rings
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
 
 #: How long :meth:`Group.close` waits for unanswered tasks.
 CLOSE_TIMEOUT_S = 30.0
@@ -89,25 +90,7 @@ def group_open(
     checks.name(name, "the group")
     if accelerator is not None:
         checks.name(accelerator, "accelerator")
-    if (
-        isinstance(window_tasks, bool)
-        or not isinstance(window_tasks, int)
-        or not 1 <= window_tasks <= groups.MAX_WINDOW_TASKS
-    ):
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST,
-            f"window_tasks must be from 1 to {groups.MAX_WINDOW_TASKS}",
-        )
-    if (
-        not isinstance(application, str)
-        or len(application) > groups.MAX_APPLICATION
-        or not application.isprintable()
-    ):
-        raise errors.InvalidRequest(
-            codes.INVALID_REQUEST,
-            "application must be a text of at most "
-            f"{groups.MAX_APPLICATION} printable characters",
-        )
+    _check_arguments(window_tasks, application)
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
     away_timeout_s = checks.seconds(away_timeout_s, "away_timeout_s")
     must_encrypt = checks.require_tls(require_tls)
@@ -126,6 +109,27 @@ def group_open(
     except BaseException:
         cancelling.release(token)
         raise
+
+
+def _check_arguments(window_tasks: object, application: object) -> None:
+    if (
+        not rules.is_int(window_tasks)
+        or not 1 <= window_tasks <= groups.MAX_WINDOW_TASKS
+    ):
+        raise errors.InvalidRequest(
+            codes.INVALID_REQUEST,
+            f"window_tasks must be from 1 to {groups.MAX_WINDOW_TASKS}",
+        )
+    if (
+        not isinstance(application, str)
+        or len(application) > groups.MAX_APPLICATION
+        or not application.isprintable()
+    ):
+        raise errors.InvalidRequest(
+            codes.INVALID_REQUEST,
+            "application must be a text of at most "
+            f"{groups.MAX_APPLICATION} printable characters",
+        )
 
 
 class Group:

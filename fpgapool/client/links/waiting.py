@@ -515,7 +515,11 @@ class SlotSeeker:
         while True:
             view = self._next_view(None)
             pause_s = _FIRST_BACKOFF_S
-            while view is not None and self._is_ready(view):
+            while (
+                view is not None
+                and view.state == states.READY
+                and view.generation > self._lost_generation
+            ):
                 dialer = connections.Dialer(
                     view,
                     self.door,
@@ -533,12 +537,6 @@ class SlotSeeker:
                     raise doors.ConnectionLost("the front door was away")
                 pause_s = min(2 * pause_s, _LONGEST_BACKOFF_S)
                 view = self._news(pause_s if attempt else None)
-
-    def _is_ready(self, view: views.SessionView) -> bool:
-        return (
-            view.state == states.READY
-            and view.generation > self._lost_generation
-        )
 
     def _news(self, pause_s: float | None) -> views.SessionView | None:
         """Wait for news of the session.
