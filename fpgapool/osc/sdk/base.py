@@ -14,15 +14,13 @@ from openstack import resource
 from openstack import utils
 
 from fpgapool.vocabulary import fields
-
-#: The newest version of the API that the resources know.
-MICROVERSION = "1.4"
+from fpgapool.vocabulary import microversions
 
 
 class Resource(resource.Resource):
     """A resource of the pool."""
 
-    _max_microversion = MICROVERSION
+    _max_microversion = microversions.NEWEST
 
 
 _TYPES: dict[fields.Kind, dict[str, Any]] = {

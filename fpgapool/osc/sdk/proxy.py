@@ -12,7 +12,6 @@ from typing import Any
 from openstack import exceptions
 
 from fpgapool.osc.sdk import accelerator as _accelerator
-from fpgapool.osc.sdk import base as _base
 from fpgapool.osc.sdk import bitstream as _bitstream
 from fpgapool.osc.sdk import device as _device
 from fpgapool.osc.sdk import group as _group
@@ -24,6 +23,7 @@ from fpgapool.osc.sdk import service as _service
 from fpgapool.osc.sdk import session as _session
 from fpgapool.osc.sdk import slot as _slot
 from fpgapool.osc.sdk import usage as _usage
+from fpgapool.vocabulary import microversions
 
 
 class Proxy(_group.GroupProxy):
@@ -343,7 +343,7 @@ class Proxy(_group.GroupProxy):
             _session.Session.base_path,
             params={"dry_run": "true"},
             json={"session": attributes},
-            microversion=_base.MICROVERSION,
+            microversion=microversions.NEWEST,
         )
         found: dict[str, Any] = response.json()["dry_run"]
         return found
