@@ -439,13 +439,13 @@ def _as_array(numpy: Any, data: Any) -> Array:
     if isinstance(data, numpy.ma.MaskedArray):
         raise errors.InvalidRequest(
             codes.INVALID_INPUT,
-            "accelerators know no masked elements; fill them first",
+            "masked elements are not supported; fill them first",
         )
     try:
         array: Array = numpy.asarray(data)
     except (TypeError, ValueError) as exc:
         raise errors.InvalidRequest(
-            codes.INVALID_INPUT, f"the data is no array: {exc}"
+            codes.INVALID_INPUT, f"the data is not an array: {exc}"
         ) from None
     return array
 

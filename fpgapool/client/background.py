@@ -86,7 +86,8 @@ def map(
     call = arrays.Call("map", accelerator, named, convert=convert)
     if type(sessions) is not int or sessions < 1:
         raise errors.InvalidRequest(
-            codes.INVALID_REQUEST, "sessions must be a number from 1"
+            codes.INVALID_REQUEST,
+            "sessions must be a whole number of at least 1",
         )
     if call.options.get("request_id") is not None:
         raise errors.InvalidRequest(

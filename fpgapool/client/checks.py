@@ -168,7 +168,9 @@ def _json_value(item: object, told: str) -> object:
     if isinstance(item, list | tuple):
         return [_json_value(one, told) for one in item]
     if isinstance(item, float) and not math.isfinite(item):
-        raise errors.InvalidParams(f"{told}: JSON has no such number")
+        raise errors.InvalidParams(
+            f"{told}: not a finite number, so JSON cannot represent it"
+        )
     if item is None or isinstance(item, bool | int | float | str):
         return item
     # The message omits the value: it may be a key.

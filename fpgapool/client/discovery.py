@@ -62,7 +62,7 @@ def _api(
     credentials, places = finder.find(pause=pause)
     if credentials is None:
         raise errors.FrontDoorUnavailable(
-            f"{no_door}; there is neither {instance.API_URL} nor"
+            f"{no_door}; neither {instance.API_URL} nor"
             f" {_CLOUD_VARIABLES[0]}, and Nova has no data about the pool for"
             f" this machine: {'; '.join(places)}"
         )

@@ -83,7 +83,7 @@ def check(accelerator: Accelerator) -> Accelerator:
         raise errors.InvalidRequest(codes.INVALID_REQUEST, reason)
 
     if not isinstance(accelerator, Accelerator):
-        refuse(f"{accelerator!r} must be an object of class Accelerator")
+        refuse(f"{accelerator!r} must be an instance of Accelerator")
     told = type(accelerator).__name__
     name = getattr(accelerator, "id", None)
     if not isinstance(name, str) or not name:

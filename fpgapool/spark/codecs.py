@@ -88,7 +88,9 @@ class ArrayCodec(Codec):
             )
         encoded = numpy.ascontiguousarray(given, self._dtype)
         if given.dtype.kind in "iu" and not numpy.array_equal(encoded, given):
-            raise ValueError(f"a number does not fit the type {self._dtype}")
+            raise ValueError(
+                f"a number is out of range for the type {self._dtype}"
+            )
         return encoded.data
 
     def decode(self, buffer: Buffer, count: int) -> list[Any]:
@@ -141,7 +143,7 @@ class BytesCodec(Codec):
                 start = data + length_bytes
             if max(data, start) > len(view):
                 raise ValueError(
-                    f"the bytes end within record {number} of {count}"
+                    f"the data ends within record {number} of {count}"
                 )
             records.append(bytes(view[data:start]))
         return records

@@ -86,7 +86,7 @@ def _rows(batch: pyarrow.RecordBatch) -> Iterable[Any]:
         if column.null_count:
             raise errors.InvalidRequest(
                 codes.INVALID_REQUEST,
-                f"column {name} has nulls, which no accelerator can compute",
+                f"column {name} has nulls, which accelerators cannot process",
             )
     columns = [column.to_pylist() for column in batch.columns]
     return columns[0] if len(columns) == 1 else zip(*columns, strict=True)

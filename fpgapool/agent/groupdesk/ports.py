@@ -384,7 +384,7 @@ _TEXTS = {
     codes.QUEUE_FULL: "too many tasks of the client wait at the desk",
     codes.TASK_LOST: "a member died with the task: send it again",
     codes.TASK_TOO_LARGE: "the parameters and input of the task are too long",
-    codes.WORKER_DIED: "several members died with the task",
+    codes.WORKER_DIED: "several members died while they ran the task",
     codes.OK: "",
 }
 

@@ -206,7 +206,7 @@ def _wanted(members: _Document) -> tuple[_Document, tuple[int, int]]:
 def _not_installed(exc: ImportError) -> errors.InvalidRequest:
     return errors.InvalidRequest(
         codes.INVALID_REQUEST,
-        f"the pool's API needs openstacksdk, pip install 'fpgapool[cli]' "
+        f"the pool's API needs openstacksdk: pip install 'fpgapool[cli]' "
         f"({exc})",
     )
 
@@ -267,7 +267,8 @@ class ApiDoor:
         """See :meth:`door.Door.request`."""
         if operation not in self._OPERATIONS:
             raise errors.RequestRejected(
-                codes.UNKNOWN_OPERATION, f"the API has no {operation}"
+                codes.UNKNOWN_OPERATION,
+                f"the API does not support {operation}",
             )
         return self._OPERATIONS[operation](self, deadline_s, members)
 
@@ -291,7 +292,7 @@ class ApiDoor:
         """
         raise errors.RequestRejected(
             codes.UNKNOWN_OPERATION,
-            "only the front door of its own host provides connections",
+            "only a host's own front door provides connections",
         )
 
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
@@ -605,5 +606,6 @@ def _view(session: _Document) -> views.SessionView:
         raise errors.SessionFailed(exc.code, exc.message) from exc
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise errors.RequestRejected(
-            codes.PROTOCOL_ERROR, f"the pool's API sent a bad session: {exc}"
+            codes.PROTOCOL_ERROR,
+            f"the pool's API sent an invalid session: {exc}",
         ) from exc

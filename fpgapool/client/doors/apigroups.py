@@ -86,7 +86,7 @@ class Groups:
             # Other projects share theirs.
             raise errors.InvalidRequest(
                 codes.INVALID_REQUEST,
-                f"{len(named)} groups have the name {name}; give the ID",
+                f"{len(named)} groups are named {name}; give the ID",
             )
         return named[0]
 

@@ -137,7 +137,7 @@ class Requests:
             while not future.done():
                 self._cancel.check()
                 if self._lost:
-                    raise doors.ConnectionLost("the wait was given up")
+                    raise doors.ConnectionLost("the wait was abandoned")
                 left_s = channel.remaining_s(deadline_s)
                 if left_s == 0:
                     raise errors.OperationTimeout(
@@ -213,7 +213,7 @@ class Requests:
         if urllib.parse.urlsplit(url or "").scheme != "https":
             raise errors.InvalidRequest(
                 codes.TLS_REQUIRED,
-                f"the pool's API at {url} has no TLS; nothing was sent",
+                f"the pool's API at {url} does not use TLS; nothing was sent",
             )
 
 
@@ -236,7 +236,7 @@ def _failure(exc: Exception) -> Exception | None:
         case ValueError():
             # Such as a host name with a part that is empty or too long.
             return errors.InvalidRequest(
-                codes.INVALID_REQUEST, f"the URL of the API is wrong: {exc}"
+                codes.INVALID_REQUEST, f"the URL of the API is invalid: {exc}"
             )
     return None
 

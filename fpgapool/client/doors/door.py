@@ -35,7 +35,7 @@ def check_accelerator(wanted: str, accelerator: str) -> None:
     if wanted != accelerator:
         raise errors.InvalidRequest(
             codes.WRONG_ACCELERATOR,
-            f"the group has the accelerator {accelerator}, not {wanted}",
+            f"the group's accelerator is {accelerator}, not {wanted}",
         )
 
 

@@ -160,7 +160,7 @@ class FrontDoor:
         if self._unwanted.is_set():
             self._hang_up()
             self._cancel.check()
-            raise errors.FrontDoorUnavailable("the wait was given up")
+            raise errors.FrontDoorUnavailable("the wait was abandoned")
 
     def reconnect(self, deadline_s: float | None = None) -> None:
         """See :meth:`door.Door.reconnect`."""

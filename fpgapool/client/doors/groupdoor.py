@@ -252,7 +252,7 @@ def members_of(document: Document) -> groups.MemberList:
         )
     except (KeyError, TypeError, frames.ProtocolError) as exc:
         raise errors.RequestRejected(
-            codes.PROTOCOL_ERROR, f"the pool sent a bad client: {exc}"
+            codes.PROTOCOL_ERROR, f"the pool sent an invalid client: {exc}"
         ) from exc
     return groups.MemberList(
         found.revision,

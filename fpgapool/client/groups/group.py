@@ -127,7 +127,7 @@ def _check_arguments(window_tasks: object, application: object) -> None:
     ):
         raise errors.InvalidRequest(
             codes.INVALID_REQUEST,
-            "application must be a text of at most "
+            "application must be at most "
             f"{groups.MAX_APPLICATION} printable characters",
         )
 
@@ -350,7 +350,7 @@ class Group:
         """
         if getattr(self._mine, "lock", None) is not None:
             raise errors.InvalidRequest(
-                codes.INVALID_REQUEST, "this thread holds a lock already"
+                codes.INVALID_REQUEST, "this thread already holds a lock"
             )
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s")
@@ -451,7 +451,7 @@ def _buffer(data: Any) -> tuple[rings.Buffer, Callable[[memoryview], Any]]:
         view = memoryview(data)
     except (TypeError, ValueError) as exc:
         raise errors.InvalidRequest(
-            codes.INVALID_INPUT, f"the data is no buffer of bytes: {exc}"
+            codes.INVALID_INPUT, f"the data is not a buffer of bytes: {exc}"
         ) from None
     if not view.c_contiguous:
         return view.tobytes(), bytes

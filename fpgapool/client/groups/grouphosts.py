@@ -285,7 +285,7 @@ class Hosts(grouptasks.Tasks):
     def _lose_tasks(self, link: grouplink.Link) -> None:
         """Let the tasks of a lost connection go elsewhere."""
         error = errors.TaskFailed(
-            codes.LOCK_LOST, "the connection was lost with the lock"
+            codes.LOCK_LOST, "the connection was lost, and with it the lock"
         )
         with self._lock:
             link.wire, link.broken = None, False

@@ -29,7 +29,8 @@ def check_blocks(links: Iterable[Link]) -> None:
     """
     if not all(link.knows_blocks for link in links):
         raise errors.InvalidRequest(
-            codes.INVALID_ARGUMENT, "a desk of the group takes no arguments"
+            codes.INVALID_ARGUMENT,
+            "a desk of the group does not accept arguments",
         )
 
 
@@ -242,7 +243,8 @@ class Link:
         fresh = {*task.blocks} & {*numbers} - task.brings
         if not fresh:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "a member misses data that it got"
+                frames.PROTOCOL_ERROR,
+                "a member misses data that it has received",
             )
         task.brings |= fresh
 

@@ -99,8 +99,8 @@ class Tasks:
             if size_bytes > self._most_bytes:
                 raise errors.InvalidRequest(
                     codes.TASK_TOO_LARGE,
-                    f"the task has {size_bytes} bytes of parameters and input;"
-                    f" at most {self._most_bytes} are possible",
+                    f"the task has {size_bytes} bytes of parameters and input,"
+                    f" more than the limit of {self._most_bytes}",
                 )
             if task.has_arguments:
                 grouplink.check_blocks(self._links.values())
@@ -280,7 +280,7 @@ class Tasks:
             return self._handle_other(link, kind, task_id, document)
         except frames.ProtocolError as exc:
             raise channel.ChannelClosed(
-                f"the desk sent nonsense: {exc.message}"
+                f"the desk broke the protocol: {exc.message}"
             ) from exc
 
     def _take_output(
@@ -365,7 +365,9 @@ class Tasks:
                     self._send(task, link)
                 return None
             if kind != records.FAILED:
-                raise channel.ChannelClosed(f"no record of kind {kind}")
+                raise channel.ChannelClosed(
+                    f"unexpected record of kind {kind}"
+                )
             if number == 0:
                 return functools.partial(self.fail, error)
             task = self._answered(link, (records.TASK, number))
@@ -375,7 +377,8 @@ class Tasks:
                 task.losses += 1
                 if task.losses > _MAX_LOSSES:
                     failure = errors.TaskFailed(
-                        codes.WORKER_DIED, "several members died with the task"
+                        codes.WORKER_DIED,
+                        "several members died while they ran the task",
                     )
                 else:
                     failure = self._wait_again(task)

@@ -197,7 +197,7 @@ class SharedBuffers:
             there_bytes = buffers.size_bytes(fd)
         except ValueError as exc:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"no shared memory of a worker: {exc}"
+                frames.PROTOCOL_ERROR, f"not a worker's shared memory: {exc}"
             ) from exc
         if there_bytes < size_bytes:
             raise frames.ProtocolError(
@@ -249,7 +249,9 @@ def detach(view: memoryview) -> None:
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     copy = libc.mmap(None, length_bytes, access, flags, -1, 0)
     if copy == _MAP_FAILED:
-        raise OSError(ctypes.get_errno(), "no memory for a copy of the output")
+        raise OSError(
+            ctypes.get_errno(), "not enough memory to copy the output"
+        )
     ctypes.memmove(copy, start, length_bytes)
     # In one step: another thread may be reading.
     flags = _MREMAP_MAYMOVE | _MREMAP_FIXED
@@ -333,7 +335,8 @@ class Connection:
                 return header
             if not isinstance(self.channel, _Pair):
                 raise frames.ProtocolError(
-                    frames.PROTOCOL_ERROR, "there is no second connection"
+                    frames.PROTOCOL_ERROR,
+                    "there is no second connection to switch to",
                 )
             self.channel.turn()
 
@@ -509,7 +512,7 @@ class Dialer:
             if not self.features <= connection.opened.features:
                 raise WorkerError(
                     codes.CHECKSUM_UNAVAILABLE,
-                    "the slot's board or worker has no checksums",
+                    "the slot's board or worker does not support checksums",
                 )
             return_secret = connection.opened.return_secret
             if transport == STREAM and return_secret is not None:
@@ -626,7 +629,7 @@ def _shake_hands(
         if local:
             if len(fds) != 2 or not opened.shared_buffers:
                 raise frames.ProtocolError(
-                    frames.PROTOCOL_ERROR, "OPENED without shared memory"
+                    frames.PROTOCOL_ERROR, "OPENED came without shared memory"
                 )
             input_fd, output_fd = fds
             fds = []

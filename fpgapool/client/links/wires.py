@@ -155,7 +155,7 @@ def _open(
             return LocalWire(plain, rings.Channel.attach(used), opened)
         except rings.RingDamaged as exc:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"OPENED without rings: {exc}"
+                frames.PROTOCOL_ERROR, f"OPENED came without rings: {exc}"
             ) from exc
         finally:
             channel.close_fds(fds)
@@ -282,7 +282,7 @@ class RemoteWire:
                     return record
         except frames.ProtocolError as exc:
             raise channel.ChannelClosed(
-                f"the desk sent nonsense: {exc.message}"
+                f"the desk broke the protocol: {exc.message}"
             ) from exc
 
     def is_whole(self) -> bool:

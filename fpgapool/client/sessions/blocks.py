@@ -34,11 +34,12 @@ class Block:
             )
         except (TypeError, ValueError) as exc:
             raise errors.InvalidRequest(
-                codes.INVALID_INPUT, f"the data is no buffer of bytes: {exc}"
+                codes.INVALID_INPUT,
+                f"the data is not a buffer of bytes: {exc}",
             ) from None
         if not self.data.nbytes:
             raise errors.InvalidRequest(
-                codes.INVALID_SIZE, "a block has 1 byte at least"
+                codes.INVALID_SIZE, "a block must have at least 1 byte"
             )
         self.reference = blocks.Reference.of(self.data)
 
@@ -117,7 +118,8 @@ class Sender:
         """
         if not isinstance(piece, Piece) or piece.brought:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "the worker misses data that it got"
+                frames.PROTOCOL_ERROR,
+                "the worker misses data that it has received",
             )
         self._there.drop(piece.block.reference)
 

@@ -144,7 +144,8 @@ class Verifier:
             != (header.task_id, header.offset_bytes)
         ):
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "acknowledgement without its checksum"
+                frames.PROTOCOL_ERROR,
+                "acknowledgement came without its checksum",
             )
         input_bytes, input_crc32 = (
             (self._acknowledged_bytes, self._acknowledged_crc32)
@@ -153,7 +154,7 @@ class Verifier:
         )
         if header.offset_bytes != input_bytes:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "acknowledgement of a part of a frame"
+                frames.PROTOCOL_ERROR, "acknowledgement covers part of a frame"
             )
         self._compare(claim[1], input_bytes, input_crc32)
         self._compare_again(idle)

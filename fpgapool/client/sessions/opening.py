@@ -126,7 +126,7 @@ class _Opening:
             raise _invalid("checksum must be True or False")
         if given["checksum"] and given["meanwhile"]:
             raise _invalid(
-                "checksum needs a slot for all of the input, so it cannot be"
+                "checksum needs a slot for the whole input, so it cannot be"
                 " combined with meanwhile"
             )
         request_id = given["request_id"]

@@ -550,6 +550,6 @@ def _not_installed(
 ) -> errors.InvalidRequest:
     return errors.InvalidRequest(
         codes.CORE_UNAVAILABLE,
-        f"the CPU needs software cores, pip install 'fpgapool[emulator]' "
+        f"the CPU needs software cores: pip install 'fpgapool[emulator]' "
         f"({exc}); there is no slot: {cause}",
     )

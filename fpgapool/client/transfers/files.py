@@ -75,7 +75,7 @@ def check_size(stream: BinaryIO, size_bytes: int) -> None:
     if has_bytes != size_bytes:
         raise errors.InvalidRequest(
             codes.SIZE_MISMATCH,
-            f"the input has {has_bytes} bytes; {size_bytes} were announced",
+            f"the input is {has_bytes} bytes, but {size_bytes} were announced",
         )
 
 
@@ -103,7 +103,7 @@ def check_end(stream: BinaryIO, check: Callable[[], object]) -> None:
             stream.seek(-len(more), os.SEEK_CUR)
         raise errors.InvalidRequest(
             codes.SIZE_MISMATCH,
-            "the input goes on after the announced size, or grew meanwhile",
+            "the input is longer than the announced size, or has grown",
         )
 
 

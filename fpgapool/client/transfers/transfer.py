@@ -417,7 +417,7 @@ def _place(into: bytearray | memoryview, data: memoryview) -> memoryview:
     if place.readonly or place.obj is data.obj:
         raise errors.InvalidRequest(
             codes.INVALID_REQUEST,
-            "into must be writable and other memory than the input",
+            "into must be writable and must not be the input's memory",
         )
     return place
 

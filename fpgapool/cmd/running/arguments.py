@@ -302,10 +302,10 @@ def check(arguments: argparse.Namespace) -> None:
     """
     if arguments.lists:
         if arguments.accelerator is not None:
-            raise UsageError("--list shows all accelerators; name none")
+            raise UsageError("--list shows all accelerators; do not name one")
         return
     if arguments.accelerator is None:
-        raise UsageError("the name of an accelerator is needed; see --list")
+        raise UsageError("name an accelerator; --list shows them")
     if arguments.size_bytes is not None and arguments.size_bytes < 0:
         raise UsageError("--size-bytes must be at least 0")
     if arguments.group is None:

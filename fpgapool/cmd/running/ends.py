@@ -135,7 +135,9 @@ def size_of(name: str) -> int:
             contextlib.suppress(client.InvalidRequest),
         ):
             return files.size_of(cast(BinaryIO, source))
-    raise command_line.UsageError("--dry-run reads nothing; give --size-bytes")
+    raise command_line.UsageError(
+        "--dry-run does not read the input; give --size-bytes"
+    )
 
 
 def _spooled(
@@ -152,7 +154,7 @@ def _spooled(
         if left_bytes < 0:
             raise client.InvalidRequest(
                 codes.INVALID_SIZE,
-                f"{name}: input of unknown size may have at most "
+                f"{name}: input of unknown size is limited to "
                 f"{MAX_SPOOLED_BYTES} bytes; give --size-bytes",
             )
         files.write_all(cast(BinaryIO, spool), piece[:read_bytes])

@@ -159,8 +159,8 @@ def _read_key(path: str, for_aes: bool) -> bytes:
             key = data
     if for_aes and len(key) not in _KEY_BYTES:
         raise command_line.UsageError(
-            f"{path}: not a key: 16, 24 or 32 bytes, or twice as many "
-            "hexadecimal digits, are needed"
+            f"{path}: not a key: it must have 16, 24 or 32 bytes, or twice as "
+            "many hexadecimal digits"
         )
     return key
 
@@ -176,7 +176,7 @@ def _parse_iv(text: str, origin: str) -> bytes:
         iv = b""
     if len(iv) != _IV_BYTES:
         raise command_line.UsageError(
-            f"{origin}: 32 hexadecimal digits are needed"
+            f"{origin}: must be 32 hexadecimal digits"
         )
     return iv
 
@@ -186,7 +186,7 @@ def _read_text(path: str) -> str:
     try:
         text = _read(path).decode()
     except UnicodeDecodeError:
-        raise command_line.UsageError(f"{path}: not a text") from None
+        raise command_line.UsageError(f"{path}: not valid text") from None
     return text.removesuffix("\n").removesuffix("\r")
 
 
