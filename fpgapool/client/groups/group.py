@@ -61,17 +61,13 @@ def group_open(
     :param window_tasks: how many tasks may be at the group's desks; more wait
         in this process. A desk may allow fewer.
     :param timeout_s: time limit of this call.
-    :param front_door: the pool's API, the path of a front door's socket, or
-        another way to groups; None: the API of the environment, the front
-        door of this host or, in an instance, the API of Nova
-        (:func:`fpgapool.client.discovery.find_groups`).
+    :param front_door: the path of a front door's socket, or the pool's API;
+        None: the first of the API of the environment, the front door of this
+        host and, in an instance, the API that Nova names.
     :param cancel: setting it ends this call, or all tasks.
-    :param require_tls: refuse, with the code ``TLS_REQUIRED``, to send data to
-        another host without TLS, and to ask an API without it; None means
-        the value of ``FPGAPOOL_REQUIRE_TLS``, else no.
-    :param application: a name that programs of this project choose to share
-        blocks with each other. Without one, a program has its blocks for
-        itself.
+    :param require_tls: see :func:`fpgapool.client.acc_open`.
+    :param application: programs of this project that give the same name share
+        blocks with each other.
     :param away_timeout_s: how long the pool may be away, which means that
         neither a desk nor the front door answers; all tasks then fail with
         ``FRONT_DOOR_UNAVAILABLE``. None: for ever.
@@ -80,17 +76,13 @@ def group_open(
     :returns: the group; its desks are connected in the background.
     :raises errors.InvalidRequest: if an argument is wrong, with the code
         ``WRONG_ACCELERATOR`` if the group has another accelerator.
-    :raises errors.FrontDoorUnavailable: if none of them is found, or it is
-        away.
+    :raises errors.FrontDoorUnavailable: if none is found, or it is away.
     :raises errors.RequestRejected: if the pool refuses, with the code
         ``GROUP_NOT_FOUND`` if there is no such group.
     :raises errors.OperationTimeout: if ``timeout_s`` passes.
     :raises errors.Cancelled: if cancelled.
     """
-    checks.name(name, "the group")
-    if accelerator is not None:
-        checks.name(accelerator, "accelerator")
-    _check_arguments(window_tasks, application)
+    _check_arguments(name, accelerator, window_tasks, application)
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
     away_timeout_s = checks.seconds(away_timeout_s, "away_timeout_s")
     must_encrypt = checks.require_tls(require_tls)
@@ -111,7 +103,15 @@ def group_open(
         raise
 
 
-def _check_arguments(window_tasks: object, application: object) -> None:
+def _check_arguments(
+    name: object,
+    accelerator: object,
+    window_tasks: object,
+    application: object,
+) -> None:
+    checks.name(name, "the group")
+    if accelerator is not None:
+        checks.name(accelerator, "accelerator")
     if (
         not rules.is_int(window_tasks)
         or not 1 <= window_tasks <= groups.MAX_WINDOW_TASKS

@@ -534,13 +534,10 @@ def run_group_file(
     :param progress: called with the input bytes done and all of them.
     :param timeout_s: time limit of everything together.
     :param arguments: see :meth:`fpgapool.client.Group.run`.
-    :param chunk_multiple_bytes: tasks but the last are multiples of this, too,
-        for an accelerator where it depends on ``params``.
+    :param chunk_multiple_bytes: all tasks but the last are multiples of it.
     :returns: the report.
-    :raises errors.InvalidRequest: with code ``ACCELERATOR_NOT_STATELESS`` if
-        the accelerator is not, or not known to be, ``INVALID_SIZE`` if the
-        size of the input is unknown, ``SIZE_MISMATCH`` if it is not
-        ``size_bytes``.
+    :raises errors.InvalidRequest: code ``ACCELERATOR_NOT_STATELESS`` if the
+        accelerator is not, or not known to be; else as :func:`run_file`.
     :raises errors.TaskFailed: if a task has no result.
     :raises errors.OperationTimeout: if ``timeout_s`` passes.
     :raises OSError: if a file cannot be read or written; it names the file.

@@ -87,7 +87,9 @@ def parser() -> argparse.ArgumentParser:
         "members, instead of opening a session; the accelerator must be "
         "stateless",
     )
-    _add_request(made.add_argument_group("request"))
+    request = made.add_argument_group("request")
+    _add_door(request)
+    _add_request(request)
     made.add_argument(
         "--list",
         action="store_true",
@@ -130,7 +132,7 @@ def _add_files(made: argparse.ArgumentParser) -> None:
         type=_filled,
         dest="source",
         metavar="IN",
-        help="file to read, - for standard input; may be left out in a pipe",
+        help="file to read, - for standard input; optional in a pipe",
     )
     made.add_argument(
         "--out",
@@ -138,16 +140,16 @@ def _add_files(made: argparse.ArgumentParser) -> None:
         dest="destination",
         metavar="OUT",
         help="file to write, which appears when it is complete; - for "
-        "standard output; may be left out in a pipe",
+        "standard output; optional in a pipe",
     )
     made.add_argument(
         "--size-bytes",
         type=int,
         metavar="N",
         help="size of the input, for pipes and devices; without it the "
-        "command first copies up to 1 GiB of them to a temporary file. Input "
-        "of another size is refused with SIZE_MISMATCH; only a device may go "
-        "on, such as /dev/zero",
+        "command first copies up to 1 GiB of input to a temporary file. Input "
+        "of another size fails with SIZE_MISMATCH, except on devices such as "
+        "/dev/zero",
     )
 
 
@@ -157,21 +159,21 @@ def _add_params(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="NAME=TEXT",
-        help="parameter of the accelerator, a text; may be repeated",
+        help="string parameter of the accelerator; may be repeated",
     )
     group.add_argument(
         "--param-json",
         action="append",
         default=[],
         metavar="NAME=JSON",
-        help="parameter that is not a text, for example level=3",
+        help="parameter that is not a string, for example level=3",
     )
     group.add_argument(
         "--param-file",
         action="append",
         default=[],
         metavar="NAME=FILE",
-        help="parameter whose text is in a file, for secrets: all users of "
+        help="string parameter read from a file, for secrets: all users of "
         "the machine can see a command line",
     )
     group.add_argument(
@@ -189,7 +191,7 @@ def _add_params(group: argparse._ArgumentGroup) -> None:
         "--iv-file",
         type=_filled,
         metavar="FILE",
-        help="file with the same, as text",
+        help="file that contains the IV as hexadecimal digits",
     )
 
 
@@ -213,21 +215,20 @@ def _add_ciphers(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add_request(pool: argparse._ArgumentGroup) -> None:
+def _add_door(pool: argparse._ArgumentGroup) -> None:
     door = pool.add_mutually_exclusive_group()
     door.add_argument(
         "--socket",
         type=_filled,
         metavar="PATH",
         help="socket of the front door; default: the first way to the pool"
-        " that works",
+        " that is found",
     )
     door.add_argument(
         "--os-cloud",
         type=_filled,
         metavar="NAME",
-        help="use the pool's API, as a VM does: the cloud of this name in "
-        "clouds.yaml",
+        help="use the API of this cloud in clouds.yaml, as a VM does",
     )
     door.add_argument(
         "--api-url",
@@ -236,6 +237,15 @@ def _add_request(pool: argparse._ArgumentGroup) -> None:
         help="use an API without Keystone, such as that of "
         "fpgapool-allinone --api-port",
     )
+    pool.add_argument(
+        "--require-tls",
+        action="store_true",
+        help="fail with TLS_REQUIRED instead of sending data to another host, "
+        "or requests to an API, without TLS (Env: FPGAPOOL_REQUIRE_TLS=1)",
+    )
+
+
+def _add_request(pool: argparse._ArgumentGroup) -> None:
     pool.add_argument(
         "--timeout",
         type=float,
@@ -274,17 +284,13 @@ def _add_request(pool: argparse._ArgumentGroup) -> None:
         "CHECKSUM_MISMATCH if they change between here and the board",
     )
     pool.add_argument(
-        "--require-tls",
-        action="store_true",
-        help="fail with TLS_REQUIRED instead of sending data to another host, "
-        "or requests to an API, without TLS (Env: FPGAPOOL_REQUIRE_TLS=1)",
+        "--request-id", metavar="ID", help="your name for the request"
     )
-    pool.add_argument("--request-id", metavar="ID", help="name of the request")
     pool.add_argument(
         "--dry-run",
         action="store_true",
-        help="only print whether there would be a slot now, when about, and "
-        "why not; the exit status is 1 if the pool would refuse the request",
+        help="report whether a slot is free now; if not, why and the expected "
+        "wait. The exit status is 1 if the pool would refuse the request",
     )
 
 
