@@ -315,7 +315,7 @@ def _read_service(url: str) -> bytes:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """An HTTP answer."""
 
     status_code: int
@@ -342,7 +342,7 @@ def _exchange(
     body: bytes | None,
     timeout_s: float,
     ca_cert: str | None = None,
-) -> Answer:
+) -> HttpAnswer:
     """Send one request, without proxies and redirections.
 
     A token must not follow a proxy or a redirection.
@@ -377,7 +377,7 @@ def _exchange(
             content = _read_all(connection, response, ends_s)
         # Proxies change the case of header names.
         found = {n.title(): value for n, value in response.headers.items()}
-        return Answer(response.status, content, found)
+        return HttpAnswer(response.status, content, found)
     except http.client.HTTPException as exc:
         raise ValueError(f"{type(exc).__name__}: {exc}") from exc
     finally:
@@ -429,7 +429,7 @@ class TokenAdapter:
         microversion: str,
         timeout: float,
         **_: object,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Send one request.
 
         :param json: the body; None: there is none.

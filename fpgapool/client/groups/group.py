@@ -292,7 +292,7 @@ class Group:
         :raises: as :meth:`run`, when it comes to the failed task.
         """
         self._check_may_wait()
-        tasks: collections.deque[grouplink.Task] = collections.deque()
+        tasks: collections.deque[grouplink.GroupTask] = collections.deque()
         arguments = blocks.checked_arguments(arguments)
         for piece in pieces:
             task = self._task(piece, params, 0, arguments)
@@ -304,7 +304,7 @@ class Group:
             yield self._result(tasks.popleft())
 
     def _settle(
-        self, future: concurrent.futures.Future[Any], task: grouplink.Task
+        self, future: concurrent.futures.Future[Any], task: grouplink.GroupTask
     ) -> None:
         self._mine.settles = True
         try:
@@ -325,7 +325,7 @@ class Group:
             )
 
     def _result(
-        self, task: grouplink.Task, deadline_s: float | None = None
+        self, task: grouplink.GroupTask, deadline_s: float | None = None
     ) -> Any:
         """Wait for the result of a task; raises as :meth:`run`."""
         self._hosts.wait(task, deadline_s)
@@ -357,7 +357,7 @@ class Group:
         )
         self._check_may_wait()
         held = self._hosts.make_lock()
-        request = grouplink.Task(groups.LOCK, lock=held)
+        request = grouplink.GroupTask(groups.LOCK, lock=held)
         try:
             self._hosts.start(request)
             self._hosts.wait(request, deadline_s)
@@ -402,7 +402,7 @@ class Group:
         params: Mapping[str, Any] | None,
         offset: int,
         arguments: Mapping[int, Any] | None,
-    ) -> grouplink.Task:
+    ) -> grouplink.GroupTask:
         try:
             # NumPy's integers, too.
             number = -1 if isinstance(offset, bool) else operator.index(offset)
@@ -424,7 +424,7 @@ class Group:
             used, view = {0: data, **used}, b""
         else:
             view, out = _buffer(data)
-        return grouplink.Task(
+        return grouplink.GroupTask(
             records.TASK,
             encoded,
             view,

@@ -97,7 +97,7 @@ class Hosts(grouptasks.Tasks):
             link.listed = host is not None
             link.host = host or link.host._replace(members=0)
         for host in hosts.values():
-            link = grouplink.Link(host, self._lock)
+            link = grouplink.HostLink(host, self._lock)
             self._links[host.host_id] = link
             link.thread = threading.Thread(
                 target=self._serve,
@@ -111,7 +111,7 @@ class Hosts(grouptasks.Tasks):
                 self._leave(link)
             link.changed.notify_all()
 
-    def _leave(self, link: grouplink.Link) -> None:
+    def _leave(self, link: grouplink.HostLink) -> None:
         """Leave a host without members, unless one is locked."""
         is_connected = link.wire is not None and not link.broken
         if is_connected and self._has_lock(link):
@@ -142,12 +142,12 @@ class Hosts(grouptasks.Tasks):
                     link.give_up()
                     link.changed.notify_all()
 
-    def _forget(self, link: grouplink.Link) -> None:
+    def _forget(self, link: grouplink.HostLink) -> None:
         link.wanted = False
         if self._links.get(link.host.host_id) is link:
             del self._links[link.host.host_id]
 
-    def _serve(self, link: grouplink.Link) -> None:
+    def _serve(self, link: grouplink.HostLink) -> None:
         """Keep a host connected, and receive when no other thread does."""
         pause_s = _FIRST_PAUSE_S
         unauthorized_since_s: float | None = None
@@ -226,7 +226,7 @@ class Hosts(grouptasks.Tasks):
         with self._lock:
             return any(link.wire is not None for link in self._links.values())
 
-    def _attend(self, link: grouplink.Link, wire: wires.Wire) -> None:
+    def _attend(self, link: grouplink.HostLink, wire: wires.Wire) -> None:
         """Use a connection until it is lost, or not wanted any more."""
         self._absence.end()
         with self._lock:
@@ -264,7 +264,7 @@ class Hosts(grouptasks.Tasks):
             default=group.MAX_TASK_BYTES,
         )
 
-    def _is_needed(self, link: grouplink.Link, wire: wires.Wire) -> bool:
+    def _is_needed(self, link: grouplink.HostLink, wire: wires.Wire) -> bool:
         """Wait until this thread has to receive.
 
         :returns: False if the connection is over.
@@ -282,7 +282,7 @@ class Hosts(grouptasks.Tasks):
                 link.changed.wait(_FIRST_PAUSE_S)
             return False
 
-    def _lose_tasks(self, link: grouplink.Link) -> None:
+    def _lose_tasks(self, link: grouplink.HostLink) -> None:
         """Let the tasks of a lost connection go elsewhere."""
         error = errors.TaskFailed(
             codes.LOCK_LOST, "the connection was lost, and with it the lock"
@@ -298,7 +298,7 @@ class Hosts(grouptasks.Tasks):
             link.unanswered.clear()
             link.followed = 0
             self._sent -= len(lost)
-            ended: list[tuple[grouplink.Task, errors.FpgapoolError]] = []
+            ended: list[tuple[grouplink.GroupTask, errors.FpgapoolError]] = []
             for task in reversed(lost):
                 failure: errors.FpgapoolError | None = error
                 if task.lock is None or task.kind == groups.LOCK:

@@ -22,7 +22,7 @@ from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
 
 
-def check_blocks(links: Iterable[Link]) -> None:
+def check_blocks(links: Iterable[HostLink]) -> None:
     """Check that desks know blocks, as far as that is known.
 
     :raises errors.InvalidRequest: if one does not.
@@ -34,7 +34,7 @@ def check_blocks(links: Iterable[Link]) -> None:
         )
 
 
-class Lock:
+class MemberLock:
     """A member that serves this client alone.
 
     :ivar refused: hosts that have as many locks as they can have.
@@ -43,13 +43,13 @@ class Lock:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.link: Link | None = None
+        self.link: HostLink | None = None
         self.granted = False
         self.refused: set[str] = set()
         self.lost: errors.TaskFailed | None = None
 
 
-class Task:
+class GroupTask:
     """A task, or a lock, that waits for its answer.
 
     :ivar number: of the task or the lock, different from all unanswered ones.
@@ -69,7 +69,7 @@ class Task:
     #: Set by a thread that waits for the end.
     finished: threading.Event | None = None
     #: Called at the end with this task.
-    notify: Callable[[Task], None] | None = None
+    notify: Callable[[GroupTask], None] | None = None
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Task:
         params: bytes = b"",
         data: rings.Buffer = b"",
         offset: int = 0,
-        lock: Lock | None = None,
+        lock: MemberLock | None = None,
         out: Callable[[rings.Buffer], Any] = bytes,
         blocks: dict[int, blocks.Block] | None = None,
     ) -> None:
@@ -106,7 +106,7 @@ class Task:
         """Whether a desk must know blocks."""
         return any(self.blocks)
 
-    def parts(self, link: Link) -> tuple[rings.Buffer, ...]:
+    def parts(self, link: HostLink) -> tuple[rings.Buffer, ...]:
         """Return the record.
 
         :param link: to the host where it will run.
@@ -142,7 +142,7 @@ class Task:
             self.notify(self)
 
 
-class Link:
+class HostLink:
     """One host of a group, with its connection if there is one.
 
     The group's lock guards all members.
@@ -164,7 +164,7 @@ class Link:
     def __init__(self, host: groups.Host, lock: threading.Lock) -> None:
         self.host = host
         self.wire: wires.Wire | None = None
-        self.unanswered: dict[tuple[int, int], Task] = {}
+        self.unanswered: dict[tuple[int, int], GroupTask] = {}
         self.unsent: collections.deque[tuple[rings.Buffer, ...]] = (
             collections.deque()
         )
@@ -183,7 +183,7 @@ class Link:
         self.changed = threading.Condition(lock)
         self.thread: threading.Thread | None = None
 
-    def load(self, task: Task) -> tuple[bool, float, str]:
+    def load(self, task: GroupTask) -> tuple[bool, float, str]:
         """Sort key: the best host for one more task is first.
 
         If it lacks the longest block of the task, that counts as much as a
@@ -209,7 +209,7 @@ class Link:
             and len(self.unanswered) < self.wire.opened.window_tasks
         )
 
-    def refer(self, task: Task) -> list[rings.Buffer]:
+    def refer(self, task: GroupTask) -> list[rings.Buffer]:
         """Return references to the blocks of a task, with new blocks."""
         parts = []
         for number, block in task.blocks.items():
@@ -232,7 +232,7 @@ class Link:
         # Each block is in one member at least.
         self._there = references.Shelf(cache_bytes * self.host.members)
 
-    def missed(self, task: Task, numbers: object) -> None:
+    def missed(self, task: GroupTask, numbers: object) -> None:
         """Let a task bring the blocks along that its member lacked.
 
         :param numbers: of the arguments, as the desk says.

@@ -45,13 +45,15 @@ class Tasks:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
-        self._links: dict[str, grouplink.Link] = {}
+        self._links: dict[str, grouplink.HostLink] = {}
         # Tasks beyond the window, or without a host that takes them.
-        self._waiting: collections.deque[grouplink.Task] = collections.deque()
+        self._waiting: collections.deque[grouplink.GroupTask] = (
+            collections.deque()
+        )
         self._sent = 0
         self._last_task_id = 0
         self._last_lock_id = 0
-        self._locks: dict[int, grouplink.Lock] = {}
+        self._locks: dict[int, grouplink.MemberLock] = {}
         # Of parameters and input of a task.
         self._most_bytes = group.MAX_TASK_BYTES
         self.failure: errors.FpgapoolError | None = None
@@ -62,7 +64,7 @@ class Tasks:
         """Use the hosts of a list, unless it is old; holds the lock."""
         raise NotImplementedError
 
-    def _leave(self, link: grouplink.Link) -> None:
+    def _leave(self, link: grouplink.HostLink) -> None:
         """Leave a host without members, unless one is locked."""
         raise NotImplementedError
 
@@ -76,15 +78,15 @@ class Tasks:
         with self._lock:
             return sum(link.host.members for link in self._links.values())
 
-    def make_lock(self) -> grouplink.Lock:
+    def make_lock(self) -> grouplink.MemberLock:
         """Make a lock that no host has granted yet."""
         with self._lock:
             self._last_lock_id = self._last_lock_id % groups.MAX_LOCK_ID + 1
-            held = grouplink.Lock(self._last_lock_id)
+            held = grouplink.MemberLock(self._last_lock_id)
             self._locks[held.number] = held
             return held
 
-    def start(self, task: grouplink.Task) -> None:
+    def start(self, task: grouplink.GroupTask) -> None:
         """Send a task as soon as the window has room.
 
         :raises errors.FpgapoolError: if that is impossible.
@@ -123,7 +125,9 @@ class Tasks:
                 return
             self._send(waiting.popleft(), link)
 
-    def _best_link(self, task: grouplink.Task) -> grouplink.Link | None:
+    def _best_link(
+        self, task: grouplink.GroupTask
+    ) -> grouplink.HostLink | None:
         """Return the host for one more task; holds the lock."""
         return min(
             (link for link in self._links.values() if link.has_room()),
@@ -131,7 +135,9 @@ class Tasks:
             default=None,
         )
 
-    def _send(self, task: grouplink.Task, link: grouplink.Link) -> None:
+    def _send(
+        self, task: grouplink.GroupTask, link: grouplink.HostLink
+    ) -> None:
         """Send a task to a host; holds the lock."""
         if task.kind == groups.LOCK:
             task.number = task.lock.number
@@ -152,7 +158,9 @@ class Tasks:
         if task.followed:
             link.follow()
 
-    def wait(self, task: grouplink.Task, deadline_s: float | None) -> None:
+    def wait(
+        self, task: grouplink.GroupTask, deadline_s: float | None
+    ) -> None:
         """Wait for the end of a task, receiving if no other thread does."""
         while not task.done:
             with self._lock:
@@ -178,7 +186,9 @@ class Tasks:
                     "the task has no result yet"
                 ) from None
 
-    def _led_by_me(self, task: grouplink.Task) -> grouplink.Link | None:
+    def _led_by_me(
+        self, task: grouplink.GroupTask
+    ) -> grouplink.HostLink | None:
         """Become the one who receives from the host of a task."""
         for link in self._links.values():
             if (
@@ -192,7 +202,7 @@ class Tasks:
                 return link
         return None
 
-    def _follow(self, task: grouplink.Task) -> None:
+    def _follow(self, task: grouplink.GroupTask) -> None:
         """Let a host's own thread receive a task; holds the lock."""
         if task.followed:
             return
@@ -201,7 +211,7 @@ class Tasks:
             if link.unanswered.get((task.kind, task.number)) is task:
                 link.follow()
 
-    def _needs_its_thread(self, link: grouplink.Link) -> bool:
+    def _needs_its_thread(self, link: grouplink.HostLink) -> bool:
         """Whether a host's own thread has to receive, if no other one does.
 
         The thread that waits for a task of one host knows nothing of others.
@@ -226,7 +236,7 @@ class Tasks:
 
     def _lead(
         self,
-        link: grouplink.Link,
+        link: grouplink.HostLink,
         is_over: Callable[[], bool],
         deadline_s: float | None = None,
     ) -> None:
@@ -260,7 +270,7 @@ class Tasks:
                     link.changed.notify_all()
 
     def _handle(
-        self, link: grouplink.Link, record: rings.Record | bytes
+        self, link: grouplink.HostLink, record: rings.Record | bytes
     ) -> Callable[[], None] | None:
         """Take a record of a desk.
 
@@ -284,7 +294,7 @@ class Tasks:
             ) from exc
 
     def _take_output(
-        self, link: grouplink.Link, task_id: int, output: rings.Buffer
+        self, link: grouplink.HostLink, task_id: int, output: rings.Buffer
     ) -> Callable[[], None] | None:
         key = records.TASK, task_id
         with self._lock:
@@ -313,8 +323,8 @@ class Tasks:
         raise channel.ChannelClosed("the desk has ended the connection")
 
     def _answered(
-        self, link: grouplink.Link, key: tuple[int, int]
-    ) -> grouplink.Task | None:
+        self, link: grouplink.HostLink, key: tuple[int, int]
+    ) -> grouplink.GroupTask | None:
         """Take a task off the list of unanswered ones; holds the lock."""
         task = link.unanswered.pop(key, None)
         if task is not None:
@@ -326,7 +336,7 @@ class Tasks:
 
     def _handle_other(
         self,
-        link: grouplink.Link,
+        link: grouplink.HostLink,
         kind: int,
         number: int,
         document: dict[str, Any],
@@ -387,7 +397,9 @@ class Tasks:
             return None
         return _end(task, failure)
 
-    def _wait_again(self, task: grouplink.Task) -> errors.FpgapoolError | None:
+    def _wait_again(
+        self, task: grouplink.GroupTask
+    ) -> errors.FpgapoolError | None:
         """Let a task go to another host; holds the lock.
 
         :returns: why it cannot. :meth:`fail` does not find the tasks of hosts
@@ -397,7 +409,9 @@ class Tasks:
             self._waiting.appendleft(task)
         return self.failure
 
-    def _ask_another(self, link: grouplink.Link, task: grouplink.Task) -> bool:
+    def _ask_another(
+        self, link: grouplink.HostLink, task: grouplink.GroupTask
+    ) -> bool:
         """Ask another host for a lock that this one refuses, if there is one.
 
         Each host has limits of its own.
@@ -419,7 +433,9 @@ class Tasks:
         if held is not None:
             held.lost = error.again()
 
-    def unlock(self, request: grouplink.Task, held: grouplink.Lock) -> None:
+    def unlock(
+        self, request: grouplink.GroupTask, held: grouplink.MemberLock
+    ) -> None:
         """End a lock, or the wait for it."""
         with self._lock:
             del self._locks[held.number]
@@ -437,7 +453,7 @@ class Tasks:
             if not link.host.members:
                 self._leave(link)
 
-    def _has_lock(self, link: grouplink.Link) -> bool:
+    def _has_lock(self, link: grouplink.HostLink) -> bool:
         return any(
             held.link is link and held.granted and held.lost is None
             for held in self._locks.values()
@@ -476,13 +492,13 @@ class Tasks:
 
 
 def _is_over(
-    link: grouplink.Link, task: grouplink.Task, key: tuple[int, int]
+    link: grouplink.HostLink, task: grouplink.GroupTask, key: tuple[int, int]
 ) -> bool:
     """Whether a task has ended, or has moved to another host."""
     return task.done or link.unanswered.get(key) is not task
 
 
 def _end(
-    task: grouplink.Task, error: errors.FpgapoolError | None = None
+    task: grouplink.GroupTask, error: errors.FpgapoolError | None = None
 ) -> Callable[[], None]:
     return functools.partial(task.finish, error)

@@ -6,8 +6,8 @@
 :mod:`.described` has what it tells about its slot. :mod:`.flow` moves the
 data and :mod:`.recovery` replaces lost connections and slots; the data comes
 in :mod:`.pieces`, with :mod:`.checksum`, :mod:`.blocks` and, for short frames,
-:mod:`.behind`. :mod:`.software` computes on this machine instead of a slot,
-and :mod:`.meanwhile` until there is one.
+:mod:`.sideband`. :mod:`.software` computes on this machine instead of a slot,
+and :mod:`.bridging` until there is one.
 
 Programs, transfers and arrays call it. It never reads or writes a file.
 """

@@ -74,7 +74,7 @@ def checked_arguments(arguments: Mapping[int, Any] | None) -> dict[int, Block]:
     return found
 
 
-class Piece(pieces.Piece):
+class BlockPiece(pieces.Piece):
     """A block as input of a task."""
 
     __slots__ = ("block", "brought")
@@ -87,7 +87,7 @@ class Piece(pieces.Piece):
         self.origin = block.data
 
 
-class Sender:
+class BlockSender:
     """Which blocks the worker of a session has.
 
     The worker decides in the same way, so a reference is seldom in vain.
@@ -101,7 +101,7 @@ class Sender:
         """Use a worker that has no block yet."""
         self._there = blocks.Shelf(capacity_bytes)
 
-    def announce(self, piece: Piece) -> bytes:
+    def announce(self, piece: BlockPiece) -> bytes:
         """Return what precedes a piece, and set whether it is brought."""
         reference = piece.block.reference
         piece.brought = not self._there.use(reference)
@@ -116,7 +116,7 @@ class Sender:
 
         :raises frames.ProtocolError: if the piece brought its data along.
         """
-        if not isinstance(piece, Piece) or piece.brought:
+        if not isinstance(piece, BlockPiece) or piece.brought:
             raise frames.ProtocolError(
                 frames.PROTOCOL_ERROR,
                 "the worker misses data that it has received",
@@ -163,7 +163,9 @@ class Sender:
             )
 
 
-def _frame(reference: blocks.Reference, piece: Piece, flags: int) -> bytes:
+def _frame(
+    reference: blocks.Reference, piece: BlockPiece, flags: int
+) -> bytes:
     return (
         frames.pack_header(
             frames.INPUT,

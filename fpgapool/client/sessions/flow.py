@@ -37,7 +37,7 @@ class Flow(recovery.Recovering):
         dialer: connections.Dialer,
         connection: connections.Connection,
         seeker: waiting.SlotSeeker,
-        sender: blocks.Sender | None = None,
+        sender: blocks.BlockSender | None = None,
     ) -> None:
         super().__init__(dialer, connection, seeker, sender)
         self.ended = False

@@ -25,8 +25,8 @@ from fpgapool.client.doors import door as doors
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
 from fpgapool.client.sessions import blocks
+from fpgapool.client.sessions import bridging
 from fpgapool.client.sessions import flow as flows
-from fpgapool.client.sessions import meanwhile as meanwhiles
 from fpgapool.client.sessions import session as sessions
 from fpgapool.client.sessions import software
 from fpgapool.common import channel
@@ -147,7 +147,7 @@ class _Opening:
         self._away_timeout_s = checks.seconds(
             given["away_timeout_s"], "away_timeout_s"
         )
-        self._sender = blocks.Sender(
+        self._sender = blocks.BlockSender(
             blocks.checked_arguments(given["arguments"])
         )
         self._with_cpu = given["fallback"] == CPU
@@ -231,7 +231,7 @@ class _Opening:
         make_seeker: typing.Any = waiting.SlotSeeker
         if self._computes_meanwhile:
             make_seeker = functools.partial(
-                meanwhiles.Seeker,
+                bridging.BridgingSeeker,
                 load=self._load_movable,
                 falls_back=self._with_cpu,
             )
@@ -323,12 +323,12 @@ class _Opening:
         checks.params_schema(self._params, profile.get("params_schema") or {})
 
     def _fall_back(self, cause: errors.FpgapoolError) -> sessions.Session:
-        dialer = software.Dialer(software.view_of(cause), self._token)
+        dialer = software.CpuDialer(software.view_of(cause), self._token)
         loaded = self._load(cause)
         connection = loaded.connect(self._token)
         if self._options["on_state"] is not None:
             self._options["on_state"](dialer.view)
-        alone = software.Alone(loaded, self._token, cause)
+        alone = software.CpuOnly(loaded, self._token, cause)
         return self._session(dialer, connection, alone)
 
     def _load(self, cause: errors.FpgapoolError) -> software.Software:
@@ -371,7 +371,7 @@ class _Opening:
         self,
         dialer: connections.Dialer,
         connection: connections.Connection,
-        seeker: waiting.SlotSeeker | software.Alone,
+        seeker: waiting.SlotSeeker | software.CpuOnly,
     ) -> sessions.Session:
         flow = flows.Flow(dialer, connection, seeker, self._sender)
         try:

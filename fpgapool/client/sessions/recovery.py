@@ -21,10 +21,10 @@ from fpgapool.client import errors
 from fpgapool.client.doors import view as views
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
-from fpgapool.client.sessions import behind
 from fpgapool.client.sessions import blocks
 from fpgapool.client.sessions import checksum as checksums
 from fpgapool.client.sessions import pieces
+from fpgapool.client.sessions import sideband
 from fpgapool.common import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
@@ -66,7 +66,7 @@ class Recovering:
         dialer: connections.Dialer,
         connection: connections.Connection,
         seeker: waiting.SlotSeeker,
-        sender: blocks.Sender | None = None,
+        sender: blocks.BlockSender | None = None,
     ) -> None:
         opened, shared = connection.opened, connection.shared
         self.chunk_bytes = opened.chunk_bytes
@@ -99,7 +99,7 @@ class Recovering:
         # Held while input is sent and while a connection is replaced, so
         # that no new input overtakes the input to resend.
         self._sending = threading.Lock()
-        self._behind = behind.Behind(self._sending)
+        self._behind = sideband.Sideband(self._sending)
         self.checksum = frames.CHECKSUM_FEATURE in dialer.features
         self._verifier = (
             checksums.Verifier(*starts_bytes) if self.checksum else None
@@ -107,7 +107,7 @@ class Recovering:
         # States of a lost slot's core by position in the input: one behind
         # the acknowledged input, and a later one.
         self._checkpoints: dict[int, bytes] = {}
-        self._blocks = sender or blocks.Sender()
+        self._blocks = sender or blocks.BlockSender()
         self._blocks.move(opened.cache_bytes)
 
     def _present(self) -> connections.Connection:
@@ -239,7 +239,7 @@ class Recovering:
         data, shared = connection.channel, connection.shared
         while self._input.unsent:
             piece = self._input.take()
-            if isinstance(piece, blocks.Piece):
+            if isinstance(piece, blocks.BlockPiece):
                 prefix += self._blocks.announce(piece)
                 if not piece.brought:
                     data.send(prefix, deadline_s=deadline_s)

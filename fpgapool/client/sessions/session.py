@@ -170,7 +170,7 @@ class Session(described.Described):
             if block is None:
                 piece = _Pinned(self._pin, length_bytes, self._input.shared)
             else:
-                piece = blocks.Piece(0, block)
+                piece = blocks.BlockPiece(0, block)
             return self._run(piece, end=False, deadline_s=deadline_s)
 
     def finish(self, *, timeout_s: float | None = None) -> memoryview:

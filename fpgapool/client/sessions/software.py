@@ -131,7 +131,7 @@ class Software:
         *,
         moves: bool = False,
         former: connections.Opened | None = None,
-    ) -> Connection:
+    ) -> CpuConnection:
         """Make a worker with a core of its own.
 
         :param moves: whether another worker may go on.
@@ -155,12 +155,12 @@ class Software:
             shared_buffers=0,
             features=frozenset({frames.BLOCKS_FEATURE}),
         )
-        worker = Worker(self, self._make_core(), opened)
+        worker = CpuWorker(self, self._make_core(), opened)
         cancel.attach(worker)
-        return Connection(worker, opened)
+        return CpuConnection(worker, opened)
 
 
-class Worker:
+class CpuWorker:
     """A worker behind the frames of a connection, in this process.
 
     The receiving thread computes. Other threads may send, pause the worker
@@ -414,17 +414,17 @@ class Worker:
 _GOODBYE = frames.FrameHeader(frames.ERROR)
 
 
-class Connection(connections.Connection):
+class CpuConnection(connections.Connection):
     """A connection to a worker in this process."""
 
     transport = connections.CPU
 
-    def __init__(self, worker: Worker, opened: connections.Opened) -> None:
+    def __init__(self, worker: CpuWorker, opened: connections.Opened) -> None:
         super().__init__(worker, opened, None)
         self.worker = worker
 
 
-class Dialer(connections.Dialer):
+class CpuDialer(connections.Dialer):
     """Stands for the way to a worker in this process."""
 
     def __init__(
@@ -449,7 +449,7 @@ class Dialer(connections.Dialer):
         raise connections.WorkerError(codes.SESSION_LOST, "the CPU stopped")
 
 
-class Alone:
+class CpuOnly:
     """Stands for the seeker of a session that never gets a slot."""
 
     def __init__(

@@ -404,7 +404,7 @@ def lr(site: Site) -> Iterator[str]:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Give the lengths of all records that go to desks."""
     lengths: list[int] = []
-    put = grouplink.Link._put
+    put = grouplink.HostLink._put
 
     def counted(link, parts):
         taken = put(link, parts)
@@ -412,7 +412,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             lengths.append(sum(map(len, parts)))
         return taken
 
-    monkeypatch.setattr(grouplink.Link, "_put", counted)
+    monkeypatch.setattr(grouplink.HostLink, "_put", counted)
     return lengths
 
 

@@ -126,7 +126,7 @@ def test_a_desk_that_cannot_be_dialed() -> None:
 def test_a_group_whose_desks_cannot_be_dialed() -> None:
     door = mock.Mock()
     hosts = grouphosts.Hosts(door, ACCESS, 16, mock.Mock())
-    link = grouplink.Link(HOST, hosts._lock)
+    link = grouplink.HostLink(HOST, hosts._lock)
     with no_descriptors():
         hosts._serve(link)
     assert isinstance(hosts.failure, errors.TooManyOpenFiles)

@@ -16,7 +16,7 @@ from fpgapool.common import channel
 Present = Callable[[], connections.Connection]
 
 
-class Behind:
+class Sideband:
     """Sends at once, or behind the frames that another thread is sending.
 
     :param sending: is held by the thread that is sending. It calls

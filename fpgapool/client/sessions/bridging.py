@@ -28,7 +28,7 @@ _REPORT_S = 1.0
 _Found: typing.TypeAlias = tuple[connections.Dialer, connections.Connection]
 
 
-class Seeker(waiting.SlotSeeker):
+class BridgingSeeker(waiting.SlotSeeker):
     """Seeks slots in a thread of its own, and has the CPU compute meanwhile.
 
     :param load: loads the software core, as soon as it is needed; called with
@@ -50,7 +50,9 @@ class Seeker(waiting.SlotSeeker):
         self._thread: threading.Thread | None = None
         # The thread sets these, until it has set the event.
         self._known = threading.Event()
-        self._computing: tuple[software.Dialer, software.Connection] | None
+        self._computing: (
+            tuple[software.CpuDialer, software.CpuConnection] | None
+        )
         self._computing = None
         self._failure: BaseException | None = None
         # When to report next; None: the pool takes no reports.
@@ -118,11 +120,11 @@ class Seeker(waiting.SlotSeeker):
 
     def _compute(
         self, view: views.SessionView, *offsets_bytes: int
-    ) -> tuple[software.Dialer, software.Connection]:
+    ) -> tuple[software.CpuDialer, software.CpuConnection]:
         if self._software is None:
             self._software = self._load(view.chunk_bytes)
         self._computing = (
-            software.Dialer(view, self.token),
+            software.CpuDialer(view, self.token),
             self._software.connect(
                 self.token, *offsets_bytes, moves=True, former=self._slot
             ),
