@@ -248,7 +248,7 @@ class Call:
         return self._send(data, self._params, deadline_s, cancel)
 
     def run_array(self, data: Any, timeout_s: float | None) -> Array:
-        """Run an array; bytes are none."""
+        """Run an array, not bytes."""
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s")
         )

@@ -111,7 +111,7 @@ def _outputs(
     try:
         for data in inputs:
             running.append(_start(call, data, timeout_s))
-            # The loop keeps no input that has ended.
+            # Do not keep an input alive after its session.
             del data
             if len(running) == sessions:
                 yield _first(running, index)

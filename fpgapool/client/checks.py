@@ -18,9 +18,9 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session as description
 
-# The rest is for what is sent with them.
+# Leaves room for the other members of HELLO.
 _MAX_PARAMS_BYTES = frames.MAX_JSON_BYTES - 1024
-# The pool has no longer names; it refuses others that it does not know.
+# No name in the pool is longer.
 _MAX_NAME_CHARS = 255
 
 #: Whether programs insist on TLS by default.
@@ -30,7 +30,7 @@ REQUIRE_TLS = "FPGAPOOL_REQUIRE_TLS"
 def request(
     accelerator: object, size_bytes: object, **options: object
 ) -> dict[str, Any]:
-    """Check what a session is asked with.
+    """Check the arguments of a request for a session.
 
     :returns: the members of the request.
     :raises errors.InvalidRequest: with the code of the first that is wrong.
@@ -43,17 +43,17 @@ def request(
         }
 
 
-def name(value: object, told: str) -> str:
+def name(value: object, label: str) -> str:
     """Check a name: of an accelerator, or of a group, or its ID.
 
-    :param told: name of the argument, for the message.
+    :param label: of the argument, for the message.
     :raises errors.InvalidRequest: code ``INVALID_REQUEST``.
     """
     if isinstance(value, str) and 0 < len(value) <= _MAX_NAME_CHARS:
         return value
     raise errors.InvalidRequest(
         codes.INVALID_REQUEST,
-        f"{told} must be a name of 1 to {_MAX_NAME_CHARS} characters",
+        f"{label} must be a name of 1 to {_MAX_NAME_CHARS} characters",
     )
 
 
@@ -64,7 +64,7 @@ def size(size_bytes: object, *, may_be_zero: bool = False) -> int:
     :returns: the same, at most 2**63 - 1.
     :raises errors.InvalidRequest: code ``INVALID_SIZE``.
     """
-    # Without refusing(): for small tasks generators are slow.
+    # Not with refusing(): a generator is slow for small tasks.
     try:
         return rules.check_size_bytes(size_bytes, may_be_zero=may_be_zero)
     except rules.RequestError as error:
@@ -86,7 +86,7 @@ def seconds(value: object, name: str) -> float | None:
 
 @contextlib.contextmanager
 def refusing() -> Iterator[None]:
-    """Raise InvalidRequest for what the rules of requests forbid."""
+    """Turn violations of the rules of requests into InvalidRequest."""
     try:
         yield
     except rules.RequestError as error:
@@ -155,26 +155,26 @@ def encoded(values: Mapping[str, Any]) -> bytes:
     return payload
 
 
-def _json_value(item: object, told: str) -> object:
+def _json_value(item: object, label: str) -> object:
     if isinstance(item, bytes | bytearray | memoryview):
         return bytes(item).hex()
-    # NumPy's, without importing it.
+    # NumPy's scalars and arrays, without importing NumPy.
     if hasattr(item, "dtype") and hasattr(item, "tolist"):
         item = item.tolist()
     if isinstance(item, Mapping):
         return {
-            str(name): _json_value(one, told) for name, one in item.items()
+            str(name): _json_value(one, label) for name, one in item.items()
         }
     if isinstance(item, list | tuple):
-        return [_json_value(one, told) for one in item]
+        return [_json_value(one, label) for one in item]
     if isinstance(item, float) and not math.isfinite(item):
         raise errors.InvalidParams(
-            f"{told}: not a finite number, so JSON cannot represent it"
+            f"{label}: not a finite number, so JSON cannot represent it"
         )
     if item is None or isinstance(item, bool | int | float | str):
         return item
     # The message omits the value: it may be a key.
-    raise errors.InvalidParams(f"{told}: {type(item).__name__} is not JSON")
+    raise errors.InvalidParams(f"{label}: {type(item).__name__} is not JSON")
 
 
 def params_schema(

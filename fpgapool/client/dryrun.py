@@ -21,7 +21,7 @@ from fpgapool.vocabulary import states
 
 @dataclasses.dataclass(frozen=True)
 class DryRun:
-    """What would become of a session, if it were opened now.
+    """The fate of a session, if it were opened now.
 
     :ivar state: ``PREPARING``: it would have a slot at once; ``QUEUED``: it
         would wait; ``REJECTED``: the pool would refuse it.
@@ -52,7 +52,7 @@ def acc_dry_run(
     timeout_s: float | None = None,
     **options: Unpack[session_options.DryRunOptions],
 ) -> DryRun:
-    """Ask what :func:`acc_open` would find, and change nothing.
+    """Report what :func:`acc_open` would get now, without opening a session.
 
     The answer holds for this moment only, and keeps no slot.
 

@@ -69,7 +69,7 @@ class RequestRejected(FpgapoolError):
 
 
 class WaitTimeout(RequestRejected):
-    """No slot came free within the time that the request may wait."""
+    """No slot became free within the request's waiting time."""
 
     def __init__(self, message: str) -> None:
         super().__init__(codes.WAIT_TIMEOUT, message)
@@ -126,7 +126,7 @@ class TaskFailed(FpgapoolError):
 
 
 class ChecksumMismatch(SessionFailed):
-    """The accelerator saw other data than the client.
+    """The accelerator processed other data than the client sent or got.
 
     :ivar direction: ``input`` or ``output``.
     :ivar start_bytes: position up to which the data is correct.
@@ -155,7 +155,7 @@ class ChecksumMismatch(SessionFailed):
 
 @contextlib.contextmanager
 def needing_descriptors() -> Iterator[None]:
-    """Tell a lack of descriptors from a lost connection: retries do not help.
+    """Distinguish a lack of descriptors, where retries do not help.
 
     :raises TooManyOpenFiles: for errors that a lack of descriptors caused.
     """
@@ -185,9 +185,9 @@ def _lacks_descriptors(
 
 
 def release_frames(exc: BaseException | None) -> None:
-    """Clear what this library's functions had when an error left them.
+    """Clear the local variables of this library's frames in a traceback.
 
-    They may have had the error itself: see :meth:`FpgapoolError.again`.
+    They may refer to the error itself: see :meth:`FpgapoolError.again`.
 
     :param exc: the error; those that caused it are included.
     """

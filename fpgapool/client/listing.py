@@ -74,7 +74,7 @@ def accelerators(
             reply = ask("accelerators", after=reply["next"])
             profiles += reply["accelerators"]
         if not all("slots" in one for one in profiles):
-            # The API counts no slots, and neither do older front doors.
+            # The API does not count slots; neither do older front doors.
             counted = capacity.Capacity(ask("pool")["summary"]["hosts"])
             profiles = [{**one, **counted.of(one)} for one in profiles]
         names = [field.name for field in dataclasses.fields(Accelerator)]

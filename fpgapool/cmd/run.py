@@ -38,7 +38,7 @@ from fpgapool.vocabulary import states
 _REACTS_S = 1.0
 # After the time limit the client ends its waits, and gives the slot back.
 _CLEANS_UP_S = 2.0
-# A time limit of 0 is none.
+# The client treats a time limit of 0 as an error.
 _LEAST_S = 0.001
 # A restarted agent is back by then. With the last attempt it takes 15 s.
 _AWAY_TIMEOUT_S = 14.0
@@ -98,7 +98,7 @@ def _keep_iv(
     display: displays.Display,
     stack: contextlib.ExitStack,
 ) -> dict[str, str]:
-    """Keep a new IV before there is output: without it, it is lost data.
+    """Store a new IV before there is output, which is useless without it.
 
     :returns: what the report says about it.
     """
@@ -108,7 +108,7 @@ def _keep_iv(
         )
         return {"iv": iv.hex()}
     path = destination + parameters.IV_SUFFIX
-    # It gets its name when the stack is left: after the output.
+    # The file appears when the stack is left, after the output.
     stream = stack.enter_context(files.replacing(path))
     stream.write(f"{iv.hex()}\n".encode())
     return {"iv": iv.hex(), "iv_file": path}
@@ -226,7 +226,7 @@ def _run_group(
 
 
 def _left_s(arguments: argparse.Namespace) -> float | None:
-    """Return what is left of the time limit; None: there is none."""
+    """Return the rest of the time limit; None: there is none."""
     left_s = channel.remaining_s(arguments.gives_up_s)
     return None if left_s is None else max(left_s, _LEAST_S)
 
@@ -250,7 +250,7 @@ class _TimeUp(BaseException):
 
 
 class _Interruptible:
-    """Lets signals, and the time limit, end a wait for the pool or for a file.
+    """Makes signals and the time limit interrupt waits.
 
     Python handles a signal between two of its own steps. A signal that comes
     right before a wait, or in another thread, does not end the wait: then
@@ -279,7 +279,7 @@ class _Interruptible:
             stack.enter_context(interrupts.interruptible(self._interrupt))
             before = signal.signal(signal.SIGALRM, self._interrupt)
             stack.callback(signal.signal, signal.SIGALRM, before)
-            # Python writes there as soon as a signal arrives.
+            # Python writes to it as soon as a signal arrives.
             before_fd = signal.set_wakeup_fd(self._writer.fileno())
             stack.callback(signal.set_wakeup_fd, before_fd)
             self._restore = stack.pop_all()
@@ -298,7 +298,7 @@ class _Interruptible:
 
     def _interrupt(self, _signal: int, _frame: object) -> None:
         if self._reacts.is_set():
-            # What it cleans up waits for nothing any more.
+            # Clean-up is running: end its waits.
             self.token.cancel()
             return
         self._reacts.set()
@@ -336,7 +336,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else argv
     as_json = "--json" in words
-    # Messages must not get into the output.
+    # Messages must not mix with the output.
     messages = sys.stdout
     try:
         arguments = command_line.parse(words)

@@ -84,18 +84,18 @@ def check(accelerator: Accelerator) -> Accelerator:
 
     if not isinstance(accelerator, Accelerator):
         refuse(f"{accelerator!r} must be an instance of Accelerator")
-    told = type(accelerator).__name__
+    label = type(accelerator).__name__
     name = getattr(accelerator, "id", None)
     if not isinstance(name, str) or not name:
-        refuse(f"{told}.id must be the name of an accelerator")
+        refuse(f"{label}.id must be the name of an accelerator")
     for member in ("codec", "results"):
         codec = getattr(accelerator, member, None)
         if member == "results" and codec is None:
             continue
         if not isinstance(codec, codecs.Codec):
-            refuse(f"{told}.{member} must be a Codec")
+            refuse(f"{label}.{member} must be a Codec")
     for member in ("chunk_multiple_bytes", "block_records"):
         value = getattr(accelerator, member)
         if not isinstance(value, int) or value < 1:
-            refuse(f"{told}.{member} must be an integer of at least 1")
+            refuse(f"{label}.{member} must be an integer of at least 1")
     return accelerator

@@ -148,7 +148,7 @@ class Partition:
             except client.FpgapoolError as exc:
                 if exc.code not in UNSERVED:
                     raise
-                # A session finds another slot, or the processor.
+                # A session may find another slot, or computes on the CPU.
                 LOG.warning("group %s: %s", self._group, exc)
                 destination.seek(0)
                 destination.truncate()

@@ -46,7 +46,7 @@ _SHORTEST_S = 0.1
 # longer than the program's next request: by at most this much.
 _END_LAG_S = 5.0
 
-# The last ended sessions of this process, and when they ended.
+# The sessions that this process ended last, and when.
 _ended: collections.deque[tuple[str, float]] = collections.deque(maxlen=16)
 
 _T = TypeVar("_T")
@@ -321,7 +321,7 @@ class ApiDoor:
             if known is not None:
                 session_ids = [str(known)]
             else:
-                # It may have been sent, but was not answered.
+                # The request may have been sent without an answer.
                 session_ids = self._find(members["request_id"], deadline_s)
             for session_id in session_ids:
                 self._requests.http(
@@ -558,7 +558,7 @@ class ApiDoor:
         started_s = time.monotonic()
         path = f"/sessions/{self._session_id}"
         if self._revision >= 0:
-            # Without a revision the current state is news.
+            # Without a revision the API answers with the current state.
             path += f"?wait_s={apirequests.POLL_S:g}&revision={self._revision}"
         answer = self._requests.http(
             "GET",
@@ -568,7 +568,7 @@ class ApiDoor:
         session: _Document = answer["session"]
         took_s = time.monotonic() - started_s
         if session["revision"] == self._revision and took_s < _SHORTEST_S:
-            # The API does not wait: too many requests wait already.
+            # The API refuses to wait: too many requests already do.
             time.sleep(_pause_s(session))
         return session
 
@@ -576,7 +576,7 @@ class ApiDoor:
         """Make a notification of a session's description."""
         self._revision = session["revision"]
         view = _view(session)
-        # The secret is still missing if the conductor was restarted.
+        # After a conductor's restart the secret comes later.
         if view.state != states.READY or view.secret:
             self._events.append({"event": "session", "session": view})
 

@@ -79,11 +79,11 @@ class Groups:
         found = self._requests.ask("GET", f"/groups?name={quoted}", deadline_s)
         named: list[_Document] = found["groups"]
         if not named:
-            # By its ID, or not at all.
+            # The name may be an ID.
             found = self._requests.ask("GET", f"/groups/{quoted}", deadline_s)
             named = [found["group"]]
         if len(named) > 1:
-            # Other projects share theirs.
+            # Groups that other projects share may have the same name.
             raise errors.InvalidRequest(
                 codes.INVALID_REQUEST,
                 f"{len(named)} groups are named {name}; give the ID",
@@ -117,7 +117,7 @@ class Groups:
                 self._end(f"{path}/{client_id}", deadline_s)
 
     def _end(self, path: str, deadline_s: float | None) -> None:
-        # Its own program ends the client: it was not revoked.
+        # ended=true: the program itself leaves, nobody revoked it.
         self._requests.http("DELETE", f"{path}?ended=true", deadline_s)
 
 

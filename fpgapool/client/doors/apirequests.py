@@ -31,7 +31,7 @@ LEAST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 
 _UNAVAILABLE = frozenset({502, 503, 504})
-# Request timeout, too many requests.
+# HTTP statuses after which a later request may succeed.
 _LATER = frozenset({408, 429})
 
 _T = TypeVar("_T")
@@ -163,8 +163,8 @@ class Requests:
         ends_s = time.monotonic() + (REQUEST_S if left_s is None else left_s)
         while True:
             left_s = max(ends_s - time.monotonic(), LEAST_PAUSE_S)
-            # Also if the caller allows hours: a service that hangs never
-            # answers.
+            # Bounded even if the caller allows hours: a service that hangs
+            # never answers.
             response = self._send(
                 method, path, body, min(left_s, POLL_S + REQUEST_S)
             )
@@ -278,7 +278,7 @@ def _document(response: Any) -> Document:
 # Codes for answers of a proxy in front of the API.
 _CODES = {401: codes.UNAUTHORIZED, 403: codes.FORBIDDEN}
 
-# Answers of a service that works: repeating the request at once is useless.
+# Refusals of a service that works: repeating at once is useless.
 _REFUSALS = frozenset(
     {
         codes.ACCELERATOR_OUT_OF_USE,

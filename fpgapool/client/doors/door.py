@@ -20,7 +20,7 @@ class ConnectionLost(exceptions.PicklableError):
 
 
 class TurnedAway(ConnectionLost):
-    """The front door has no room for this client, and said so."""
+    """The front door is full and refused this client."""
 
     def __init__(self, error: errors.FpgapoolError) -> None:
         super().__init__(str(error))

@@ -34,8 +34,8 @@ _RECEIVE_BYTES = 64 * 1024
 # Cancelling a session at the front door is optional: the pool notices by
 # itself.
 _CANCEL_TIMEOUT_S = 2.0
-# How long an agent may be away to which a close is told that no worker has
-# confirmed. Its service starts it again.
+# How long to retry reporting a close that no worker has confirmed, while
+# the agent is being restarted.
 _CLOSE_PATIENCE_S = 10.0
 _FIRST_CANCEL_PAUSE_S = 0.1
 _LONGEST_CANCEL_PAUSE_S = 0.5
@@ -84,7 +84,7 @@ def _refusal_of(path: str) -> str | None:
     """
     directory = os.path.dirname(path)
     try:
-        # Do not follow a symbolic link: in /tmp every user can make one.
+        # lstat(): in /tmp any user can create a symbolic link.
         found = os.lstat(directory)
         mode = os.stat(path).st_mode
     except OSError as exc:
@@ -121,8 +121,8 @@ class FrontDoor:
         )
         self._events: collections.deque[messages.Message] = collections.deque()
         self._fds: list[int] = []
-        # A connection that came with the news of a slot: session, generation
-        # and descriptor.
+        # A connection that came along with a READY notification: session,
+        # generation and descriptor.
         self._brought: tuple[object, object, int] | None = None
         self._last_number = 0
         #: Number of connections made.
@@ -141,7 +141,7 @@ class FrontDoor:
     def _connect(self, deadline_s: float | None) -> None:
         self._decoder = messages.MessageDecoder()
         try:
-            # The wait for a front door that hangs may be given up.
+            # A caller may abandon the wait for a front door that hangs.
             sock = channel.connect_unix(self.path, deadline_s, self._pause)
         except channel.DeadlineExceeded as exc:
             raise errors.OperationTimeout(str(exc)) from exc
@@ -149,7 +149,7 @@ class FrontDoor:
             raise errors.FrontDoorUnavailable(str(exc)) from exc
         self._channel = channel.PlainChannel(sock)
         self.connections += 1
-        # A shutdown meanwhile may have seen the former connection only.
+        # A concurrent shutdown() may have seen only the old connection.
         self._check()
 
     def _pause(self, seconds: float) -> None:
@@ -243,7 +243,7 @@ class FrontDoor:
             return socket.socket(fileno=self._next_fd())
 
     def _next_fd(self) -> int:
-        """Return the descriptor that came with a message; oldest first."""
+        """Return the oldest unused descriptor that came with a message."""
         if not self._fds:
             raise doors.ConnectionLost("the front door provided no connection")
         return self._fds.pop(0)
@@ -320,7 +320,7 @@ class FrontDoor:
             )
         message = self._messages.popleft()
         if message.get("ok") is False and message.get("id") is None:
-            # It answers the connection, not a request; the connection ends.
+            # The refusal is of the connection itself, which ends.
             raise doors.TurnedAway(_error_of(message))
         if message.get("connection") is True:
             self._drop_brought()

@@ -98,7 +98,7 @@ class GroupDoor:
         ) as door:
             profile, wanted = None, None
             if accelerator is not None:
-                # Before this program is a client.
+                # Fails before this program has become a client.
                 profile = _profile(door, accelerator, deadline_s)
                 wanted = str(profile["name"])
             client = door.attach_group(name, wanted, deadline_s)
@@ -150,7 +150,7 @@ class GroupDoor:
         :raises OSError: if there is no connection.
         """
         deadline_s = channel.deadline_after(_LOCAL_S)
-        # The program may cancel, and its tasks end, while this waits.
+        # The program's own cancellation must not end this.
         token = cancelling.CancelToken()
         try:
             path = self._front_door
@@ -180,7 +180,7 @@ class GroupDoor:
             [(operation, ids)],
             front_door=self._front_door,
             timeout_s=limit_s,
-            # The program may cancel, and its tasks end, while this waits.
+            # The program's own cancellation must not end this.
             cancel=None,
             require_tls=self._require_tls,
         )
@@ -207,7 +207,7 @@ def _profile_if_shown(
     except errors.RequestRejected as exc:
         if exc.code != codes.UNKNOWN_ACCELERATOR:
             raise
-        # That of another project, which shares the group only.
+        # Another project's, which shares the group but not this.
         return {}
 
 
@@ -258,7 +258,7 @@ def members_of(document: Document) -> groups.MemberList:
         found.revision,
         tuple(
             host._replace(
-                # The API shows no local ones.
+                # The API does not show local endpoints.
                 endpoints=_LOCAL
                 + tuple(
                     one

@@ -51,7 +51,7 @@ _DRIVES_STAY = (
 )
 
 _METADATA_S = 2.0
-# So that programs do not wait for the metadata service again and again.
+# How long the metadata service counts as absent before it is asked again.
 _ABSENT_S = 10.0
 # How long, and how often, to ask a metadata service again that knows the pool,
 # but has no token for this instance: the pool's answer to Nova may have come
@@ -164,7 +164,7 @@ class Finder:
         try:
             found = _usable(parse(_read_service(url)), refused)
         except _Refused:
-            # It works, and may have another token at any time.
+            # The service works, and may offer another token at any time.
             raise
         except _Absent as exc:
             if isinstance(exc, _Empty) and self._empty_since_s is None:
@@ -196,7 +196,7 @@ def versioned(url: str) -> str:
     """
     try:
         parts = urllib.parse.urlsplit(url)
-        # Out of range, it raises ValueError.
+        # Reading a port that is out of range raises ValueError.
         is_url = parts.scheme in ("http", "https") and parts.port != 0
     except ValueError:
         is_url = False
@@ -273,7 +273,7 @@ def _drives(environ: Environment) -> list[pathlib.Path]:
     for line in lines:
         device, _, rest = line.partition(" ")
         if device.startswith("/") and os.path.realpath(device) in devices:
-            # Blanks in the path are written as octal numbers.
+            # Spaces in the path are written as octal numbers.
             point = rest.partition(" ")[0].replace("\\040", " ")
             found.append(point)
     names = dict.fromkeys([*found, *_MOUNT_POINTS])

@@ -335,7 +335,7 @@ class Group:
 
     @contextlib.contextmanager
     def lock(self, *, timeout_s: float | None = None) -> Iterator[Group]:
-        """Have a member alone.
+        """Lock a member for this thread.
 
         Within the context, tasks of this thread run on that member, one after
         the other, and its core may keep its state between them. The lock ends
@@ -404,7 +404,7 @@ class Group:
         arguments: Mapping[int, Any] | None,
     ) -> grouplink.GroupTask:
         try:
-            # NumPy's integers, too.
+            # Accepts NumPy's integers, too.
             number = -1 if isinstance(offset, bool) else operator.index(offset)
         except TypeError:
             number = -1
@@ -439,7 +439,7 @@ def _buffer(data: Any) -> tuple[rings.Buffer, Callable[[memoryview], Any]]:
     """Return the bytes of an input, and what makes a result of an output."""
     if data.__class__ is bytes:
         return data, bytes
-    # A program that has an array has loaded its library.
+    # A program that passes an array has imported NumPy already.
     numpy = sys.modules.get("numpy")
     try:
         if numpy is not None and isinstance(data, numpy.ndarray):

@@ -112,20 +112,20 @@ class Hosts(grouptasks.Tasks):
             link.changed.notify_all()
 
     def _leave(self, link: grouplink.HostLink) -> None:
-        """Leave a host without members, unless one is locked."""
+        """Leave a host without members, unless a lock keeps it."""
         is_connected = link.wire is not None and not link.broken
         if is_connected and self._has_lock(link):
-            # It stays until the lock ends.
+            # Wait until the lock ends.
             return
         if not link.listed:
             self._forget(link)
         if link.unanswered and any(
             one.host.members for one in self._links.values()
         ):
-            # They might wait there for ever.
+            # Its tasks might wait there for ever.
             link.give_up()
         elif not link.wanted and link.wire is not None and not link.wire.leads:
-            # Its thread receives, and would not notice.
+            # Wake its thread, which is blocked in a receive.
             link.give_up()
         link.changed.notify_all()
 
@@ -210,7 +210,7 @@ class Hosts(grouptasks.Tasks):
             raise
         except (errors.FpgapoolError, OSError) as exc:
             if isinstance(exc, errors.FpgapoolError) and exc.code in _GONE:
-                # Its desks may be gone, so that none of them says so.
+                # Its desks may be gone, so none of them can report it.
                 raise errors.TaskFailed(
                     codes.ACCESS_REVOKED, exc.message
                 ) from exc
@@ -283,7 +283,7 @@ class Hosts(grouptasks.Tasks):
             return False
 
     def _lose_tasks(self, link: grouplink.HostLink) -> None:
-        """Let the tasks of a lost connection go elsewhere."""
+        """Requeue the tasks of a lost connection."""
         error = errors.TaskFailed(
             codes.LOCK_LOST, "the connection was lost, and with it the lock"
         )
@@ -304,7 +304,7 @@ class Hosts(grouptasks.Tasks):
                 if task.lock is None or task.kind == groups.LOCK:
                     failure = self._wait_again(task)
                 else:
-                    # Part of them may have changed the core's state.
+                    # Some of its tasks may have changed the core's state.
                     task.lock.lost = error.again()
                 if failure is not None:
                     ended.append((task, failure))

@@ -229,7 +229,7 @@ class HostLink:
         """Use a new connection."""
         self.wire = wire
         cache_bytes = wire.opened.cache_bytes or 0
-        # Each block is in one member at least.
+        # Each block is in at least one member.
         self._there = references.Shelf(cache_bytes * self.host.members)
 
     def missed(self, task: GroupTask, numbers: object) -> None:

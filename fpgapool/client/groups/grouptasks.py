@@ -65,7 +65,7 @@ class Tasks:
         raise NotImplementedError
 
     def _leave(self, link: grouplink.HostLink) -> None:
-        """Leave a host without members, unless one is locked."""
+        """Leave a host without members, unless a lock keeps it."""
         raise NotImplementedError
 
     def _leave_locked(self) -> None:
@@ -189,7 +189,7 @@ class Tasks:
     def _led_by_me(
         self, task: grouplink.GroupTask
     ) -> grouplink.HostLink | None:
-        """Become the one who receives from the host of a task."""
+        """Claim the right to receive from the host of a task."""
         for link in self._links.values():
             if (
                 link.wire is not None
@@ -203,7 +203,7 @@ class Tasks:
         return None
 
     def _follow(self, task: grouplink.GroupTask) -> None:
-        """Let a host's own thread receive a task; holds the lock."""
+        """Hand a task to its host's own thread; holds the lock."""
         if task.followed:
             return
         task.followed = True
@@ -217,7 +217,7 @@ class Tasks:
         The thread that waits for a task of one host knows nothing of others.
         """
         if link.locked:
-            # The desk will say when it is not.
+            # Keep receiving: the desk announces when it is unlocked.
             return True
         return bool(link.unanswered) and (
             link.followed > 0 or self._closing or len(self._links) > 1
@@ -272,13 +272,13 @@ class Tasks:
     def _handle(
         self, link: grouplink.HostLink, record: rings.Record | bytes
     ) -> Callable[[], None] | None:
-        """Take a record of a desk.
+        """Handle a record from a desk.
 
         :returns: what to call when the record is free.
         """
         try:
             if type(record) is bytes:
-                # The usual case, and nobody can change it.
+                # The usual case: a private copy, which nobody can change.
                 task_id, kind, middle_bytes, _ = records.head(record)
                 if kind == records.DONE:
                     start = records.HEADER_BYTES + middle_bytes
@@ -315,7 +315,7 @@ class Tasks:
         with self._lock:
             if self.failure is not None:
                 return _end(task, self.failure)
-            # The desk has cleared it meanwhile: it has no result.
+            # The desk cleared the record while it was read: no result.
             task.error = None
             link.unanswered[key] = task
             link.followed += task.followed
@@ -383,7 +383,7 @@ class Tasks:
             task = self._answered(link, (records.TASK, number))
             failure: errors.FpgapoolError | None = error
             if task is not None and code == codes.TASK_LOST:
-                # The desk has no copy of its input.
+                # The desk kept no copy of the task's input.
                 task.losses += 1
                 if task.losses > _MAX_LOSSES:
                     failure = errors.TaskFailed(
@@ -400,7 +400,7 @@ class Tasks:
     def _wait_again(
         self, task: grouplink.GroupTask
     ) -> errors.FpgapoolError | None:
-        """Let a task go to another host; holds the lock.
+        """Requeue a task for another host; holds the lock.
 
         :returns: why it cannot. :meth:`fail` does not find the tasks of hosts
             that were left right before it.
@@ -441,7 +441,7 @@ class Tasks:
             del self._locks[held.number]
             link = held.link
             if link is None:
-                # No desk has heard of it.
+                # No desk knows of it yet.
                 with contextlib.suppress(ValueError):
                     self._waiting.remove(request)
                 return

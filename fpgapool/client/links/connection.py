@@ -124,7 +124,7 @@ def _grace_s(document: dict[str, Any]) -> float:
     grace_s = document.get("resume_grace_s")
     if not isinstance(grace_s, int | float):
         return _DEFAULT_GRACE_S
-    # JSON has larger numbers than a float, and no client retries for ever.
+    # JSON's numbers may exceed a float, and no client retries for ever.
     return float(min(max(grace_s, 0), _LONGEST_GRACE_S))
 
 
@@ -224,7 +224,7 @@ class SharedBuffers:
 
 @functools.cache
 def _libc() -> ctypes.CDLL:
-    # Each one has classes of its own, so there is one.
+    # Cached: each CDLL object creates function classes of its own.
     libc = ctypes.CDLL(None, use_errno=True)
     address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     libc.mmap.restype = libc.mremap.restype = address
@@ -253,7 +253,7 @@ def detach(view: memoryview) -> None:
             ctypes.get_errno(), "not enough memory to copy the output"
         )
     ctypes.memmove(copy, start, length_bytes)
-    # In one step: another thread may be reading.
+    # Atomically: another thread may be reading.
     flags = _MREMAP_MAYMOVE | _MREMAP_FIXED
     libc.mremap(copy, length_bytes, length_bytes, flags, start)
 
@@ -470,7 +470,7 @@ class Dialer:
         ):
             return None
         waits = view.state == states.QUEUED
-        # A view from before this slot has an older generation.
+        # A view that predates this slot has an older generation.
         is_lost = (
             view.state in states.TERMINAL
             or view.generation > self.view.generation

@@ -68,7 +68,7 @@ class Attempts:
         self.count = 0
 
     def begin(self, *reached: int) -> bool:
-        """Whether another attempt is worth it.
+        """Return whether another attempt is worthwhile.
 
         :param reached: positions of the data; they only grow.
         """
@@ -187,9 +187,9 @@ class SlotSeeker:
         on_away: AwayCallback | None = None,
     ) -> None:
         self.door = door
-        # Since when the slot's worker has not been reached ...
+        # Since when the slot's worker has been unreachable ...
         self._lost_since_s: float | None = None
-        # ... and then neither the front door.
+        # ... and since when the front door has been, too.
         self._absence = Absence(away_timeout_s, on_away)
         self._features = features
         self._returns = returns
@@ -292,7 +292,7 @@ class SlotSeeker:
                 session_id=lost.session_id,
                 generation=lost.generation,
             )
-            # Messages from before the reply are about the lost slot.
+            # Notifications that precede the reply are about the lost slot.
             self.door.discard_events()
 
         return ask
@@ -391,7 +391,7 @@ class SlotSeeker:
         """
         taken_in = self._view is not None or self._lost_generation >= 0
         if isinstance(exc, errors.FrontDoorUnavailable):
-            # The pool may have accepted a request from just before.
+            # The pool may have accepted an earlier attempt.
             return taken_in or self._away_since_s is not None
         return taken_in and exc.code in _OUTAGES
 
@@ -499,7 +499,7 @@ class SlotSeeker:
         left_s = earliest(left_s, channel.remaining_s(self._absence.until_s))
         if left_s is None:
             left_s = self._backoff_s
-        # Clients that the same outage has hit must not all return at once.
+        # Jitter: clients of the same outage must not all return at once.
         pause_s = self._backoff_s * random.uniform(0.5, 1.0)
         self.token.wait(min(pause_s, left_s))
         self._backoff_s = min(2 * self._backoff_s, _LONGEST_BACKOFF_S)
@@ -533,7 +533,7 @@ class SlotSeeker:
                 if isinstance(attempt, connections.Connection):
                     return dialer, attempt
                 if self.door.connections != before:
-                    # The new front door knows nothing of the request.
+                    # The new front door does not know the request.
                     raise doors.ConnectionLost("the front door was away")
                 pause_s = min(2 * pause_s, _LONGEST_BACKOFF_S)
                 view = self._news(pause_s if attempt else None)
@@ -621,7 +621,7 @@ class SlotSeeker:
         """
         patient_until_s = self._patient_until_s(self._away_since_s)
         away_since_s = self._away_since_s or time.monotonic()
-        # Unless it hangs again.
+        # Reset; set again below if the front door hangs.
         self._away_since_s = None
         try:
             return dialer.open(

@@ -216,7 +216,7 @@ class LocalWire:
                 if not left_s:
                     shared.disarm()
                     raise channel.DeadlineExceeded("deadline passed")
-                # Rounded up, so that the last millisecond is no busy loop.
+                # Rounded up, so that the last millisecond is not a busy loop.
                 left_ms = int(left_s * 1000) + 1
             ready = self._poller.poll(left_ms)
         shared.disarm()
@@ -310,7 +310,7 @@ class RemoteWire:
             while self._send_some():
                 pass
         except channel.ChannelClosed:
-            # The receiving thread notices it, too.
+            # Wakes the receiving thread, which handles the loss.
             self._stream.shutdown()
 
     def _send_some(self) -> bool:

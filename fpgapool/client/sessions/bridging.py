@@ -48,7 +48,7 @@ class BridgingSeeker(waiting.SlotSeeker):
         self._software: software.Software | None = None
         self._forgiven = software.FALLBACK_CODES if falls_back else ()
         self._thread: threading.Thread | None = None
-        # The thread sets these, until it has set the event.
+        # Written by the seeking thread only, until it has set the event.
         self._known = threading.Event()
         self._computing: (
             tuple[software.CpuDialer, software.CpuConnection] | None
@@ -57,9 +57,9 @@ class BridgingSeeker(waiting.SlotSeeker):
         self._failure: BaseException | None = None
         # When to report next; None: the pool takes no reports.
         self._reports_at_s: float | None = None
-        # It then sets this one, and ends.
+        # Set by the seeking thread just before it ends.
         self._found: _Found | None = None
-        # The last slot: the session may have begun there.
+        # Of the last slot, in which the session may have begun.
         self._slot: connections.Opened | None = None
 
     @property

@@ -167,7 +167,7 @@ class Verifier:
         self, sums: frames.Checksums, input_bytes: int, input_crc32: int
     ) -> None:
         first_input_bytes, first_output_bytes = self._start_bytes
-        for direction, checked_bytes, end_bytes, found, told in (
+        for direction, checked_bytes, end_bytes, found, reported in (
             (
                 errors.INPUT,
                 self._acknowledged_bytes,
@@ -183,12 +183,12 @@ class Verifier:
                 (sums.output_bytes, sums.output_crc32),
             ),
         ):
-            if found != told:
+            if found != reported:
                 raise errors.ChecksumMismatch(
                     direction,
                     checked_bytes,
                     end_bytes,
-                    _difference(found, told),
+                    _difference(found, reported),
                     self._acknowledged_bytes,
                 )
 
@@ -211,9 +211,7 @@ class Verifier:
         self._again = None
 
 
-def _difference(found: tuple[int, int], told: tuple[int, int]) -> str:
-    if found[0] != told[0]:
-        return (
-            f"{found[0]} bytes in this slot here, {told[0]} at the accelerator"
-        )
-    return f"CRC-32 {found[1]:08x} here, {told[1]:08x} at the accelerator"
+def _difference(found: tuple[int, int], reported: tuple[int, int]) -> str:
+    if found[0] != reported[0]:
+        return f"{found[0]} bytes in this slot here, {reported[0]} at the accelerator"
+    return f"CRC-32 {found[1]:08x} here, {reported[1]:08x} at the accelerator"

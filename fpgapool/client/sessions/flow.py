@@ -66,7 +66,7 @@ class Flow(recovery.Recovering):
             connection = self._connection
             try:
                 if self._output.ack_due:
-                    # To wait for a long piece would delay the output.
+                    # Waiting behind a long piece would delay the output.
                     self._behind.send(
                         self._release(), self._present, deadline_s
                     )
@@ -148,7 +148,7 @@ class Flow(recovery.Recovering):
             return pieces.Output(data, last)
         fresh = data[known_bytes:]
         if fresh and shared is None:
-            # Callers expect output at the front of their place.
+            # Callers expect output at the start of the memory they gave.
             data[: len(fresh)] = bytes(fresh)
             fresh = data[: len(fresh)]
         return pieces.Output(fresh, last)
@@ -197,7 +197,7 @@ class Flow(recovery.Recovering):
         message = str(document.get("message", "the worker gave no reason"))
         if code in codes.SLOT_LOST:
             raise recovery.SlotLost(code, message)
-        # A cancellation could overtake the worker's report to the pool.
+        # A cancellation now could overtake the worker's report.
         self._ended_by_worker = True
         if code == codes.INVALID_PARAMS:
             raise errors.InvalidParams(message)

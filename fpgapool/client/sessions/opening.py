@@ -42,7 +42,7 @@ CPU = "cpu"
 _QUEUE_MARGIN_S = 2.0
 # With a fallback: how long a front door may be away, or hang.
 _FALLBACK_PATIENCE_S = 15.0
-# How long an accelerator's profile counts as known, as in front doors.
+# How long an accelerator's profile is cached; front doors do the same.
 _PROFILE_AGE_S = 10.0
 _MAX_PROFILES = 256
 #: Smaller inputs gain little by a second connection for the output. With TLS
@@ -199,7 +199,7 @@ class _Opening:
         if self._with_cpu:
             return self._enter_soon(found)
         door = self._connect(found, self._deadline_s)
-        # Connecting may have taken any time.
+        # Connecting may have taken long.
         self._asked_s = time.monotonic()
         return door
 
@@ -314,7 +314,7 @@ class _Opening:
         self._greeted = True
 
     def _key(self, door: doors.Door) -> tuple[str | None, str]:
-        # An API has no path. It serves several projects.
+        # Profiles from an API are not cached: it serves several projects.
         return getattr(door, "path", None), self._members["accelerator"]
 
     def _verify(self, profile: Mapping[str, typing.Any]) -> None:
@@ -349,7 +349,7 @@ class _Opening:
         )
 
     def _load_movable(self, chunk_bytes: int | None) -> software.Software:
-        # Front doors say it in their greeting.
+        # Front doors send it in reply to hello.
         self._chunk_bytes = chunk_bytes or self._chunk_bytes
         name = self._members["accelerator"]
         loaded = self._load(

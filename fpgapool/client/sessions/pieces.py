@@ -37,7 +37,7 @@ class Piece(stream.Piece):
         data: memoryview,
         shared: connections.SharedBuffers | None,
     ) -> None:
-        # Not the base's: one call less for every piece.
+        # Without super().__init__(), which would cost a call per piece.
         self.data = data
         self.number = number
         self.flags = 0
@@ -138,7 +138,7 @@ class Window:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Let nothing be reserved from now on."""
+        """Refuse further reservations."""
         with self.lock:
             self.stopped = True
             self._changed.notify_all()

@@ -37,7 +37,7 @@ _LONGEST_BACKOFF_S = 1.0
 # A connection that breaks this often without moving a byte is not worth
 # another one.
 _MAX_IDLE_RESUMES = 8
-# So is a session that makes no progress in so many slots.
+# The same for slots in which the session makes no progress.
 _MAX_IDLE_REOPENS = 5
 _UINT32_MAX = 2**32 - 1
 
@@ -472,7 +472,7 @@ class Recovering:
         self._blocks.send_arguments(self._connection, deadline_s)
         checkpoint = self._present_checkpoint()
         if checkpoint is not None:
-            # A worker that has it already restores the same state again.
+            # A worker that has it already just restores the same state.
             self._connection.channel.send(
                 frames.checkpoint_frame(*checkpoint), deadline_s=deadline_s
             )

@@ -76,7 +76,7 @@ class Session(described.Described):
         self._finished = False
         self._run_s = 0.0
         self._has_output = False
-        # The same for the whole session, so that a caller may keep it.
+        # One buffer for the whole session, so that callers may keep it.
         self._input = flow.piece(0)
         self._pin = self._input.data
         if flow.shared is None:

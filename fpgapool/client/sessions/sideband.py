@@ -48,8 +48,8 @@ class Sideband:
         """Send what is left, unless another thread will; see :meth:`send`."""
         while self._left and self._sending.acquire(blocking=False):
             try:
-                # A worker that has gone may have said why, and another thread
-                # may have been faster.
+                # ChannelClosed: the receiver learns why. IndexError: another
+                # thread has sent the frame.
                 with contextlib.suppress(channel.ChannelClosed, IndexError):
                     present().channel.send(
                         self._left.popleft(), deadline_s=deadline_s

@@ -45,7 +45,7 @@ FALLBACK_CODES = frozenset(
         codes.TOO_MANY_CONNECTIONS,
         codes.WAIT_TIMEOUT,
         codes.FRONT_DOOR_UNAVAILABLE,
-        # Slot after slot could not be prepared.
+        # Several slots in a row could not be prepared.
         codes.HOST_OUT_OF_MEMORY,
         codes.PREPARE_FAILED,
         codes.PREPARE_TIMEOUT,
@@ -55,8 +55,8 @@ FALLBACK_CODES = frozenset(
     }
 )
 
-# As in the pool. Reading the next piece overlaps with computing the present
-# one; more buffers would not help.
+# As in the pool. Reading the next piece overlaps with computing this one;
+# more buffers would not help.
 _CHUNK_BYTES = 4 * 1024 * 1024
 _BUFFERS = 2
 
@@ -222,7 +222,7 @@ class CpuWorker:
             self._changed.notify_all()
 
     def end(self, code: str, message: str) -> None:
-        """Compute no further piece, and tell the client why."""
+        """Stop computing and tell the client why."""
         with self._changed:
             self._farewell = frames.error_frame(code, message)
             self._changed.notify_all()
@@ -487,7 +487,7 @@ class CpuOnly:
 
 
 def view_of(cause: errors.FpgapoolError) -> views.SessionView:
-    """Describe a session without a slot."""
+    """Return the view of a session that the CPU computes."""
     return views.SessionView(
         session_id="",
         state=states.READY,

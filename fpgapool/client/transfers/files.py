@@ -22,9 +22,9 @@ from fpgapool.vocabulary import codes
 
 Path: typing.TypeAlias = str | os.PathLike[str]
 
-# Those that decompress would do it twice.
+# Not streams that decompress: seeking would decompress twice.
 _QUICK_TO_SEEK = (io.FileIO, io.BufferedReader, io.BufferedRandom, io.BytesIO)
-# How often it looks around while a pipe has no data.
+# How often a wait for a pipe calls its check.
 _LOOK_S = 0.5
 
 
@@ -43,7 +43,7 @@ def size_of(stream: BinaryIO) -> int:
     try:
         position = stream.tell()
         end = stream.seek(0, os.SEEK_END)
-        # Files of /proc have more there, those of /sys less.
+        # Files in /proc have more data than they say, those in /sys less.
         known = not (_is_character_device(stream) or stream.read(1))
         if known and end and isinstance(stream, io.FileIO):
             known = bool(os.pread(stream.fileno(), 1, end - 1))
@@ -59,7 +59,7 @@ def size_of(stream: BinaryIO) -> int:
 
 
 def check_size(stream: BinaryIO, size_bytes: int) -> None:
-    """Refuse another size than the announced one before anything is read.
+    """Refuse a size other than the announced one before reading anything.
 
     :param stream: counts from its position on. Of a stream that cannot say
         how much it has, and of one that would have to read everything for
@@ -80,10 +80,10 @@ def check_size(stream: BinaryIO, size_bytes: int) -> None:
 
 
 def check_end(stream: BinaryIO, check: Callable[[], object]) -> None:
-    """Refuse a stream that goes on after the announced size.
+    """Refuse a stream that continues after the announced size.
 
-    A device without an end may go on, and so may a pipe or a socket that the
-    caller has opened: the rest is the caller's.
+    A device without an end may continue, and so may a pipe or a socket that
+    the caller has opened: the rest is the caller's.
 
     :param stream: read up to the announced size.
     :param check: called while a pipe neither ends nor goes on; what it raises
@@ -139,28 +139,28 @@ class Input(io.FileIO):
 
     Unbuffered: data goes directly into the worker's buffers.
 
-    :param told: name for errors; None: the path.
+    :param label: name for errors; None: the path.
     :param closefd: whether closing it closes a descriptor.
     :raises OSError: if it cannot be opened.
     """
 
     def __init__(
-        self, file: Path | int, told: str | None = None, closefd: bool = True
+        self, file: Path | int, label: str | None = None, closefd: bool = True
     ) -> None:
-        self._told = _name_of(file, told)
-        with _naming(self._told):
+        self._label = _name_of(file, label)
+        with _naming(self._label):
             super().__init__(file, "r", closefd)
 
     def readinto(self, buffer: Any) -> int | None:
         """See :meth:`io.RawIOBase.readinto`; waits also if others do not."""
-        with _naming(self._told):
+        with _naming(self._label):
             while (read_bytes := super().readinto(buffer)) is None:
                 _await_event(self, select.POLLIN)
             return read_bytes
 
     def read(self, size: int | None = -1) -> Any:
         """See :meth:`io.RawIOBase.read`; waits also if others do not."""
-        with _naming(self._told):
+        with _naming(self._label):
             while (data := super().read(size)) is None:
                 _await_event(self, select.POLLIN)
             return data
@@ -172,35 +172,35 @@ class Output(io.FileIO):
     def __init__(
         self,
         file: Path | int,
-        told: str | None = None,
+        label: str | None = None,
         closefd: bool = True,
         mode: str = "w",
     ) -> None:
-        self._told = _name_of(file, told)
-        with _naming(self._told):
+        self._label = _name_of(file, label)
+        with _naming(self._label):
             super().__init__(file, mode, closefd)
 
     def write(self, data: Any) -> int | None:
         """See :meth:`io.RawIOBase.write`; waits also if others do not."""
-        with _naming(self._told):
+        with _naming(self._label):
             while (written_bytes := super().write(data)) is None:
                 _await_event(self, select.POLLOUT)
             return written_bytes
 
 
-def _name_of(file: Path | int, told: str | None) -> str:
-    return str(file) if told is None else told
+def _name_of(file: Path | int, label: str | None) -> str:
+    return str(file) if label is None else label
 
 
 @contextlib.contextmanager
-def _naming(told: str) -> Iterator[None]:
+def _naming(label: str) -> Iterator[None]:
     """Name a file in errors as the caller named it."""
     try:
         yield
     except OSError as exc:
         if exc.errno is None:
             raise
-        raise OSError(exc.errno, exc.strerror, told) from None
+        raise OSError(exc.errno, exc.strerror, label) from None
 
 
 def opened_output(
@@ -219,12 +219,12 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     :param path: of the file; a pipe or device is written to directly.
     :raises OSError: if it cannot be written; it names the path.
     """
-    told = str(path)
+    label = str(path)
     if _is_special(path):
         with Output(path) as stream:
             yield stream
         return
-    with _naming(told):
+    with _naming(label):
         # Replaces the target of a symbolic link, not the link.
         target = os.path.realpath(path)
     directory, name = os.path.split(target)
@@ -232,9 +232,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     start = os.fsdecode(os.fsencode(name)[:200])
     partial = os.path.join(directory, f".{start}.{secrets.token_hex(6)}.part")
     try:
-        with Output(partial, told, mode="x") as stream:
+        with Output(partial, label, mode="x") as stream:
             yield stream
-        with _naming(told):
+        with _naming(label):
             with contextlib.suppress(FileNotFoundError):
                 shutil.copymode(target, partial)
             os.replace(partial, target)
@@ -247,7 +247,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 def _is_special(path: Path) -> bool:
     """Whether it is a pipe, a device or a directory, which is not replaced."""
     if not os.path.basename(path):
-        # It ends with a slash, or is empty: there is no name for a file.
+        # It ends with a slash or is empty, so it does not name a file.
         return True
     try:
         return not stat.S_ISREG(os.stat(path).st_mode)

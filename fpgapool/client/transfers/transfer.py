@@ -212,7 +212,7 @@ class _Job:
                 or failure.code == codes.INCOMPATIBLE_SLOT
             )
             and self._restarts < _MAX_RESTARTS
-            # It may still be reading from where the next attempt would.
+            # A feeder that still runs would read what the next attempt needs.
             and self._feeder is not None
             and not self._feeder.is_alive()
             and self._source.rewind()
@@ -543,7 +543,7 @@ def run_group_file(
     :raises OSError: if a file cannot be read or written; it names the file.
     """
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
-    # Their names are made once.
+    # Hashed once, not for each task.
     known = blocks.checked_arguments(arguments)
     piece_bytes = _piece_bytes(group.profile, chunk_multiple_bytes)
     with _opened(source, destination, size_bytes) as (read, written, length):

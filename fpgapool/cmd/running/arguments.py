@@ -295,7 +295,7 @@ def _add_request(pool: argparse._ArgumentGroup) -> None:
 
 
 def has_output(arguments: argparse.Namespace) -> bool:
-    """Whether an accelerator shall compute."""
+    """Whether the command runs an accelerator."""
     return arguments.accelerator is not None and not (
         arguments.lists or arguments.dry_run
     )

@@ -79,7 +79,7 @@ def _is_standard_output(path: str) -> bool:
         found = os.stat(path)
     except OSError:
         return False
-    # What goes to /dev/null twice does not mix.
+    # Nothing mixes in /dev/null.
     return os.path.samestat(found, os.fstat(descriptor)) and not (
         os.path.samestat(found, os.stat(os.devnull))
     )
@@ -145,8 +145,8 @@ def _spooled(
 ) -> BinaryIO:
     descriptor, path = tempfile.mkstemp(prefix="fpgapool-run-")
     os.unlink(path)
-    told = f"{tempfile.gettempdir()} (copy of {name}; see --size-bytes)"
-    spool = stack.enter_context(files.Output(descriptor, told, mode="r+"))
+    label = f"{tempfile.gettempdir()} (copy of {name}; see --size-bytes)"
+    spool = stack.enter_context(files.Output(descriptor, label, mode="r+"))
     piece = memoryview(bytearray(_PIECE_BYTES))
     left_bytes = MAX_SPOOLED_BYTES
     while read_bytes := stream.readinto(piece):  # type: ignore[attr-defined]

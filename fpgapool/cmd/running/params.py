@@ -109,7 +109,7 @@ def _with_iv(
 ) -> Prepared:
     if "key" not in params:
         raise command_line.UsageError(f"{cipher} needs --key-file")
-    # The parameter says it, too.
+    # The parameter may name the direction as well.
     direction = params.get("direction", direction)
     iv_path = None
     if source != command_line.STANDARD and os.path.exists(source + IV_SUFFIX):
