@@ -213,5 +213,8 @@ class Verifier:
 
 def _difference(found: tuple[int, int], reported: tuple[int, int]) -> str:
     if found[0] != reported[0]:
-        return f"{found[0]} bytes in this slot here, {reported[0]} at the accelerator"
+        return (
+            f"{found[0]} bytes in this slot here, {reported[0]} at the"
+            " accelerator"
+        )
     return f"CRC-32 {found[1]:08x} here, {reported[1]:08x} at the accelerator"
