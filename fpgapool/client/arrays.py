@@ -215,10 +215,7 @@ class Call:
         self._schema: forms.Schema | None = None
 
     def check(self, timeout_s: float | None) -> None:
-        """Ask the pool whether the accelerator has the named parameters.
-
-        :raises TypeError: if it has not.
-        """
+        """Ask the pool whether the accelerator has the named parameters."""
         seconds = checks.seconds(timeout_s, "timeout_s")
         self._check(channel.deadline_after(seconds), None)
 
@@ -234,11 +231,7 @@ class Call:
         timeout_s: float | None,
         cancel: cancelling.CancelToken | None = None,
     ) -> Any:
-        """Run an array, or bytes.
-
-        :param data: an array; or bytes, as of :func:`transfer.run_buffer`.
-        :returns: an array, or a bytearray.
-        """
+        """Run an array, or bytes."""
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s")
         )

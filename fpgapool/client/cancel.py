@@ -91,10 +91,7 @@ class CancelToken:
 
 
 class EventToken(CancelToken):
-    """A token that follows a plain :class:`threading.Event`.
-
-    :param event: the caller's event; setting it cancels.
-    """
+    """A token that follows a plain :class:`threading.Event`."""
 
     def __init__(self, event: threading.Event) -> None:
         super().__init__()
@@ -121,7 +118,6 @@ class EventToken(CancelToken):
 def token_of(cancel: threading.Event | CancelToken | None) -> CancelToken:
     """Make a token of what a caller passed.
 
-    :param cancel: a token, a plain event, or nothing.
     :raises errors.InvalidRequest: if it has another type.
     """
     if cancel is None:

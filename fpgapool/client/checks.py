@@ -32,7 +32,6 @@ def request(
 ) -> dict[str, Any]:
     """Check the arguments of a request for a session.
 
-    :returns: the members of the request.
     :raises errors.InvalidRequest: with the code of the first that is wrong.
     """
     with refusing():
@@ -46,7 +45,6 @@ def request(
 def name(value: object, label: str) -> str:
     """Check a name: of an accelerator, or of a group, or its ID.
 
-    :param label: of the argument, for the message.
     :raises errors.InvalidRequest: code ``INVALID_REQUEST``.
     """
     if isinstance(value, str) and 0 < len(value) <= _MAX_NAME_CHARS:
@@ -75,7 +73,6 @@ def seconds(value: object, name: str) -> float | None:
     """Check a duration.
 
     :param value: the caller's argument; None for no limit.
-    :param name: name of the argument, for the message.
     :raises errors.InvalidRequest: code ``INVALID_TIMEOUT``.
     """
     if value is None:
@@ -182,7 +179,6 @@ def params_schema(
 ) -> None:
     """Check parameters against the schema of their accelerator.
 
-    :param schema: JSON schema from the accelerator's profile.
     :raises errors.InvalidParams: names the first wrong one, and omits its
         value, which may be a key.
     """

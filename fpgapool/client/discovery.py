@@ -88,10 +88,7 @@ def _of_nova(
     found: instance.Credentials,
     refused: tuple[instance.Credentials, ...],
 ) -> apidoor.PoolApi:
-    """Return the API that Nova names; with a new token if necessary.
-
-    :param refused: the credentials that the API has refused.
-    """
+    """Return the API that Nova names; with a new token if necessary."""
 
     def renew(reason: str) -> apidoor.PoolApi:
         worthless = (*refused, found)

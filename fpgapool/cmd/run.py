@@ -98,10 +98,7 @@ def _keep_iv(
     display: displays.Display,
     stack: contextlib.ExitStack,
 ) -> dict[str, str]:
-    """Store a new IV before there is output, which is useless without it.
-
-    :returns: what the report says about it.
-    """
+    """Store the IV of output that is yet to come; return its report."""
     if destination == command_line.STANDARD:
         display.tell(
             f"iv {iv.hex()}, needed to decrypt: --decrypt --iv {iv.hex()}"

@@ -216,7 +216,6 @@ class ApiDoor:
 
     :param computes: whether this process computes while it waits; it then has
         to know the length of pieces.
-    :raises errors.FrontDoorUnavailable: if it is not reached.
     :raises errors.RequestRejected: if it does not accept the credentials.
     :raises errors.InvalidRequest: code ``TLS_REQUIRED``; nothing was sent.
     """
@@ -286,10 +285,7 @@ class ApiDoor:
     def request_connection(
         self, session_id: str, generation: int, deadline_s: float | None
     ) -> socket.socket:
-        """Refuse: the API provides no connections.
-
-        :raises errors.RequestRejected: always.
-        """
+        """Refuse: the API provides no connections."""
         raise errors.RequestRejected(
             codes.UNKNOWN_OPERATION,
             "only a host's own front door provides connections",
@@ -597,7 +593,6 @@ def _pause_s(session: _Document) -> float:
 def _view(session: _Document) -> views.SessionView:
     """Return the view of a session.
 
-    :raises errors.RequestRejected: if it is not a session.
     :raises errors.SessionFailed: if a member has another type.
     """
     try:

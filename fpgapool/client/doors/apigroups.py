@@ -28,7 +28,6 @@ _Document = apirequests.Document
 class Groups:
     """Makes and ends clients of groups.
 
-    :param requests: to the API.
     :param cancel: no request is repeated when it is cancelled.
     """
 

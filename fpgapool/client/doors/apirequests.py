@@ -43,8 +43,6 @@ class Requests:
 
     A thread that waits for one can be woken, the request itself cannot. Any
     number of threads may ask.
-
-    :param microversion: of the API that the requests need.
     """
 
     def __init__(
@@ -64,11 +62,7 @@ class Requests:
         cancel.attach(self)
 
     def connect(self, deadline_s: float | None) -> None:
-        """Find out whether the API answers.
-
-        :raises errors.FrontDoorUnavailable: if it does not.
-        :raises: as :meth:`ask`.
-        """
+        """Find out whether the API answers."""
         try:
             self.ask("GET", "/accelerators?limit=1", deadline_s)
         except doors.ConnectionLost as exc:
@@ -129,10 +123,7 @@ class Requests:
     def wait_for(
         self, future: concurrent.futures.Future[_T], deadline_s: float | None
     ) -> _T:
-        """Wait for the result of a thread.
-
-        :raises: as :meth:`ask`.
-        """
+        """Wait for the result of a thread."""
         with self._changed:
             while not future.done():
                 self._cancel.check()
@@ -157,7 +148,6 @@ class Requests:
         """Ask in this thread, which nothing wakes; otherwise as :meth:`ask`.
 
         :param body: None: there is none.
-        :param pause: waits before the API is asked again.
         """
         left_s = channel.remaining_s(deadline_s)
         ends_s = time.monotonic() + (REQUEST_S if left_s is None else left_s)
@@ -252,7 +242,6 @@ def _document(response: Any) -> Document:
     """Read an answer.
 
     :raises doors.ConnectionLost: if the service is away.
-    :raises errors.FpgapoolError: if it refuses.
     """
     try:
         document = response.json() if response.content else {}

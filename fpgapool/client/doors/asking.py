@@ -32,12 +32,7 @@ def enter(
     require_tls: bool = False,
     computes: bool = False,
 ) -> doors.Door:
-    """Connect to a front door, or to the API.
-
-    :param front_door: path of its socket, or the API.
-    :raises errors.FrontDoorUnavailable: if it is not reached.
-    :raises errors.FpgapoolError: as :func:`fpgapool.client.acc_open`.
-    """
+    """Connect to a front door, or to the API."""
     if isinstance(front_door, str):
         return frontdoor.FrontDoor(front_door, cancel, deadline_s)
     return front_door.enter(
@@ -87,10 +82,7 @@ def ask(
     cancel: threading.Event | cancelling.CancelToken | None,
     require_tls: bool | None,
 ) -> list[messages.Message]:
-    """Ask the front door, by a connection of its own.
-
-    :raises: as :func:`fpgapool.client.acc_open`.
-    """
+    """Ask the front door, by a connection of its own."""
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
     insists = checks.require_tls(require_tls)
     token = cancelling.token_of(cancel)

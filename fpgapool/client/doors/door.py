@@ -75,25 +75,18 @@ class Door(Protocol):
     def request_connection(
         self, session_id: str, generation: int, deadline_s: float | None
     ) -> socket.socket:
-        """Ask for a connection to a worker of this host.
-
-        :param session_id: of the session that the worker serves.
-        :returns: a connected Unix stream socket.
-        :raises: as :meth:`request`.
-        """
+        """Ask for a connection to a worker of this host."""
 
     def attach_group(
         self, name: str, accelerator: str | None, deadline_s: float | None
     ) -> messages.Message:
         """Become a client of a group.
 
-        :param name: of the group, or its ID.
         :param accelerator: name of the one that it must have, from its
             profile. A door that does not know it attaches the client: then the
             caller checks it.
         :returns: ``group_id``, ``client_id``, ``secret``, ``accelerator``,
             ``hosts`` and ``hosts_revision``.
-        :raises: as :meth:`request`.
         """
 
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
@@ -134,7 +127,6 @@ class Door(Protocol):
         The session ends as served then, even if no worker can report it any
         more.
 
-        :param generation: of the slot that served it last.
         :param confirmed: whether the worker has confirmed the end; if so, no
             time is spent on a front door that is away.
         """

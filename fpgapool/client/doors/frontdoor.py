@@ -223,11 +223,7 @@ class FrontDoor:
     def request_desk(
         self, group_id: str, deadline_s: float | None
     ) -> socket.socket:
-        """Ask for a connection to the desk of a group on this host.
-
-        :returns: a connected Unix stream socket.
-        :raises: as :meth:`door.Door.request`.
-        """
+        """Ask for a connection to the desk of a group on this host."""
         return self._request_socket(
             "connect_group", deadline_s, {"group_id": group_id}
         )

@@ -47,7 +47,6 @@ class Access:
     :ivar members: the hosts of the group, and how many members each has.
     :ivar profile: public description of its accelerator; empty if the
         program's project does not see it.
-    :ivar require_tls: send nothing to another host without TLS.
     :ivar application: with which the program shares blocks; empty: none.
     """
 
@@ -67,7 +66,6 @@ class GroupDoor:
     its own.
 
     :param front_door: path of the front door's socket, or the pool's API.
-    :param require_tls: refuse an API, and hosts, without TLS.
     """
 
     def __init__(
@@ -86,9 +84,7 @@ class GroupDoor:
     ) -> Access:
         """Become a client of a group, and wait until it has members.
 
-        :param name: of the group, or its ID.
         :param accelerator: that it must have; None: any.
-        :raises errors.FpgapoolError: if that is refused.
         """
         with asking.entered(
             self._front_door,
@@ -134,7 +130,6 @@ class GroupDoor:
 
         Called when no desk can be reached.
 
-        :raises errors.FpgapoolError: if that is refused.
         :raises OSError: if the door does not answer.
         """
         ids = _ids(access.group_id, access.client_id)
@@ -146,7 +141,6 @@ class GroupDoor:
         The front door of this host connects, if it has one that this program
         may use.
 
-        :returns: a connected Unix stream socket.
         :raises OSError: if there is no connection.
         """
         deadline_s = channel.deadline_after(_LOCAL_S)
@@ -236,10 +230,7 @@ def _request_desk(
 
 
 def members_of(document: Document) -> groups.MemberList:
-    """Return the hosts that the pool's description of a client has.
-
-    :raises errors.RequestRejected: if it is not one.
-    """
+    """Return the hosts that the pool's description of a client has."""
     try:
         found = groups.MemberList.parse(
             {
@@ -280,7 +271,6 @@ def await_members(
 ) -> groups.MemberList:
     """Wait until a group has members.
 
-    :param ask_again: returns it as it is now.
     :raises errors.OperationTimeout: if it passes.
     """
     pause_s = _FIRST_PAUSE_S

@@ -70,7 +70,6 @@ Pause: typing.TypeAlias = Callable[[float], bool]
 class Credentials:
     """An instance's access to the pool.
 
-    :ivar api_url: of the API, without the version.
     :ivar ca_cert: certificates to verify the API's, besides those of the
         system; PEM, or None.
     """
@@ -328,10 +327,7 @@ class HttpAnswer:
         return self.status_code < 400
 
     def json(self) -> typing.Any:
-        """Return the document.
-
-        :raises ValueError: if it is not JSON.
-        """
+        """Return the document."""
         return json.loads(self.content)
 
 
@@ -407,7 +403,6 @@ class TokenAdapter:
     It has the methods of a ``keystoneauth1.adapter.Adapter`` that
     :class:`apidoor.ApiDoor` uses.
 
-    :param service_type: for the header that names the version.
     :raises errors.InvalidRequest: see :func:`versioned`.
     """
 

@@ -41,7 +41,6 @@ class Hosts(grouptasks.Tasks):
     """The hosts of a group, each with a thread that keeps it connected.
 
     :param door: asked for the hosts when no desk can be reached.
-    :param absence: of the pool, for this client.
     """
 
     def __init__(
@@ -62,7 +61,6 @@ class Hosts(grouptasks.Tasks):
     def close(self, deadline_s: float | None) -> bool:
         """Leave the group.
 
-        :param deadline_s: until when to wait for unanswered tasks.
         :returns: False if it was left before.
         """
         self._check_process()

@@ -23,10 +23,7 @@ from fpgapool.vocabulary import codes
 
 
 def check_blocks(links: Iterable[HostLink]) -> None:
-    """Check that desks know blocks, as far as that is known.
-
-    :raises errors.InvalidRequest: if one does not.
-    """
+    """Check that desks know blocks, as far as that is known."""
     if not all(link.knows_blocks for link in links):
         raise errors.InvalidRequest(
             codes.INVALID_ARGUMENT,
@@ -107,10 +104,7 @@ class GroupTask:
         return any(self.blocks)
 
     def parts(self, link: HostLink) -> tuple[rings.Buffer, ...]:
-        """Return the record.
-
-        :param link: to the host where it will run.
-        """
+        """Return the record."""
         if self.kind == groups.LOCK:
             return (records.header(groups.LOCK, self.number),)
         kind, data = records.TASK, self.data
@@ -148,12 +142,10 @@ class HostLink:
     The group's lock guards all members.
 
     :ivar wire: None while there is no connection.
-    :ivar unanswered: sent tasks, by kind and number.
     :ivar unsent: tasks for which the rings had no room yet.
     :ivar received: records that the desk sent, to be handled.
     :ivar followed: how many of the unanswered tasks have no thread that
         receives for them.
-    :ivar listed: whether the group still has this host.
     :ivar locked: whether locks have all its members: other tasks wait there.
     :ivar wanted: whether it is used; also an unlisted one, while a member of
         it is locked.
@@ -235,7 +227,6 @@ class HostLink:
     def missed(self, task: GroupTask, numbers: object) -> None:
         """Let a task bring the blocks along that its member lacked.
 
-        :param numbers: of the arguments, as the desk says.
         :raises frames.ProtocolError: if it brought them already.
         """
         if not isinstance(numbers, list):

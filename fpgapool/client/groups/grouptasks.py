@@ -36,7 +36,6 @@ _MAX_LOSSES = 2
 class Tasks:
     """The tasks and locks that a program has at the hosts of a group.
 
-    :param window_tasks: most tasks at all desks.
     :ivar failure: what has ended all tasks; None until then.
     """
 
@@ -87,10 +86,7 @@ class Tasks:
             return held
 
     def start(self, task: grouplink.GroupTask) -> None:
-        """Send a task as soon as the window has room.
-
-        :raises errors.FpgapoolError: if that is impossible.
-        """
+        """Send a task as soon as the window has room."""
         self._check_process()
         with self._lock:
             if self.failure is not None:

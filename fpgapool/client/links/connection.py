@@ -172,8 +172,6 @@ class SharedBuffers:
         """Check that the worker has not cleared the buffers.
 
         Call it after reading: then the data was intact.
-
-        :raises errors.SessionFailed: if it has.
         """
         if not (self._input[-1] and self._output[-1]):
             raise errors.SessionFailed(
@@ -373,8 +371,6 @@ class Connection:
 class Dialer:
     """Connects to the worker of a session.
 
-    :param view: the READY view of the session.
-    :param front_door: provides connections to workers of this host.
     :param features: optional features that the worker must have.
     :param require_tls: connect to another host by TLS only.
     :param returns: have a second connection for what the worker sends, if it
@@ -416,7 +412,6 @@ class Dialer:
         :raises WorkerError: if the worker refuses, or with
             ``CHECKSUM_UNAVAILABLE`` if it lacks the feature, with
             ``TLS_REQUIRED`` if it lacks that.
-        :raises channel.ChannelClosed: if it is not reached.
         :raises channel.DeadlineExceeded: if it does not answer in time;
             also its subclass :class:`FrontDoorHangs`.
         :raises frames.ProtocolError: if its answer is invalid.
@@ -438,10 +433,7 @@ class Dialer:
         output_offset_bytes: int,
         deadline_s: float | None,
     ) -> Connection:
-        """Connect again.
-
-        :raises: as :meth:`open`.
-        """
+        """Connect again."""
         return self._dial(
             {
                 "resume_secret": resume_secret,

@@ -52,7 +52,6 @@ def connect(
 
     :param certificate_sha256: of the other end, if TLS is on.
     :param connect_local: connects to the other end on this host.
-    :raises OSError: if that is impossible.
     """
     if endpoint.network == views.LOCAL_NETWORK:
         return channel.PlainChannel(connect_local())
@@ -87,11 +86,8 @@ def shake_hands(
 ) -> tuple[dict[str, Any], list[int]]:
     """Send HELLO and receive OPENED.
 
-    :param descriptors: how many may come with the answer.
     :returns: the document of OPENED, and the descriptors.
     :raises Refused: if the answer is ERROR.
-    :raises channel.ChannelClosed: if the connection is lost.
-    :raises frames.ProtocolError: if the answer is neither.
     """
     say_hello(data, hello, deadline_s)
     scratch = bytearray(frames.HEADER_BYTES)

@@ -125,7 +125,6 @@ class Absence:
         """Note that the pool does not answer.
 
         :param since_s: when that began, if it was not now.
-        :param limits_s: when else the caller gives up.
         :raises errors.FrontDoorUnavailable: if it was away for too long.
         """
         with self._lock:
@@ -161,7 +160,6 @@ class SlotSeeker:
     """Gets slots for one session: the first, and others if it is lost.
 
     :param door: front door; the seeker reconnects to it after an outage.
-    :param params: of the accelerator; every worker gets them.
     :param features: optional features that every worker must have.
     :param require_tls: connect to other hosts by TLS only.
     :param away_timeout_s: how long the pool may be away, and not only its
@@ -244,7 +242,6 @@ class SlotSeeker:
             now.
         :returns: the way to the worker, and the connection.
         :raises Ended: if the session ended.
-        :raises errors.FpgapoolError: as :func:`fpgapool.client.acc_open`.
         """
         self._start(
             -1, (0, 0), deadline_s, queue_deadline_s, patience_s, asked_s
@@ -260,10 +257,8 @@ class SlotSeeker:
     ) -> tuple[connections.Dialer, connections.Connection]:
         """Get another slot and connect to it.
 
-        :param lost: the session with its lost slot.
         :returns: the way to the worker, and the connection.
         :raises Ended: if it gets none.
-        :raises Stopped: if stopped.
         :raises errors.FpgapoolError: as :func:`fpgapool.client.acc_open`.
             A front door that stays away is FrontDoorUnavailable.
         """
@@ -416,7 +411,6 @@ class SlotSeeker:
 
         :param away_since_s: since when there has been no reply; None if no
             reply is due soon.
-        :param until_s: further absolute deadline, independent of the limits.
         :raises errors.FrontDoorUnavailable: if no reply comes in time.
         :raises errors.OperationTimeout: if ``until_s`` passes.
         """
@@ -556,7 +550,6 @@ class SlotSeeker:
     def _next_view(self, pause_s: float | None) -> views.SessionView | None:
         """Wait for a notification.
 
-        :param pause_s: absolute deadline besides those of the request.
         :returns: the new view; None if the notification brought none.
         """
         silent_since_s = self._away_since_s

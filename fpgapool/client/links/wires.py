@@ -45,7 +45,6 @@ class Wire(Protocol):
         """Send a record; never waits.
 
         :returns: False if there is no room now.
-        :raises channel.ChannelClosed: if the connection is lost.
         :raises rings.RingDamaged: if the desk has broken it.
         """
 
@@ -53,13 +52,11 @@ class Wire(Protocol):
         """Wait for records, and return copies of the short ones.
 
         :returns: none if the next one is long: it is for :meth:`receive`.
-        :raises: as :meth:`receive`.
         """
 
     def receive(self, deadline_s: float | None = None) -> rings.Record | bytes:
         """Wait for a record, which is valid until :meth:`free`.
 
-        :raises channel.ChannelClosed: if the connection is lost.
         :raises channel.DeadlineExceeded: if none comes in time.
         """
 

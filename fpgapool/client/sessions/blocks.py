@@ -129,7 +129,6 @@ class BlockSender:
         """Send all arguments; a worker that has them already ignores them.
 
         :raises errors.SessionFailed: if the worker does not take them.
-        :raises channel.ChannelClosed: if the connection is lost.
         """
         opened = connection.opened
         place = opened.input_offset_bytes

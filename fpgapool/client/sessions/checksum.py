@@ -45,6 +45,7 @@ class _Again:
     :ivar expected: CRC-32 of the output that was passed on.
     :ivar crc32: the same of this slot's output.
     :ivar settled_crc32: the same at the last acknowledgement.
+    :ivar end_bytes: end of the repetition.
     """
 
     expected: int
@@ -101,10 +102,7 @@ class Verifier:
     def move(
         self, received_bytes: int, unacknowledged: Iterable[Sent]
     ) -> None:
-        """Continue in another slot, from the last acknowledgement on.
-
-        :param unacknowledged: the pieces that will be sent again.
-        """
+        """Continue in another slot, from the last acknowledgement on."""
         again = self._again
         if again is not None:
             again.crc32 = again.settled_crc32
@@ -134,7 +132,6 @@ class Verifier:
 
         :param covered: the last piece that it newly covers, None if there is
             none.
-        :param idle: whether it covers all that was sent.
         :raises errors.ChecksumMismatch: if input or output differ.
         :raises frames.ProtocolError: if the worker has not sent its report.
         """

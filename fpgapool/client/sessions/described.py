@@ -9,10 +9,7 @@ from fpgapool.client.sessions import flow as flows
 
 
 class Described:
-    """The slot of a session, and how it came there.
-
-    :ivar flow: processes the data; for transfers.
-    """
+    """The slot of a session, and how it came there."""
 
     flow: flows.Flow
 

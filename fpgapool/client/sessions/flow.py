@@ -26,11 +26,7 @@ from fpgapool.vocabulary import codes
 
 
 class Flow(recovery.Recovering):
-    """Takes input and gives output.
-
-    :ivar ended: whether the last output has arrived.
-    :ivar closed: members of CLOSED, once it has come.
-    """
+    """Takes input and gives output."""
 
     def __init__(
         self,

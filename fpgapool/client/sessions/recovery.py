@@ -51,13 +51,10 @@ class Recovering:
 
     :param seeker: finds another slot, or the CPU; the flow checks its token
         whenever the connection breaks.
-    :param sender: knows the arguments that were sent.
 
     :ivar chunk_multiple_bytes: all pieces but the last are multiples of it.
-    :ivar window: the input that is not acknowledged.
     :ivar stateless: whether the offset alone determines a piece's processing.
     :ivar checksum: whether the data is checked end to end.
-    :ivar reconnects: how often a broken connection was replaced.
     :ivar reopens: how often a lost slot was replaced by another one.
     """
 
@@ -202,7 +199,6 @@ class Recovering:
 
         :param piece: the input; its data must not change until it is
             acknowledged.
-        :param end: whether it is the last one.
         :param release_output: also give the output received so far back to
             the worker.
         """

@@ -73,7 +73,6 @@ class Software:
         the core is not installed.
 
     :ivar movable: whether a slot may go on with the work.
-    :ivar busy_s: how long its workers have computed.
     """
 
     def __init__(
@@ -134,7 +133,6 @@ class Software:
     ) -> CpuConnection:
         """Make a worker with a core of its own.
 
-        :param moves: whether another worker may go on.
         :param former: of the worker that was lost: the client goes on with
             pieces and a window of its sizes.
         """
@@ -165,8 +163,6 @@ class CpuWorker:
 
     The receiving thread computes. Other threads may send, pause the worker
     between two pieces, and end it.
-
-    :param opened: where it begins, and in which pieces.
     """
 
     def __init__(
@@ -206,7 +202,7 @@ class CpuWorker:
         return self._input.consumed_bytes
 
     def pause(self) -> tuple[int, int]:
-        """Compute no further piece, until :meth:`go_on` or :meth:`end`.
+        """Stop computing until :meth:`go_on` or :meth:`end`.
 
         :returns: the positions in input and output.
         """

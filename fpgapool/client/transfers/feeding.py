@@ -69,7 +69,6 @@ class StreamSource:
     def read_into(self, buffer: memoryview) -> int:
         """Read the available data.
 
-        :returns: its length, at least 1.
         :raises errors.InvalidRequest: code ``SIZE_MISMATCH``, at the end.
         """
         read_bytes = self._read_into(buffer)
@@ -133,10 +132,7 @@ def seek(stream: BinaryIO, start: int | None) -> bool:
 
 
 class Feeder(threading.Thread):
-    """Sends the input, ahead of the output by one window.
-
-    :ivar failure: the error; the flow is then stopped.
-    """
+    """Sends the input, ahead of the output by one window."""
 
     def __init__(
         self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
@@ -291,10 +287,7 @@ class _StreamFeeder(Feeder):
             self._fail(exc)
 
     def _send_old_part(self) -> float:
-        """Send the front of a piece that has waited too long.
-
-        :returns: seconds until the next check.
-        """
+        """Send what has waited too long; return seconds until the next check."""
         piece = self._piece
         part_bytes = self._filled_bytes
         part_bytes -= part_bytes % self._multiple_bytes

@@ -85,7 +85,6 @@ def check_end(stream: BinaryIO, check: Callable[[], object]) -> None:
     A device without an end may continue, and so may a pipe or a socket that
     the caller has opened: the rest is the caller's.
 
-    :param stream: read up to the announced size.
     :param check: called while a pipe neither ends nor goes on; what it raises
         ends the wait.
     :raises errors.InvalidRequest: code ``SIZE_MISMATCH``.
@@ -140,7 +139,6 @@ class Input(io.FileIO):
     Unbuffered: data goes directly into the worker's buffers.
 
     :param label: name for errors; None: the path.
-    :param closefd: whether closing it closes a descriptor.
     :raises OSError: if it cannot be opened.
     """
 

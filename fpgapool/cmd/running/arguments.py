@@ -41,10 +41,7 @@ class _Parser(argparse.ArgumentParser):
     """Raises its errors, so that ``--json`` applies to them."""
 
     def error(self, message: str) -> NoReturn:
-        """See :meth:`argparse.ArgumentParser.error`.
-
-        :raises UsageError: always.
-        """
+        """See :meth:`argparse.ArgumentParser.error`."""
         raise UsageError(f"{message}; {PROGRAM} --help lists the options")
 
 

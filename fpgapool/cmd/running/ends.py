@@ -34,10 +34,7 @@ class _StandardOutput(files.Output):
     """It may have output of other programs, so nothing may be discarded."""
 
     def tell(self) -> int:
-        """Refuse.
-
-        :raises io.UnsupportedOperation: always.
-        """
+        """Refuse."""
         raise io.UnsupportedOperation("tell")
 
 
@@ -100,7 +97,6 @@ def open_source(
 
     :param size_bytes: ``--size-bytes``; None: all of it. Input of unknown
         size is copied to a temporary file.
-    :returns: the input, and its size.
     :raises client.InvalidRequest: code ``INVALID_SIZE``, if it is too long to
         be copied.
     :raises OSError: if it cannot be read or copied.
