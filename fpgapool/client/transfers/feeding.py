@@ -287,7 +287,7 @@ class _StreamFeeder(Feeder):
             self._fail(exc)
 
     def _send_old_part(self) -> float:
-        """Send what has waited too long; return seconds until the next check."""
+        """Send what has waited too long; return seconds to the next check."""
         piece = self._piece
         part_bytes = self._filled_bytes
         part_bytes -= part_bytes % self._multiple_bytes
