@@ -9,6 +9,12 @@ access to a group of slots that several programs share. :func:`run_array`, and
 the functions of :mod:`fpgapool.client.arrays`, process arrays of NumPy;
 :func:`map` processes many inputs, and :func:`submit` one in the background.
 Importing this package loads the standard library only.
+
+Programs need no other module than this one, ``arrays`` and ``errors``. The
+rooms behind it, from the outside in: ``transfers`` moves whole inputs through
+``sessions`` and ``groups``, which get their data to slots by ``links`` and ask
+the pool through ``doors``. ``options`` lists the options of a session once for
+all functions.
 """
 
 from fpgapool.client import arrays
