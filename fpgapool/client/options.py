@@ -145,7 +145,7 @@ def shown(function: _Function, options: Any = Options) -> _Function:
     *named, rest = own.parameters.values()
     function.__signature__ = own.replace(  # type: ignore[attr-defined]
         parameters=[
-            *(each for each in named if each.name not in NAMES),
+            *named,
             *(
                 inspect.Parameter(
                     name,
@@ -154,6 +154,7 @@ def shown(function: _Function, options: Any = Options) -> _Function:
                     annotation=annotation,
                 )
                 for name, annotation in typing.get_type_hints(options).items()
+                if name not in own.parameters
             ),
             *([] if rest.name == "options" else [rest]),
         ]

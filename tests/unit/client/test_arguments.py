@@ -264,6 +264,14 @@ def test_signatures_show_all_options_of_sessions():
         assert f":param {name}:" in client.acc_open.__doc__
 
 
+def test_a_dry_run_takes_parameters_by_name():
+    """They are its own argument, and no option."""
+    with pytest.raises(errors.FrontDoorUnavailable):
+        client.acc_dry_run(
+            "copy", 1, params={"a": 1}, front_door="/nonexistent", priority=1
+        )
+
+
 def test_options_of_the_pool_are_described():
     described = {one.name: one for one in session.FIELDS.options}
     for name, hint in typing.get_type_hints(session.Options).items():
