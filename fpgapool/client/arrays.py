@@ -24,7 +24,7 @@ from fpgapool.client import options as session_options
 from fpgapool.client.doors import asking
 from fpgapool.client.sessions import software
 from fpgapool.client.transfers import transfer
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import arrays as forms
 from fpgapool.vocabulary import codes
 

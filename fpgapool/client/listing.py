@@ -15,7 +15,7 @@ from fpgapool.client import errors
 from fpgapool.client.doors import apidoor
 from fpgapool.client.doors import asking
 from fpgapool.client.transfers import transfer
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import capacity
 
 

@@ -28,8 +28,8 @@ from fpgapool.cmd.running import arguments as command_line
 from fpgapool.cmd.running import display as displays
 from fpgapool.cmd.running import ends
 from fpgapool.cmd.running import params as parameters
-from fpgapool.common import channel
 from fpgapool.common import interrupts
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import session as description
 from fpgapool.vocabulary import states

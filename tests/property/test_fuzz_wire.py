@@ -32,7 +32,7 @@ from fpgapool.client import errors
 from fpgapool.client.doors import view
 from fpgapool.client.links import connection
 from fpgapool.client.sessions import flow
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages

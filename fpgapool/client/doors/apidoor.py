@@ -30,7 +30,7 @@ from fpgapool.client.doors import apirequests
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import instance
 from fpgapool.client.doors import view as views
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes

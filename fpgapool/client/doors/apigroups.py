@@ -13,7 +13,7 @@ from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
 from fpgapool.client.doors import apirequests
 from fpgapool.client.doors import door as doors
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 

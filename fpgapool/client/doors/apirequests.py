@@ -16,7 +16,7 @@ from typing import TypeVar
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
 #: The version of the API that requests need, unless they say otherwise.

@@ -18,7 +18,7 @@ from fpgapool.client.doors import apidoor
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import instance
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import messages
 
 HELLO = {"version": messages.FRONT_DOOR_VERSION}

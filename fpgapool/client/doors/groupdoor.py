@@ -19,7 +19,7 @@ from fpgapool.client.doors import asking
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import view as views
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.vocabulary import codes

@@ -30,8 +30,8 @@ from fpgapool.client.groups import grouphosts
 from fpgapool.client.groups import grouplink
 from fpgapool.client.links import waiting
 from fpgapool.client.sessions import blocks
-from fpgapool.common import channel
-from fpgapool.common import rings
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import rings
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes

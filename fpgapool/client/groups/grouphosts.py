@@ -15,7 +15,7 @@ from fpgapool.client.groups import grouptasks
 from fpgapool.client.links import link as connecting
 from fpgapool.client.links import waiting as waits
 from fpgapool.client.links import wires
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records

@@ -13,8 +13,8 @@ from typing import Any
 from fpgapool.client import errors
 from fpgapool.client.links import wires
 from fpgapool.client.sessions import blocks
-from fpgapool.common import channel
-from fpgapool.common import rings
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import rings
 from fpgapool.protocol import blocks as references
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups

@@ -19,8 +19,8 @@ from typing import Any
 
 from fpgapool.client import errors
 from fpgapool.client.groups import grouplink
-from fpgapool.common import channel
-from fpgapool.common import rings
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import rings
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records

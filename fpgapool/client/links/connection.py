@@ -20,8 +20,8 @@ from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import view as views
 from fpgapool.client.links import link
-from fpgapool.common import buffers
-from fpgapool.common import channel
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states

@@ -18,8 +18,8 @@ from typing import Any
 from typing import cast
 
 from fpgapool.client.doors import view as views
-from fpgapool.common import channel
-from fpgapool.common import tls_channel
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import tls_channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions

@@ -17,8 +17,8 @@ from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import view as views
 from fpgapool.client.links import connection as connections
-from fpgapool.common import channel
-from fpgapool.common import tls_channel
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import tls_channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions

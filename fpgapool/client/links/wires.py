@@ -15,9 +15,9 @@ from fpgapool.client import errors
 from fpgapool.client.doors import groupdoor
 from fpgapool.client.doors import view as views
 from fpgapool.client.links import link
-from fpgapool.common import channel
-from fpgapool.common import doorbells
-from fpgapool.common import rings
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import doorbells
+from fpgapool.common.channels import rings
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 

@@ -19,7 +19,7 @@ from fpgapool.client.doors import view as views
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
 from fpgapool.client.sessions import software
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 

@@ -19,8 +19,8 @@ from fpgapool.client.links import waiting
 from fpgapool.client.sessions import blocks
 from fpgapool.client.sessions import pieces
 from fpgapool.client.sessions import recovery
-from fpgapool.common import buffers
-from fpgapool.common import channel
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 

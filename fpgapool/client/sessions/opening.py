@@ -29,7 +29,7 @@ from fpgapool.client.sessions import bridging
 from fpgapool.client.sessions import flow as flows
 from fpgapool.client.sessions import session as sessions
 from fpgapool.client.sessions import software
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes

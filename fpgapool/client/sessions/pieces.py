@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
-from fpgapool.common import buffers as memories
-from fpgapool.common import channel
+from fpgapool.common.channels import buffers as memories
+from fpgapool.common.channels import channel
 from fpgapool.protocol import stream
 
 

@@ -25,7 +25,7 @@ from fpgapool.client.sessions import blocks
 from fpgapool.client.sessions import checksum as checksums
 from fpgapool.client.sessions import pieces
 from fpgapool.client.sessions import sideband
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream
 from fpgapool.vocabulary import codes

@@ -22,8 +22,8 @@ from fpgapool.client.sessions import blocks
 from fpgapool.client.sessions import described
 from fpgapool.client.sessions import flow as flows
 from fpgapool.client.sessions import pieces
-from fpgapool.common import buffers
-from fpgapool.common import channel
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 

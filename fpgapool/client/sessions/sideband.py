@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 
 from fpgapool.client.links import connection as connections
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 
 #: Not kept: its owner has this.
 Present = Callable[[], connections.Connection]

@@ -22,7 +22,7 @@ from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client.doors import view as views
 from fpgapool.client.links import connection as connections
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import blocks
 from fpgapool.protocol import frames
 from fpgapool.protocol import stream

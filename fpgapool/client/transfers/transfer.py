@@ -39,8 +39,8 @@ from fpgapool.client.sessions import session as sessions
 from fpgapool.client.transfers import feeding
 from fpgapool.client.transfers import files
 from fpgapool.client.transfers import sinks
-from fpgapool.common import buffers
-from fpgapool.common import channel
+from fpgapool.common.channels import buffers
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
 Progress: typing.TypeAlias = Callable[[int, int], object]

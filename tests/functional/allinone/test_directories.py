@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from fpgapool.agent import desks
+from fpgapool.agent.supervision import desks
 from fpgapool.allinone import directories
-from fpgapool.common import channel
 from fpgapool.common import exception
+from fpgapool.common.channels import channel
 from tests.functional.allinone import harness
 
 pytestmark = pytest.mark.security

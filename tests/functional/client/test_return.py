@@ -8,7 +8,7 @@ import pytest
 
 from fpgapool import client
 from fpgapool.client.sessions import opening
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 
 TIMEOUT_S = 60
 DATA = bytes(range(256))

@@ -19,8 +19,8 @@ from fpgapool.client.doors import frontdoor
 from fpgapool.client.sessions import flow
 from fpgapool.client.transfers import feeding
 from fpgapool.cmd import run
-from fpgapool.common import channel
 from fpgapool.common import interrupts
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from tests.functional.worker import harness
 from tests.harness import cases

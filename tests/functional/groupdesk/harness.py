@@ -14,7 +14,7 @@ import sys
 
 from fpgapool.client.doors import groupdoor
 from fpgapool.client.groups import group
-from fpgapool.common import channel as channels
+from fpgapool.common.channels import channel as channels
 from fpgapool.protocol import groups
 from fpgapool.protocol import messages
 from tests.harness import waiting

@@ -17,8 +17,8 @@ from fpgapool.client.groups import group
 from fpgapool.client.groups import grouphosts
 from fpgapool.client.links import link
 from fpgapool.client.links import wires
-from fpgapool.common import channel
-from fpgapool.common import rings
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import rings
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
 from fpgapool.protocol import records

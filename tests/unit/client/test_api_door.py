@@ -19,7 +19,7 @@ from fpgapool.client import errors
 from fpgapool.client.doors import apidoor
 from fpgapool.client.doors import instance
 from fpgapool.client.doors import view
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
 TIMEOUT_S = 30.0

@@ -20,7 +20,7 @@ from fpgapool.client.doors import instance
 from fpgapool.client.groups import group as groups
 from fpgapool.client.groups import grouphosts
 from fpgapool.client.links import waiting
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from tests.harness import group_api
 

@@ -14,7 +14,7 @@ from fpgapool.client import cancel
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
 from fpgapool.client.sessions import flow as flows
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 
 TIMEOUT_S = 30.0
 CHUNK_BYTES = 4096

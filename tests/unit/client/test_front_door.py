@@ -19,7 +19,7 @@ from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import view as views
 from fpgapool.client.links import waiting
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
 from tests.harness import listener as listeners

@@ -12,7 +12,7 @@ from fpgapool.client import cancel
 from fpgapool.client import errors
 from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import groupdoor
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import groups
 from fpgapool.vocabulary import codes
 

@@ -18,7 +18,7 @@ from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import view as views
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
 # Not the one that lets everybody in.

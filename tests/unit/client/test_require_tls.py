@@ -16,7 +16,7 @@ from fpgapool.client.doors import instance
 from fpgapool.client.doors import view as views
 from fpgapool.client.links import connection as connections
 from fpgapool.cmd import run
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 
 pytestmark = pytest.mark.security
 

@@ -8,7 +8,7 @@ import types
 import pytest
 
 from fpgapool.client.sessions import sideband
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 
 TIMEOUT_S = 30
 

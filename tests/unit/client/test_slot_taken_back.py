@@ -15,7 +15,7 @@ from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
 from fpgapool.client.sessions import flow as flows
 from fpgapool.client.sessions import recovery
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
 

@@ -24,7 +24,7 @@ from fpgapool.client.groups import grouplink
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
 from fpgapool.client.links import wires
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.protocol import groups
 from fpgapool.protocol import messages
 from fpgapool.vocabulary import codes
