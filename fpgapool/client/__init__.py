@@ -9,6 +9,12 @@ access to a group of slots that several programs share. :func:`run_array`, and
 the functions of :mod:`fpgapool.client.arrays`, process arrays of NumPy;
 :func:`map` processes many inputs, and :func:`submit` one in the background.
 Importing this package loads the standard library only.
+
+Programs need no other module than this one, ``arrays`` and ``errors``. The
+rooms behind it, from the outside in: ``transfers`` moves whole inputs through
+``sessions`` and ``groups``, which get their data to slots by ``links`` and ask
+the pool through ``doors``. ``options`` lists the options of a session once for
+all functions.
 """
 
 from fpgapool.client import arrays
@@ -35,8 +41,6 @@ from fpgapool.client.errors import TooManyOpenFiles
 from fpgapool.client.errors import WaitTimeout
 from fpgapool.client.groups.group import Group
 from fpgapool.client.groups.group import group_open
-from fpgapool.client.grouptransfer import GroupReport
-from fpgapool.client.grouptransfer import run_group_file
 from fpgapool.client.listing import Accelerator
 from fpgapool.client.listing import accelerators
 from fpgapool.client.sessions.blocks import Block
@@ -45,9 +49,11 @@ from fpgapool.client.sessions.opening import acc_open
 from fpgapool.client.sessions.opening import acc_run
 from fpgapool.client.sessions.session import Session
 from fpgapool.client.sessions.session import Statistics
+from fpgapool.client.transfers.transfer import GroupReport
 from fpgapool.client.transfers.transfer import RunReport
 from fpgapool.client.transfers.transfer import run_buffer
 from fpgapool.client.transfers.transfer import run_file
+from fpgapool.client.transfers.transfer import run_group_file
 from fpgapool.client.transfers.transfer import run_stream
 
 __all__ = [

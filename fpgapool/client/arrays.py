@@ -10,9 +10,12 @@ types. NumPy is imported when the first of them is called.
 
 from __future__ import annotations
 
-import collections.abc
 import math
 import typing
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import Unpack
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
@@ -29,7 +32,7 @@ if typing.TYPE_CHECKING:
     import numpy
     import numpy.typing
 
-    Array: typing.TypeAlias = numpy.typing.NDArray[typing.Any]
+    Array: typing.TypeAlias = numpy.typing.NDArray[Any]
     ArrayLike: typing.TypeAlias = numpy.typing.ArrayLike
 
 # With a fallback: how long the pool may take to describe the accelerator.
@@ -44,7 +47,7 @@ def run_array(
     *,
     convert: bool = False,
     timeout_s: float | None = None,
-    **named: typing.Any,
+    **named: Any,
 ) -> Array:
     """Send an array through an accelerator.
 
@@ -84,7 +87,7 @@ def fft(
     norm: str = "backward",
     convert: bool = False,
     timeout_s: float | None = None,
-    **options: typing.Unpack[session_options.Options],
+    **options: Unpack[session_options.Options],
 ) -> numpy.typing.NDArray[numpy.complex64]:
     """Transform frames with the accelerator ``fft``, as ``numpy.fft.fft``.
 
@@ -108,7 +111,7 @@ def dtw(
     window_samples: int | None = None,
     convert: bool = False,
     timeout_s: float | None = None,
-    **options: typing.Unpack[session_options.Options],
+    **options: Unpack[session_options.Options],
 ) -> numpy.typing.NDArray[numpy.float64]:
     """Measure distances of series with the accelerator ``dtw``.
 
@@ -155,7 +158,7 @@ def sobel(
     *,
     convert: bool = False,
     timeout_s: float | None = None,
-    **options: typing.Unpack[session_options.Options],
+    **options: Unpack[session_options.Options],
 ) -> numpy.typing.NDArray[numpy.uint8]:
     """Find the edges of grey pictures with the accelerator ``sobel``.
 
@@ -174,10 +177,7 @@ class Call:
 
     It may run many inputs, also in several threads.
 
-    :param function: its name.
-    :param accelerator: its name.
     :param named: options of sessions, and parameters of the accelerator.
-    :param convert: see :func:`run_array`.
     :raises TypeError: if a parameter is given twice.
     :raises errors.InvalidParams: if one is no value of JSON.
     """
@@ -186,7 +186,7 @@ class Call:
         self,
         function: str,
         accelerator: str,
-        named: collections.abc.Mapping[str, typing.Any],
+        named: Mapping[str, Any],
         *,
         convert: bool = False,
     ) -> None:
@@ -215,34 +215,23 @@ class Call:
         self._schema: forms.Schema | None = None
 
     def check(self, timeout_s: float | None) -> None:
-        """Ask the pool whether the accelerator has the named parameters.
-
-        :raises TypeError: if it has not.
-        """
+        """Ask the pool whether the accelerator has the named parameters."""
         seconds = checks.seconds(timeout_s, "timeout_s")
         self._check(channel.deadline_after(seconds), None)
 
     def _check(
-        self,
-        deadline_s: float | None,
-        cancel: cancelling.CancelToken | None,
+        self, deadline_s: float | None, cancel: cancelling.CancelToken | None
     ) -> None:
         if self._named:
             self._describe(deadline_s, cancel)
 
     def run(
         self,
-        data: typing.Any,
+        data: Any,
         timeout_s: float | None,
         cancel: cancelling.CancelToken | None = None,
-    ) -> typing.Any:
-        """Run an array, or bytes.
-
-        :param data: an array; or bytes, as of :func:`transfer.run_buffer`.
-        :param timeout_s: time limit.
-        :param cancel: replaces that of the options.
-        :returns: an array, or a bytearray.
-        """
+    ) -> Any:
+        """Run an array, or bytes."""
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s")
         )
@@ -251,8 +240,8 @@ class Call:
         self._check(deadline_s, cancel)
         return self._send(data, self._params, deadline_s, cancel)
 
-    def run_array(self, data: typing.Any, timeout_s: float | None) -> Array:
-        """Run an array; bytes are none."""
+    def run_array(self, data: Any, timeout_s: float | None) -> Array:
+        """Run an array, not bytes."""
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s")
         )
@@ -260,7 +249,7 @@ class Call:
 
     def _run_array(
         self,
-        data: typing.Any,
+        data: Any,
         deadline_s: float | None,
         cancel: cancelling.CancelToken | None,
     ) -> Array:
@@ -286,7 +275,7 @@ class Call:
 
     def _send(
         self,
-        data: typing.Any,
+        data: Any,
         params: forms.Params,
         deadline_s: float | None,
         cancel: cancelling.CancelToken | None,
@@ -305,9 +294,7 @@ class Call:
         return output
 
     def _describe(
-        self,
-        deadline_s: float | None,
-        cancel: cancelling.CancelToken | None,
+        self, deadline_s: float | None, cancel: cancelling.CancelToken | None
     ) -> forms.Schema:
         """Return the schema of the parameters; the pool is asked once.
 
@@ -331,9 +318,7 @@ class Call:
         return schema
 
     def _ask(
-        self,
-        deadline_s: float | None,
-        cancel: cancelling.CancelToken | None,
+        self, deadline_s: float | None, cancel: cancelling.CancelToken | None
     ) -> forms.Schema:
         with_cpu = self.options.get("fallback") is not None
         limit_s = transfer.left_s(deadline_s)
@@ -394,7 +379,7 @@ class Call:
         return (-(-leading[0] // arrays.per),)
 
     def _wrong_shape(
-        self, array: Array, item: collections.abc.Sequence[int | str]
+        self, array: Array, item: Sequence[int | str]
     ) -> errors.InvalidRequest:
         wanted = ", ".join(["...", *map(str, item)])
         return _unfit(
@@ -402,7 +387,7 @@ class Call:
             f"takes arrays of shape ({wanted}), not {array.shape}",
         )
 
-    def _converted(self, numpy: typing.Any, array: Array, name: str) -> Array:
+    def _converted(self, numpy: Any, array: Array, name: str) -> Array:
         dtype = _dtype(numpy, name)
         if array.dtype == dtype:
             return array
@@ -423,7 +408,7 @@ class Call:
 
     def _result(
         self,
-        numpy: typing.Any,
+        numpy: Any,
         output: bytearray,
         items: forms.Items,
         leading: tuple[int, ...] | None,
@@ -443,33 +428,31 @@ class Call:
         return array.reshape((*leading, *items.shape))
 
 
-def _as_array(numpy: typing.Any, data: typing.Any) -> Array:
+def _as_array(numpy: Any, data: Any) -> Array:
     if isinstance(data, numpy.ma.MaskedArray):
         raise errors.InvalidRequest(
             codes.INVALID_INPUT,
-            "accelerators know no masked elements; fill them first",
+            "masked elements are not supported; fill them first",
         )
     try:
         array: Array = numpy.asarray(data)
     except (TypeError, ValueError) as exc:
         raise errors.InvalidRequest(
-            codes.INVALID_INPUT, f"the data is no array: {exc}"
+            codes.INVALID_INPUT, f"the data is not an array: {exc}"
         ) from None
     return array
 
 
-def _dtype(numpy: typing.Any, name: str) -> typing.Any:
+def _dtype(numpy: Any, name: str) -> Any:
     return numpy.dtype(name).newbyteorder("<")
 
 
-def _name(dtype: typing.Any) -> str:
+def _name(dtype: Any) -> str:
     """Name a type, with its order of bytes if that is foreign."""
     return str(dtype.name if dtype.isnative else dtype)
 
 
-def _conversion(
-    numpy: typing.Any, array: Array, dtype: typing.Any
-) -> Array | None:
+def _conversion(numpy: Any, array: Array, dtype: Any) -> Array | None:
     """Convert numbers.
 
     :returns: the array; None if a number would become another one, but for

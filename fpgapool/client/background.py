@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import collections
-import collections.abc
 import concurrent.futures
 import threading
 import typing
+from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Any
 
 from fpgapool.client import arrays
 from fpgapool.client import cancel as cancelling
@@ -17,17 +19,17 @@ from fpgapool.client import errors
 from fpgapool.client import options as session_options
 from fpgapool.vocabulary import codes
 
-Result: typing.TypeAlias = typing.Any
+Result: typing.TypeAlias = Any
 
 
 @session_options.shown
 def submit(
     accelerator: str,
-    data: typing.Any,
+    data: Any,
     *,
     convert: bool = False,
     timeout_s: float | None = None,
-    **named: typing.Any,
+    **named: Any,
 ) -> concurrent.futures.Future[Result]:
     """Run an array or bytes in the background.
 
@@ -54,13 +56,13 @@ def submit(
 @session_options.shown
 def map(
     accelerator: str,
-    inputs: collections.abc.Iterable[typing.Any],
+    inputs: Iterable[Any],
     *,
     sessions: int = 4,
     convert: bool = False,
     timeout_s: float | None = None,
-    **named: typing.Any,
-) -> collections.abc.Iterator[Result]:
+    **named: Any,
+) -> Iterator[Result]:
     """Run many arrays, or many pieces of memory.
 
     Each input has a session of its own. For many short inputs a group is
@@ -84,7 +86,8 @@ def map(
     call = arrays.Call("map", accelerator, named, convert=convert)
     if type(sessions) is not int or sessions < 1:
         raise errors.InvalidRequest(
-            codes.INVALID_REQUEST, "sessions must be a number from 1"
+            codes.INVALID_REQUEST,
+            "sessions must be a whole number of at least 1",
         )
     if call.options.get("request_id") is not None:
         raise errors.InvalidRequest(
@@ -97,10 +100,10 @@ def map(
 
 def _outputs(
     call: arrays.Call,
-    inputs: collections.abc.Iterable[typing.Any],
+    inputs: Iterable[Any],
     sessions: int,
     timeout_s: float | None,
-) -> collections.abc.Iterator[Result]:
+) -> Iterator[Result]:
     running: collections.deque[concurrent.futures.Future[Result]] = (
         collections.deque()
     )
@@ -108,7 +111,7 @@ def _outputs(
     try:
         for data in inputs:
             running.append(_start(call, data, timeout_s))
-            # The loop keeps no input that has ended.
+            # Do not keep an input alive after its session.
             del data
             if len(running) == sessions:
                 yield _first(running, index)
@@ -157,7 +160,7 @@ class _Future(concurrent.futures.Future[Result]):
 
 
 def _start(
-    call: arrays.Call, data: typing.Any, timeout_s: float | None
+    call: arrays.Call, data: Any, timeout_s: float | None
 ) -> concurrent.futures.Future[Result]:
     future = _Future()
     threading.Thread(
@@ -170,10 +173,7 @@ def _start(
 
 
 def _run(
-    call: arrays.Call,
-    data: typing.Any,
-    timeout_s: float | None,
-    future: _Future,
+    call: arrays.Call, data: Any, timeout_s: float | None, future: _Future
 ) -> None:
     output, error = None, None
     try:
@@ -191,10 +191,7 @@ def _run(
 
 
 def _cancellable(
-    call: arrays.Call,
-    data: typing.Any,
-    timeout_s: float | None,
-    token: _Token,
+    call: arrays.Call, data: Any, timeout_s: float | None, token: _Token
 ) -> Result:
     callers = cancelling.token_of(call.options.get("cancel"))
     callers.attach(token)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import threading
-import typing
+from typing import Protocol
 
 from fpgapool.client import errors
 from fpgapool.vocabulary import codes
@@ -15,7 +15,7 @@ from fpgapool.vocabulary import codes
 _EVENT_POLL_S = 0.1
 
 
-class Stoppable(typing.Protocol):
+class Stoppable(Protocol):
     """An object that a token can stop, for example a channel."""
 
     def shutdown(self) -> None:
@@ -91,10 +91,7 @@ class CancelToken:
 
 
 class EventToken(CancelToken):
-    """A token that follows a plain :class:`threading.Event`.
-
-    :param event: the caller's event; setting it cancels.
-    """
+    """A token that follows a plain :class:`threading.Event`."""
 
     def __init__(self, event: threading.Event) -> None:
         super().__init__()
@@ -121,8 +118,6 @@ class EventToken(CancelToken):
 def token_of(cancel: threading.Event | CancelToken | None) -> CancelToken:
     """Make a token of what a caller passed.
 
-    :param cancel: a token, a plain event, or nothing.
-    :returns: a token.
     :raises errors.InvalidRequest: if it has another type.
     """
     if cancel is None:
@@ -137,9 +132,6 @@ def token_of(cancel: threading.Event | CancelToken | None) -> CancelToken:
 
 
 def release(token: CancelToken) -> None:
-    """Stop what :func:`token_of` may have started.
-
-    :param token: a token that it returned.
-    """
+    """Stop what :func:`token_of` may have started."""
     if isinstance(token, EventToken):
         token.stop()

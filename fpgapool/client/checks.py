@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
-import collections.abc
 import contextlib
 import math
 import os
-import typing
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
 
 from fpgapool.client import errors
 from fpgapool.protocol import frames
@@ -16,9 +18,9 @@ from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import rules
 from fpgapool.vocabulary import session as description
 
-# The rest is for what is sent with them.
+# Leaves room for the other members of HELLO.
 _MAX_PARAMS_BYTES = frames.MAX_JSON_BYTES - 1024
-# The pool has no longer names; it refuses others that it does not know.
+# No name in the pool is longer.
 _MAX_NAME_CHARS = 255
 
 #: Whether programs insist on TLS by default.
@@ -27,13 +29,9 @@ REQUIRE_TLS = "FPGAPOOL_REQUIRE_TLS"
 
 def request(
     accelerator: object, size_bytes: object, **options: object
-) -> dict[str, typing.Any]:
-    """Check what a session is asked with.
+) -> dict[str, Any]:
+    """Check the arguments of a request for a session.
 
-    :param accelerator: its name.
-    :param size_bytes: size of the input.
-    :param options: see :data:`description.FIELDS`.
-    :returns: the members of the request.
     :raises errors.InvalidRequest: with the code of the first that is wrong.
     """
     with refusing():
@@ -44,31 +42,27 @@ def request(
         }
 
 
-def name(value: object, told: str) -> str:
+def name(value: object, label: str) -> str:
     """Check a name: of an accelerator, or of a group, or its ID.
 
-    :param value: the caller's argument.
-    :param told: name of the argument, for the message.
-    :returns: the same.
     :raises errors.InvalidRequest: code ``INVALID_REQUEST``.
     """
     if isinstance(value, str) and 0 < len(value) <= _MAX_NAME_CHARS:
         return value
     raise errors.InvalidRequest(
         codes.INVALID_REQUEST,
-        f"{told} must be a name of 1 to {_MAX_NAME_CHARS} characters",
+        f"{label} must be a name of 1 to {_MAX_NAME_CHARS} characters",
     )
 
 
 def size(size_bytes: object, *, may_be_zero: bool = False) -> int:
     """Check a number of bytes.
 
-    :param size_bytes: the caller's argument.
     :param may_be_zero: whether it may be 0.
     :returns: the same, at most 2**63 - 1.
     :raises errors.InvalidRequest: code ``INVALID_SIZE``.
     """
-    # Without refusing(): for small tasks generators are slow.
+    # Not with refusing(): a generator is slow for small tasks.
     try:
         return rules.check_size_bytes(size_bytes, may_be_zero=may_be_zero)
     except rules.RequestError as error:
@@ -79,8 +73,6 @@ def seconds(value: object, name: str) -> float | None:
     """Check a duration.
 
     :param value: the caller's argument; None for no limit.
-    :param name: name of the argument, for the message.
-    :returns: the same.
     :raises errors.InvalidRequest: code ``INVALID_TIMEOUT``.
     """
     if value is None:
@@ -90,8 +82,8 @@ def seconds(value: object, name: str) -> float | None:
 
 
 @contextlib.contextmanager
-def refusing() -> collections.abc.Iterator[None]:
-    """Raise InvalidRequest for what the rules of requests forbid."""
+def refusing() -> Iterator[None]:
+    """Turn violations of the rules of requests into InvalidRequest."""
     try:
         yield
     except rules.RequestError as error:
@@ -102,7 +94,6 @@ def require_tls(value: object) -> bool:
     """Check whether a caller insists on TLS.
 
     :param value: the caller's argument; None for the environment's value.
-    :returns: whether it does.
     :raises errors.InvalidRequest: code ``INVALID_REQUEST``.
     """
     if isinstance(value, bool):
@@ -121,18 +112,17 @@ def require_tls(value: object) -> bool:
     )
 
 
-def params(value: object) -> dict[str, typing.Any]:
+def params(value: object) -> dict[str, Any]:
     """Convert parameters to the form in which they are sent.
 
     :param value: mapping of names to JSON values; bytes become hexadecimal
         digits, NumPy's scalars and arrays numbers and lists.
-    :returns: the parameters.
     :raises errors.InvalidParams: if it is not a mapping with names, or a value
         is not one of JSON.
     """
     if value is None:
         return {}
-    if not isinstance(value, collections.abc.Mapping):
+    if not isinstance(value, Mapping):
         raise errors.InvalidParams("params must be a mapping")
     if not all(isinstance(name, str) for name in value):
         raise errors.InvalidParams("the names of params must be strings")
@@ -145,11 +135,9 @@ def params(value: object) -> dict[str, typing.Any]:
         raise errors.InvalidParams("params are nested too deeply") from None
 
 
-def encoded(values: collections.abc.Mapping[str, typing.Any]) -> bytes:
+def encoded(values: Mapping[str, Any]) -> bytes:
     """Encode parameters as they are sent.
 
-    :param values: from :func:`params`.
-    :returns: UTF-8 bytes.
     :raises errors.InvalidParams: if they are too large.
     """
     try:
@@ -164,34 +152,33 @@ def encoded(values: collections.abc.Mapping[str, typing.Any]) -> bytes:
     return payload
 
 
-def _json_value(item: object, told: str) -> object:
+def _json_value(item: object, label: str) -> object:
     if isinstance(item, bytes | bytearray | memoryview):
         return bytes(item).hex()
-    # NumPy's, without importing it.
+    # NumPy's scalars and arrays, without importing NumPy.
     if hasattr(item, "dtype") and hasattr(item, "tolist"):
         item = item.tolist()
-    if isinstance(item, collections.abc.Mapping):
+    if isinstance(item, Mapping):
         return {
-            str(name): _json_value(one, told) for name, one in item.items()
+            str(name): _json_value(one, label) for name, one in item.items()
         }
     if isinstance(item, list | tuple):
-        return [_json_value(one, told) for one in item]
+        return [_json_value(one, label) for one in item]
     if isinstance(item, float) and not math.isfinite(item):
-        raise errors.InvalidParams(f"{told}: JSON has no such number")
+        raise errors.InvalidParams(
+            f"{label}: not a finite number, so JSON cannot represent it"
+        )
     if item is None or isinstance(item, bool | int | float | str):
         return item
     # The message omits the value: it may be a key.
-    raise errors.InvalidParams(f"{told}: {type(item).__name__} is not JSON")
+    raise errors.InvalidParams(f"{label}: {type(item).__name__} is not JSON")
 
 
 def params_schema(
-    values: collections.abc.Mapping[str, typing.Any],
-    schema: collections.abc.Mapping[str, typing.Any],
+    values: Mapping[str, Any], schema: Mapping[str, Any]
 ) -> None:
     """Check parameters against the schema of their accelerator.
 
-    :param values: the parameters.
-    :param schema: JSON schema from the accelerator's profile.
     :raises errors.InvalidParams: names the first wrong one, and omits its
         value, which may be a key.
     """
@@ -199,10 +186,8 @@ def params_schema(
 
 
 def schema_check(
-    schema: collections.abc.Mapping[str, typing.Any],
-) -> collections.abc.Callable[
-    [collections.abc.Mapping[str, typing.Any]], None
-]:
+    schema: Mapping[str, Any],
+) -> Callable[[Mapping[str, Any]], None]:
     """Return :func:`params_schema` for many parameters of one schema."""
     if not schema:
         return lambda values: None
@@ -211,7 +196,7 @@ def schema_check(
 
     validator = jsonschema.validators.validator_for(schema)(schema)
 
-    def check(values: collections.abc.Mapping[str, typing.Any]) -> None:
+    def check(values: Mapping[str, Any]) -> None:
         error = jsonschema.exceptions.best_match(
             validator.iter_errors(dict(values))
         )
@@ -221,7 +206,7 @@ def schema_check(
     return check
 
 
-def _describe(error: typing.Any) -> str:
+def _describe(error: Any) -> str:
     path = ".".join(["params", *(str(step) for step in error.absolute_path)])
     if error.validator == "required":
         missing = [

@@ -29,7 +29,6 @@ def find(
     config drive or metadata service.
 
     :param finder: of Nova's data; None: that of the process.
-    :param pause: see :meth:`fpgapool.client.doors.instance.Finder.find`.
     :returns: path of the front door's socket, or the API.
     :raises errors.FrontDoorUnavailable: if there is none; the message lists
         the places that were tried.
@@ -63,7 +62,7 @@ def _api(
     credentials, places = finder.find(pause=pause)
     if credentials is None:
         raise errors.FrontDoorUnavailable(
-            f"{no_door}; there is neither {instance.API_URL} nor"
+            f"{no_door}; neither {instance.API_URL} nor"
             f" {_CLOUD_VARIABLES[0]}, and Nova has no data about the pool for"
             f" this machine: {'; '.join(places)}"
         )
@@ -89,10 +88,7 @@ def _of_nova(
     found: instance.Credentials,
     refused: tuple[instance.Credentials, ...],
 ) -> apidoor.PoolApi:
-    """Return the API that Nova names; with a new token if necessary.
-
-    :param refused: the credentials that the API has refused.
-    """
+    """Return the API that Nova names; with a new token if necessary."""
 
     def renew(reason: str) -> apidoor.PoolApi:
         worthless = (*refused, found)

@@ -4,15 +4,15 @@
 
 from __future__ import annotations
 
-import collections.abc
 import dataclasses
-import threading
-import typing
+import functools
+from collections.abc import Mapping
+from typing import Any
+from typing import Unpack
 
-from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import errors
-from fpgapool.client.doors import apidoor
+from fpgapool.client import options as session_options
 from fpgapool.client.doors import asking
 from fpgapool.protocol import frames
 from fpgapool.protocol import messages
@@ -21,7 +21,7 @@ from fpgapool.vocabulary import states
 
 @dataclasses.dataclass(frozen=True)
 class DryRun:
-    """What would become of a session, if it were opened now.
+    """The fate of a session, if it were opened now.
 
     :ivar state: ``PREPARING``: it would have a slot at once; ``QUEUED``: it
         would wait; ``REJECTED``: the pool would refuse it.
@@ -41,22 +41,18 @@ class DryRun:
         return self.state == states.PREPARING
 
 
+@functools.partial(
+    session_options.accepted, options=session_options.DryRunOptions
+)
 def acc_dry_run(
     accelerator: str,
     size_bytes: int,
-    params: collections.abc.Mapping[str, typing.Any] | None = None,
+    params: Mapping[str, Any] | None = None,
     *,
     timeout_s: float | None = None,
-    front_door: str | apidoor.PoolApi | None = None,
-    wait_timeout_s: float | None = None,
-    priority: int = 0,
-    deadline_s: float | None = None,
-    deadline_action: str | None = None,
-    application: str | None = None,
-    cancel: threading.Event | cancelling.CancelToken | None = None,
-    require_tls: bool | None = None,
+    **options: Unpack[session_options.DryRunOptions],
 ) -> DryRun:
-    """Ask what :func:`acc_open` would find, and change nothing.
+    """Report what :func:`acc_open` would get now, without opening a session.
 
     The answer holds for this moment only, and keeps no slot.
 
@@ -66,24 +62,16 @@ def acc_dry_run(
         many dry runs; ``DRY_RUN_UNSUPPORTED``, if the pool makes none.
     :raises: otherwise as :func:`acc_open`.
     """
-    members = checks.request(
-        accelerator,
-        size_bytes,
-        wait_timeout_s=wait_timeout_s,
-        priority=priority,
-        deadline_s=deadline_s,
-        deadline_action=deadline_action,
-        application=application,
-    )
+    members = checks.request(accelerator, size_bytes, **options)
     questions: list[tuple[str, dict[str, object]]] = [("dry_run", members)]
     if params:
         questions.append(("accelerator", {"name": accelerator}))
     reply, *rest = asking.ask(
         questions,
-        front_door=front_door,
+        front_door=options.get("front_door"),
         timeout_s=timeout_s,
-        cancel=cancel,
-        require_tls=require_tls,
+        cancel=options.get("cancel"),
+        require_tls=options.get("require_tls"),
     )
     found = _read(reply)
     for one in rest:

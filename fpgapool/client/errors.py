@@ -8,12 +8,12 @@ one stable vocabulary; messages may change.
 
 from __future__ import annotations
 
-import collections.abc
 import contextlib
 import copy
 import errno
 import sys
-import typing
+from collections.abc import Iterator
+from typing import Self
 
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
@@ -39,7 +39,7 @@ class FpgapoolError(exceptions.CodedError):
 
     index: int | None = None
 
-    def again(self) -> typing.Self:
+    def again(self) -> Self:
         """Return a copy to raise.
 
         An error that was raised refers to all that its callers had. Whoever
@@ -69,7 +69,7 @@ class RequestRejected(FpgapoolError):
 
 
 class WaitTimeout(RequestRejected):
-    """No slot came free within the time that the request may wait."""
+    """No slot became free within the request's waiting time."""
 
     def __init__(self, message: str) -> None:
         super().__init__(codes.WAIT_TIMEOUT, message)
@@ -126,7 +126,7 @@ class TaskFailed(FpgapoolError):
 
 
 class ChecksumMismatch(SessionFailed):
-    """The accelerator saw other data than the client.
+    """The accelerator processed other data than the client sent or got.
 
     :ivar direction: ``input`` or ``output``.
     :ivar start_bytes: position up to which the data is correct.
@@ -154,8 +154,8 @@ class ChecksumMismatch(SessionFailed):
 
 
 @contextlib.contextmanager
-def needing_descriptors() -> collections.abc.Iterator[None]:
-    """Tell a lack of descriptors from a lost connection: retries do not help.
+def needing_descriptors() -> Iterator[None]:
+    """Distinguish a lack of descriptors, where retries do not help.
 
     :raises TooManyOpenFiles: for errors that a lack of descriptors caused.
     """
@@ -185,9 +185,9 @@ def _lacks_descriptors(
 
 
 def release_frames(exc: BaseException | None) -> None:
-    """Clear what this library's functions had when an error left them.
+    """Clear the local variables of this library's frames in a traceback.
 
-    They may have had the error itself: see :meth:`FpgapoolError.again`.
+    They may refer to the error itself: see :meth:`FpgapoolError.again`.
 
     :param exc: the error; those that caused it are included.
     """
@@ -203,9 +203,7 @@ def release_frames(exc: BaseException | None) -> None:
             traceback = traceback.tb_next
 
 
-def _with_causes(
-    exc: BaseException | None,
-) -> collections.abc.Iterator[BaseException]:
+def _with_causes(exc: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and those that caused it, once each."""
     seen: list[BaseException] = []
     while exc is not None and exc not in seen:
@@ -217,8 +215,6 @@ def _with_causes(
 def rejection(code: str, message: str) -> FpgapoolError:
     """Choose the error class for a code that the pool sent.
 
-    :param code: stable code.
-    :param message: explanation for people.
     :returns: the error, for the caller to raise.
     """
     if code == codes.WAIT_TIMEOUT:

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import collections.abc
 import dataclasses
 import threading
-import typing
+from collections.abc import Mapping
+from typing import Any
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
@@ -35,7 +35,7 @@ class Accelerator:
 
     name: str
     description: str
-    params_schema: collections.abc.Mapping[str, typing.Any]
+    params_schema: Mapping[str, Any]
     peak_bytes_per_s: float
     return_ratio: float
     stateless: bool
@@ -57,9 +57,7 @@ def accelerators(
     """
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
 
-    def ask(
-        operation: str, **arguments: object
-    ) -> collections.abc.Mapping[str, typing.Any]:
+    def ask(operation: str, **arguments: object) -> Mapping[str, Any]:
         (reply,) = asking.ask(
             [(operation, arguments)],
             front_door=front_door,
@@ -76,7 +74,7 @@ def accelerators(
             reply = ask("accelerators", after=reply["next"])
             profiles += reply["accelerators"]
         if not all("slots" in one for one in profiles):
-            # The API counts no slots, and neither do older front doors.
+            # The API does not count slots; neither do older front doors.
             counted = capacity.Capacity(ask("pool")["summary"]["hosts"])
             profiles = [{**one, **counted.of(one)} for one in profiles]
         names = [field.name for field in dataclasses.fields(Accelerator)]

@@ -1,94 +1,183 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Options of sessions, for functions that open sessions themselves."""
+"""The options of a session, which all functions that open one share.
 
-from __future__ import annotations
+:class:`Options` is the only list of them. What the pool itself is asked for
+comes from :class:`fpgapool.vocabulary.session.Options`; so do the options of
+``fpgapool-run`` and the ``openstack`` command.
+"""
 
-import collections.abc
 import functools
 import inspect
 import threading
 import typing
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+from typing import TypedDict
+from typing import TypeVar
+from typing import cast
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client.doors import apidoor
 from fpgapool.client.links import waiting
-from fpgapool.client.sessions import opening
+from fpgapool.vocabulary import session as description
 
-_Function = typing.TypeVar(
-    "_Function", bound=collections.abc.Callable[..., typing.Any]
-)
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class Options(typing.TypedDict, total=False):
-    """What functions pass on to :func:`fpgapool.client.acc_open`."""
+class DoorOptions(TypedDict, total=False):
+    """How to reach the pool.
 
-    params: collections.abc.Mapping[str, typing.Any] | None
+    :param front_door: path of the front door's socket, or the pool's API
+        for programs that do not run on its hosts. The default is what
+        :func:`fpgapool.client.discovery.find` finds: the front door of this
+        host, or the API of the environment or, in an instance, of Nova.
+    :param cancel: setting it ends the request or the session.
+    :param require_tls: refuse, with the code ``TLS_REQUIRED``, to send data to
+        another host without TLS, and requests to an API without TLS. None
+        means the value of ``FPGAPOOL_REQUIRE_TLS``, else no. Data on this host
+        is in memory and needs no TLS.
+    """
+
     front_door: str | apidoor.PoolApi | None
-    request_id: str | None
-    wait_timeout_s: float | None
-    application: str | None
-    priority: int
-    deadline_s: float | None
-    deadline_action: str | None
-    on_state: waiting.StateCallback | None
     cancel: threading.Event | cancelling.CancelToken | None
+    require_tls: bool | None
+
+
+class DryRunOptions(description.Options, DoorOptions, total=False):
+    """Options of a session, and of its dry run."""
+
+
+class Options(DryRunOptions, total=False):
+    """Options of a session.
+
+    :param params: parameters of the accelerator; bytes are sent as hexadecimal
+        digits. They go to the worker only, never through the pool's services.
+    :param request_id: the caller's name of the request: repeating a request
+        with the same name never opens a second session. None: a random name.
+    :param on_state: called with a view of the session whenever its state or
+        its place in the queue changes, also when it gets another slot
+        later. With a fallback it is called with a READY view that has a
+        reason.
+    :param verify: check the parameters against the accelerator's schema
+        before asking for a slot; the worker checks them in any case.
+    :param fallback: ``cpu``, or None to raise the error.
+    :param meanwhile: ``cpu``, or None to wait for a slot. ``on_state`` is then
+        called by another thread.
+    :param checksum: compare CRC-32 of input and output with those of the
+        accelerator's board before a result is returned. This costs time on
+        both sides. A slot without this feature is refused with the code
+        ``CHECKSUM_UNAVAILABLE``. If the CPU computes, nothing is compared,
+        and :attr:`Session.checksum` is false.
+    :param away_timeout_s: how long the pool may be away, which means that
+        neither its front door nor the worker of the session's slot answers.
+        None: for ever while the request waits; a session with a slot fails
+        after about a minute.
+    :param on_away: called when the front door or the slot's worker goes
+        away while the request or session continues. It gets the name of what
+        does not answer, for people, and the seconds until the library gives
+        up; None if it never does.
+    :param arguments: data that is the same for all of the input, such as a
+        model, by number; the accelerator says which ones it takes. Anything
+        with the buffer protocol, or a :class:`fpgapool.client.Block`, at most
+        as long as the session's input buffer.
+    """
+
+    params: Mapping[str, Any] | None
+    request_id: str | None
+    on_state: waiting.StateCallback | None
     verify: bool
     fallback: str | None
     meanwhile: str | None
     checksum: bool
-    require_tls: bool | None
     away_timeout_s: float | None
     on_away: waiting.AwayCallback | None
-    arguments: collections.abc.Mapping[int, typing.Any] | None
+    arguments: Mapping[int, Any] | None
 
 
 NAMES = frozenset(Options.__annotations__)
+#: The values of options that the caller leaves out.
+DEFAULTS: Options = {
+    **dict.fromkeys(NAMES),  # type: ignore[typeddict-item]
+    **{
+        one.name: one.default
+        for one in description.FIELDS.options
+        if one.name in NAMES
+    },
+    "verify": True,
+    "checksum": False,
+}
 
 
-def accepted(function: _Function) -> _Function:
+def accepted(function: _Function, options: Any = Options) -> _Function:
     """Refuse misspelt options of a function, and show the others in help.
 
-    The function ends with ``**options: typing.Unpack[Options]``, which type
-    checkers and editors read.
+    The function ends with ``**options: Unpack[…]``, which type checkers and
+    editors read.
 
     :returns: the function; it raises TypeError for other names before it does
         anything.
     """
-    shown(function)
-    known = inspect.signature(function).parameters
+    shown(function, options)
+    known = frozenset(inspect.signature(function).parameters)
 
     @functools.wraps(function)
-    def checked(*arguments: typing.Any, **named: typing.Any) -> typing.Any:
-        for name in named:
-            if name not in known:
-                raise TypeError(
-                    f"{function.__name__}() got an unexpected keyword "
-                    f"argument {name!r}"
-                )
+    def checked(*arguments: Any, **named: Any) -> Any:
+        for name in named.keys() - known:
+            raise TypeError(
+                f"{function.__name__}() got an unexpected keyword argument"
+                f" {name!r}"
+            )
         return function(*arguments, **named)
 
-    return typing.cast(_Function, checked)
+    return cast(_Function, checked)
 
 
-def shown(function: _Function) -> _Function:
+def shown(function: _Function, options: Any = Options) -> _Function:
     """Show the options of sessions among a function's parameters.
 
     ``help()``, editors and the reference then have their names, types and
     defaults. The function's last parameter takes the options: ``**options``
     takes nothing else, and any other name, such as ``**named``, does.
-
-    :returns: the function.
     """
     own = inspect.signature(function)
     *named, rest = own.parameters.values()
-    session = inspect.signature(opening.acc_open).parameters
-    options = [session[name] for name in session if name in NAMES]
     function.__signature__ = own.replace(  # type: ignore[attr-defined]
         parameters=[
-            *(each for each in named if each.name not in NAMES),
-            *options,
+            *named,
+            *(
+                inspect.Parameter(
+                    name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=DEFAULTS[name],  # type: ignore[literal-required]
+                    annotation=annotation,
+                )
+                for name, annotation in typing.get_type_hints(options).items()
+                if name not in own.parameters
+            ),
             *([] if rest.name == "options" else [rest]),
         ]
+    )
+    return function
+
+
+def documented(function: _Function) -> _Function:
+    """Put the documentation of all options into that of a function.
+
+    It takes the place of the line that begins with ``:param options:``.
+    """
+    lines = (function.__doc__ or "").splitlines()
+    about = [
+        f"    {line}".rstrip()
+        for options in (description.Options, DoorOptions, Options)
+        for line in (inspect.getdoc(options) or "")
+        .partition("\n\n")[2]
+        .splitlines()
+    ]
+    function.__doc__ = "\n".join(
+        new
+        for line in lines
+        for new in (about if ":param options:" in line else [line])
     )
     return function

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import collections.abc
 import contextlib
 import dataclasses
 import json
@@ -16,7 +15,9 @@ import socket
 import sys
 import threading
 import time
-import typing
+from collections.abc import Sequence
+from typing import Any
+from typing import BinaryIO
 
 from fpgapool import client
 from fpgapool.client import checks
@@ -37,7 +38,7 @@ from fpgapool.vocabulary import states
 _REACTS_S = 1.0
 # After the time limit the client ends its waits, and gives the slot back.
 _CLEANS_UP_S = 2.0
-# A time limit of 0 is none.
+# The client treats a time limit of 0 as an error.
 _LEAST_S = 0.001
 # A restarted agent is back by then. With the last attempt it takes 15 s.
 _AWAY_TIMEOUT_S = 14.0
@@ -56,7 +57,7 @@ USAGE = 2
 
 def _run(
     arguments: argparse.Namespace, token: client.CancelToken
-) -> dict[str, typing.Any]:
+) -> dict[str, Any]:
     """:returns: the report; ``summary`` has its lines for people."""
     if arguments.lists:
         return _list(arguments, token)
@@ -97,17 +98,14 @@ def _keep_iv(
     display: displays.Display,
     stack: contextlib.ExitStack,
 ) -> dict[str, str]:
-    """Keep a new IV before there is output: without it, it is lost data.
-
-    :returns: what the report says about it.
-    """
+    """Store the IV of output that is yet to come; return its report."""
     if destination == command_line.STANDARD:
         display.tell(
             f"iv {iv.hex()}, needed to decrypt: --decrypt --iv {iv.hex()}"
         )
         return {"iv": iv.hex()}
     path = destination + parameters.IV_SUFFIX
-    # It gets its name when the stack is left: after the output.
+    # The file appears when the stack is left, after the output.
     stream = stack.enter_context(files.replacing(path))
     stream.write(f"{iv.hex()}\n".encode())
     return {"iv": iv.hex(), "iv_file": path}
@@ -115,7 +113,7 @@ def _keep_iv(
 
 def _list(
     arguments: argparse.Namespace, token: client.CancelToken
-) -> dict[str, typing.Any]:
+) -> dict[str, Any]:
     found = client.accelerators(
         timeout_s=_left_s(arguments), cancel=token, **_door(arguments)
     )
@@ -127,23 +125,23 @@ def _list(
 
 def _options(
     arguments: argparse.Namespace, token: client.CancelToken
-) -> dict[str, typing.Any]:
+) -> dict[str, Any]:
     """Return the options of a session and of its dry run."""
     return {
         "timeout_s": _left_s(arguments),
         "cancel": token,
-        "wait_timeout_s": arguments.wait_timeout,
-        "priority": arguments.priority,
-        "deadline_s": arguments.deadline,
-        "deadline_action": arguments.deadline_action,
-        "application": arguments.application,
+        **{
+            option.name: value
+            for option in command_line.REQUESTED
+            if (value := getattr(arguments, option.name)) is not None
+        },
         **_door(arguments),
     }
 
 
 def _dry_run(
     arguments: argparse.Namespace, token: client.CancelToken
-) -> dict[str, typing.Any]:
+) -> dict[str, Any]:
     size_bytes = arguments.size_bytes
     if size_bytes is None:
         size_bytes = ends.size_of(ends.source_of(arguments.source))
@@ -162,12 +160,12 @@ def _dry_run(
 
 def _run_session(
     arguments: argparse.Namespace,
-    source: typing.BinaryIO,
-    destination: str | typing.BinaryIO,
-    transfer: dict[str, typing.Any],
+    source: BinaryIO,
+    destination: str | BinaryIO,
+    transfer: dict[str, Any],
     display: displays.Display,
     token: client.CancelToken,
-) -> dict[str, typing.Any]:
+) -> dict[str, Any]:
     report = client.run_file(
         arguments.accelerator,
         source,
@@ -183,20 +181,17 @@ def _run_session(
         **transfer,
         **_options(arguments, token),
     )
-    return {
-        "summary": displays.summary(report),
-        **dataclasses.asdict(report),
-    }
+    return {"summary": displays.summary(report), **dataclasses.asdict(report)}
 
 
 def _run_group(
     arguments: argparse.Namespace,
-    source: typing.BinaryIO,
-    destination: str | typing.BinaryIO,
-    transfer: dict[str, typing.Any],
+    source: BinaryIO,
+    destination: str | BinaryIO,
+    transfer: dict[str, Any],
     display: displays.Display,
     token: client.CancelToken,
-) -> dict[str, typing.Any]:
+) -> dict[str, Any]:
     started_s = time.monotonic()
 
     def on_away(what: str, gives_up_s: float | None) -> None:
@@ -228,12 +223,12 @@ def _run_group(
 
 
 def _left_s(arguments: argparse.Namespace) -> float | None:
-    """Return what is left of the time limit; None: there is none."""
+    """Return the rest of the time limit; None: there is none."""
     left_s = channel.remaining_s(arguments.gives_up_s)
     return None if left_s is None else max(left_s, _LEAST_S)
 
 
-def _door(arguments: argparse.Namespace) -> dict[str, typing.Any]:
+def _door(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the way to the pool, as arguments of the client."""
     front_door = arguments.socket
     if arguments.os_cloud is not None:
@@ -252,7 +247,7 @@ class _TimeUp(BaseException):
 
 
 class _Interruptible:
-    """Lets signals, and the time limit, end a wait for the pool or for a file.
+    """Makes signals and the time limit interrupt waits.
 
     Python handles a signal between two of its own steps. A signal that comes
     right before a wait, or in another thread, does not end the wait: then
@@ -281,7 +276,7 @@ class _Interruptible:
             stack.enter_context(interrupts.interruptible(self._interrupt))
             before = signal.signal(signal.SIGALRM, self._interrupt)
             stack.callback(signal.signal, signal.SIGALRM, before)
-            # Python writes there as soon as a signal arrives.
+            # Python writes to it as soon as a signal arrives.
             before_fd = signal.set_wakeup_fd(self._writer.fileno())
             stack.callback(signal.set_wakeup_fd, before_fd)
             self._restore = stack.pop_all()
@@ -300,7 +295,7 @@ class _Interruptible:
 
     def _interrupt(self, _signal: int, _frame: object) -> None:
         if self._reacts.is_set():
-            # What it cleans up waits for nothing any more.
+            # Clean-up is running: end its waits.
             self.token.cancel()
             return
         self._reacts.set()
@@ -329,7 +324,7 @@ class _Interruptible:
                 signal.pthread_kill(main_thread, number)
 
 
-def main(argv: collections.abc.Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the command.
 
     :param argv: arguments without the program's name; None for those of the
@@ -338,7 +333,7 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else argv
     as_json = "--json" in words
-    # Messages must not get into the output.
+    # Messages must not mix with the output.
     messages = sys.stdout
     try:
         arguments = command_line.parse(words)

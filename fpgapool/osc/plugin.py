@@ -11,11 +11,12 @@ from osc_lib import utils
 
 from fpgapool.osc.sdk import fpgapool_service
 from fpgapool.osc.sdk import proxy
+from fpgapool.vocabulary import microversions
 
 DEFAULT_API_VERSION = "1"
 API_VERSION_OPTION = "os_fpgapool_api_version"
 API_NAME = "fpgapool"
-API_VERSIONS = ("1", "1.0", "1.1", "1.2", "1.3", "1.4")
+API_VERSIONS = ("1", *microversions.VERSIONS)
 
 
 def make_client(instance: Any) -> proxy.Proxy:

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-import collections.abc
-import typing
+from collections.abc import Mapping
+from typing import Any
+from typing import NoReturn
 
 from fpgapool.client import errors
 from fpgapool.spark import codecs
@@ -27,14 +28,11 @@ class Accelerator:
     """
 
     id: str
-    params: collections.abc.Mapping[str, typing.Any] = {}
+    params: Mapping[str, Any] = {}
     codec: codecs.Codec
     results: codecs.Codec | None = None
 
-    def __init__(
-        self,
-        arguments: collections.abc.Mapping[int, typing.Any] | None = None,
-    ) -> None:
+    def __init__(self, arguments: Mapping[int, Any] | None = None) -> None:
         self.arguments = arguments or {}
 
     @property
@@ -57,7 +55,7 @@ class Accelerator:
         """
         return (self.codec.record_bytes or 1) * self.block_records
 
-    def call(self, element: typing.Any) -> typing.Any:
+    def call(self, element: Any) -> Any:
         """Return the result of one record, computed by the processor.
 
         It is used if neither the pool nor a software core of this machine can
@@ -77,29 +75,27 @@ class Accelerator:
 def check(accelerator: Accelerator) -> Accelerator:
     """Refuse an accelerator before any executor works with it.
 
-    :param accelerator: of a program.
-    :returns: the same.
     :raises errors.InvalidRequest: if it has no name, no codec, or wrong
         numbers.
     """
 
-    def refuse(reason: str) -> typing.NoReturn:
+    def refuse(reason: str) -> NoReturn:
         raise errors.InvalidRequest(codes.INVALID_REQUEST, reason)
 
     if not isinstance(accelerator, Accelerator):
-        refuse(f"{accelerator!r} must be an object of class Accelerator")
-    told = type(accelerator).__name__
+        refuse(f"{accelerator!r} must be an instance of Accelerator")
+    label = type(accelerator).__name__
     name = getattr(accelerator, "id", None)
     if not isinstance(name, str) or not name:
-        refuse(f"{told}.id must be the name of an accelerator")
+        refuse(f"{label}.id must be the name of an accelerator")
     for member in ("codec", "results"):
         codec = getattr(accelerator, member, None)
         if member == "results" and codec is None:
             continue
         if not isinstance(codec, codecs.Codec):
-            refuse(f"{told}.{member} must be a Codec")
+            refuse(f"{label}.{member} must be a Codec")
     for member in ("chunk_multiple_bytes", "block_records"):
         value = getattr(accelerator, member)
         if not isinstance(value, int) or value < 1:
-            refuse(f"{told}.{member} must be an integer of at least 1")
+            refuse(f"{label}.{member} must be an integer of at least 1")
     return accelerator

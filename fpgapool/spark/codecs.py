@@ -9,6 +9,7 @@ import math
 import mmap
 import struct
 import typing
+from typing import Any
 
 import numpy
 
@@ -28,7 +29,7 @@ class Codec(abc.ABC):
     record_bytes: int | None = None
 
     @abc.abstractmethod
-    def encode(self, records: list[typing.Any]) -> Buffer:
+    def encode(self, records: list[Any]) -> Buffer:
         """Return the bytes of records.
 
         A partition is encoded in several calls; their results are joined.
@@ -38,7 +39,7 @@ class Codec(abc.ABC):
         """
 
     @abc.abstractmethod
-    def decode(self, buffer: Buffer, count: int) -> list[typing.Any]:
+    def decode(self, buffer: Buffer, count: int) -> list[Any]:
         """Return the records that bytes stand for.
 
         :param buffer: the whole output for a partition; zero bytes or the
@@ -66,7 +67,7 @@ class ArrayCodec(Codec):
         if self._dtype.hasobject:
             raise ValueError(f"the type {dtype!r} has no bytes of its own")
 
-    def encode(self, records: list[typing.Any]) -> Buffer:
+    def encode(self, records: list[Any]) -> Buffer:
         """See :meth:`Codec.encode`.
 
         :raises ValueError: if a record has another shape, or a number does not
@@ -87,10 +88,12 @@ class ArrayCodec(Codec):
             )
         encoded = numpy.ascontiguousarray(given, self._dtype)
         if given.dtype.kind in "iu" and not numpy.array_equal(encoded, given):
-            raise ValueError(f"a number does not fit the type {self._dtype}")
+            raise ValueError(
+                f"a number is out of range for the type {self._dtype}"
+            )
         return encoded.data
 
-    def decode(self, buffer: Buffer, count: int) -> list[typing.Any]:
+    def decode(self, buffer: Buffer, count: int) -> list[Any]:
         """See :meth:`Codec.decode`.
 
         :returns: NumPy's numbers or arrays, which may be views of the buffer.
@@ -112,7 +115,7 @@ class BytesCodec(Codec):
     first.
     """
 
-    def encode(self, records: list[typing.Any]) -> Buffer:
+    def encode(self, records: list[Any]) -> Buffer:
         """See :meth:`Codec.encode`."""
         parts = []
         for record in records:
@@ -125,7 +128,7 @@ class BytesCodec(Codec):
                 ) from None
         return b"".join(parts)
 
-    def decode(self, buffer: Buffer, count: int) -> list[typing.Any]:
+    def decode(self, buffer: Buffer, count: int) -> list[Any]:
         """See :meth:`Codec.decode`.
 
         :returns: ``bytes``.
@@ -140,7 +143,7 @@ class BytesCodec(Codec):
                 start = data + length_bytes
             if max(data, start) > len(view):
                 raise ValueError(
-                    f"the bytes end within record {number} of {count}"
+                    f"the data ends within record {number} of {count}"
                 )
             records.append(bytes(view[data:start]))
         return records

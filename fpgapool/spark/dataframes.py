@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
-import collections.abc
 import functools
 import itertools
 import typing
+from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Any
 
 from fpgapool.client import errors
 from fpgapool.spark import accelerator as accelerators
@@ -70,8 +72,8 @@ def _run(
     application: str,
     group: str | None,
     schema: pyarrow.Schema,
-    batches: collections.abc.Iterable[pyarrow.RecordBatch],
-) -> collections.abc.Iterator[pyarrow.RecordBatch]:
+    batches: Iterable[pyarrow.RecordBatch],
+) -> Iterator[pyarrow.RecordBatch]:
     counts = partitions.Counts(lambda: None, lambda: None)
     partition = partitions.Partition(accelerator, application, group, counts)
     results = partition.run(itertools.chain.from_iterable(map(_rows, batches)))
@@ -79,22 +81,18 @@ def _run(
         yield _batch(rows, schema)
 
 
-def _rows(
-    batch: pyarrow.RecordBatch,
-) -> collections.abc.Iterable[typing.Any]:
+def _rows(batch: pyarrow.RecordBatch) -> Iterable[Any]:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if column.null_count:
             raise errors.InvalidRequest(
                 codes.INVALID_REQUEST,
-                f"column {name} has nulls, which no accelerator can compute",
+                f"column {name} has nulls, which accelerators cannot process",
             )
     columns = [column.to_pylist() for column in batch.columns]
     return columns[0] if len(columns) == 1 else zip(*columns, strict=True)
 
 
-def _batch(
-    rows: list[typing.Any], schema: pyarrow.Schema
-) -> pyarrow.RecordBatch:
+def _batch(rows: list[Any], schema: pyarrow.Schema) -> pyarrow.RecordBatch:
     import pyarrow
 
     columns = [rows] if len(schema) == 1 else zip(*rows, strict=True)

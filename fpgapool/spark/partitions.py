@@ -9,7 +9,6 @@ it does not matter how slowly Spark takes them.
 
 from __future__ import annotations
 
-import collections.abc
 import contextlib
 import itertools
 import logging
@@ -17,7 +16,13 @@ import mmap
 import os
 import secrets
 import tempfile
-import typing
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Any
+from typing import BinaryIO
+from typing import NamedTuple
+from typing import cast
 
 from fpgapool import client
 from fpgapool.client.sessions import software
@@ -48,24 +53,20 @@ UNSERVED = (
 _LONGEST_NAME = 60
 
 
-class Counts(typing.NamedTuple):
+class Counts(NamedTuple):
     """Called once for each partition that is not empty.
 
     :ivar served: a session or group of the pool has computed it.
-    :ivar fallback: a processor has.
     """
 
-    served: collections.abc.Callable[[], object]
-    fallback: collections.abc.Callable[[], object]
+    served: Callable[[], object]
+    fallback: Callable[[], object]
 
 
 class Partition:
     """Computes one partition.
 
-    :param accelerator: computes.
-    :param application: Spark's name of it.
     :param group: whose client the partition is; None: it has a session.
-    :param counts: what became of it.
     """
 
     def __init__(
@@ -80,9 +81,7 @@ class Partition:
         self._group = group
         self._counts = counts
 
-    def run(
-        self, records: collections.abc.Iterable[typing.Any]
-    ) -> collections.abc.Iterator[typing.Any]:
+    def run(self, records: Iterable[Any]) -> Iterator[Any]:
         """Yield the results of records, in their order.
 
         :raises client.FpgapoolError: if neither the pool nor this machine can
@@ -114,9 +113,7 @@ class Partition:
             yield from results
 
     def _encode(
-        self,
-        records: collections.abc.Iterable[typing.Any],
-        source: typing.BinaryIO,
+        self, records: Iterable[Any], source: BinaryIO
     ) -> tuple[int, int]:
         """Write the input.
 
@@ -139,9 +136,7 @@ class Partition:
         source.write(bytes(padding_bytes))
         return count, padding_bytes
 
-    def _compute(
-        self, source: typing.BinaryIO, destination: typing.BinaryIO
-    ) -> str | None:
+    def _compute(self, source: BinaryIO, destination: BinaryIO) -> str | None:
         """Write the output.
 
         :returns: the code for which a processor computed; None if a slot did.
@@ -153,7 +148,7 @@ class Partition:
             except client.FpgapoolError as exc:
                 if exc.code not in UNSERVED:
                     raise
-                # A session finds another slot, or the processor.
+                # A session may find another slot, or computes on the CPU.
                 LOG.warning("group %s: %s", self._group, exc)
                 destination.seek(0)
                 destination.truncate()
@@ -172,7 +167,7 @@ class Partition:
         return report.fallback_reason
 
     def _compute_in_group(
-        self, name: str, source: typing.BinaryIO, destination: typing.BinaryIO
+        self, name: str, source: BinaryIO, destination: BinaryIO
     ) -> None:
         size_bytes = _size_bytes(source)
         source.seek(0)
@@ -188,15 +183,13 @@ class Partition:
                 chunk_multiple_bytes=accelerator.chunk_multiple_bytes,
             )
 
-    def _call(
-        self, source: typing.BinaryIO, count: int
-    ) -> collections.abc.Iterator[typing.Any]:
+    def _call(self, source: BinaryIO, count: int) -> Iterator[Any]:
         records = self._accelerator.codec.decode(_whole(source), count)
         return map(self._accelerator.call, records)
 
     def _decode(
-        self, destination: typing.BinaryIO, count: int, exact: bool
-    ) -> list[typing.Any]:
+        self, destination: BinaryIO, count: int, exact: bool
+    ) -> list[Any]:
         codec = self._accelerator.results or self._accelerator.codec
         blocks = -(-count // self._accelerator.block_records)
         found_bytes = _size_bytes(destination)
@@ -208,10 +201,10 @@ class Partition:
         return codec.decode(_whole(destination), blocks)
 
 
-def _spool() -> contextlib.AbstractContextManager[typing.BinaryIO]:
+def _spool() -> contextlib.AbstractContextManager[BinaryIO]:
     directories = os.environ.get(DIRECTORIES_VARIABLE)
-    return typing.cast(
-        "contextlib.AbstractContextManager[typing.BinaryIO]",
+    return cast(
+        "contextlib.AbstractContextManager[BinaryIO]",
         tempfile.SpooledTemporaryFile(
             SPILL_BYTES,
             prefix="fpgapool-",
@@ -220,11 +213,11 @@ def _spool() -> contextlib.AbstractContextManager[typing.BinaryIO]:
     )
 
 
-def _size_bytes(stream: typing.BinaryIO) -> int:
+def _size_bytes(stream: BinaryIO) -> int:
     return stream.seek(0, os.SEEK_END)
 
 
-def _whole(stream: typing.BinaryIO) -> bytes | mmap.mmap:
+def _whole(stream: BinaryIO) -> bytes | mmap.mmap:
     """Return what was written, without reading a file."""
     if _size_bytes(stream) <= SPILL_BYTES:
         stream.seek(0)

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
-import collections.abc
 import functools
 import typing
+from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Any
 
 from fpgapool.spark import accelerator as accelerators
 from fpgapool.spark import partitions
@@ -15,7 +17,7 @@ if typing.TYPE_CHECKING:
     import pyspark
 
 
-def wrap(rdd: pyspark.RDD[typing.Any]) -> AccRDD:
+def wrap(rdd: pyspark.RDD[Any]) -> AccRDD:
     """Give an RDD the means to use accelerators.
 
     :param rdd: of records.
@@ -36,7 +38,7 @@ class AccRDD:
         because the pool could not.
     """
 
-    def __init__(self, rdd: pyspark.RDD[typing.Any]) -> None:
+    def __init__(self, rdd: pyspark.RDD[Any]) -> None:
         self.rdd = rdd
         self.served = rdd.context.accumulator(0)
         self.fallbacks = rdd.context.accumulator(0)
@@ -46,7 +48,7 @@ class AccRDD:
         accelerator: accelerators.Accelerator,
         *,
         group: str | None = None,
-    ) -> pyspark.RDD[typing.Any]:
+    ) -> pyspark.RDD[Any]:
         """Return an RDD of the results of the records, in their order.
 
         Each partition that is not empty opens a session on its executor, for
@@ -75,8 +77,8 @@ def _run(
     group: str | None,
     served: pyspark.Accumulator[int],
     fallbacks: pyspark.Accumulator[int],
-    records: collections.abc.Iterable[typing.Any],
-) -> collections.abc.Iterator[typing.Any]:
+    records: Iterable[Any],
+) -> Iterator[Any]:
     counts = partitions.Counts(
         functools.partial(served.add, 1), functools.partial(fallbacks.add, 1)
     )

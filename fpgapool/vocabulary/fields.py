@@ -131,6 +131,11 @@ class Option(Field):
     limits_only: bool = False
     help: str = ""
 
+    @property
+    def flag(self) -> str:
+        """Return the name of the commands' option."""
+        return "--" + self.name.removesuffix("_s").replace("_", "-")
+
 
 class Fields:
     """The members of one kind of thing.

@@ -3,13 +3,15 @@
 """The members of a session, in one list: :data:`FIELDS`.
 
 Two members have forms of their own: the session's slot, and how to connect to
-it.
+it. An option that the client offers is in :class:`Options`, too; all functions
+of the client then have it.
 """
 
 from __future__ import annotations
 
 import functools
 from typing import Any
+from typing import TypedDict
 
 from fpgapool.vocabulary import fields
 from fpgapool.vocabulary import rules
@@ -229,6 +231,38 @@ FIELDS = fields.Fields(
         "updated_at",
     ),
 )
+
+
+class Options(TypedDict, total=False):
+    """What programs may ask the pool for with a session; see :data:`FIELDS`.
+
+    :param wait_timeout_s: how long the request may stay in the queue; the
+        pool has a limit of its own. It also applies while the pool cannot
+        report the request's state, to within 2 seconds.
+    :param priority: -1000 to 1000. In pools that share slots between
+        projects or limit them, sessions of a higher priority come before
+        others of the same project, and may take their slots if the pool
+        allows it.
+    :param deadline_s: the time after the request in which the session should
+        end. The pool refuses it with the code ``DEADLINE_IMPOSSIBLE`` if no
+        slot could be so fast. Otherwise ``openstack fpga session show`` says
+        in the end whether it was met.
+    :param deadline_action: what happens at the deadline: ``continue``,
+        ``kill``, or ``early``, which ends the session as soon as no slot
+        could keep the deadline any more, both with the code
+        ``DEADLINE_PASSED``. None: as the pool's operator decides.
+    :param application: a name that all sessions of an application have in
+        common. A pool whose strategy avoids reprogramming boards treats them
+        as one: when one of them has got a slot, the others wait anew for
+        boards that run their accelerator. None: the session is by itself.
+    """
+
+    wait_timeout_s: float | None
+    priority: int
+    deadline_s: float | None
+    deadline_action: str | None
+    application: str | None
+
 
 #: The first version of the API that has dry runs.
 DRY_RUN_SINCE = (1, 2)

@@ -180,15 +180,15 @@ def _group_stages(
 def _sent_to_desks() -> Iterator[list[int]]:
     """Give the lengths of all records that go to desks."""
     lengths: list[int] = []
-    put = grouplink.Link._put
+    put = grouplink.HostLink._put
 
-    def counted(link: grouplink.Link, parts: list[bytes]) -> object:
+    def counted(link: grouplink.HostLink, parts: list[bytes]) -> object:
         taken = put(link, parts)
         if taken:
             lengths.append(sum(map(len, parts)))
         return taken
 
-    with mock.patch.object(grouplink.Link, "_put", counted):
+    with mock.patch.object(grouplink.HostLink, "_put", counted):
         yield lengths
 
 

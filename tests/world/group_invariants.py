@@ -144,7 +144,7 @@ class Watcher:
         ):
             self._watcher.wrap(owner, name, watch)
         self._before(queues.Queues, "ended", self._end)
-        self._before(grouplink.Task, "finish", self._finish)
+        self._before(grouplink.GroupTask, "finish", self._finish)
         self._before(ports.ClientPort, "send", self._send)
         self._before(ports.ClientPort, "_send_all", self._send_all)
         self._before(tasks.Runner, "run", self._run)
@@ -699,7 +699,7 @@ class Watcher:
 
     # Clients.
 
-    def _finish(self, task: grouplink.Task, *_args: object) -> None:
+    def _finish(self, task: grouplink.GroupTask, *_args: object) -> None:
         check(not task.done, "a task ends twice", task.number, task.error)
 
 

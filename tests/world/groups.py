@@ -13,8 +13,8 @@ import typing
 from collections.abc import Callable
 
 from fpgapool import client
-from fpgapool.client import apigroups
 from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import apigroups
 from fpgapool.client.doors import apirequests
 from fpgapool.client.doors import door as doors
 from fpgapool.vocabulary import codes
@@ -117,7 +117,7 @@ class Owner:
                 self._pool, schedules.PROJECTS[planned.project], _ROLES
             ),
             client.CancelToken(),
-            microversion=apigroups.MICROVERSION,
+            microversion=".".join(map(str, apigroups.GROUPS_SINCE)),
         )
         self._create()
         if not self.is_refused:

@@ -10,19 +10,12 @@ from typing import Self
 
 from fpgapool.api.http import errors
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import microversions
 
 SERVICE_TYPE = "fpgapool"
 HEADER = "OpenStack-API-Version"
 
-#: One line for each; doc/source/rest_api_version_history.rst has more. The
-#: answers of a version never change, so a change is a new line.
-VERSIONS = (
-    "1.0",  # Sessions, accelerators, hosts, devices, slots, pool, services.
-    "1.1",  # Groups, goals, clients, their quotas; platforms; OpenCL.
-    "1.2",  # Deadlines and dry runs of sessions.
-    "1.3",  # Energy of sessions.
-    "1.4",  # Applications of sessions; shapes of faulty accelerators.
-)
+VERSIONS = microversions.VERSIONS
 
 
 class Version(NamedTuple):
@@ -47,8 +40,8 @@ class Version(NamedTuple):
         return f"{self.major}.{self.minor}"
 
 
-OLDEST = Version.parse(VERSIONS[0])
-NEWEST = Version.parse(VERSIONS[-1])
+OLDEST = Version.parse(microversions.OLDEST)
+NEWEST = Version.parse(microversions.NEWEST)
 
 
 def requested(header: str | None) -> Version:

@@ -9,17 +9,23 @@ Only requests use the API; data goes directly to the slot's worker.
 from __future__ import annotations
 
 import collections
-import collections.abc
 import concurrent.futures
 import contextlib
 import socket
 import time
 import typing
 import urllib.parse
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import ClassVar
+from typing import Self
+from typing import TypeVar
 
-from fpgapool.client import apigroups
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
+from fpgapool.client.doors import apigroups
 from fpgapool.client.doors import apirequests
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import instance
@@ -40,10 +46,10 @@ _SHORTEST_S = 0.1
 # longer than the program's next request: by at most this much.
 _END_LAG_S = 5.0
 
-# The last ended sessions of this process, and when they ended.
+# The sessions that this process ended last, and when.
 _ended: collections.deque[tuple[str, float]] = collections.deque(maxlen=16)
 
-_T = typing.TypeVar("_T")
+_T = TypeVar("_T")
 _Document: typing.TypeAlias = apirequests.Document
 
 
@@ -57,9 +63,7 @@ class PoolApi:
     """
 
     def __init__(
-        self,
-        adapter: typing.Any,
-        renew: collections.abc.Callable[[str], PoolApi] | None = None,
+        self, adapter: Any, renew: Callable[[str], PoolApi] | None = None
     ) -> None:
         self._adapter = adapter
         self._renew = renew
@@ -68,8 +72,8 @@ class PoolApi:
     def of_instance(
         cls,
         credentials: instance.Credentials,
-        renew: collections.abc.Callable[[str], PoolApi] | None = None,
-    ) -> typing.Self:
+        renew: Callable[[str], PoolApi] | None = None,
+    ) -> Self:
         """Use the token of an instance; the standard library is enough.
 
         :param credentials: the instance's credentials, from Nova.
@@ -80,7 +84,7 @@ class PoolApi:
         return cls(adapter, renew)
 
     @classmethod
-    def from_cloud(cls, name: str | None = None) -> typing.Self:
+    def from_cloud(cls, name: str | None = None) -> Self:
         """Find the API as the ``openstack`` command does.
 
         Passwords and application credentials both work.
@@ -122,7 +126,7 @@ class PoolApi:
             ) from exc
 
     @classmethod
-    def at(cls, url: str) -> typing.Self:
+    def at(cls, url: str) -> Self:
         """Use an API without Keystone, such as that of the all-in-one pool.
 
         :param url: of the API, such as ``http://127.0.0.1:8080``; it may end
@@ -173,30 +177,7 @@ class PoolApi:
             )
         )
 
-    def enter_groups(
-        self,
-        cancel: cancelling.CancelToken,
-        deadline_s: float | None = None,
-        *,
-        require_tls: bool = False,
-    ) -> apigroups.ApiGroupDoor:
-        """Connect, for the use of a group.
-
-        :param cancel: cancels every wait.
-        :param deadline_s: absolute deadline.
-        :param require_tls: refuse an API, and hosts, without TLS.
-        :returns: the door.
-        :raises: as :class:`~fpgapool.client.apigroups.ApiGroupDoor`.
-        """
-        return self._admitted(
-            lambda adapter: apigroups.ApiGroupDoor(
-                adapter, cancel, deadline_s, require_tls=require_tls
-            )
-        )
-
-    def _admitted(
-        self, enter: collections.abc.Callable[[typing.Any], _T]
-    ) -> _T:
+    def _admitted(self, enter: Callable[[Any], _T]) -> _T:
         """Enter, with other credentials if the API refuses these."""
         try:
             return enter(self._adapter)
@@ -225,7 +206,7 @@ def _wanted(members: _Document) -> tuple[_Document, tuple[int, int]]:
 def _not_installed(exc: ImportError) -> errors.InvalidRequest:
     return errors.InvalidRequest(
         codes.INVALID_REQUEST,
-        f"the pool's API needs openstacksdk, pip install 'fpgapool[cli]' "
+        f"the pool's API needs openstacksdk: pip install 'fpgapool[cli]' "
         f"({exc})",
     )
 
@@ -233,22 +214,15 @@ def _not_installed(exc: ImportError) -> errors.InvalidRequest:
 class ApiDoor:
     """One request's connection to the API.
 
-    :param adapter: see :class:`PoolApi`.
-    :param cancel: cancels every wait.
-    :param deadline_s: absolute deadline of connecting.
-    :param require_tls: refuse an API without TLS.
     :param computes: whether this process computes while it waits; it then has
         to know the length of pieces.
-    :raises errors.FrontDoorUnavailable: if it is not reached.
     :raises errors.RequestRejected: if it does not accept the credentials.
     :raises errors.InvalidRequest: code ``TLS_REQUIRED``; nothing was sent.
-    :raises errors.Cancelled: if cancelled.
-    :raises errors.OperationTimeout: if the deadline passes.
     """
 
     def __init__(
         self,
-        adapter: typing.Any,
+        adapter: Any,
         cancel: cancelling.CancelToken,
         deadline_s: float | None = None,
         *,
@@ -260,6 +234,7 @@ class ApiDoor:
         self._requests = apirequests.Requests(
             adapter, cancel, require_tls=require_tls
         )
+        self._groups = apigroups.Groups(self._requests, cancel)
         self._session_id: str | None = None
         self._revision = -1
         self._events: collections.deque[messages.Message] = collections.deque()
@@ -277,7 +252,7 @@ class ApiDoor:
         self.connections += 1
 
     def reconnect(self, deadline_s: float | None = None) -> None:
-        """See :meth:`fpgapool.client.doors.door.Door.reconnect`."""
+        """See :meth:`door.Door.reconnect`."""
         self._forget_news()
         self._connect(deadline_s)
 
@@ -288,21 +263,20 @@ class ApiDoor:
         /,
         **members: object,
     ) -> messages.Message:
-        """See :meth:`fpgapool.client.doors.door.Door.request`."""
+        """See :meth:`door.Door.request`."""
         if operation not in self._OPERATIONS:
             raise errors.RequestRejected(
-                codes.UNKNOWN_OPERATION, f"the API has no {operation}"
+                codes.UNKNOWN_OPERATION,
+                f"the API does not support {operation}",
             )
         return self._OPERATIONS[operation](self, deadline_s, members)
 
     def request_all(
         self,
-        requests: collections.abc.Sequence[
-            tuple[str, collections.abc.Mapping[str, object]]
-        ],
+        requests: Sequence[tuple[str, Mapping[str, object]]],
         deadline_s: float | None = None,
     ) -> list[messages.Message]:
-        """See :meth:`fpgapool.client.doors.door.Door.request_all`."""
+        """See :meth:`door.Door.request_all`."""
         return [
             self.request(operation, deadline_s, **members)
             for operation, members in requests
@@ -311,17 +285,14 @@ class ApiDoor:
     def request_connection(
         self, session_id: str, generation: int, deadline_s: float | None
     ) -> socket.socket:
-        """Refuse: the API provides no connections.
-
-        :raises errors.RequestRejected: always.
-        """
+        """Refuse: the API provides no connections."""
         raise errors.RequestRejected(
             codes.UNKNOWN_OPERATION,
-            "only the front door of its own host provides connections",
+            "only a host's own front door provides connections",
         )
 
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
-        """See :meth:`fpgapool.client.doors.door.Door.next_event`."""
+        """See :meth:`door.Door.next_event`."""
         while not self._events:
             if self._poll is None:
                 self._poll = self._requests.begin(self._await_news)
@@ -335,18 +306,18 @@ class ApiDoor:
         return self._events.popleft()
 
     def discard_events(self) -> None:
-        """See :meth:`fpgapool.client.doors.door.Door.discard_events`."""
+        """See :meth:`door.Door.discard_events`."""
         self._forget_news()
 
     def give_up(self, **members: object) -> None:
-        """See :meth:`fpgapool.client.doors.door.Door.give_up`."""
+        """See :meth:`door.Door.give_up`."""
         deadline_s = channel.deadline_after(_GIVE_UP_S)
         with contextlib.suppress(errors.FpgapoolError, doors.ConnectionLost):
             known = members.get("session_id") or self._session_id
             if known is not None:
                 session_ids = [str(known)]
             else:
-                # It may have been sent, but was not answered.
+                # The request may have been sent without an answer.
                 session_ids = self._find(members["request_id"], deadline_s)
             for session_id in session_ids:
                 self._requests.http(
@@ -363,7 +334,7 @@ class ApiDoor:
         confirmed: bool,
         deadline_s: float | None,
     ) -> None:
-        """See :meth:`fpgapool.client.doors.door.Door.report_close`.
+        """See :meth:`door.Door.report_close`.
 
         A close that the worker has confirmed takes no request.
         """
@@ -389,14 +360,20 @@ class ApiDoor:
         return [session["id"] for session in found["sessions"]]
 
     def shutdown(self) -> None:
-        """See :meth:`fpgapool.client.doors.door.Door.shutdown`."""
+        """See :meth:`door.Door.shutdown`."""
         self._requests.shutdown()
 
     def close(self) -> None:
-        """See :meth:`fpgapool.client.doors.door.Door.close`."""
+        """See :meth:`door.Door.close`."""
         self._requests.close()
         if self._session_id is not None:
             _ended.append((self._session_id, time.monotonic()))
+
+    def attach_group(
+        self, name: str, accelerator: str | None, deadline_s: float | None
+    ) -> messages.Message:
+        """See :meth:`door.Door.attach_group`."""
+        return self._groups.attach(name, accelerator, deadline_s)
 
     # Operations.
 
@@ -553,18 +530,17 @@ class ApiDoor:
         )
         return {}
 
-    _OPERATIONS: typing.ClassVar[
+    _OPERATIONS: ClassVar[
         dict[
-            str,
-            collections.abc.Callable[
-                [ApiDoor, float | None, _Document], messages.Message
-            ],
+            str, Callable[[ApiDoor, float | None, _Document], messages.Message]
         ]
     ] = {
         "accelerator": _accelerator,
         "accelerators": _accelerators,
+        "detach_group": lambda door, *asked: door._groups.detach(*asked),
         "dry_run": _dry_run,
         "get": _get,
+        "group": lambda door, *asked: door._groups.show(*asked),
         "hello": _hello,
         "open": _open,
         "pool": _pool,
@@ -578,7 +554,7 @@ class ApiDoor:
         started_s = time.monotonic()
         path = f"/sessions/{self._session_id}"
         if self._revision >= 0:
-            # Without a revision the current state is news.
+            # Without a revision the API answers with the current state.
             path += f"?wait_s={apirequests.POLL_S:g}&revision={self._revision}"
         answer = self._requests.http(
             "GET",
@@ -588,7 +564,7 @@ class ApiDoor:
         session: _Document = answer["session"]
         took_s = time.monotonic() - started_s
         if session["revision"] == self._revision and took_s < _SHORTEST_S:
-            # The API does not wait: too many requests wait already.
+            # The API refuses to wait: too many requests already do.
             time.sleep(_pause_s(session))
         return session
 
@@ -596,7 +572,7 @@ class ApiDoor:
         """Make a notification of a session's description."""
         self._revision = session["revision"]
         view = _view(session)
-        # The secret is still missing if the conductor was restarted.
+        # After a conductor's restart the secret comes later.
         if view.state != states.READY or view.secret:
             self._events.append({"event": "session", "session": view})
 
@@ -617,7 +593,6 @@ def _pause_s(session: _Document) -> float:
 def _view(session: _Document) -> views.SessionView:
     """Return the view of a session.
 
-    :raises errors.RequestRejected: if it is not a session.
     :raises errors.SessionFailed: if a member has another type.
     """
     try:
@@ -626,5 +601,6 @@ def _view(session: _Document) -> views.SessionView:
         raise errors.SessionFailed(exc.code, exc.message) from exc
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise errors.RequestRejected(
-            codes.PROTOCOL_ERROR, f"the pool's API sent a bad session: {exc}"
+            codes.PROTOCOL_ERROR,
+            f"the pool's API sent an invalid session: {exc}",
         ) from exc

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
-import collections.abc
 import concurrent.futures
 import threading
 import time
 import typing
 import urllib.parse
+from collections.abc import Callable
+from typing import Any
+from typing import TypeVar
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
@@ -29,11 +31,11 @@ LEAST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 
 _UNAVAILABLE = frozenset({502, 503, 504})
-# Request timeout, too many requests.
+# HTTP statuses after which a later request may succeed.
 _LATER = frozenset({408, 429})
 
-_T = typing.TypeVar("_T")
-Document: typing.TypeAlias = dict[str, typing.Any]
+_T = TypeVar("_T")
+Document: typing.TypeAlias = dict[str, Any]
 
 
 class Requests:
@@ -41,17 +43,11 @@ class Requests:
 
     A thread that waits for one can be woken, the request itself cannot. Any
     number of threads may ask.
-
-    :param adapter: see :class:`fpgapool.client.doors.apidoor.PoolApi`.
-    :param cancel: cancels every wait.
-    :param require_tls: refuse an API without TLS.
-    :param microversion: of the API that the requests need.
-    :raises errors.Cancelled: if cancelled.
     """
 
     def __init__(
         self,
-        adapter: typing.Any,
+        adapter: Any,
         cancel: cancelling.CancelToken,
         *,
         require_tls: bool = False,
@@ -66,11 +62,7 @@ class Requests:
         cancel.attach(self)
 
     def connect(self, deadline_s: float | None) -> None:
-        """Find out whether the API answers.
-
-        :raises errors.FrontDoorUnavailable: if it does not.
-        :raises: as :meth:`ask`.
-        """
+        """Find out whether the API answers."""
         try:
             self.ask("GET", "/accelerators?limit=1", deadline_s)
         except doors.ConnectionLost as exc:
@@ -92,23 +84,12 @@ class Requests:
         self.shutdown()
 
     def ask(
-        self,
-        method: str,
-        path: str,
-        deadline_s: float | None,
-        **body: object,
+        self, method: str, path: str, deadline_s: float | None, **body: object
     ) -> Document:
         """Ask in a thread of its own, and wait for the answer.
 
-        :param method: of HTTP.
-        :param path: after the version.
-        :param deadline_s: absolute deadline.
-        :param body: members of the body.
-        :returns: the answer.
         :raises errors.FpgapoolError: if the API refuses.
         :raises doors.ConnectionLost: if it does not answer.
-        :raises errors.Cancelled: if cancelled.
-        :raises errors.OperationTimeout: if the deadline passes.
         """
         return self.wait_for(
             # A cancelled request must not be sent later.
@@ -120,9 +101,7 @@ class Requests:
             deadline_s,
         )
 
-    def begin(
-        self, work: collections.abc.Callable[[], _T]
-    ) -> concurrent.futures.Future[_T]:
+    def begin(self, work: Callable[[], _T]) -> concurrent.futures.Future[_T]:
         """Start a thread for requests; :meth:`wait_for` waits for it."""
         future: concurrent.futures.Future[_T] = concurrent.futures.Future()
 
@@ -144,15 +123,12 @@ class Requests:
     def wait_for(
         self, future: concurrent.futures.Future[_T], deadline_s: float | None
     ) -> _T:
-        """Wait for the result of a thread.
-
-        :raises: as :meth:`ask`.
-        """
+        """Wait for the result of a thread."""
         with self._changed:
             while not future.done():
                 self._cancel.check()
                 if self._lost:
-                    raise doors.ConnectionLost("the wait was given up")
+                    raise doors.ConnectionLost("the wait was abandoned")
                 left_s = channel.remaining_s(deadline_s)
                 if left_s == 0:
                     raise errors.OperationTimeout(
@@ -167,19 +143,18 @@ class Requests:
         path: str,
         deadline_s: float | None,
         body: Document | None = None,
-        pause: collections.abc.Callable[[float], object] = time.sleep,
+        pause: Callable[[float], object] = time.sleep,
     ) -> Document:
         """Ask in this thread, which nothing wakes; otherwise as :meth:`ask`.
 
         :param body: None: there is none.
-        :param pause: waits before the API is asked again.
         """
         left_s = channel.remaining_s(deadline_s)
         ends_s = time.monotonic() + (REQUEST_S if left_s is None else left_s)
         while True:
             left_s = max(ends_s - time.monotonic(), LEAST_PAUSE_S)
-            # Also if the caller allows hours: a service that hangs never
-            # answers.
+            # Bounded even if the caller allows hours: a service that hangs
+            # never answers.
             response = self._send(
                 method, path, body, min(left_s, POLL_S + REQUEST_S)
             )
@@ -194,12 +169,8 @@ class Requests:
             pause(pause_s)
 
     def _send(
-        self,
-        method: str,
-        path: str,
-        body: Document | None,
-        timeout_s: float,
-    ) -> typing.Any:
+        self, method: str, path: str, body: Document | None, timeout_s: float
+    ) -> Any:
         """:returns: the response, also a refusal."""
         try:
             if self._require_tls:
@@ -232,7 +203,7 @@ class Requests:
         if urllib.parse.urlsplit(url or "").scheme != "https":
             raise errors.InvalidRequest(
                 codes.TLS_REQUIRED,
-                f"the pool's API at {url} has no TLS; nothing was sent",
+                f"the pool's API at {url} does not use TLS; nothing was sent",
             )
 
 
@@ -255,25 +226,22 @@ def _failure(exc: Exception) -> Exception | None:
         case ValueError():
             # Such as a host name with a part that is empty or too long.
             return errors.InvalidRequest(
-                codes.INVALID_REQUEST, f"the URL of the API is wrong: {exc}"
+                codes.INVALID_REQUEST, f"the URL of the API is invalid: {exc}"
             )
     return None
 
 
-def _retry_after_s(response: typing.Any) -> float:
+def _retry_after_s(response: Any) -> float:
     """Return when a rate-limited service may be asked again."""
     text = response.headers.get("Retry-After") or ""
     seconds = float(text) if text.isdecimal() else 1.0
     return max(LEAST_PAUSE_S, min(seconds, LONGEST_PAUSE_S))
 
 
-def _document(response: typing.Any) -> Document:
+def _document(response: Any) -> Document:
     """Read an answer.
 
-    :param response: of ``requests``.
-    :returns: its JSON document.
     :raises doors.ConnectionLost: if the service is away.
-    :raises errors.FpgapoolError: if it refuses.
     """
     try:
         document = response.json() if response.content else {}
@@ -299,7 +267,7 @@ def _document(response: typing.Any) -> Document:
 # Codes for answers of a proxy in front of the API.
 _CODES = {401: codes.UNAUTHORIZED, 403: codes.FORBIDDEN}
 
-# Answers of a service that works: repeating the request at once is useless.
+# Refusals of a service that works: repeating at once is useless.
 _REFUSALS = frozenset(
     {
         codes.ACCELERATOR_OUT_OF_USE,

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Questions to the pool that open nothing."""
+"""Entering a door: for one question, or for as long as a session lives."""
 
 from __future__ import annotations
 
-import collections.abc
+import contextlib
 import threading
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
@@ -14,48 +17,85 @@ from fpgapool.client import errors
 from fpgapool.client.doors import apidoor
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import frontdoor
+from fpgapool.client.doors import instance
 from fpgapool.common.channels import channel
 from fpgapool.protocol import messages
 
+HELLO = {"version": messages.FRONT_DOOR_VERSION}
+
+
+def enter(
+    front_door: str | apidoor.PoolApi,
+    cancel: cancelling.CancelToken,
+    deadline_s: float | None,
+    *,
+    require_tls: bool = False,
+    computes: bool = False,
+) -> doors.Door:
+    """Connect to a front door, or to the API."""
+    if isinstance(front_door, str):
+        return frontdoor.FrontDoor(front_door, cancel, deadline_s)
+    return front_door.enter(
+        cancel, deadline_s, require_tls=require_tls, computes=computes
+    )
+
+
+@contextlib.contextmanager
+def entered(
+    front_door: str | apidoor.PoolApi,
+    cancel: cancelling.CancelToken,
+    deadline_s: float | None,
+    *,
+    require_tls: bool = False,
+) -> Iterator[doors.Door]:
+    """Enter for a while; a door that goes away is an error of this library."""
+    door = enter(front_door, cancel, deadline_s, require_tls=require_tls)
+    with contextlib.closing(door):
+        try:
+            yield door
+        except doors.TurnedAway as exc:
+            raise exc.error from exc
+        except doors.ConnectionLost as exc:
+            raise errors.FrontDoorUnavailable(str(exc)) from exc
+
+
+def pause_until(
+    token: cancelling.CancelToken, deadline_s: float | None
+) -> instance.Pause:
+    """Return what waits for Nova's data until a deadline."""
+
+    def pause(seconds: float) -> bool:
+        left_s = channel.remaining_s(deadline_s)
+        if left_s is not None and left_s <= seconds:
+            return False
+        token.wait(seconds)
+        return True
+
+    return pause
+
 
 def ask(
-    requests: collections.abc.Sequence[
-        tuple[str, collections.abc.Mapping[str, object]]
-    ],
+    requests: Sequence[tuple[str, Mapping[str, object]]],
     *,
     front_door: str | apidoor.PoolApi | None,
     timeout_s: float | None,
     cancel: threading.Event | cancelling.CancelToken | None,
     require_tls: bool | None,
 ) -> list[messages.Message]:
-    """Ask the front door, by a connection of its own.
-
-    :param requests: operations and their arguments.
-    :param front_door: see :func:`fpgapool.client.acc_open`, like the others.
-    :returns: the replies.
-    :raises: as :func:`fpgapool.client.acc_open`.
-    """
+    """Ask the front door, by a connection of its own."""
     deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
     insists = checks.require_tls(require_tls)
     token = cancelling.token_of(cancel)
     try:
         token.check()
-        found = front_door or discovery.find()
-        if isinstance(found, apidoor.PoolApi):
-            door: doors.Door = found.enter(
-                token, deadline_s, require_tls=insists
-            )
-        else:
-            door = frontdoor.FrontDoor(found, token, deadline_s)
-        try:
-            hello = {"version": messages.FRONT_DOOR_VERSION}
-            replies = door.request_all(
-                [("hello", hello), *requests], deadline_s
-            )
-            return replies[1:]
-        except doors.ConnectionLost as exc:
-            raise errors.FrontDoorUnavailable(str(exc)) from exc
-        finally:
-            door.close()
+        with entered(
+            front_door or discovery.find(),
+            token,
+            deadline_s,
+            require_tls=insists,
+        ) as door:
+            return door.request_all([("hello", HELLO), *requests], deadline_s)[
+                1:
+            ]
     finally:
         cancelling.release(token)

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
-import collections.abc
 import socket
-import typing
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Protocol
 
 from fpgapool.client import errors
 from fpgapool.protocol import messages
+from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import exceptions
 
 
@@ -18,23 +20,30 @@ class ConnectionLost(exceptions.PicklableError):
 
 
 class TurnedAway(ConnectionLost):
-    """The front door has no room for this client, and said so.
-
-    :ivar error: its answer.
-    """
+    """The front door is full and refused this client."""
 
     def __init__(self, error: errors.FpgapoolError) -> None:
         super().__init__(str(error))
         self.error = error
 
 
-class Door(typing.Protocol):
+def check_accelerator(wanted: str, accelerator: str) -> None:
+    """Check that a group has the accelerator that a program wants.
+
+    :raises errors.InvalidRequest: ``WRONG_ACCELERATOR``.
+    """
+    if wanted != accelerator:
+        raise errors.InvalidRequest(
+            codes.WRONG_ACCELERATOR,
+            f"the group's accelerator is {accelerator}, not {wanted}",
+        )
+
+
+class Door(Protocol):
     """A connection to a front door.
 
     Operations, their arguments and replies are those of the front door of a
     host, see :mod:`fpgapool.protocol.messages`.
-
-    :ivar connections: number of connections made.
     """
 
     connections: int
@@ -48,27 +57,17 @@ class Door(typing.Protocol):
     ) -> messages.Message:
         """Ask and wait for the reply.
 
-        :param operation: name of the operation.
-        :param deadline_s: absolute deadline.
-        :param members: its arguments.
-        :returns: the reply.
         :raises errors.FpgapoolError: if the front door refuses.
         :raises ConnectionLost: if it went away.
-        :raises errors.Cancelled: if cancelled.
-        :raises errors.OperationTimeout: if the deadline passes.
         """
 
     def request_all(
         self,
-        requests: collections.abc.Sequence[
-            tuple[str, collections.abc.Mapping[str, object]]
-        ],
+        requests: Sequence[tuple[str, Mapping[str, object]]],
         deadline_s: float | None = None,
     ) -> list[messages.Message]:
         """Ask several things in one turn and wait for all replies.
 
-        :param requests: operations and their arguments.
-        :param deadline_s: absolute deadline.
         :returns: the replies, in the order of the requests.
         :raises: as :meth:`request`, for the first that is refused.
         """
@@ -76,23 +75,25 @@ class Door(typing.Protocol):
     def request_connection(
         self, session_id: str, generation: int, deadline_s: float | None
     ) -> socket.socket:
-        """Ask for a connection to a worker of this host.
+        """Ask for a connection to a worker of this host."""
 
-        :param session_id: of the session that the worker serves.
-        :param generation: of its assignment.
-        :param deadline_s: absolute deadline.
-        :returns: a connected Unix stream socket.
-        :raises: as :meth:`request`.
+    def attach_group(
+        self, name: str, accelerator: str | None, deadline_s: float | None
+    ) -> messages.Message:
+        """Become a client of a group.
+
+        :param accelerator: name of the one that it must have, from its
+            profile. A door that does not know it attaches the client: then the
+            caller checks it.
+        :returns: ``group_id``, ``client_id``, ``secret``, ``accelerator``,
+            ``hosts`` and ``hosts_revision``.
         """
 
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
         """Wait for the next notification.
 
-        :param deadline_s: absolute deadline.
         :returns: the notification; its session may be read into a view.
         :raises ConnectionLost: if the front door went away.
-        :raises errors.Cancelled: if cancelled.
-        :raises errors.OperationTimeout: if the deadline passes.
         """
 
     def discard_events(self) -> None:
@@ -101,10 +102,7 @@ class Door(typing.Protocol):
     def reconnect(self, deadline_s: float | None = None) -> None:
         """Connect again after :class:`ConnectionLost`.
 
-        :param deadline_s: absolute deadline.
         :raises errors.FrontDoorUnavailable: if it is still away.
-        :raises errors.Cancelled: if cancelled.
-        :raises errors.OperationTimeout: if the deadline passes.
         """
 
     def give_up(self, **members: object) -> None:
@@ -112,8 +110,6 @@ class Door(typing.Protocol):
 
         It never raises, takes a bounded time, and ignores the request's
         cancellation. It may shut the connection down.
-
-        :param members: ``session_id`` or ``request_id``.
         """
 
     def report_close(
@@ -131,13 +127,8 @@ class Door(typing.Protocol):
         The session ends as served then, even if no worker can report it any
         more.
 
-        :param session_id: of the session.
-        :param generation: of the slot that served it last.
-        :param input_bytes: that the slots have computed.
-        :param output_bytes: that the client has received.
         :param confirmed: whether the worker has confirmed the end; if so, no
             time is spent on a front door that is away.
-        :param deadline_s: absolute deadline.
         """
 
     def shutdown(self) -> None:

@@ -5,14 +5,18 @@
 from __future__ import annotations
 
 import collections
-import collections.abc
 import contextlib
+import hashlib
 import os
 import random
+import secrets
 import socket
 import stat
 import threading
 import time
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
@@ -25,12 +29,13 @@ from fpgapool.vocabulary import codes
 ENVIRONMENT_VARIABLE = "FPGAPOOL_SOCKET"
 SYSTEM_PATH = "/run/fpgapool/front-door.sock"
 
+_SECRET_BYTES = 32
 _RECEIVE_BYTES = 64 * 1024
 # Cancelling a session at the front door is optional: the pool notices by
 # itself.
 _CANCEL_TIMEOUT_S = 2.0
-# How long an agent may be away to which a close is told that no worker has
-# confirmed. Its service starts it again.
+# How long to retry reporting a close that no worker has confirmed, while
+# the agent is being restarted.
 _CLOSE_PATIENCE_S = 10.0
 _FIRST_CANCEL_PAUSE_S = 0.1
 _LONGEST_CANCEL_PAUSE_S = 0.5
@@ -79,7 +84,7 @@ def _refusal_of(path: str) -> str | None:
     """
     directory = os.path.dirname(path)
     try:
-        # Do not follow a symbolic link: in /tmp every user can make one.
+        # lstat(): in /tmp any user can create a symbolic link.
         found = os.lstat(directory)
         mode = os.stat(path).st_mode
     except OSError as exc:
@@ -99,12 +104,7 @@ def _refusal_of(path: str) -> str | None:
 class FrontDoor:
     """A connection to the front door.
 
-    :param path: of its Unix socket.
-    :param cancel: cancels every wait.
-    :param deadline_s: absolute deadline of connecting.
     :raises errors.FrontDoorUnavailable: if no process listens there.
-    :raises errors.Cancelled: if cancelled.
-    :raises errors.OperationTimeout: if the deadline passes.
     """
 
     def __init__(
@@ -121,8 +121,8 @@ class FrontDoor:
         )
         self._events: collections.deque[messages.Message] = collections.deque()
         self._fds: list[int] = []
-        # A connection that came with the news of a slot: session, generation
-        # and descriptor.
+        # A connection that came along with a READY notification: session,
+        # generation and descriptor.
         self._brought: tuple[object, object, int] | None = None
         self._last_number = 0
         #: Number of connections made.
@@ -141,7 +141,7 @@ class FrontDoor:
     def _connect(self, deadline_s: float | None) -> None:
         self._decoder = messages.MessageDecoder()
         try:
-            # The wait for a front door that hangs may be given up.
+            # A caller may abandon the wait for a front door that hangs.
             sock = channel.connect_unix(self.path, deadline_s, self._pause)
         except channel.DeadlineExceeded as exc:
             raise errors.OperationTimeout(str(exc)) from exc
@@ -149,7 +149,7 @@ class FrontDoor:
             raise errors.FrontDoorUnavailable(str(exc)) from exc
         self._channel = channel.PlainChannel(sock)
         self.connections += 1
-        # A shutdown meanwhile may have seen the former connection only.
+        # A concurrent shutdown() may have seen only the old connection.
         self._check()
 
     def _pause(self, seconds: float) -> None:
@@ -160,10 +160,10 @@ class FrontDoor:
         if self._unwanted.is_set():
             self._hang_up()
             self._cancel.check()
-            raise errors.FrontDoorUnavailable("the wait was given up")
+            raise errors.FrontDoorUnavailable("the wait was abandoned")
 
     def reconnect(self, deadline_s: float | None = None) -> None:
-        """See :meth:`fpgapool.client.doors.door.Door.reconnect`."""
+        """See :meth:`door.Door.reconnect`."""
         with self._lock:
             self._hang_up()
             self._messages.clear()
@@ -177,25 +177,23 @@ class FrontDoor:
         /,
         **members: object,
     ) -> messages.Message:
-        """See :meth:`fpgapool.client.doors.door.Door.request`."""
+        """See :meth:`door.Door.request`."""
         with self._lock:
             return self._request(operation, deadline_s, members)
 
     def request_all(
         self,
-        requests: collections.abc.Sequence[
-            tuple[str, collections.abc.Mapping[str, object]]
-        ],
+        requests: Sequence[tuple[str, Mapping[str, object]]],
         deadline_s: float | None = None,
     ) -> list[messages.Message]:
-        """See :meth:`fpgapool.client.doors.door.Door.request_all`."""
+        """See :meth:`door.Door.request_all`."""
         with self._lock:
             return self._request_all(requests, deadline_s)
 
     def request_connection(
         self, session_id: str, generation: int, deadline_s: float | None
     ) -> socket.socket:
-        """See :meth:`fpgapool.client.doors.door.Door.request_connection`."""
+        """See :meth:`door.Door.request_connection`."""
         with self._lock:
             brought, self._brought = self._brought, None
         if brought is not None:
@@ -208,16 +206,24 @@ class FrontDoor:
             {"session_id": session_id, "generation": generation},
         )
 
+    def attach_group(
+        self, name: str, accelerator: str | None, deadline_s: float | None
+    ) -> messages.Message:
+        """See :meth:`door.Door.attach_group`."""
+        secret = secrets.token_hex(_SECRET_BYTES)
+        client = self.request(
+            "attach_group",
+            deadline_s,
+            name=name,
+            # The secret itself goes to desks only.
+            secret_sha256=hashlib.sha256(secret.encode()).hexdigest(),
+        )
+        return {**client, "secret": secret}
+
     def request_desk(
         self, group_id: str, deadline_s: float | None
     ) -> socket.socket:
-        """Ask for a connection to the desk of a group on this host.
-
-        :param group_id: of the group.
-        :param deadline_s: absolute deadline.
-        :returns: a connected Unix stream socket.
-        :raises: as :meth:`fpgapool.client.doors.door.Door.request`.
-        """
+        """Ask for a connection to the desk of a group on this host."""
         return self._request_socket(
             "connect_group", deadline_s, {"group_id": group_id}
         )
@@ -233,7 +239,7 @@ class FrontDoor:
             return socket.socket(fileno=self._next_fd())
 
     def _next_fd(self) -> int:
-        """Return the descriptor that came with a message; oldest first."""
+        """Return the oldest unused descriptor that came with a message."""
         if not self._fds:
             raise doors.ConnectionLost("the front door provided no connection")
         return self._fds.pop(0)
@@ -248,9 +254,7 @@ class FrontDoor:
 
     def _request_all(
         self,
-        requests: collections.abc.Sequence[
-            tuple[str, collections.abc.Mapping[str, object]]
-        ],
+        requests: Sequence[tuple[str, Mapping[str, object]]],
         deadline_s: float | None,
     ) -> list[messages.Message]:
         first_number = self._last_number + 1
@@ -288,7 +292,7 @@ class FrontDoor:
                 raise
 
     def next_event(self, deadline_s: float | None = None) -> messages.Message:
-        """See :meth:`fpgapool.client.doors.door.Door.next_event`."""
+        """See :meth:`door.Door.next_event`."""
         with self._lock, self._translated():
             while not self._events:
                 message = self._next_message(deadline_s)
@@ -297,7 +301,7 @@ class FrontDoor:
             return self._events.popleft()
 
     def discard_events(self) -> None:
-        """See :meth:`fpgapool.client.doors.door.Door.discard_events`."""
+        """See :meth:`door.Door.discard_events`."""
         with self._lock:
             self._events.clear()
 
@@ -312,7 +316,7 @@ class FrontDoor:
             )
         message = self._messages.popleft()
         if message.get("ok") is False and message.get("id") is None:
-            # It answers the connection, not a request; the connection ends.
+            # The refusal is of the connection itself, which ends.
             raise doors.TurnedAway(_error_of(message))
         if message.get("connection") is True:
             self._drop_brought()
@@ -331,7 +335,7 @@ class FrontDoor:
             os.close(brought[2])
 
     @contextlib.contextmanager
-    def _translated(self) -> collections.abc.Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         try:
             with errors.needing_descriptors():
                 yield
@@ -347,7 +351,7 @@ class FrontDoor:
             raise doors.ConnectionLost(str(exc)) from exc
 
     def give_up(self, **members: object) -> None:
-        """See :meth:`fpgapool.client.doors.door.Door.give_up`."""
+        """See :meth:`door.Door.give_up`."""
         deadline_s = channel.deadline_after(_CANCEL_TIMEOUT_S)
         self._request_elsewhere("cancel", members, deadline_s, waits=False)
 
@@ -361,7 +365,7 @@ class FrontDoor:
         confirmed: bool,
         deadline_s: float | None,
     ) -> None:
-        """See :meth:`fpgapool.client.doors.door.Door.report_close`."""
+        """See :meth:`door.Door.report_close`."""
         members = {
             "session_id": session_id,
             "generation": generation,
@@ -435,14 +439,14 @@ class FrontDoor:
             pause_s = min(2 * pause_s, _LONGEST_CANCEL_PAUSE_S)
 
     def shutdown(self) -> None:
-        """See :meth:`fpgapool.client.doors.door.Door.shutdown`."""
+        """See :meth:`door.Door.shutdown`."""
         self._unwanted.set()
         connected = self._channel
         if connected is not None:
             connected.shutdown()
 
     def close(self) -> None:
-        """See :meth:`fpgapool.client.doors.door.Door.close`."""
+        """See :meth:`door.Door.close`."""
         self._cancel.detach(self)
         self._hang_up()
 

@@ -4,16 +4,21 @@
 
 from __future__ import annotations
 
-import collections.abc
+import contextlib
 import dataclasses
 import socket
-import threading
-import time
-import typing
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+from typing import TypeAlias
 
+from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
+from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import asking
+from fpgapool.client.doors import door as doors
+from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import view as views
-from fpgapool.client.links import waiting
 from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.protocol import groups
@@ -22,26 +27,26 @@ from fpgapool.vocabulary import codes
 # The desk of this host, if it is one of the group's.
 _LOCAL = ((views.LOCAL_NETWORK, "", 0),)
 
-# The door knows that this client, or the whole group, has ended.
-_GONE = frozenset({codes.GROUP_CLIENT_NOT_FOUND, codes.GROUP_NOT_FOUND})
-
+_MEMBERS_S = 10.0
+_DETACH_S = 5.0
+_LOCAL_S = 2.0
+# An agent hears of a new client a moment after the API has attached it.
+_UNKNOWN_S = 1.0
+_PAUSE_S = 0.02
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
 
-Document: typing.TypeAlias = collections.abc.Mapping[str, typing.Any]
+Document: TypeAlias = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class Access:
     """What a program needs to use a group.
 
-    :ivar group_id: the pool's ID of the group.
-    :ivar client_id: the pool's ID of this client.
     :ivar secret: proves to each desk that it is this client.
     :ivar members: the hosts of the group, and how many members each has.
     :ivar profile: public description of its accelerator; empty if the
         program's project does not see it.
-    :ivar require_tls: send nothing to another host without TLS.
     :ivar application: with which the program shares blocks; empty: none.
     """
 
@@ -49,130 +54,183 @@ class Access:
     client_id: str
     secret: str = dataclasses.field(repr=False)
     members: groups.MemberList
-    profile: collections.abc.Mapping[str, typing.Any] = dataclasses.field(
-        default_factory=dict
-    )
+    profile: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     require_tls: bool = False
     application: str = ""
 
 
-class GroupDoor(typing.Protocol):
-    """What gives access to groups.
+class GroupDoor:
+    """Gives one program access to one group, by any door.
 
-    Its methods are called from several threads.
+    Its methods are called from several threads; each call has a connection of
+    its own.
+
+    :param front_door: path of the front door's socket, or the pool's API.
     """
+
+    def __init__(
+        self,
+        front_door: str | apidoor.PoolApi,
+        cancel: cancelling.CancelToken,
+        *,
+        require_tls: bool = False,
+    ) -> None:
+        self._front_door = front_door
+        self._cancel = cancel
+        self._require_tls = require_tls
 
     def attach(
         self, name: str, accelerator: str | None, deadline_s: float | None
     ) -> Access:
         """Become a client of a group, and wait until it has members.
 
-        :param name: of the group, or its ID.
         :param accelerator: that it must have; None: any.
-        :param deadline_s: absolute deadline.
-        :raises errors.FpgapoolError: if that is refused.
         """
+        with asking.entered(
+            self._front_door,
+            self._cancel,
+            deadline_s,
+            require_tls=self._require_tls,
+        ) as door:
+            profile, wanted = None, None
+            if accelerator is not None:
+                # Fails before this program has become a client.
+                profile = _profile(door, accelerator, deadline_s)
+                wanted = str(profile["name"])
+            client = door.attach_group(name, wanted, deadline_s)
+            ids = _ids(client["group_id"], client["client_id"])
+            try:
+                if profile is None:
+                    profile = _profile_if_shown(
+                        door, client["accelerator"], deadline_s
+                    )
+                else:
+                    doors.check_accelerator(
+                        profile["name"], client["accelerator"]
+                    )
+                return Access(
+                    **ids,
+                    secret=client["secret"],
+                    members=await_members(
+                        name,
+                        client,
+                        lambda: door.request("group", deadline_s, **ids),
+                        self._cancel.wait,
+                        deadline_s,
+                    ),
+                    profile=profile,
+                    require_tls=self._require_tls,
+                )
+            except BaseException:
+                self._detach(ids)
+                raise
 
     def members(self, access: Access) -> groups.MemberList:
         """Return the hosts that the group has now.
 
         Called when no desk can be reached.
 
-        :raises errors.FpgapoolError: if that is refused.
         :raises OSError: if the door does not answer.
         """
+        ids = _ids(access.group_id, access.client_id)
+        return members_of(self._ask("group", _MEMBERS_S, ids))
 
     def connect_local(self, access: Access, host_id: str) -> socket.socket:
         """Connect to the desk of this host.
 
-        :returns: a connected Unix stream socket.
+        The front door of this host connects, if it has one that this program
+        may use.
+
         :raises OSError: if there is no connection.
         """
+        deadline_s = channel.deadline_after(_LOCAL_S)
+        # The program's own cancellation must not end this.
+        token = cancelling.CancelToken()
+        try:
+            path = self._front_door
+            if not isinstance(path, str):
+                path = frontdoor.default_path()
+            door = frontdoor.FrontDoor(path, token, deadline_s)
+            with contextlib.closing(door):
+                here = door.request("hello", deadline_s, **asking.HELLO)
+                if here.get("host_uuid") != host_id:
+                    raise channel.ChannelClosed("the desk is on another host")
+                return _request_desk(door, access.group_id, deadline_s, token)
+        except (errors.FpgapoolError, doors.ConnectionLost) as exc:
+            raise channel.ChannelClosed(str(exc)) from exc
 
     def detach(self, access: Access) -> None:
         """Stop being a client of the group; it never raises."""
+        self._detach(_ids(access.group_id, access.client_id))
+
+    def _detach(self, ids: dict[str, str]) -> None:
+        with contextlib.suppress(errors.FpgapoolError, OSError):
+            self._ask("detach_group", _DETACH_S, ids)
+
+    def _ask(
+        self, operation: str, limit_s: float, ids: dict[str, str]
+    ) -> Document:
+        (reply,) = asking.ask(
+            [(operation, ids)],
+            front_door=self._front_door,
+            timeout_s=limit_s,
+            # The program's own cancellation must not end this.
+            cancel=None,
+            require_tls=self._require_tls,
+        )
+        return reply
 
 
-class Outages:
-    """Asks a door where a group is, and notices when the pool is away.
+def _ids(group_id: str, client_id: str) -> dict[str, str]:
+    return {"group_id": group_id, "client_id": client_id}
 
-    It is away while neither a desk nor the door answers.
 
-    :param door: gave the access.
-    :param access: of this client.
-    :param timeout_s: how long the pool may be away; None: for ever.
-    :param on_away: called when it goes away.
-    """
+def _profile(
+    door: doors.Door, accelerator: str, deadline_s: float | None
+) -> Document:
+    reply = door.request("accelerator", deadline_s, name=accelerator)
+    profile: Document = reply["profile"]
+    return profile
 
-    def __init__(
-        self,
-        door: GroupDoor,
-        access: Access,
-        timeout_s: float | None = None,
-        on_away: waiting.AwayCallback | None = None,
-    ) -> None:
-        self._door = door
-        self._access = access
-        self._timeout_s = timeout_s
-        self._on_away = on_away
-        # Each host of the group has a thread that asks.
-        self._lock = threading.Lock()
-        self._since_s: float | None = None
 
-    def end(self) -> None:
-        """Note that a desk has answered."""
-        with self._lock:
-            self._since_s = None
-
-    def ask(
-        self, has_desk: collections.abc.Callable[[], bool]
-    ) -> groups.MemberList | None:
-        """Ask the door, as a desk cannot be reached.
-
-        :param has_desk: whether another one is connected.
-        :returns: the hosts of the group; None if the door does not say.
-        :raises errors.TaskFailed: ``ACCESS_REVOKED`` if this client, or the
-            group, has ended.
-        :raises errors.FrontDoorUnavailable: if the pool was away too long.
-        :raises errors.TooManyOpenFiles: if this program cannot ask.
-        """
-        try:
-            members = self._door.members(self._access)
-        except errors.TooManyOpenFiles:
+def _profile_if_shown(
+    door: doors.Door, accelerator: str, deadline_s: float | None
+) -> Document:
+    try:
+        return _profile(door, accelerator, deadline_s)
+    except errors.RequestRejected as exc:
+        if exc.code != codes.UNKNOWN_ACCELERATOR:
             raise
-        except (errors.FpgapoolError, OSError) as exc:
-            if isinstance(exc, errors.FpgapoolError) and exc.code in _GONE:
-                # Its desks may be gone, so that none of them says so.
-                raise errors.TaskFailed(
-                    codes.ACCESS_REVOKED, exc.message
-                ) from exc
-            if isinstance(exc, errors.RequestRejected) or has_desk():
-                self.end()
-            else:
-                self._go_on(exc)
-            return None
-        self.end()
-        return members
+        # Another project's, which shares the group but not this.
+        return {}
 
-    def _go_on(self, reason: Exception) -> None:
-        now_s = time.monotonic()
-        with self._lock:
-            begins = self._since_s is None
-            self._since_s = since_s = self._since_s or now_s
-        if self._timeout_s is not None and now_s >= since_s + self._timeout_s:
-            why = getattr(reason, "message", reason)
-            raise errors.FrontDoorUnavailable(
-                f"the pool was away for {self._timeout_s:g} s: {why}"
-            ) from reason
-        if begins and self._on_away is not None:
-            self._on_away("the pool's front door", self._timeout_s)
+
+def _request_desk(
+    door: frontdoor.FrontDoor,
+    group_id: str,
+    deadline_s: float | None,
+    token: cancelling.CancelToken,
+) -> socket.socket:
+    """Ask for the desk, again while the agent does not know this client.
+
+    Over another network, which is slower, its tasks would go for as long as
+    that connection lasts.
+    """
+    patient_until_s = channel.deadline_after(_UNKNOWN_S)
+    while True:
+        try:
+            return door.request_desk(group_id, deadline_s)
+        except errors.FpgapoolError as exc:
+            if (
+                exc.code != codes.GROUP_NOT_FOUND
+                or channel.remaining_s(patient_until_s) == 0
+            ):
+                raise
+        token.wait(_PAUSE_S)
 
 
 def members_of(document: Document) -> groups.MemberList:
-    """Return the hosts that the pool's description of a client has.
-
-    :raises errors.RequestRejected: if it is not one.
-    """
+    """Return the hosts that the pool's description of a client has."""
     try:
         found = groups.MemberList.parse(
             {
@@ -185,13 +243,13 @@ def members_of(document: Document) -> groups.MemberList:
         )
     except (KeyError, TypeError, frames.ProtocolError) as exc:
         raise errors.RequestRejected(
-            codes.PROTOCOL_ERROR, f"the pool sent a bad client: {exc}"
+            codes.PROTOCOL_ERROR, f"the pool sent an invalid client: {exc}"
         ) from exc
     return groups.MemberList(
         found.revision,
         tuple(
             host._replace(
-                # The API shows no local ones.
+                # The API does not show local endpoints.
                 endpoints=_LOCAL
                 + tuple(
                     one
@@ -207,17 +265,12 @@ def members_of(document: Document) -> groups.MemberList:
 def await_members(
     name: str,
     document: Document,
-    ask_again: collections.abc.Callable[[], Document],
-    pause: collections.abc.Callable[[float], object],
+    ask_again: Callable[[], Document],
+    pause: Callable[[float], object],
     deadline_s: float | None,
 ) -> groups.MemberList:
     """Wait until a group has members.
 
-    :param name: of the group, for people.
-    :param document: see :func:`members_of`.
-    :param ask_again: returns it as it is now.
-    :param pause: waits for so many seconds.
-    :param deadline_s: absolute deadline.
     :raises errors.OperationTimeout: if it passes.
     """
     pause_s = _FIRST_PAUSE_S
@@ -235,16 +288,3 @@ def await_members(
         pause(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         document = ask_again()
-
-
-def check_accelerator(profile: Document, accelerator: str) -> None:
-    """Check that a profile is that of a group's accelerator.
-
-    :raises errors.InvalidRequest: ``WRONG_ACCELERATOR``.
-    """
-    if profile["name"] != accelerator:
-        raise errors.InvalidRequest(
-            codes.WRONG_ACCELERATOR,
-            f"the group has the accelerator {accelerator}, not"
-            f" {profile['name']}",
-        )

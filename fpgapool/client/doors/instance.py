@@ -9,7 +9,6 @@ standard library is enough to use them.
 
 from __future__ import annotations
 
-import collections.abc
 import dataclasses
 import functools
 import json
@@ -19,6 +18,9 @@ import threading
 import time
 import typing
 import urllib.parse
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
 
 from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
@@ -41,10 +43,7 @@ _FILE = "openstack/latest/vendor_data2.json"
 TARGET = "fpgapool"
 
 _MOUNT_POINTS = ("/media/configdrive", "/mnt/config", "/mnt/configdrive")
-_LABELS = (
-    "/dev/disk/by-label/config-2",
-    "/dev/disk/by-label/CONFIG-2",
-)
+_LABELS = ("/dev/disk/by-label/config-2", "/dev/disk/by-label/CONFIG-2")
 _MOUNTS = "/proc/self/mounts"
 _DRIVES_STAY = (
     "a config drive stays as it is until Nova writes it anew, as when the"
@@ -52,7 +51,7 @@ _DRIVES_STAY = (
 )
 
 _METADATA_S = 2.0
-# So that programs do not wait for the metadata service again and again.
+# How long the metadata service counts as absent before it is asked again.
 _ABSENT_S = 10.0
 # How long, and how often, to ask a metadata service again that knows the pool,
 # but has no token for this instance: the pool's answer to Nova may have come
@@ -62,17 +61,15 @@ _RETRY_S = 1.0
 
 _MAX_BYTES = 4 * 1024 * 1024
 
-Environment: typing.TypeAlias = collections.abc.Mapping[str, str]
+Environment: typing.TypeAlias = Mapping[str, str]
 #: Waits this many seconds; returns whether there is time to ask again.
-Pause: typing.TypeAlias = collections.abc.Callable[[float], bool]
+Pause: typing.TypeAlias = Callable[[float], bool]
 
 
 @dataclasses.dataclass(frozen=True)
 class Credentials:
     """An instance's access to the pool.
 
-    :ivar api_url: of the API, without the version.
-    :ivar token: of the instance.
     :ivar ca_cert: certificates to verify the API's, besides those of the
         system; PEM, or None.
     """
@@ -95,14 +92,9 @@ class _Refused(_Absent):
 
 
 class Finder:
-    """Looks for credentials, and caches them.
+    """Looks for credentials, and caches them."""
 
-    :param clock: monotonic, in seconds.
-    """
-
-    def __init__(
-        self, clock: collections.abc.Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._found: Credentials | None = None
@@ -117,7 +109,7 @@ class Finder:
         self,
         environ: Environment | None = None,
         pause: Pause = lambda _: False,
-        refused: collections.abc.Collection[Credentials] = (),
+        refused: Collection[Credentials] = (),
     ) -> tuple[Credentials | None, list[str]]:
         """Look at config drives, then ask the metadata service.
 
@@ -150,9 +142,7 @@ class Finder:
         return since_s is not None and self._clock() < since_s + _EMPTY_S
 
     def _look(
-        self,
-        environ: Environment,
-        refused: collections.abc.Collection[Credentials],
+        self, environ: Environment, refused: Collection[Credentials]
     ) -> None:
         self._places = []
         for path in _drives(environ):
@@ -166,14 +156,14 @@ class Finder:
             self._try(url, lambda: self._of_service(url, refused))
 
     def _of_service(
-        self, url: str, refused: collections.abc.Collection[Credentials]
+        self, url: str, refused: Collection[Credentials]
     ) -> Credentials:
         if self._clock() < self._absent_until_s:
             raise self._absence
         try:
             found = _usable(parse(_read_service(url)), refused)
         except _Refused:
-            # It works, and may have another token at any time.
+            # The service works, and may offer another token at any time.
             raise
         except _Absent as exc:
             if isinstance(exc, _Empty) and self._empty_since_s is None:
@@ -185,9 +175,7 @@ class Finder:
         self._empty_since_s = None
         return found
 
-    def _try(
-        self, place: str, read: collections.abc.Callable[[], Credentials]
-    ) -> bool:
+    def _try(self, place: str, read: Callable[[], Credentials]) -> bool:
         try:
             self._found = read()
         except _Absent as exc:
@@ -207,7 +195,7 @@ def versioned(url: str) -> str:
     """
     try:
         parts = urllib.parse.urlsplit(url)
-        # Out of range, it raises ValueError.
+        # Reading a port that is out of range raises ValueError.
         is_url = parts.scheme in ("http", "https") and parts.port != 0
     except ValueError:
         is_url = False
@@ -224,7 +212,6 @@ def versioned(url: str) -> str:
 def from_environment(environ: Environment) -> Credentials | None:
     """Return the credentials in environment variables; None: there are none.
 
-    :param environ: the variables.
     :raises errors.InvalidRequest: if a file that they name is not readable.
     """
     url, token = environ.get(API_URL, ""), environ.get(TOKEN, "")
@@ -285,7 +272,7 @@ def _drives(environ: Environment) -> list[pathlib.Path]:
     for line in lines:
         device, _, rest = line.partition(" ")
         if device.startswith("/") and os.path.realpath(device) in devices:
-            # Blanks in the path are written as octal numbers.
+            # Spaces in the path are written as octal numbers.
             point = rest.partition(" ")[0].replace("\\040", " ")
             found.append(point)
     names = dict.fromkeys([*found, *_MOUNT_POINTS])
@@ -293,7 +280,7 @@ def _drives(environ: Environment) -> list[pathlib.Path]:
 
 
 def _usable(
-    found: Credentials, refused: collections.abc.Collection[Credentials]
+    found: Credentials, refused: Collection[Credentials]
 ) -> Credentials:
     if found in refused:
         raise _Refused("the API refuses its token")
@@ -301,7 +288,7 @@ def _usable(
 
 
 def _of_drive(
-    root: pathlib.Path, refused: collections.abc.Collection[Credentials]
+    root: pathlib.Path, refused: Collection[Credentials]
 ) -> Credentials:
     try:
         with (root / _FILE).open("rb") as stream:
@@ -327,12 +314,12 @@ def _read_service(url: str) -> bytes:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """An HTTP answer."""
 
     status_code: int
     content: bytes = dataclasses.field(repr=False)
-    headers: collections.abc.Mapping[str, str]
+    headers: Mapping[str, str]
 
     @property
     def ok(self) -> bool:
@@ -340,21 +327,18 @@ class Answer:
         return self.status_code < 400
 
     def json(self) -> typing.Any:
-        """Return the document.
-
-        :raises ValueError: if it is not JSON.
-        """
+        """Return the document."""
         return json.loads(self.content)
 
 
 def _exchange(
     method: str,
     url: str,
-    headers: collections.abc.Mapping[str, str],
+    headers: Mapping[str, str],
     body: bytes | None,
     timeout_s: float,
     ca_cert: str | None = None,
-) -> Answer:
+) -> HttpAnswer:
     """Send one request, without proxies and redirections.
 
     A token must not follow a proxy or a redirection.
@@ -389,7 +373,7 @@ def _exchange(
             content = _read_all(connection, response, ends_s)
         # Proxies change the case of header names.
         found = {n.title(): value for n, value in response.headers.items()}
-        return Answer(response.status, content, found)
+        return HttpAnswer(response.status, content, found)
     except http.client.HTTPException as exc:
         raise ValueError(f"{type(exc).__name__}: {exc}") from exc
     finally:
@@ -417,10 +401,8 @@ class TokenAdapter:
     """Uses the API with the token of an instance.
 
     It has the methods of a ``keystoneauth1.adapter.Adapter`` that
-    :class:`fpgapool.client.doors.apidoor.ApiDoor` uses.
+    :class:`apidoor.ApiDoor` uses.
 
-    :param credentials: of the instance.
-    :param service_type: for the header that names the version.
     :raises errors.InvalidRequest: see :func:`versioned`.
     """
 
@@ -442,14 +424,10 @@ class TokenAdapter:
         microversion: str,
         timeout: float,
         **_: object,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Send one request.
 
-        :param path: after the version.
-        :param method: of HTTP.
         :param json: the body; None: there is none.
-        :param microversion: of the request.
-        :param timeout: in seconds.
         :raises ConnectionLost: if there is no answer.
         """
         headers = {

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import collections
-import collections.abc
 import dataclasses
 import datetime
 import functools
 import typing
+from collections.abc import Mapping
+from typing import Any
+from typing import NamedTuple
 
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
@@ -18,12 +20,11 @@ from fpgapool.vocabulary import session as description
 
 LOCAL_NETWORK = "local"
 
-_Members: typing.TypeAlias = collections.abc.Mapping[str, typing.Any]
+_Members: typing.TypeAlias = Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class Endpoint:
-    """Where the session's worker listens.
+class Endpoint(NamedTuple):
+    """Where the worker of a session, or the desk of a group, listens.
 
     :ivar network: ``local`` or the operator's name of a network.
     :ivar address: empty for ``local``.
@@ -81,7 +82,7 @@ class SessionView:
         return self.reason or self.state, message
 
     @classmethod
-    def from_message(cls, members: typing.Any) -> SessionView:
+    def from_message(cls, members: Any) -> SessionView:
         """Read the ``session`` member of a message.
 
         :param members: decoded JSON; members that are not known are
@@ -99,7 +100,7 @@ class SessionView:
         return cls._read(members, _NAMES, _READ)
 
     @classmethod
-    def from_api(cls, session: dict[str, typing.Any]) -> SessionView:
+    def from_api(cls, session: dict[str, Any]) -> SessionView:
         """Read a session as the REST API describes it.
 
         :param session: decoded JSON.
@@ -115,10 +116,7 @@ class SessionView:
 
     @classmethod
     def _read(
-        cls,
-        members: _Members,
-        names: dict[str, str],
-        readers: dict[str, typing.Any],
+        cls, members: _Members, names: dict[str, str], readers: dict[str, Any]
     ) -> SessionView:
         for name in ("session_id", "state"):
             frames.require(members, names.get(name, name), str)
@@ -132,7 +130,7 @@ class SessionView:
 
 def _optional(
     members: _Members, name: str, kind: type | tuple[type, ...]
-) -> typing.Any:
+) -> Any:
     if members.get(name) is None:
         return None
     return frames.require(members, name, kind)
@@ -172,7 +170,7 @@ def _seconds(members: _Members, name: str) -> float | None:
 
 #: Members that have other names in messages.
 _NAMES = {"host_name": "slot_host_name"}
-_READERS: dict[object, typing.Any] = {
+_READERS: dict[object, Any] = {
     str: functools.partial(_optional, kind=str),
     int: functools.partial(_optional, kind=int),
     float: functools.partial(_optional, kind=(int, float)),

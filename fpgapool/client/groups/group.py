@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import collections
-import collections.abc
 import concurrent.futures
 import contextlib
 import dataclasses
@@ -14,14 +13,18 @@ import math
 import operator
 import sys
 import threading
-import typing
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import discovery
 from fpgapool.client import errors
-from fpgapool.client import hostgroups
 from fpgapool.client.doors import apidoor
+from fpgapool.client.doors import asking
 from fpgapool.client.doors import groupdoor
 from fpgapool.client.groups import grouphosts
 from fpgapool.client.groups import grouplink
@@ -32,6 +35,7 @@ from fpgapool.common.channels import rings
 from fpgapool.protocol import groups
 from fpgapool.protocol import records
 from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import rules
 
 #: How long :meth:`Group.close` waits for unanswered tasks.
 CLOSE_TIMEOUT_S = 30.0
@@ -57,17 +61,13 @@ def group_open(
     :param window_tasks: how many tasks may be at the group's desks; more wait
         in this process. A desk may allow fewer.
     :param timeout_s: time limit of this call.
-    :param front_door: the pool's API, the path of a front door's socket, or
-        another way to groups; None: the API of the environment, the front
-        door of this host or, in an instance, the API of Nova
-        (:func:`fpgapool.client.discovery.find_groups`).
+    :param front_door: the path of a front door's socket, or the pool's API;
+        None: the first of the API of the environment, the front door of this
+        host and, in an instance, the API that Nova names.
     :param cancel: setting it ends this call, or all tasks.
-    :param require_tls: refuse, with the code ``TLS_REQUIRED``, to send data to
-        another host without TLS, and to ask an API without it; None means
-        the value of ``FPGAPOOL_REQUIRE_TLS``, else no.
-    :param application: a name that programs of this project choose to share
-        blocks with each other. Without one, a program has its blocks for
-        itself.
+    :param require_tls: see :func:`fpgapool.client.acc_open`.
+    :param application: programs of this project that give the same name share
+        blocks with each other.
     :param away_timeout_s: how long the pool may be away, which means that
         neither a desk nor the front door answers; all tasks then fail with
         ``FRONT_DOOR_UNAVAILABLE``. None: for ever.
@@ -76,19 +76,44 @@ def group_open(
     :returns: the group; its desks are connected in the background.
     :raises errors.InvalidRequest: if an argument is wrong, with the code
         ``WRONG_ACCELERATOR`` if the group has another accelerator.
-    :raises errors.FrontDoorUnavailable: if none of them is found, or it is
-        away.
+    :raises errors.FrontDoorUnavailable: if none is found, or it is away.
     :raises errors.RequestRejected: if the pool refuses, with the code
         ``GROUP_NOT_FOUND`` if there is no such group.
     :raises errors.OperationTimeout: if ``timeout_s`` passes.
     :raises errors.Cancelled: if cancelled.
     """
+    _check_arguments(name, accelerator, window_tasks, application)
+    deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
+    away_timeout_s = checks.seconds(away_timeout_s, "away_timeout_s")
+    must_encrypt = checks.require_tls(require_tls)
+    token = cancelling.token_of(cancel)
+    try:
+        token.check()
+        found = front_door or discovery.find_groups(
+            pause=asking.pause_until(token, deadline_s)
+        )
+        if isinstance(found, str | apidoor.PoolApi):
+            found = groupdoor.GroupDoor(found, token, require_tls=must_encrypt)
+        access = found.attach(name, accelerator, deadline_s)
+        access = dataclasses.replace(access, application=application)
+        absence = waiting.Absence(away_timeout_s, on_away)
+        return Group(found, access, window_tasks, token, absence)
+    except BaseException:
+        cancelling.release(token)
+        raise
+
+
+def _check_arguments(
+    name: object,
+    accelerator: object,
+    window_tasks: object,
+    application: object,
+) -> None:
     checks.name(name, "the group")
     if accelerator is not None:
         checks.name(accelerator, "accelerator")
     if (
-        isinstance(window_tasks, bool)
-        or not isinstance(window_tasks, int)
+        not rules.is_int(window_tasks)
         or not 1 <= window_tasks <= groups.MAX_WINDOW_TASKS
     ):
         raise errors.InvalidRequest(
@@ -102,43 +127,9 @@ def group_open(
     ):
         raise errors.InvalidRequest(
             codes.INVALID_REQUEST,
-            "application must be a text of at most "
+            "application must be at most "
             f"{groups.MAX_APPLICATION} printable characters",
         )
-    deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
-    away_timeout_s = checks.seconds(away_timeout_s, "away_timeout_s")
-    must_encrypt = checks.require_tls(require_tls)
-    token = cancelling.token_of(cancel)
-    try:
-        token.check()
-        found = front_door or discovery.find_groups(
-            pause=functools.partial(_pause, token, deadline_s)
-        )
-        if isinstance(found, str):
-            found = hostgroups.HostGroupDoor(
-                found, token, require_tls=must_encrypt
-            )
-        elif isinstance(found, apidoor.PoolApi):
-            found = found.enter_groups(
-                token, deadline_s, require_tls=must_encrypt
-            )
-        access = found.attach(name, accelerator, deadline_s)
-        access = dataclasses.replace(access, application=application)
-        outages = groupdoor.Outages(found, access, away_timeout_s, on_away)
-        return Group(found, access, window_tasks, token, outages)
-    except BaseException:
-        cancelling.release(token)
-        raise
-
-
-def _pause(
-    token: cancelling.CancelToken, deadline_s: float | None, seconds: float
-) -> bool:
-    left_s = channel.remaining_s(deadline_s)
-    if left_s is not None and left_s <= seconds:
-        return False
-    token.wait(seconds)
-    return True
 
 
 class Group:
@@ -158,7 +149,7 @@ class Group:
     :param access: of this client.
     :param window_tasks: see :func:`group_open`.
     :param token: see :func:`group_open`.
-    :param outages: of the pool.
+    :param absence: of the pool.
     """
 
     def __init__(
@@ -167,12 +158,12 @@ class Group:
         access: groupdoor.Access,
         window_tasks: int,
         token: cancelling.CancelToken,
-        outages: groupdoor.Outages,
+        absence: waiting.Absence,
     ) -> None:
         self._door = door
         self._access = access
         self._window_tasks = window_tasks
-        self._hosts = grouphosts.Hosts(door, access, window_tasks, outages)
+        self._hosts = grouphosts.Hosts(door, access, window_tasks, absence)
         # The lock of each thread, and whether it calls callbacks.
         self._mine = threading.local()
         self._check_params = checks.schema_check(
@@ -204,7 +195,7 @@ class Group:
         return self._access.client_id
 
     @property
-    def profile(self) -> collections.abc.Mapping[str, typing.Any]:
+    def profile(self) -> Mapping[str, Any]:
         """The public description of the accelerator, as the API shows it.
 
         It is empty if this program's project does not see the accelerator.
@@ -226,13 +217,13 @@ class Group:
 
     def run(
         self,
-        data: typing.Any,
+        data: Any,
         *,
-        params: collections.abc.Mapping[str, typing.Any] | None = None,
+        params: Mapping[str, Any] | None = None,
         offset: int = 0,
-        arguments: collections.abc.Mapping[int, typing.Any] | None = None,
+        arguments: Mapping[int, Any] | None = None,
         timeout_s: float | None = None,
-    ) -> typing.Any:
+    ) -> Any:
         """Run a task and wait for its result.
 
         :param data: the input.
@@ -263,12 +254,12 @@ class Group:
 
     def submit(
         self,
-        data: typing.Any,
+        data: Any,
         *,
-        params: collections.abc.Mapping[str, typing.Any] | None = None,
+        params: Mapping[str, Any] | None = None,
         offset: int = 0,
-        arguments: collections.abc.Mapping[int, typing.Any] | None = None,
-    ) -> concurrent.futures.Future[typing.Any]:
+        arguments: Mapping[int, Any] | None = None,
+    ) -> concurrent.futures.Future[Any]:
         """Run a task in the background.
 
         :returns: its future; ``asyncio.wrap_future`` makes it awaitable. Its
@@ -276,9 +267,7 @@ class Group:
             short. They may submit tasks, but not wait for this group.
         :raises: as :meth:`run`, for arguments.
         """
-        future: concurrent.futures.Future[typing.Any] = (
-            concurrent.futures.Future()
-        )
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         task = self._task(data, params, offset, arguments)
         task.notify = functools.partial(self._settle, future)
         task.followed = True
@@ -289,11 +278,11 @@ class Group:
 
     def map(
         self,
-        pieces: collections.abc.Iterable[typing.Any],
+        pieces: Iterable[Any],
         *,
-        params: collections.abc.Mapping[str, typing.Any] | None = None,
-        arguments: collections.abc.Mapping[int, typing.Any] | None = None,
-    ) -> collections.abc.Iterator[typing.Any]:
+        params: Mapping[str, Any] | None = None,
+        arguments: Mapping[int, Any] | None = None,
+    ) -> Iterator[Any]:
         """Run a task for each piece of data.
 
         As many pieces as the window has are read ahead. That costs less than
@@ -303,7 +292,7 @@ class Group:
         :raises: as :meth:`run`, when it comes to the failed task.
         """
         self._check_may_wait()
-        tasks: collections.deque[grouplink.Task] = collections.deque()
+        tasks: collections.deque[grouplink.GroupTask] = collections.deque()
         arguments = blocks.checked_arguments(arguments)
         for piece in pieces:
             task = self._task(piece, params, 0, arguments)
@@ -315,9 +304,7 @@ class Group:
             yield self._result(tasks.popleft())
 
     def _settle(
-        self,
-        future: concurrent.futures.Future[typing.Any],
-        task: grouplink.Task,
+        self, future: concurrent.futures.Future[Any], task: grouplink.GroupTask
     ) -> None:
         self._mine.settles = True
         try:
@@ -338,8 +325,8 @@ class Group:
             )
 
     def _result(
-        self, task: grouplink.Task, deadline_s: float | None = None
-    ) -> typing.Any:
+        self, task: grouplink.GroupTask, deadline_s: float | None = None
+    ) -> Any:
         """Wait for the result of a task; raises as :meth:`run`."""
         self._hosts.wait(task, deadline_s)
         if task.error is not None:
@@ -347,10 +334,8 @@ class Group:
         return task.result
 
     @contextlib.contextmanager
-    def lock(
-        self, *, timeout_s: float | None = None
-    ) -> collections.abc.Iterator[Group]:
-        """Have a member alone.
+    def lock(self, *, timeout_s: float | None = None) -> Iterator[Group]:
+        """Lock a member for this thread.
 
         Within the context, tasks of this thread run on that member, one after
         the other, and its core may keep its state between them. The lock ends
@@ -365,14 +350,14 @@ class Group:
         """
         if getattr(self._mine, "lock", None) is not None:
             raise errors.InvalidRequest(
-                codes.INVALID_REQUEST, "this thread holds a lock already"
+                codes.INVALID_REQUEST, "this thread already holds a lock"
             )
         deadline_s = channel.deadline_after(
             checks.seconds(timeout_s, "timeout_s")
         )
         self._check_may_wait()
         held = self._hosts.make_lock()
-        request = grouplink.Task(groups.LOCK, lock=held)
+        request = grouplink.GroupTask(groups.LOCK, lock=held)
         try:
             self._hosts.start(request)
             self._hosts.wait(request, deadline_s)
@@ -413,13 +398,13 @@ class Group:
 
     def _task(
         self,
-        data: typing.Any,
-        params: collections.abc.Mapping[str, typing.Any] | None,
+        data: Any,
+        params: Mapping[str, Any] | None,
         offset: int,
-        arguments: collections.abc.Mapping[int, typing.Any] | None,
-    ) -> grouplink.Task:
+        arguments: Mapping[int, Any] | None,
+    ) -> grouplink.GroupTask:
         try:
-            # NumPy's integers, too.
+            # Accepts NumPy's integers, too.
             number = -1 if isinstance(offset, bool) else operator.index(offset)
         except TypeError:
             number = -1
@@ -439,7 +424,7 @@ class Group:
             used, view = {0: data, **used}, b""
         else:
             view, out = _buffer(data)
-        return grouplink.Task(
+        return grouplink.GroupTask(
             records.TASK,
             encoded,
             view,
@@ -450,13 +435,11 @@ class Group:
         )
 
 
-def _buffer(
-    data: typing.Any,
-) -> tuple[rings.Buffer, collections.abc.Callable[[memoryview], typing.Any]]:
+def _buffer(data: Any) -> tuple[rings.Buffer, Callable[[memoryview], Any]]:
     """Return the bytes of an input, and what makes a result of an output."""
     if data.__class__ is bytes:
         return data, bytes
-    # A program that has an array has loaded its library.
+    # A program that passes an array has imported NumPy already.
     numpy = sys.modules.get("numpy")
     try:
         if numpy is not None and isinstance(data, numpy.ndarray):
@@ -468,7 +451,7 @@ def _buffer(
         view = memoryview(data)
     except (TypeError, ValueError) as exc:
         raise errors.InvalidRequest(
-            codes.INVALID_INPUT, f"the data is no buffer of bytes: {exc}"
+            codes.INVALID_INPUT, f"the data is not a buffer of bytes: {exc}"
         ) from None
     if not view.c_contiguous:
         return view.tobytes(), bytes
@@ -476,11 +459,8 @@ def _buffer(
 
 
 def _array(
-    numpy: typing.Any,
-    dtype: typing.Any,
-    shape: tuple[int, ...],
-    output: memoryview,
-) -> typing.Any:
+    numpy: Any, dtype: Any, shape: tuple[int, ...], output: memoryview
+) -> Any:
     data = bytearray(output)
     if len(data) % max(1, dtype.itemsize):
         return numpy.frombuffer(data, numpy.uint8)

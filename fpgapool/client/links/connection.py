@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import collections.abc
 import contextlib
 import ctypes
 import dataclasses
@@ -13,18 +12,18 @@ import mmap
 import os
 import socket
 import time
-import typing
+from collections.abc import Mapping
+from typing import Any
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
 from fpgapool.client.doors import view as views
+from fpgapool.client.links import link
 from fpgapool.common.channels import buffers
 from fpgapool.common.channels import channel
-from fpgapool.common.channels import tls_channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
-from fpgapool.vocabulary import exceptions
 from fpgapool.vocabulary import states
 
 STREAM = "stream"
@@ -33,8 +32,6 @@ CPU = "cpu"
 
 # How long the front door may take to report the state of a session.
 _OUTCOME_S = 2.0
-# Of one attempt: a working worker answers HELLO within milliseconds.
-_ATTEMPT_S = 10.0
 # The grace period of a worker that does not report it.
 _DEFAULT_GRACE_S = 10.0
 _LONGEST_GRACE_S = 86400.0
@@ -50,8 +47,7 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 _MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
 
 
-class WorkerError(exceptions.CodedError):
-    """The worker answered with ERROR."""
+WorkerError = link.Refused
 
 
 class FrontDoorHangs(channel.DeadlineExceeded):
@@ -76,11 +72,9 @@ class Opened:
     return_secret: str | None = dataclasses.field(default=None, repr=False)
 
     @classmethod
-    def from_document(cls, document: dict[str, typing.Any]) -> Opened:
+    def from_document(cls, document: dict[str, Any]) -> Opened:
         """Read the JSON of OPENED.
 
-        :param document: its members.
-        :returns: the values.
         :raises frames.ProtocolError: if they are invalid.
         """
         chunk_bytes = frames.require(document, "chunk_bytes", int)
@@ -126,15 +120,15 @@ class Opened:
         )
 
 
-def _grace_s(document: dict[str, typing.Any]) -> float:
+def _grace_s(document: dict[str, Any]) -> float:
     grace_s = document.get("resume_grace_s")
     if not isinstance(grace_s, int | float):
         return _DEFAULT_GRACE_S
-    # JSON has larger numbers than a float, and no client retries for ever.
+    # JSON's numbers may exceed a float, and no client retries for ever.
     return float(min(max(grace_s, 0), _LONGEST_GRACE_S))
 
 
-def _shared_buffers(document: dict[str, typing.Any], chunk_bytes: int) -> int:
+def _shared_buffers(document: dict[str, Any], chunk_bytes: int) -> int:
     shm = document.get("shm")
     if shm is None:
         return 0
@@ -156,7 +150,6 @@ class SharedBuffers:
 
     :param input_fd: memfd of the input buffers; closed here.
     :param output_fd: memfd of the output buffers; closed here.
-    :param shm: the ``shm`` member of OPENED.
     :raises frames.ProtocolError: if a memfd is smaller than announced, or
         could become so.
     """
@@ -179,9 +172,6 @@ class SharedBuffers:
         """Check that the worker has not cleared the buffers.
 
         Call it after reading: then the data was intact.
-
-        :param offset_bytes: position in the input.
-        :raises errors.SessionFailed: if it has.
         """
         if not (self._input[-1] and self._output[-1]):
             raise errors.SessionFailed(
@@ -205,7 +195,7 @@ class SharedBuffers:
             there_bytes = buffers.size_bytes(fd)
         except ValueError as exc:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, f"no shared memory of a worker: {exc}"
+                frames.PROTOCOL_ERROR, f"not a worker's shared memory: {exc}"
             ) from exc
         if there_bytes < size_bytes:
             raise frames.ProtocolError(
@@ -217,7 +207,6 @@ class SharedBuffers:
         """View of an input buffer.
 
         :param number: 0 ... buffers - 1.
-        :returns: the whole buffer, writable.
         """
         start = number * self._buffer_bytes
         return self._input[start : start + self._buffer_bytes]
@@ -226,7 +215,6 @@ class SharedBuffers:
         """View of an output buffer.
 
         :param number: 0 ... buffers - 1.
-        :returns: the whole buffer.
         """
         start = number * self._buffer_bytes
         return self._output[start : start + self._buffer_bytes]
@@ -234,7 +222,7 @@ class SharedBuffers:
 
 @functools.cache
 def _libc() -> ctypes.CDLL:
-    # Each one has classes of its own, so there is one.
+    # Cached: each CDLL object creates function classes of its own.
     libc = ctypes.CDLL(None, use_errno=True)
     address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     libc.mmap.restype = libc.mremap.restype = address
@@ -249,7 +237,6 @@ def detach(view: memoryview) -> None:
     The worker clears shared buffers when their session ends, and a program may
     still read its last output then.
 
-    :param view: of a map.
     :raises OSError: if there is not enough memory; nothing is changed.
     """
     libc = _libc()
@@ -260,9 +247,11 @@ def detach(view: memoryview) -> None:
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     copy = libc.mmap(None, length_bytes, access, flags, -1, 0)
     if copy == _MAP_FAILED:
-        raise OSError(ctypes.get_errno(), "no memory for a copy of the output")
+        raise OSError(
+            ctypes.get_errno(), "not enough memory to copy the output"
+        )
     ctypes.memmove(copy, start, length_bytes)
-    # In one step: another thread may be reading.
+    # Atomically: another thread may be reading.
     flags = _MREMAP_MAYMOVE | _MREMAP_FIXED
     libc.mremap(copy, length_bytes, length_bytes, flags, start)
 
@@ -272,7 +261,6 @@ class _Pair:
 
     One socket, or TLS connection, serves a single thread at a time.
 
-    :param there: to the worker.
     :param back: from the worker, once it has said so.
     """
 
@@ -312,16 +300,11 @@ class _Pair:
 class Connection:
     """A data connection after OPENED.
 
-    :ivar channel: for frames in both directions.
-    :ivar opened: the worker's answer.
     :ivar shared: shared buffers, or None when payloads are in the stream.
     """
 
     def __init__(
-        self,
-        data: channel.Link,
-        opened: Opened,
-        shared: SharedBuffers | None,
+        self, data: channel.Link, opened: Opened, shared: SharedBuffers | None
     ) -> None:
         self.channel = data
         self.opened = opened
@@ -338,9 +321,6 @@ class Connection:
         """Receive the header of a frame of at most the agreed length.
 
         Otherwise a worker could make us allocate room for an announced length.
-
-        :param scratch: see :func:`channel.recv_header`.
-        :param deadline_s: absolute deadline.
         """
         while True:
             header = channel.recv_header(
@@ -353,7 +333,8 @@ class Connection:
                 return header
             if not isinstance(self.channel, _Pair):
                 raise frames.ProtocolError(
-                    frames.PROTOCOL_ERROR, "there is no second connection"
+                    frames.PROTOCOL_ERROR,
+                    "there is no second connection to switch to",
                 )
             self.channel.turn()
 
@@ -365,7 +346,6 @@ class Connection:
         Waits until the worker has read it: later messages would arrive
         first, and the session would count as cancelled.
 
-        :param scratch: see :func:`channel.recv_header`.
         :returns: whether the worker has ended the session.
         """
         deadline_s = channel.deadline_after(_FAREWELL_S)
@@ -391,9 +371,6 @@ class Connection:
 class Dialer:
     """Connects to the worker of a session.
 
-    :param view: the READY view of the session.
-    :param front_door: provides connections to workers of this host.
-    :param cancel: shuts down the dialer's connections.
     :param features: optional features that the worker must have.
     :param require_tls: connect to another host by TLS only.
     :param returns: have a second connection for what the worker sends, if it
@@ -422,7 +399,7 @@ class Dialer:
 
     def open(
         self,
-        params: collections.abc.Mapping[str, typing.Any],
+        params: Mapping[str, Any],
         deadline_s: float | None,
         start_input_offset_bytes: int = 0,
         start_output_offset_bytes: int = 0,
@@ -430,20 +407,15 @@ class Dialer:
         """Connect for the first time.
 
         :param params: of the accelerator; they go to the worker only.
-        :param deadline_s: absolute deadline.
         :param start_input_offset_bytes: where input that began in another
             slot continues.
-        :param start_output_offset_bytes: the same of the output.
-        :returns: the connection.
         :raises WorkerError: if the worker refuses, or with
             ``CHECKSUM_UNAVAILABLE`` if it lacks the feature, with
             ``TLS_REQUIRED`` if it lacks that.
-        :raises channel.ChannelClosed: if it is not reached.
         :raises channel.DeadlineExceeded: if it does not answer in time;
             also its subclass :class:`FrontDoorHangs`.
         :raises frames.ProtocolError: if its answer is invalid.
         :raises errors.TooManyOpenFiles: if descriptors are missing.
-        :raises errors.Cancelled: if cancelled.
         """
         members: dict[str, object] = {
             "secret": self.view.secret,
@@ -461,15 +433,7 @@ class Dialer:
         output_offset_bytes: int,
         deadline_s: float | None,
     ) -> Connection:
-        """Connect again.
-
-        :param resume_secret: from the last OPENED.
-        :param input_offset_bytes: input acknowledged by the worker.
-        :param output_offset_bytes: output received.
-        :param deadline_s: absolute deadline.
-        :returns: the connection.
-        :raises: as :meth:`open`.
-        """
+        """Connect again."""
         return self._dial(
             {
                 "resume_secret": resume_secret,
@@ -482,10 +446,8 @@ class Dialer:
     def outcome(self, deadline_s: float | None) -> views.SessionView | None:
         """Ask the front door whether the session has lost its slot.
 
-        :param deadline_s: absolute deadline.
         :returns: its state if it has ended, waits again, or has another slot;
             None if it continues or is unknown.
-        :raises errors.Cancelled: if cancelled.
         """
         limit_s = time.monotonic() + _OUTCOME_S
         try:
@@ -500,7 +462,7 @@ class Dialer:
         ):
             return None
         waits = view.state == states.QUEUED
-        # A view from before this slot has an older generation.
+        # A view that predates this slot has an older generation.
         is_lost = (
             view.state in states.TERMINAL
             or view.generation > self.view.generation
@@ -508,7 +470,7 @@ class Dialer:
         )
         return view if is_lost else None
 
-    def _ask(self, deadline_s: float) -> dict[str, typing.Any]:
+    def _ask(self, deadline_s: float) -> dict[str, Any]:
         session_id = self.view.session_id
         try:
             return self.front_door.request(
@@ -525,7 +487,7 @@ class Dialer:
     def _dial(
         self, members: dict[str, object], deadline_s: float | None
     ) -> Connection:
-        attempt_s = time.monotonic() + _ATTEMPT_S
+        attempt_s = time.monotonic() + link.ATTEMPT_S
         deadline_s = min(attempt_s, deadline_s or attempt_s)
         data, transport = self._connect(deadline_s)
         hello = {
@@ -542,7 +504,7 @@ class Dialer:
             if not self.features <= connection.opened.features:
                 raise WorkerError(
                     codes.CHECKSUM_UNAVAILABLE,
-                    "the slot's board or worker has no checksums",
+                    "the slot's board or worker does not support checksums",
                 )
             return_secret = connection.opened.return_secret
             if transport == STREAM and return_secret is not None:
@@ -571,12 +533,7 @@ class Dialer:
             try:
                 back, _ = self._connect(deadline_s)
                 on_error.callback(back.close)
-                back.send(
-                    frames.encode_frame(
-                        frames.FrameHeader(frames.HELLO), hello
-                    ),
-                    deadline_s=deadline_s,
-                )
+                link.say_hello(back, hello, deadline_s)
             except (OSError, channel.DeadlineExceeded):
                 return there
             pair = _Pair(there, back)
@@ -597,22 +554,21 @@ class Dialer:
         self, deadline_s: float | None
     ) -> tuple[channel.Channel, str]:
         if self._local_only and not self.view.local:
-            raise WorkerError(
-                codes.TLS_REQUIRED,
-                f"the slot's host {self.view.host_name} does not offer TLS "
-                "([agent] tls is off there); nothing was sent",
-            )
-        # Shared memory is faster than every network.
-        endpoints = sorted(
-            (one for one in self.view.endpoints if self._may_use(one)),
-            key=lambda endpoint: endpoint.network != views.LOCAL_NETWORK,
-        )
+            raise link.require_tls(f"the slot's host {self.view.host_name}")
         failure: Exception = channel.ChannelClosed(
             "the session has no endpoint that this client can use"
         )
-        for endpoint in endpoints:
+        for endpoint in link.fastest_first(self.view.endpoints):
+            local = endpoint.network == views.LOCAL_NETWORK
+            if not self._may_use(local):
+                continue
             try:
-                return self._connect_to(endpoint, deadline_s)
+                return link.connect(
+                    endpoint,
+                    self.view.certificate_sha256,
+                    functools.partial(self._local, deadline_s),
+                    deadline_s,
+                ), SHM if local else STREAM
             except (OSError, doors.ConnectionLost) as exc:
                 failure = exc.with_traceback(None)
             except errors.OperationTimeout as exc:
@@ -631,26 +587,12 @@ class Dialer:
             # See errors.FpgapoolError.again().
             del failure
 
-    def _may_use(self, endpoint: views.Endpoint) -> bool:
+    def _may_use(self, local: bool) -> bool:
         # While the front door is away, the local endpoint is unreachable, and
         # the worker would refuse another transport.
-        local = endpoint.network == views.LOCAL_NETWORK
         if self._local_only and not local:
             return False
         return self._transport is None or local == (self._transport == SHM)
-
-    def _connect_to(
-        self, endpoint: views.Endpoint, deadline_s: float | None
-    ) -> tuple[channel.Channel, str]:
-        if endpoint.network == views.LOCAL_NETWORK:
-            return channel.PlainChannel(self._local(deadline_s)), SHM
-        sock = channel.connect_tcp(endpoint.address, endpoint.port, deadline_s)
-        if self.view.certificate_sha256 is None:
-            return channel.PlainChannel(sock), STREAM
-        tls = tls_channel.TlsChannel.connect(
-            sock, self.view.certificate_sha256, deadline_s
-        )
-        return tls, STREAM
 
     def _local(self, deadline_s: float | None) -> socket.socket:
         session_id, generation = self.view.session_id, self.view.generation
@@ -667,33 +609,19 @@ class Dialer:
 
 
 def _shake_hands(
-    data: channel.Channel,
-    hello: dict[str, object],
-    deadline_s: float | None,
+    data: channel.Channel, hello: dict[str, Any], deadline_s: float | None
 ) -> Connection:
-    data.send(
-        frames.encode_frame(frames.FrameHeader(frames.HELLO), hello),
-        deadline_s=deadline_s,
-    )
-    header, fds = _recv_first_header(
-        data, hello["transport"] == SHM, deadline_s
+    local = hello["transport"] == SHM
+    document, fds = link.shake_hands(
+        data, hello, deadline_s, 2 if local else 0
     )
     try:
-        document = frames.decode_json(
-            channel.recv_payload(data, header, deadline_s)
-        )
-        if header.type == frames.ERROR:
-            raise _refusal(document)
-        if header.type != frames.OPENED:
-            raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "the worker did not answer OPENED"
-            )
         opened = Opened.from_document(document)
         shared = None
-        if hello["transport"] == SHM:
+        if local:
             if len(fds) != 2 or not opened.shared_buffers:
                 raise frames.ProtocolError(
-                    frames.PROTOCOL_ERROR, "OPENED without shared memory"
+                    frames.PROTOCOL_ERROR, "OPENED came without shared memory"
                 )
             input_fd, output_fd = fds
             fds = []
@@ -701,39 +629,3 @@ def _shake_hands(
         return Connection(data, opened, shared)
     finally:
         channel.close_fds(fds)
-
-
-def _refusal(
-    document: dict[str, typing.Any],
-) -> WorkerError | channel.ChannelClosed:
-    code = str(document.get("code", codes.PROTOCOL_ERROR))
-    message = str(document.get("message", ""))
-    if code == codes.HELLO_TIMEOUT:
-        # This process was frozen meanwhile; its slot is as good as before.
-        return channel.ChannelClosed(message)
-    return WorkerError(code, message)
-
-
-def _recv_first_header(
-    data: channel.Channel, with_fds: bool, deadline_s: float | None
-) -> tuple[frames.FrameHeader, list[int]]:
-    if not with_fds:
-        return (
-            channel.recv_header(
-                data,
-                bytearray(frames.HEADER_BYTES),
-                max_data_bytes=frames.MAX_JSON_BYTES,
-                deadline_s=deadline_s,
-            ),
-            [],
-        )
-    scratch = bytearray(frames.HEADER_BYTES)
-    plain = typing.cast(channel.PlainChannel, data)
-    fds = plain.recv_exact_with_fds(memoryview(scratch), 2, deadline_s)
-    with contextlib.ExitStack() as on_error:
-        on_error.callback(channel.close_fds, fds)
-        header = frames.FrameHeader.unpack_from(
-            scratch, max_data_bytes=frames.MAX_JSON_BYTES
-        )
-        on_error.pop_all()
-    return header, fds

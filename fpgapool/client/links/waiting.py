@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
-import collections.abc
 import random
+import threading
 import time
 import typing
+from collections.abc import Callable
+from typing import Any
+from typing import TypeVar
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import errors
@@ -43,17 +46,13 @@ _UNOPENED = frozenset({codes.CONNECTION_LOST, codes.RESUME_TIMEOUT})
 #: How many slots to request again because of that.
 _MAX_UNOPENED = 5
 
-StateCallback: typing.TypeAlias = collections.abc.Callable[
-    [views.SessionView], object
-]
+StateCallback: typing.TypeAlias = Callable[[views.SessionView], object]
 #: Gets what does not answer, for people, and the seconds until the library
 #: gives up; None: it never does.
-AwayCallback: typing.TypeAlias = collections.abc.Callable[
-    [str, float | None], object
-]
+AwayCallback: typing.TypeAlias = Callable[[str, float | None], object]
 #: Sends the request; gets the deadline of its reply.
-Ask: typing.TypeAlias = collections.abc.Callable[[float | None], object]
-_T = typing.TypeVar("_T")
+Ask: typing.TypeAlias = Callable[[float | None], object]
+_T = TypeVar("_T")
 
 
 class Stopped(Exception):
@@ -61,10 +60,7 @@ class Stopped(Exception):
 
 
 class Attempts:
-    """Counts attempts in a row between which nothing has moved.
-
-    :param most: so many are worth it.
-    """
+    """Counts attempts in a row between which nothing has moved."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -72,7 +68,7 @@ class Attempts:
         self.count = 0
 
     def begin(self, *reached: int) -> bool:
-        """Whether another attempt is worth it.
+        """Return whether another attempt is worthwhile.
 
         :param reached: positions of the data; they only grow.
         """
@@ -87,11 +83,73 @@ class Attempts:
         self._reached = ()
 
 
-class Ended(exceptions.PicklableError):
-    """The session ended instead of getting a slot.
+class Absence:
+    """Notices when the pool is away, and for too long; for any thread.
 
-    :ivar view: its final state.
+    :param timeout_s: how long it may be away; None: for ever.
     """
+
+    def __init__(
+        self, timeout_s: float | None, on_away: AwayCallback | None
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._on_away = on_away
+        self._lock = threading.Lock()
+        self._since_s: float | None = None
+        self._announced = False
+
+    @property
+    def until_s(self) -> float | None:
+        """Until when it may be away; None: it is not, or for ever."""
+        if self._timeout_s is None or self._since_s is None:
+            return None
+        return self._since_s + self._timeout_s
+
+    def end(self) -> None:
+        """Note that the pool is there."""
+        with self._lock:
+            self._since_s = None
+            self._announced = False
+
+    def answered(self) -> None:
+        """Note an answer that does not end the outage for the program."""
+        with self._lock:
+            self._since_s = None
+
+    def note(
+        self,
+        reason: Exception,
+        since_s: float | None = None,
+        *limits_s: float | None,
+    ) -> None:
+        """Note that the pool does not answer.
+
+        :param since_s: when that began, if it was not now.
+        :raises errors.FrontDoorUnavailable: if it was away for too long.
+        """
+        with self._lock:
+            if self._since_s is None:
+                self._since_s = since_s or time.monotonic()
+            begins, self._announced = not self._announced, True
+            until_s = self.until_s
+        if channel.remaining_s(until_s) == 0:
+            why = getattr(reason, "message", reason)
+            raise errors.FrontDoorUnavailable(
+                f"the pool was away for {self._timeout_s:g} s: {why}"
+            ) from reason
+        if begins:
+            self.announce(
+                "the pool's front door", earliest(until_s, *limits_s)
+            )
+
+    def announce(self, what: str, gives_up_s: float | None) -> None:
+        """Tell the program what does not answer, and until when it waits."""
+        if self._on_away is not None:
+            self._on_away(what, channel.remaining_s(gives_up_s))
+
+
+class Ended(exceptions.PicklableError):
+    """The session ended instead of getting a slot."""
 
     def __init__(self, view: views.SessionView) -> None:
         super().__init__(view.state)
@@ -102,25 +160,21 @@ class SlotSeeker:
     """Gets slots for one session: the first, and others if it is lost.
 
     :param door: front door; the seeker reconnects to it after an outage.
-    :param params: of the accelerator; every worker gets them.
-    :param token: cancels every wait.
-    :param on_state: called with every new view.
     :param features: optional features that every worker must have.
     :param require_tls: connect to other hosts by TLS only.
-    :param returns: see :class:`connections.Dialer`.
     :param away_timeout_s: how long the pool may be away, and not only its
         conductor; None: there is no other limit than the patience.
     :param on_away: called when the pool, or the worker of the slot, goes away.
     """
 
-    #: See :attr:`fpgapool.client.sessions.flow.Flow.cpu_energy_j`.
+    #: See :attr:`flow.Flow.cpu_energy_j`.
     fallback_reason: str | None = None
     cpu_energy_j: float | None = None
 
     def __init__(
         self,
         door: doors.Door,
-        params: dict[str, typing.Any],
+        params: dict[str, Any],
         token: cancelling.CancelToken,
         on_state: StateCallback | None,
         features: frozenset[str] = frozenset(),
@@ -131,13 +185,10 @@ class SlotSeeker:
         on_away: AwayCallback | None = None,
     ) -> None:
         self.door = door
-        self._away_timeout_s = away_timeout_s
-        self._on_away = on_away
-        # Since when the slot's worker has not been reached ...
+        # Since when the slot's worker has been unreachable ...
         self._lost_since_s: float | None = None
-        # ... and then neither the front door.
-        self._absent_since_s: float | None = None
-        self._told_absent = False
+        # ... and since when the front door has been, too.
+        self._absence = Absence(away_timeout_s, on_away)
         self._features = features
         self._returns = returns
         self._require_tls = require_tls
@@ -182,7 +233,6 @@ class SlotSeeker:
 
         :param ask: sends the request; called again if the front door went
             away.
-        :param deadline_s: absolute deadline.
         :param queue_deadline_s: absolute deadline of waiting in the queue.
             The pool enforces it; the client does so if the pool cannot, or
             if ``patience_s`` is limited.
@@ -192,7 +242,6 @@ class SlotSeeker:
             now.
         :returns: the way to the worker, and the connection.
         :raises Ended: if the session ended.
-        :raises errors.FpgapoolError: as :func:`fpgapool.client.acc_open`.
         """
         self._start(
             -1, (0, 0), deadline_s, queue_deadline_s, patience_s, asked_s
@@ -208,13 +257,8 @@ class SlotSeeker:
     ) -> tuple[connections.Dialer, connections.Connection]:
         """Get another slot and connect to it.
 
-        :param lost: the session with its lost slot.
-        :param input_offset_bytes: where its input continues.
-        :param output_offset_bytes: where its output continues.
-        :param deadline_s: absolute deadline.
         :returns: the way to the worker, and the connection.
         :raises Ended: if it gets none.
-        :raises Stopped: if stopped.
         :raises errors.FpgapoolError: as :func:`fpgapool.client.acc_open`.
             A front door that stays away is FrontDoorUnavailable.
         """
@@ -243,7 +287,7 @@ class SlotSeeker:
                 session_id=lost.session_id,
                 generation=lost.generation,
             )
-            # Messages from before the reply are about the lost slot.
+            # Notifications that precede the reply are about the lost slot.
             self.door.discard_events()
 
         return ask
@@ -255,15 +299,11 @@ class SlotSeeker:
         """
         if self._lost_since_s is None:
             self._lost_since_s = time.monotonic()
-            self._tell_away("the slot's worker", gives_up_s)
+            self._absence.announce("the slot's worker", gives_up_s)
 
     def worker_found(self) -> None:
         """Note that the worker of the present slot is reached again."""
         self._lost_since_s = None
-
-    def _tell_away(self, what: str, gives_up_s: float | None) -> None:
-        if self._on_away is not None:
-            self._on_away(what, channel.remaining_s(gives_up_s))
 
     def stop(self) -> None:
         """Make every wait return soon, now and later."""
@@ -271,10 +311,7 @@ class SlotSeeker:
         self.door.shutdown()
 
     def give_up(self, session_id: str) -> None:
-        """Tell the pool that the session is no longer wanted; never raises.
-
-        :param session_id: of the session.
-        """
+        """Tell the pool that the session is no longer wanted; never raises."""
         self.door.give_up(session_id=session_id)
 
     def report_close(
@@ -286,7 +323,7 @@ class SlotSeeker:
         confirmed: bool,
         deadline_s: float | None,
     ) -> None:
-        """See :meth:`fpgapool.client.doors.door.Door.report_close`.
+        """See :meth:`door.Door.report_close`.
 
         :param view: the session with the slot that served it last.
         """
@@ -349,7 +386,7 @@ class SlotSeeker:
         """
         taken_in = self._view is not None or self._lost_generation >= 0
         if isinstance(exc, errors.FrontDoorUnavailable):
-            # The pool may have accepted a request from just before.
+            # The pool may have accepted an earlier attempt.
             return taken_in or self._away_since_s is not None
         return taken_in and exc.code in _OUTAGES
 
@@ -366,22 +403,20 @@ class SlotSeeker:
 
     def _call(
         self,
-        call: collections.abc.Callable[[float | None], _T],
+        call: Callable[[float | None], _T],
         away_since_s: float | None,
         until_s: float | None = None,
     ) -> _T:
         """Call the front door while there is time and patience.
 
-        :param call: gets its absolute deadline.
         :param away_since_s: since when there has been no reply; None if no
             reply is due soon.
-        :param until_s: further absolute deadline, independent of the limits.
         :raises errors.FrontDoorUnavailable: if no reply comes in time.
         :raises errors.OperationTimeout: if ``until_s`` passes.
         """
         limit_s = self._limit_s()
         patient_until_s = earliest(
-            self._patient_until_s(away_since_s), self._absent_until_s()
+            self._patient_until_s(away_since_s), self._absence.until_s
         )
         try:
             return call(earliest(limit_s, patient_until_s, until_s))
@@ -398,33 +433,20 @@ class SlotSeeker:
             return None
         return away_since_s + self._patience_s
 
-    def _absent_until_s(self) -> float | None:
-        """How long the pool may be absent; None: it is there, or for ever."""
-        if self._away_timeout_s is None or self._absent_since_s is None:
-            return None
-        return self._absent_since_s + self._away_timeout_s
-
     def _note_absence(self, reason: Exception) -> None:
         """Note whether the front door answered.
 
         :raises errors.FrontDoorUnavailable: if the pool was absent too long.
         """
         if isinstance(reason, errors.RequestRejected | doors.TurnedAway):
-            self._absent_since_s = None
-            return
-        if self._absent_since_s is None:
-            self._absent_since_s = self._lost_since_s or time.monotonic()
-        until_s = self._absent_until_s()
-        if channel.remaining_s(until_s) == 0:
-            why = getattr(reason, "message", reason)
-            raise errors.FrontDoorUnavailable(
-                f"the pool was away for {self._away_timeout_s:g} s: {why}"
-            ) from reason
-        if not self._told_absent:
-            self._told_absent = True
-            patient_until_s = self._patient_until_s(self._away_since_s)
-            limit_s = earliest(until_s, patient_until_s, self._limit_s())
-            self._tell_away("the pool's front door", limit_s)
+            self._absence.answered()
+        else:
+            self._absence.note(
+                reason,
+                self._lost_since_s,
+                self._patient_until_s(self._away_since_s),
+                self._limit_s(),
+            )
 
     def _reconnect(self, reason: doors.ConnectionLost) -> None:
         # A restarted agent comes back within seconds. The request is still
@@ -468,10 +490,10 @@ class SlotSeeker:
         left_s = channel.remaining_s(self._limit_s())
         if left_s == 0:
             raise self._timeout(str(reason)) from reason
-        left_s = earliest(left_s, channel.remaining_s(self._absent_until_s()))
+        left_s = earliest(left_s, channel.remaining_s(self._absence.until_s))
         if left_s is None:
             left_s = self._backoff_s
-        # Clients that the same outage has hit must not all return at once.
+        # Jitter: clients of the same outage must not all return at once.
         pause_s = self._backoff_s * random.uniform(0.5, 1.0)
         self.token.wait(min(pause_s, left_s))
         self._backoff_s = min(2 * self._backoff_s, _LONGEST_BACKOFF_S)
@@ -487,7 +509,11 @@ class SlotSeeker:
         while True:
             view = self._next_view(None)
             pause_s = _FIRST_BACKOFF_S
-            while view is not None and self._is_ready(view):
+            while (
+                view is not None
+                and view.state == states.READY
+                and view.generation > self._lost_generation
+            ):
                 dialer = connections.Dialer(
                     view,
                     self.door,
@@ -501,22 +527,15 @@ class SlotSeeker:
                 if isinstance(attempt, connections.Connection):
                     return dialer, attempt
                 if self.door.connections != before:
-                    # The new front door knows nothing of the request.
+                    # The new front door does not know the request.
                     raise doors.ConnectionLost("the front door was away")
                 pause_s = min(2 * pause_s, _LONGEST_BACKOFF_S)
                 view = self._news(pause_s if attempt else None)
-
-    def _is_ready(self, view: views.SessionView) -> bool:
-        return (
-            view.state == states.READY
-            and view.generation > self._lost_generation
-        )
 
     def _news(self, pause_s: float | None) -> views.SessionView | None:
         """Wait for news of the session.
 
         :param pause_s: the longest wait; None if only news can help.
-        :returns: the latest view.
         """
         wait_until_s = channel.deadline_after(pause_s)
         known = self._view
@@ -531,7 +550,6 @@ class SlotSeeker:
     def _next_view(self, pause_s: float | None) -> views.SessionView | None:
         """Wait for a notification.
 
-        :param pause_s: absolute deadline besides those of the request.
         :returns: the new view; None if the notification brought none.
         """
         silent_since_s = self._away_since_s
@@ -561,8 +579,8 @@ class SlotSeeker:
     def _end_outage(self) -> None:
         """Note that the pool is there, and knows the session's state."""
         self._reset_backoff()
-        self._lost_since_s = self._absent_since_s = None
-        self._told_absent = False
+        self._lost_since_s = None
+        self._absence.end()
 
     def _reset_backoff(self) -> None:
         self._away_since_s = self._turned_away_since_s = None
@@ -596,7 +614,7 @@ class SlotSeeker:
         """
         patient_until_s = self._patient_until_s(self._away_since_s)
         away_since_s = self._away_since_s or time.monotonic()
-        # Unless it hangs again.
+        # Reset; set again below if the front door hangs.
         self._away_since_s = None
         try:
             return dialer.open(

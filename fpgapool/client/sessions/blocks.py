@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Mapping
+from typing import Any
 
 from fpgapool.client import errors
 from fpgapool.client.links import connection as connections
@@ -25,7 +25,7 @@ class Block:
     :raises errors.InvalidRequest: if the data is wrong.
     """
 
-    def __init__(self, data: typing.Any) -> None:
+    def __init__(self, data: Any) -> None:
         self.source = data
         try:
             view = memoryview(data)
@@ -34,11 +34,12 @@ class Block:
             )
         except (TypeError, ValueError) as exc:
             raise errors.InvalidRequest(
-                codes.INVALID_INPUT, f"the data is no buffer of bytes: {exc}"
+                codes.INVALID_INPUT,
+                f"the data is not a buffer of bytes: {exc}",
             ) from None
         if not self.data.nbytes:
             raise errors.InvalidRequest(
-                codes.INVALID_SIZE, "a block has 1 byte at least"
+                codes.INVALID_SIZE, "a block must have at least 1 byte"
             )
         self.reference = blocks.Reference.of(self.data)
 
@@ -46,9 +47,7 @@ class Block:
         return len(self.data)
 
 
-def checked_arguments(
-    arguments: Mapping[int, typing.Any] | None,
-) -> dict[int, Block]:
+def checked_arguments(arguments: Mapping[int, Any] | None) -> dict[int, Block]:
     """Make blocks of arguments.
 
     :param arguments: by number; a block or any other data.
@@ -75,11 +74,8 @@ def checked_arguments(
     return found
 
 
-class Piece(pieces.Piece):
-    """A block as input of a task.
-
-    :ivar brought: whether its data was sent.
-    """
+class BlockPiece(pieces.Piece):
+    """A block as input of a task."""
 
     __slots__ = ("block", "brought")
 
@@ -91,12 +87,10 @@ class Piece(pieces.Piece):
         self.origin = block.data
 
 
-class Sender:
+class BlockSender:
     """Which blocks the worker of a session has.
 
     The worker decides in the same way, so a reference is seldom in vain.
-
-    :param arguments: of the core, by number.
     """
 
     def __init__(self, arguments: dict[int, Block] | None = None) -> None:
@@ -104,17 +98,11 @@ class Sender:
         self._there: blocks.Shelf[blocks.Reference] = blocks.Shelf(0)
 
     def move(self, capacity_bytes: int) -> None:
-        """Use a worker that has no block yet.
-
-        :param capacity_bytes: of its memory for blocks.
-        """
+        """Use a worker that has no block yet."""
         self._there = blocks.Shelf(capacity_bytes)
 
-    def announce(self, piece: Piece) -> bytes:
-        """Return what goes before a piece; ``brought`` says whether it goes.
-
-        :param piece: with its position.
-        """
+    def announce(self, piece: BlockPiece) -> bytes:
+        """Return what precedes a piece, and set whether it is brought."""
         reference = piece.block.reference
         piece.brought = not self._there.use(reference)
         if not piece.brought:
@@ -128,9 +116,10 @@ class Sender:
 
         :raises frames.ProtocolError: if the piece brought its data along.
         """
-        if not isinstance(piece, Piece) or piece.brought:
+        if not isinstance(piece, BlockPiece) or piece.brought:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "the worker misses data that it got"
+                frames.PROTOCOL_ERROR,
+                "the worker misses data that it has received",
             )
         self._there.drop(piece.block.reference)
 
@@ -139,11 +128,7 @@ class Sender:
     ) -> None:
         """Send all arguments; a worker that has them already ignores them.
 
-        :param connection: new, or with nothing sent.
-        :param deadline_s: absolute deadline.
         :raises errors.SessionFailed: if the worker does not take them.
-        :raises channel.ChannelClosed: if the connection is lost.
-        :raises channel.DeadlineExceeded: if the deadline passes.
         """
         opened = connection.opened
         place = opened.input_offset_bytes
@@ -177,7 +162,9 @@ class Sender:
             )
 
 
-def _frame(reference: blocks.Reference, piece: Piece, flags: int) -> bytes:
+def _frame(
+    reference: blocks.Reference, piece: BlockPiece, flags: int
+) -> bytes:
     return (
         frames.pack_header(
             frames.INPUT,

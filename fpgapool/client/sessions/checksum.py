@@ -15,19 +15,18 @@ unacknowledged, so no caller regards the output as complete.
 
 from __future__ import annotations
 
-import collections.abc
 import dataclasses
-import typing
 import zlib
+from collections.abc import Iterable
+from typing import Protocol
 
 from fpgapool.client import errors
 from fpgapool.protocol import frames
 
 
-class Sent(typing.Protocol):
+class Sent(Protocol):
     """A piece of input.
 
-    :ivar data: its bytes.
     :ivar input_crc32: of the slot's input up to its end.
     """
 
@@ -59,7 +58,6 @@ class Verifier:
     """Checks one session. Sending and receiving may be two threads.
 
     :param input_offset_bytes: start of the input in the first slot.
-    :param output_offset_bytes: the same of the output.
     """
 
     def __init__(
@@ -81,17 +79,13 @@ class Verifier:
         self._claim: tuple[frames.FrameHeader, frames.Checksums] | None = None
 
     def add_input(self, piece: Sent) -> None:
-        """Count a piece that is sent for the first time.
-
-        :param piece: its ``input_crc32`` is set.
-        """
+        """Count a piece that is sent for the first time."""
         self._sent_crc32 = zlib.crc32(piece.data, self._sent_crc32)
         piece.input_crc32 = self._sent_crc32
 
     def add_output(self, data: memoryview, known_bytes: int) -> None:
         """Count output that has arrived completely.
 
-        :param data: the output.
         :param known_bytes: how much of it another slot gave already.
         """
         self._output_bytes += len(data)
@@ -106,15 +100,9 @@ class Verifier:
         self._claim = None
 
     def move(
-        self,
-        received_bytes: int,
-        unacknowledged: collections.abc.Iterable[Sent],
+        self, received_bytes: int, unacknowledged: Iterable[Sent]
     ) -> None:
-        """Continue in another slot, from the last acknowledgement on.
-
-        :param received_bytes: output that was passed on.
-        :param unacknowledged: the pieces that will be sent again.
-        """
+        """Continue in another slot, from the last acknowledgement on."""
         again = self._again
         if again is not None:
             again.crc32 = again.settled_crc32
@@ -133,24 +121,17 @@ class Verifier:
     def take(self, header: frames.FrameHeader, payload: bytearray) -> None:
         """Note the worker's report before an acknowledgement.
 
-        :param header: of a CHECKSUM frame.
-        :param payload: the rest of it.
         :raises frames.ProtocolError: if it is malformed.
         """
         self._claim = header, frames.Checksums.decode(payload)
 
     def check(
-        self,
-        header: frames.FrameHeader,
-        covered: Sent | None,
-        idle: bool,
+        self, header: frames.FrameHeader, covered: Sent | None, idle: bool
     ) -> None:
         """Compare before an acknowledgement counts.
 
-        :param header: of the ACK.
         :param covered: the last piece that it newly covers, None if there is
             none.
-        :param idle: whether it covers all that was sent.
         :raises errors.ChecksumMismatch: if input or output differ.
         :raises frames.ProtocolError: if the worker has not sent its report.
         """
@@ -160,7 +141,8 @@ class Verifier:
             != (header.task_id, header.offset_bytes)
         ):
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "acknowledgement without its checksum"
+                frames.PROTOCOL_ERROR,
+                "acknowledgement came without its checksum",
             )
         input_bytes, input_crc32 = (
             (self._acknowledged_bytes, self._acknowledged_crc32)
@@ -169,7 +151,7 @@ class Verifier:
         )
         if header.offset_bytes != input_bytes:
             raise frames.ProtocolError(
-                frames.PROTOCOL_ERROR, "acknowledgement of a part of a frame"
+                frames.PROTOCOL_ERROR, "acknowledgement covers part of a frame"
             )
         self._compare(claim[1], input_bytes, input_crc32)
         self._compare_again(idle)
@@ -182,7 +164,7 @@ class Verifier:
         self, sums: frames.Checksums, input_bytes: int, input_crc32: int
     ) -> None:
         first_input_bytes, first_output_bytes = self._start_bytes
-        for direction, checked_bytes, end_bytes, found, told in (
+        for direction, checked_bytes, end_bytes, found, reported in (
             (
                 errors.INPUT,
                 self._acknowledged_bytes,
@@ -198,12 +180,12 @@ class Verifier:
                 (sums.output_bytes, sums.output_crc32),
             ),
         ):
-            if found != told:
+            if found != reported:
                 raise errors.ChecksumMismatch(
                     direction,
                     checked_bytes,
                     end_bytes,
-                    _difference(found, told),
+                    _difference(found, reported),
                     self._acknowledged_bytes,
                 )
 
@@ -226,9 +208,10 @@ class Verifier:
         self._again = None
 
 
-def _difference(found: tuple[int, int], told: tuple[int, int]) -> str:
-    if found[0] != told[0]:
+def _difference(found: tuple[int, int], reported: tuple[int, int]) -> str:
+    if found[0] != reported[0]:
         return (
-            f"{found[0]} bytes in this slot here, {told[0]} at the accelerator"
+            f"{found[0]} bytes in this slot here, {reported[0]} at the"
+            " accelerator"
         )
-    return f"CRC-32 {found[1]:08x} here, {told[1]:08x} at the accelerator"
+    return f"CRC-32 {found[1]:08x} here, {reported[1]:08x} at the accelerator"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import threading
-import typing
+from typing import NamedTuple
 
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
@@ -23,7 +23,6 @@ class Piece(stream.Piece):
 
     :ivar data: the input; the caller may replace it before sending.
     :ivar shared: its shared buffers, None if it is elsewhere.
-    :ivar input_crc32: see :class:`checksums.Sent`.
     :ivar origin: the same input in the caller's own memory, which no slot can
         empty; None if there is none.
     """
@@ -38,7 +37,7 @@ class Piece(stream.Piece):
         data: memoryview,
         shared: connections.SharedBuffers | None,
     ) -> None:
-        # Not the base's: one call less for every piece.
+        # Without super().__init__(), which would cost a call per piece.
         self.data = data
         self.number = number
         self.flags = 0
@@ -57,7 +56,7 @@ class Piece(stream.Piece):
         self.shared = None
 
 
-class Output(typing.NamedTuple):
+class Output(NamedTuple):
     """A piece of output.
 
     :ivar data: valid until the next call of :meth:`.flow.Flow.receive`.
@@ -74,7 +73,6 @@ class Window:
     :param opened: the worker's sizes, and where the input begins.
     :param buffers: number of buffers, each for a piece.
 
-    :ivar input: guarded by ``lock``.
     :ivar stopped: whether nothing can be reserved any more.
     """
 
@@ -108,21 +106,15 @@ class Window:
         return buffer
 
     def take(self, number: int) -> None:
-        """Take a particular free buffer.
-
-        :param number: of the buffer.
-        """
+        """Take a particular free buffer."""
         with self.lock:
             self._free.remove(number)
 
     def reserve(self, length_bytes: int, deadline_s: float | None) -> int:
         """Wait until the window has room, and take a free buffer.
 
-        :param length_bytes: how much will be sent.
-        :param deadline_s: absolute deadline.
         :returns: the number of the buffer.
         :raises waiting.Stopped: if the flow was stopped.
-        :raises channel.DeadlineExceeded: if the deadline passes.
         """
         with self.lock:
             while True:
@@ -146,7 +138,7 @@ class Window:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Let nothing be reserved from now on."""
+        """Refuse further reservations."""
         with self.lock:
             self.stopped = True
             self._changed.notify_all()

@@ -11,15 +11,15 @@ import os
 import threading
 import time
 import types
-import typing
+from typing import Self
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import errors
-from fpgapool.client.doors import view as views
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
 from fpgapool.client.sessions import blocks
+from fpgapool.client.sessions import described
 from fpgapool.client.sessions import flow as flows
 from fpgapool.client.sessions import pieces
 from fpgapool.common.channels import buffers
@@ -45,7 +45,7 @@ class Statistics:
     run_s: float
 
 
-class Session:
+class Session(described.Described):
     """An open session; made by :func:`fpgapool.client.acc_open`.
 
     A context manager: leaving it closes the session; after an exception it
@@ -64,10 +64,7 @@ class Session:
     """
 
     def __init__(
-        self,
-        flow: flows.Flow,
-        cancel: cancelling.CancelToken,
-        waited_s: float,
+        self, flow: flows.Flow, cancel: cancelling.CancelToken, waited_s: float
     ) -> None:
         self.flow = flow
         self.waited_s = waited_s
@@ -79,7 +76,7 @@ class Session:
         self._finished = False
         self._run_s = 0.0
         self._has_output = False
-        # The same for the whole session, so that a caller may keep it.
+        # One buffer for the whole session, so that callers may keep it.
         self._input = flow.piece(0)
         self._pin = self._input.data
         if flow.shared is None:
@@ -88,89 +85,6 @@ class Session:
         else:
             self._place = memoryview(b"")
             self._pout = flow.shared.output(0)[: flow.chunk_bytes]
-
-    @property
-    def view(self) -> views.SessionView:
-        """The view of the front door when the present slot was ready."""
-        return self.flow.view
-
-    @property
-    def session_id(self) -> str:
-        """The pool's ID of the session; empty if the CPU computes."""
-        return self.view.session_id
-
-    @property
-    def host_name(self) -> str | None:
-        """Host of the slot."""
-        return self.view.host_name
-
-    @property
-    def device(self) -> str | None:
-        """Board of the slot."""
-        return self.view.device
-
-    @property
-    def slot(self) -> int | None:
-        """Number of the slot on its board."""
-        return self.view.slot
-
-    @property
-    def local(self) -> bool:
-        """Whether the slot is on the host of this process."""
-        return bool(self.view.local)
-
-    @property
-    def transport(self) -> str:
-        """``shm``, ``stream``, or ``cpu`` if the CPU computes."""
-        return self.flow.transport
-
-    @property
-    def fallback_reason(self) -> str | None:
-        """Why no slot will compute, but this machine's CPU.
-
-        It is the code of the pool's failure. None if a slot computes or may
-        still come.
-        """
-        return self.flow.fallback_reason
-
-    @property
-    def stateless(self) -> bool:
-        """Whether the session can continue in another slot."""
-        return self.flow.stateless
-
-    @property
-    def cpu_energy_j(self) -> float | None:
-        """The estimated energy of this machine's processor, if it computes.
-
-        It is shown only: the pool charges for slots. None: a slot computes, or
-        the accelerator's profile has no power for the platform ``cpu``.
-        """
-        return self.flow.cpu_energy_j
-
-    @property
-    def checksum(self) -> bool:
-        """Whether the data is checked end to end."""
-        return self.flow.checksum
-
-    @property
-    def queued_at(self) -> float | None:
-        """Wall clock when the pool had recorded the request."""
-        return self.view.queued_at
-
-    @property
-    def ready_at(self) -> float | None:
-        """Wall clock when the slot was ready."""
-        return self.view.ready_at
-
-    @property
-    def reconnects(self) -> int:
-        """How often a broken connection was replaced."""
-        return self.flow.reconnects
-
-    @property
-    def reopens(self) -> int:
-        """How often a lost slot was replaced by another one."""
-        return self.flow.reopens
 
     @property
     def closed(self) -> bool:
@@ -256,7 +170,7 @@ class Session:
             if block is None:
                 piece = _Pinned(self._pin, length_bytes, self._input.shared)
             else:
-                piece = blocks.Piece(0, block)
+                piece = blocks.BlockPiece(0, block)
             return self._run(piece, end=False, deadline_s=deadline_s)
 
     def finish(self, *, timeout_s: float | None = None) -> memoryview:
@@ -425,7 +339,7 @@ class Session:
         self.flow.hang_up()
         cancelling.release(self._cancel)
 
-    def __enter__(self) -> typing.Self:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -534,8 +448,6 @@ def _translated(
 ) -> errors.FpgapoolError | None:
     """Translate a flow's error into one of this library.
 
-    :param flow: knows its position.
-    :param exc: the flow's error.
     :returns: the error, None for other exceptions.
     """
     offset_bytes = flow.acknowledged_bytes

@@ -9,12 +9,13 @@ byte by byte. They are imported when they are needed.
 from __future__ import annotations
 
 import collections
-import collections.abc
 import contextlib
 import socket
 import threading
 import time
 import typing
+from collections.abc import Iterator
+from typing import Any
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
@@ -44,7 +45,7 @@ FALLBACK_CODES = frozenset(
         codes.TOO_MANY_CONNECTIONS,
         codes.WAIT_TIMEOUT,
         codes.FRONT_DOOR_UNAVAILABLE,
-        # Slot after slot could not be prepared.
+        # Several slots in a row could not be prepared.
         codes.HOST_OUT_OF_MEMORY,
         codes.PREPARE_FAILED,
         codes.PREPARE_TIMEOUT,
@@ -54,8 +55,8 @@ FALLBACK_CODES = frozenset(
     }
 )
 
-# As in the pool. Reading the next piece overlaps with computing the present
-# one; more buffers would not help.
+# As in the pool. Reading the next piece overlaps with computing this one;
+# more buffers would not help.
 _CHUNK_BYTES = 4 * 1024 * 1024
 _BUFFERS = 2
 
@@ -63,8 +64,6 @@ _BUFFERS = 2
 class Software:
     """A session's accelerator on this machine.
 
-    :param accelerator: its name.
-    :param params: its parameters.
     :param core_name: the pool's name of the software core; None if unknown.
     :param unavailable: raised if this machine does not have the core.
     :param chunk_bytes: the longest piece that the pool's workers take, if it
@@ -74,13 +73,12 @@ class Software:
         the core is not installed.
 
     :ivar movable: whether a slot may go on with the work.
-    :ivar busy_s: how long its workers have computed.
     """
 
     def __init__(
         self,
         accelerator: str,
-        params: dict[str, typing.Any],
+        params: dict[str, Any],
         core_name: str | None,
         unavailable: errors.FpgapoolError,
         chunk_bytes: object = None,
@@ -132,16 +130,11 @@ class Software:
         *,
         moves: bool = False,
         former: connections.Opened | None = None,
-    ) -> Connection:
+    ) -> CpuConnection:
         """Make a worker with a core of its own.
 
-        :param cancel: cancels the work.
-        :param input_offset_bytes: where its input begins.
-        :param output_offset_bytes: where its output begins.
-        :param moves: whether another worker may go on.
         :param former: of the worker that was lost: the client goes on with
             pieces and a window of its sizes.
-        :raises errors.Cancelled: if cancelled.
         """
         chunk_bytes = self._chunk_bytes
         window_bytes = _BUFFERS * chunk_bytes
@@ -160,20 +153,16 @@ class Software:
             shared_buffers=0,
             features=frozenset({frames.BLOCKS_FEATURE}),
         )
-        worker = Worker(self, self._make_core(), opened)
+        worker = CpuWorker(self, self._make_core(), opened)
         cancel.attach(worker)
-        return Connection(worker, opened)
+        return CpuConnection(worker, opened)
 
 
-class Worker:
+class CpuWorker:
     """A worker behind the frames of a connection, in this process.
 
     The receiving thread computes. Other threads may send, pause the worker
     between two pieces, and end it.
-
-    :param software: hears how long it computes.
-    :param core: computes.
-    :param opened: where it begins, and in which pieces.
     """
 
     def __init__(
@@ -213,7 +202,7 @@ class Worker:
         return self._input.consumed_bytes
 
     def pause(self) -> tuple[int, int]:
-        """Compute no further piece, until :meth:`go_on` or :meth:`end`.
+        """Stop computing until :meth:`go_on` or :meth:`end`.
 
         :returns: the positions in input and output.
         """
@@ -229,11 +218,7 @@ class Worker:
             self._changed.notify_all()
 
     def end(self, code: str, message: str) -> None:
-        """Compute no further piece, and tell the client why.
-
-        :param code: stable code.
-        :param message: explanation for people.
-        """
+        """Stop computing and tell the client why."""
         with self._changed:
             self._farewell = frames.error_frame(code, message)
             self._changed.notify_all()
@@ -425,22 +410,18 @@ class Worker:
 _GOODBYE = frames.FrameHeader(frames.ERROR)
 
 
-class Connection(connections.Connection):
+class CpuConnection(connections.Connection):
     """A connection to a worker in this process."""
 
     transport = connections.CPU
 
-    def __init__(self, worker: Worker, opened: connections.Opened) -> None:
+    def __init__(self, worker: CpuWorker, opened: connections.Opened) -> None:
         super().__init__(worker, opened, None)
         self.worker = worker
 
 
-class Dialer(connections.Dialer):
-    """Stands for the way to a worker in this process.
-
-    :param view: of the session meanwhile.
-    :param cancel: cancels the worker.
-    """
+class CpuDialer(connections.Dialer):
+    """Stands for the way to a worker in this process."""
 
     def __init__(
         self, view: views.SessionView, cancel: cancelling.CancelToken
@@ -464,13 +445,8 @@ class Dialer(connections.Dialer):
         raise connections.WorkerError(codes.SESSION_LOST, "the CPU stopped")
 
 
-class Alone:
-    """Stands for the seeker of a session that never gets a slot.
-
-    :param software: computes.
-    :param token: cancels the session.
-    :param cause: why there is no slot.
-    """
+class CpuOnly:
+    """Stands for the seeker of a session that never gets a slot."""
 
     def __init__(
         self,
@@ -484,33 +460,30 @@ class Alone:
 
     @property
     def cpu_energy_j(self) -> float | None:
-        """See :attr:`fpgapool.client.sessions.flow.Flow.cpu_energy_j`."""
+        """See :attr:`flow.Flow.cpu_energy_j`."""
         return self._software.cpu_energy_j
 
     def worker_lost(self, gives_up_s: float) -> None:
-        """See :meth:`fpgapool.client.links.waiting.SlotSeeker.worker_lost`."""
+        """See :meth:`waiting.SlotSeeker.worker_lost`."""
 
     def worker_found(self) -> None:
-        """See :meth:`fpgapool.client.links.waiting.SlotSeeker.worker_found`."""
+        """See :meth:`waiting.SlotSeeker.worker_found`."""
 
     def stop(self) -> None:
-        """See :meth:`fpgapool.client.links.waiting.SlotSeeker.stop`."""
+        """See :meth:`waiting.SlotSeeker.stop`."""
 
     def give_up(self, session_id: str) -> None:
-        """See :meth:`fpgapool.client.links.waiting.SlotSeeker.give_up`."""
+        """See :meth:`waiting.SlotSeeker.give_up`."""
 
     def report_close(self, *_served: object, **_options: object) -> None:
-        """See :meth:`fpgapool.client.links.waiting.SlotSeeker.report_close`."""
+        """See :meth:`waiting.SlotSeeker.report_close`."""
 
     def close(self) -> None:
-        """See :meth:`fpgapool.client.links.waiting.SlotSeeker.close`."""
+        """See :meth:`waiting.SlotSeeker.close`."""
 
 
 def view_of(cause: errors.FpgapoolError) -> views.SessionView:
-    """Describe a session without a slot.
-
-    :param cause: why there is none.
-    """
+    """Return the view of a session that the CPU computes."""
     return views.SessionView(
         session_id="",
         state=states.READY,
@@ -523,10 +496,9 @@ def view_of(cause: errors.FpgapoolError) -> views.SessionView:
 
 def params_schema(
     accelerator: str, unavailable: errors.FpgapoolError
-) -> dict[str, typing.Any]:
+) -> dict[str, Any]:
     """Return the schema of an accelerator's parameters on this machine.
 
-    :param accelerator: its name.
     :param unavailable: raised if this machine does not have the accelerator.
     :raises errors.InvalidRequest: code ``CORE_UNAVAILABLE``, if a library is
         not installed.
@@ -539,7 +511,7 @@ def params_schema(
 
 def _load(
     accelerator: str,
-    params: dict[str, typing.Any],
+    params: dict[str, Any],
     core_name: str | None,
     unavailable: errors.FpgapoolError,
 ) -> tuple[type[base.Core], base.Profile]:
@@ -556,9 +528,7 @@ def _load(
 
 
 @contextlib.contextmanager
-def _loading(
-    unavailable: errors.FpgapoolError,
-) -> collections.abc.Iterator[None]:
+def _loading(unavailable: errors.FpgapoolError) -> Iterator[None]:
     from fpgapool.accelerators import base
 
     try:
@@ -576,6 +546,6 @@ def _not_installed(
 ) -> errors.InvalidRequest:
     return errors.InvalidRequest(
         codes.CORE_UNAVAILABLE,
-        f"the CPU needs software cores, pip install 'fpgapool[emulator]' "
+        f"the CPU needs software cores: pip install 'fpgapool[emulator]' "
         f"({exc}); there is no slot: {cause}",
     )

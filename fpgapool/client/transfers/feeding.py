@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
-import collections.abc
 import io
 import threading
 import time
 import typing
+from collections.abc import Callable
+from typing import BinaryIO
+from typing import Protocol
 
 from fpgapool.client import errors
 from fpgapool.client.links import waiting
@@ -23,20 +25,15 @@ _JOIN_S = 1.0
 _LONGEST_KEPT_S = 1.0
 
 
-class Source(typing.Protocol):
+class Source(Protocol):
     """The input of a transfer."""
 
     def feeder(
         self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
     ) -> Feeder:
-        """Make the thread that sends it.
+        """Make the thread that sends it."""
 
-        :param flow: gets the input.
-        :param size_bytes: how much of it.
-        :param deadline_s: absolute deadline.
-        """
-
-    def check_end(self, check: collections.abc.Callable[[], object]) -> None:
+    def check_end(self, check: Callable[[], object]) -> None:
         """See :func:`files.check_end`."""
 
     def rewind(self) -> bool:
@@ -46,7 +43,7 @@ class Source(typing.Protocol):
 class StreamSource:
     """A binary file object."""
 
-    def __init__(self, stream: typing.BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO) -> None:
         self._stream: typing.Any = stream
         self._start = position(stream)
         # Their readinto() waits until the buffer is full. BytesIO gets no more
@@ -61,7 +58,7 @@ class StreamSource:
         """See :meth:`Source.feeder`."""
         return _StreamFeeder(self, flow, size_bytes, deadline_s)
 
-    def check_end(self, check: collections.abc.Callable[[], object]) -> None:
+    def check_end(self, check: Callable[[], object]) -> None:
         """See :meth:`Source.check_end`."""
         files.check_end(self._stream, check)
 
@@ -72,8 +69,6 @@ class StreamSource:
     def read_into(self, buffer: memoryview) -> int:
         """Read the available data.
 
-        :param buffer: gets it.
-        :returns: its length, at least 1.
         :raises errors.InvalidRequest: code ``SIZE_MISMATCH``, at the end.
         """
         read_bytes = self._read_into(buffer)
@@ -117,7 +112,7 @@ class BufferSource:
         return True
 
 
-def position(stream: typing.BinaryIO) -> int | None:
+def position(stream: BinaryIO) -> int | None:
     """Return the position of a stream; None if it is unknown."""
     try:
         return stream.tell()
@@ -125,7 +120,7 @@ def position(stream: typing.BinaryIO) -> int | None:
         return None
 
 
-def seek(stream: typing.BinaryIO, start: int | None) -> bool:
+def seek(stream: BinaryIO, start: int | None) -> bool:
     """Go to a position of a stream; returns whether that is possible."""
     if start is None:
         return False
@@ -137,13 +132,7 @@ def seek(stream: typing.BinaryIO, start: int | None) -> bool:
 
 
 class Feeder(threading.Thread):
-    """Sends the input, ahead of the output by one window.
-
-    :param flow: gets the input.
-    :param size_bytes: how much.
-    :param deadline_s: absolute deadline.
-    :ivar failure: the error; the flow is then stopped.
-    """
+    """Sends the input, ahead of the output by one window."""
 
     def __init__(
         self, flow: flows.Flow, size_bytes: int, deadline_s: float | None
@@ -298,10 +287,7 @@ class _StreamFeeder(Feeder):
             self._fail(exc)
 
     def _send_old_part(self) -> float:
-        """Send the front of a piece that has waited too long.
-
-        :returns: seconds until the next check.
-        """
+        """Send what has waited too long; return seconds to the next check."""
         piece = self._piece
         part_bytes = self._filled_bytes
         part_bytes -= part_bytes % self._multiple_bytes

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import collections.abc
 import contextlib
 import io
 import os
@@ -13,30 +12,29 @@ import select
 import shutil
 import stat
 import typing
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
+from typing import BinaryIO
 
 from fpgapool.client import errors
 from fpgapool.vocabulary import codes
 
 Path: typing.TypeAlias = str | os.PathLike[str]
 
-# Those that decompress would do it twice.
-_QUICK_TO_SEEK = (
-    io.FileIO,
-    io.BufferedReader,
-    io.BufferedRandom,
-    io.BytesIO,
-)
-# How often it looks around while a pipe has no data.
+# Not streams that decompress: seeking would decompress twice.
+_QUICK_TO_SEEK = (io.FileIO, io.BufferedReader, io.BufferedRandom, io.BytesIO)
+# How often a wait for a pipe calls its check.
 _LOOK_S = 0.5
 
 
-def write_all(stream: typing.BinaryIO, data: memoryview) -> None:
+def write_all(stream: BinaryIO, data: memoryview) -> None:
     """Write to a stream that may take less than it is given."""
     while data:
         data = data[stream.write(data) :]
 
 
-def size_of(stream: typing.BinaryIO) -> int:
+def size_of(stream: BinaryIO) -> int:
     """Return how much a stream has from its position on.
 
     :raises errors.InvalidRequest: code ``INVALID_SIZE``, if it cannot say.
@@ -45,7 +43,7 @@ def size_of(stream: typing.BinaryIO) -> int:
     try:
         position = stream.tell()
         end = stream.seek(0, os.SEEK_END)
-        # Files of /proc have more there, those of /sys less.
+        # Files in /proc have more data than they say, those in /sys less.
         known = not (_is_character_device(stream) or stream.read(1))
         if known and end and isinstance(stream, io.FileIO):
             known = bool(os.pread(stream.fileno(), 1, end - 1))
@@ -60,13 +58,12 @@ def size_of(stream: typing.BinaryIO) -> int:
     return end - position
 
 
-def check_size(stream: typing.BinaryIO, size_bytes: int) -> None:
-    """Refuse another size than the announced one before anything is read.
+def check_size(stream: BinaryIO, size_bytes: int) -> None:
+    """Refuse a size other than the announced one before reading anything.
 
     :param stream: counts from its position on. Of a stream that cannot say
         how much it has, and of one that would have to read everything for
         that, only :func:`check_end` tells.
-    :param size_bytes: the announced size.
     :raises errors.InvalidRequest: code ``SIZE_MISMATCH``.
     """
     if not isinstance(stream, _QUICK_TO_SEEK):
@@ -78,19 +75,16 @@ def check_size(stream: typing.BinaryIO, size_bytes: int) -> None:
     if has_bytes != size_bytes:
         raise errors.InvalidRequest(
             codes.SIZE_MISMATCH,
-            f"the input has {has_bytes} bytes; {size_bytes} were announced",
+            f"the input is {has_bytes} bytes, but {size_bytes} were announced",
         )
 
 
-def check_end(
-    stream: typing.BinaryIO, check: collections.abc.Callable[[], object]
-) -> None:
-    """Refuse a stream that goes on after the announced size.
+def check_end(stream: BinaryIO, check: Callable[[], object]) -> None:
+    """Refuse a stream that continues after the announced size.
 
-    A device without an end may go on, and so may a pipe or a socket that the
-    caller has opened: the rest is the caller's.
+    A device without an end may continue, and so may a pipe or a socket that
+    the caller has opened: the rest is the caller's.
 
-    :param stream: read up to the announced size.
     :param check: called while a pipe neither ends nor goes on; what it raises
         ends the wait.
     :raises errors.InvalidRequest: code ``SIZE_MISMATCH``.
@@ -108,20 +102,18 @@ def check_end(
             stream.seek(-len(more), os.SEEK_CUR)
         raise errors.InvalidRequest(
             codes.SIZE_MISMATCH,
-            "the input goes on after the announced size, or grew meanwhile",
+            "the input is longer than the announced size, or has grown",
         )
 
 
-def _is_character_device(stream: typing.BinaryIO) -> bool:
+def _is_character_device(stream: BinaryIO) -> bool:
     try:
         return stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
     except (AttributeError, OSError):
         return False
 
 
-def await_data(
-    stream: typing.BinaryIO, check: collections.abc.Callable[[], object]
-) -> None:
+def await_data(stream: BinaryIO, check: Callable[[], object]) -> None:
     """Wait for data of a pipe, as nothing interrupts reading from it.
 
     :param stream: not awaited unless it is an :class:`io.FileIO`: data of
@@ -133,9 +125,7 @@ def await_data(
 
 
 def _await_event(
-    stream: io.FileIO,
-    event: int,
-    check: collections.abc.Callable[[], object] = lambda: None,
+    stream: io.FileIO, event: int, check: Callable[[], object] = lambda: None
 ) -> None:
     poller = select.poll()
     poller.register(stream.fileno(), event)
@@ -148,77 +138,72 @@ class Input(io.FileIO):
 
     Unbuffered: data goes directly into the worker's buffers.
 
-    :param file: path or descriptor.
-    :param told: name for errors; None: the path.
-    :param closefd: whether closing it closes a descriptor.
+    :param label: name for errors; None: the path.
     :raises OSError: if it cannot be opened.
     """
 
     def __init__(
-        self, file: Path | int, told: str | None = None, closefd: bool = True
+        self, file: Path | int, label: str | None = None, closefd: bool = True
     ) -> None:
-        self._told = _name_of(file, told)
-        with _naming(self._told):
+        self._label = _name_of(file, label)
+        with _naming(self._label):
             super().__init__(file, "r", closefd)
 
-    def readinto(self, buffer: typing.Any) -> int | None:
+    def readinto(self, buffer: Any) -> int | None:
         """See :meth:`io.RawIOBase.readinto`; waits also if others do not."""
-        with _naming(self._told):
+        with _naming(self._label):
             while (read_bytes := super().readinto(buffer)) is None:
                 _await_event(self, select.POLLIN)
             return read_bytes
 
-    def read(self, size: int | None = -1) -> typing.Any:
+    def read(self, size: int | None = -1) -> Any:
         """See :meth:`io.RawIOBase.read`; waits also if others do not."""
-        with _naming(self._told):
+        with _naming(self._label):
             while (data := super().read(size)) is None:
                 _await_event(self, select.POLLIN)
             return data
 
 
 class Output(io.FileIO):
-    """A file to write to; its errors name it. Parameters as for the input.
-
-    :param mode: see :class:`io.FileIO`.
-    """
+    """A file to write to; its errors name it. Parameters as for the input."""
 
     def __init__(
         self,
         file: Path | int,
-        told: str | None = None,
+        label: str | None = None,
         closefd: bool = True,
         mode: str = "w",
     ) -> None:
-        self._told = _name_of(file, told)
-        with _naming(self._told):
+        self._label = _name_of(file, label)
+        with _naming(self._label):
             super().__init__(file, mode, closefd)
 
-    def write(self, data: typing.Any) -> int | None:
+    def write(self, data: Any) -> int | None:
         """See :meth:`io.RawIOBase.write`; waits also if others do not."""
-        with _naming(self._told):
+        with _naming(self._label):
             while (written_bytes := super().write(data)) is None:
                 _await_event(self, select.POLLOUT)
             return written_bytes
 
 
-def _name_of(file: Path | int, told: str | None) -> str:
-    return str(file) if told is None else told
+def _name_of(file: Path | int, label: str | None) -> str:
+    return str(file) if label is None else label
 
 
 @contextlib.contextmanager
-def _naming(told: str) -> collections.abc.Iterator[None]:
+def _naming(label: str) -> Iterator[None]:
     """Name a file in errors as the caller named it."""
     try:
         yield
     except OSError as exc:
         if exc.errno is None:
             raise
-        raise OSError(exc.errno, exc.strerror, told) from None
+        raise OSError(exc.errno, exc.strerror, label) from None
 
 
 def opened_output(
-    destination: Path | typing.BinaryIO,
-) -> contextlib.AbstractContextManager[typing.BinaryIO]:
+    destination: Path | BinaryIO,
+) -> contextlib.AbstractContextManager[BinaryIO]:
     """Return :func:`replacing` of a path; of a stream the stream itself."""
     if isinstance(destination, str | os.PathLike):
         return replacing(destination)
@@ -226,18 +211,18 @@ def opened_output(
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> collections.abc.Iterator[typing.BinaryIO]:
+def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file that replaces ``path`` at the end.
 
     :param path: of the file; a pipe or device is written to directly.
     :raises OSError: if it cannot be written; it names the path.
     """
-    told = str(path)
+    label = str(path)
     if _is_special(path):
         with Output(path) as stream:
             yield stream
         return
-    with _naming(told):
+    with _naming(label):
         # Replaces the target of a symbolic link, not the link.
         target = os.path.realpath(path)
     directory, name = os.path.split(target)
@@ -245,9 +230,9 @@ def replacing(path: Path) -> collections.abc.Iterator[typing.BinaryIO]:
     start = os.fsdecode(os.fsencode(name)[:200])
     partial = os.path.join(directory, f".{start}.{secrets.token_hex(6)}.part")
     try:
-        with Output(partial, told, mode="x") as stream:
+        with Output(partial, label, mode="x") as stream:
             yield stream
-        with _naming(told):
+        with _naming(label):
             with contextlib.suppress(FileNotFoundError):
                 shutil.copymode(target, partial)
             os.replace(partial, target)
@@ -260,7 +245,7 @@ def replacing(path: Path) -> collections.abc.Iterator[typing.BinaryIO]:
 def _is_special(path: Path) -> bool:
     """Whether it is a pipe, a device or a directory, which is not replaced."""
     if not os.path.basename(path):
-        # It ends with a slash, or is empty: there is no name for a file.
+        # It ends with a slash or is empty, so it does not name a file.
         return True
     try:
         return not stat.S_ISREG(os.stat(path).st_mode)

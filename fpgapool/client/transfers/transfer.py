@@ -4,36 +4,54 @@
 
 If a session loses its slot, a stateless accelerator continues in another one.
 With other accelerators the transfer starts over, if the input can be read
-again and the output discarded.
+again and the output discarded. A group gets a file task by task.
 """
 
 from __future__ import annotations
 
-import collections.abc
+import collections
+import concurrent.futures
 import contextlib
 import dataclasses
+import math
 import os
 import time
 import typing
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+from typing import BinaryIO
+from typing import Unpack
+from typing import overload
 
 from fpgapool.client import cancel as cancelling
 from fpgapool.client import checks
 from fpgapool.client import errors
 from fpgapool.client import options as session_options
+from fpgapool.client.groups import group as groups
 from fpgapool.client.links import waiting
+from fpgapool.client.sessions import blocks
 from fpgapool.client.sessions import flow as flows
 from fpgapool.client.sessions import opening
 from fpgapool.client.sessions import session as sessions
 from fpgapool.client.transfers import feeding
 from fpgapool.client.transfers import files
+from fpgapool.client.transfers import sinks
 from fpgapool.common.channels import buffers
 from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 
-Progress: typing.TypeAlias = collections.abc.Callable[[int, int], object]
+Progress: typing.TypeAlias = Callable[[int, int], object]
 Buffer: typing.TypeAlias = bytes | bytearray | memoryview
 
 _MAX_RESTARTS = 3
+#: Input, and output, of a group's task, unless the accelerator needs longer
+#: pieces.
+PIECE_BYTES = 1024 * 1024
+# Tasks under way for each member, so that none waits for this program.
+_TASKS_PER_MEMBER = 4
 # Codes of errors that another slot may avoid.
 _RESTART_CODES = codes.SLOT_LOST | {
     codes.INCOMPATIBLE_SLOT,
@@ -61,7 +79,7 @@ class RunReport:
         machine's CPU computed; None if a slot did.
     :ivar checksum: whether input and output were checked end to end.
     :ivar cpu_energy_j: see
-        :attr:`fpgapool.client.sessions.session.Session.cpu_energy_j`.
+        :attr:`session.Session.cpu_energy_j`.
     """
 
     waited_s: float
@@ -82,106 +100,14 @@ class RunReport:
     cpu_energy_j: float | None = None
 
 
-class _Sink(typing.Protocol):
-    def place(self) -> memoryview | None:
-        """Memory for the next output, None if any will do."""
-
-    def write(self, data: memoryview) -> object: ...
-
-    def rewind(self) -> bool:
-        """Discard all output; returns whether that is possible."""
-
-
-class _StreamSink:
-    def __init__(self, stream: typing.BinaryIO) -> None:
-        self._stream = stream
-        self._start = feeding.position(stream)
-        self._empty = True
-
-    def place(self) -> None:
-        return None
-
-    def write(self, data: memoryview) -> None:
-        self._empty = False
-        files.write_all(self._stream, data)
-
-    def rewind(self) -> bool:
-        if self._empty:
-            return True
-        if not feeding.seek(self._stream, self._start):
-            return False
-        try:
-            self._stream.truncate()
-        except (AttributeError, OSError, ValueError):
-            return False
-        self._empty = True
-        return True
-
-
-class _BufferSink:
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    def place(self) -> None:
-        return None
-
-    def write(self, data: memoryview) -> None:
-        self.data += data
-
-    def rewind(self) -> bool:
-        self.data.clear()
-        return True
-
-
-class _PlaceSink:
-    """Memory of the caller, which receives output from a network."""
-
-    def __init__(self, memory: memoryview) -> None:
-        self._memory = memory
-        self._filled_bytes = 0
-
-    @property
-    def data(self) -> memoryview:
-        return self._memory[: self._filled_bytes]
-
-    def place(self) -> memoryview:
-        return self._memory[self._filled_bytes :]
-
-    def write(self, data: memoryview) -> None:
-        start = self._filled_bytes
-        end = start + len(data)
-        if end > len(self._memory):
-            raise errors.InvalidRequest(
-                codes.SIZE_MISMATCH,
-                f"the output is longer than the {len(self._memory)} bytes "
-                "for it",
-            )
-        if data.obj is not self._memory.obj:
-            self._memory[start:end] = data
-        self._filled_bytes = end
-
-    def rewind(self) -> bool:
-        self._filled_bytes = 0
-        return True
-
-
 class _Job:
-    """One call of :func:`run_stream` or a similar function.
-
-    :param accelerator: its name.
-    :param source: gives the input.
-    :param sink: gets the output.
-    :param size_bytes: length of the input.
-    :param progress: see :func:`run_stream`.
-    :param deadline_s: absolute deadline.
-    :param options: see :func:`run_stream`.
-    """
+    """One call of :func:`run_stream` or a similar function."""
 
     def __init__(
         self,
         accelerator: str,
         source: feeding.Source,
-        sink: _Sink,
+        sink: sinks.Sink,
         size_bytes: int,
         progress: Progress | None,
         deadline_s: float | None,
@@ -286,7 +212,7 @@ class _Job:
                 or failure.code == codes.INCOMPATIBLE_SLOT
             )
             and self._restarts < _MAX_RESTARTS
-            # It may still be reading from where the next attempt would.
+            # A feeder that still runs would read what the next attempt needs.
             and self._feeder is not None
             and not self._feeder.is_alive()
             and self._source.rewind()
@@ -330,7 +256,7 @@ def left_s(deadline_s: float | None) -> float | None:
 def _receive_all(
     flow: flows.Flow,
     place: memoryview,
-    sink: _Sink,
+    sink: sinks.Sink,
     size_bytes: int,
     progress: Progress | None,
     deadline_s: float | None,
@@ -350,7 +276,7 @@ def _receive_all(
 def _run(
     accelerator: str,
     source: feeding.Source,
-    sink: _Sink,
+    sink: sinks.Sink,
     size_bytes: int,
     progress: Progress | None,
     timeout_s: float | None,
@@ -366,13 +292,13 @@ def _run(
 @session_options.accepted
 def run_stream(
     accelerator: str,
-    source: typing.BinaryIO,
-    destination: typing.BinaryIO,
+    source: BinaryIO,
+    destination: BinaryIO,
     size_bytes: int,
     *,
     progress: Progress | None = None,
     timeout_s: float | None = None,
-    **options: typing.Unpack[session_options.Options],
+    **options: Unpack[session_options.Options],
 ) -> RunReport:
     """Send a binary stream through an accelerator.
 
@@ -409,7 +335,7 @@ def run_stream(
     return _run(
         accelerator,
         feeding.StreamSource(source),
-        _StreamSink(destination),
+        sinks.StreamSink(destination),
         size_bytes,
         progress,
         timeout_s,
@@ -417,7 +343,7 @@ def run_stream(
     )
 
 
-@typing.overload
+@overload
 def run_buffer(
     accelerator: str,
     data: Buffer,
@@ -425,11 +351,11 @@ def run_buffer(
     into: None = None,
     progress: Progress | None = None,
     timeout_s: float | None = None,
-    **options: typing.Unpack[session_options.Options],
+    **options: Unpack[session_options.Options],
 ) -> tuple[bytearray, RunReport]: ...
 
 
-@typing.overload
+@overload
 def run_buffer(
     accelerator: str,
     data: Buffer,
@@ -437,7 +363,7 @@ def run_buffer(
     into: bytearray | memoryview,
     progress: Progress | None = None,
     timeout_s: float | None = None,
-    **options: typing.Unpack[session_options.Options],
+    **options: Unpack[session_options.Options],
 ) -> tuple[memoryview, RunReport]: ...
 
 
@@ -449,7 +375,7 @@ def run_buffer(
     into: bytearray | memoryview | None = None,
     progress: Progress | None = None,
     timeout_s: float | None = None,
-    **options: typing.Unpack[session_options.Options],
+    **options: Unpack[session_options.Options],
 ) -> tuple[bytearray | memoryview, RunReport]:
     """Send bytes through an accelerator.
 
@@ -468,7 +394,11 @@ def run_buffer(
     :raises: as :func:`run_stream`.
     """
     view = memoryview(data).cast("B")
-    sink = _BufferSink() if into is None else _PlaceSink(_place(into, view))
+    sink = (
+        sinks.BufferSink()
+        if into is None
+        else sinks.PlaceSink(_place(into, view))
+    )
     report = _run(
         accelerator,
         feeding.BufferSource(view),
@@ -487,7 +417,7 @@ def _place(into: bytearray | memoryview, data: memoryview) -> memoryview:
     if place.readonly or place.obj is data.obj:
         raise errors.InvalidRequest(
             codes.INVALID_REQUEST,
-            "into must be writable and other memory than the input",
+            "into must be writable and must not be the input's memory",
         )
     return place
 
@@ -495,13 +425,13 @@ def _place(into: bytearray | memoryview, data: memoryview) -> memoryview:
 @session_options.accepted
 def run_file(
     accelerator: str,
-    source: files.Path | typing.BinaryIO,
-    destination: files.Path | typing.BinaryIO,
+    source: files.Path | BinaryIO,
+    destination: files.Path | BinaryIO,
     *,
     size_bytes: int | None = None,
     progress: Progress | None = None,
     timeout_s: float | None = None,
-    **options: typing.Unpack[session_options.Options],
+    **options: Unpack[session_options.Options],
 ) -> RunReport:
     """Send a file through an accelerator into another file.
 
@@ -525,19 +455,201 @@ def run_file(
     :raises OSError: if a file cannot be read or written; it names the file.
     :raises: as :func:`run_stream`.
     """
+    with _opened(source, destination, size_bytes) as (read, written, length):
+        return _run(
+            accelerator,
+            feeding.StreamSource(read),
+            sinks.StreamSink(written),
+            length,
+            progress,
+            timeout_s,
+            options,
+        )
+
+
+@contextlib.contextmanager
+def _opened(
+    source: files.Path | BinaryIO,
+    destination: files.Path | BinaryIO,
+    size_bytes: int | None,
+) -> Iterator[tuple[BinaryIO, BinaryIO, int]]:
+    """Open the files of a transfer; the output appears at the end.
+
+    :returns: the input, the output, and the size of the input.
+    """
     with contextlib.ExitStack() as stack:
         if isinstance(source, str | os.PathLike):
             source = stack.enter_context(files.Input(source))
         if size_bytes is None:
             size_bytes = files.size_of(source)
         checks.size(size_bytes, may_be_zero=True)
+        files.check_size(source, size_bytes)
         output = stack.enter_context(files.opened_output(destination))
-        return run_stream(
-            accelerator,
-            source,
-            output,
-            size_bytes,
-            progress=progress,
-            timeout_s=timeout_s,
-            **options,
+        yield source, output, size_bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupReport:
+    """The results of a transfer through a group.
+
+    :ivar ran_s: from the first task until the last output was written.
+    :ivar bytes_per_s: input per second of ``ran_s``.
+    :ivar members: of the group, at the end.
+    """
+
+    group_id: str
+    members: int
+    tasks: int
+    ran_s: float
+    input_bytes: int
+    output_bytes: int
+    bytes_per_s: float
+
+
+def run_group_file(
+    group: groups.Group,
+    source: files.Path | BinaryIO,
+    destination: files.Path | BinaryIO,
+    *,
+    params: Mapping[str, Any] | None = None,
+    size_bytes: int | None = None,
+    progress: Progress | None = None,
+    timeout_s: float | None = None,
+    arguments: Mapping[int, Any] | None = None,
+    chunk_multiple_bytes: int = 1,
+) -> GroupReport:
+    """Send a file through a group into another file.
+
+    The file is divided into tasks; the output is that of a session. It appears
+    under its name when it is complete, as with
+    :func:`fpgapool.client.run_file`.
+
+    :param group: open; its accelerator must be stateless.
+    :param source: path, or binary file object that is read from its current
+        position.
+    :param destination: path of the output, or binary file object that is
+        written to as the output comes.
+    :param params: of the accelerator.
+    :param size_bytes: see :func:`fpgapool.client.run_file`.
+    :param progress: called with the input bytes done and all of them.
+    :param timeout_s: time limit of everything together.
+    :param arguments: see :meth:`fpgapool.client.Group.run`.
+    :param chunk_multiple_bytes: all tasks but the last are multiples of it.
+    :returns: the report.
+    :raises errors.InvalidRequest: code ``ACCELERATOR_NOT_STATELESS`` if the
+        accelerator is not, or not known to be; else as :func:`run_file`.
+    :raises errors.TaskFailed: if a task has no result.
+    :raises errors.OperationTimeout: if ``timeout_s`` passes.
+    :raises OSError: if a file cannot be read or written; it names the file.
+    """
+    deadline_s = channel.deadline_after(checks.seconds(timeout_s, "timeout_s"))
+    # Hashed once, not for each task.
+    known = blocks.checked_arguments(arguments)
+    piece_bytes = _piece_bytes(group.profile, chunk_multiple_bytes)
+    with _opened(source, destination, size_bytes) as (read, written, length):
+        started_s = time.monotonic()
+        done_bytes = output_bytes = tasks = 0
+
+        def check() -> None:
+            group.check()
+            left_s(deadline_s)
+
+        pieces = _pieces(read, length, piece_bytes, check)
+        for input_bytes, result in _results(
+            group, pieces, params, known, deadline_s
+        ):
+            files.write_all(written, memoryview(result))
+            tasks += 1
+            done_bytes += input_bytes
+            output_bytes += len(result)
+            if progress is not None:
+                progress(done_bytes, length)
+        files.check_end(read, check)
+        ran_s = time.monotonic() - started_s
+    return GroupReport(
+        group_id=group.group_id,
+        members=group.members,
+        tasks=tasks,
+        ran_s=ran_s,
+        input_bytes=done_bytes,
+        output_bytes=output_bytes,
+        bytes_per_s=done_bytes / max(ran_s, 1e-9),
+    )
+
+
+def _piece_bytes(
+    profile: Mapping[str, Any], chunk_multiple_bytes: int = 1
+) -> int:
+    """Return the input of each task but the last."""
+    if not profile.get("stateless"):
+        name = profile.get("name", "of the group")
+        raise errors.InvalidRequest(
+            codes.ACCELERATOR_NOT_STATELESS,
+            f"the accelerator {name} is not stateless, so a file cannot be"
+            " divided into tasks; use a session",
         )
+    multiple_bytes = math.lcm(
+        profile["chunk_multiple_bytes"], chunk_multiple_bytes
+    )
+    longest_bytes = int(PIECE_BYTES / max(profile["return_ratio"], 1.0))
+    return max(longest_bytes // multiple_bytes, 1) * multiple_bytes
+
+
+def _pieces(
+    source: BinaryIO,
+    size_bytes: int,
+    piece_bytes: int,
+    check: Callable[[], object] = lambda: None,
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the pieces of a stream, each with its offset.
+
+    :param check: called while there is no data; what it raises ends the wait.
+    """
+    # An empty input is a task, too: it may have output.
+    for offset in range(0, max(size_bytes, 1), piece_bytes):
+        wanted_bytes = min(piece_bytes, size_bytes - offset)
+        piece = bytearray()
+        while len(piece) < wanted_bytes:
+            files.await_data(source, check)
+            # Streams may return less than requested.
+            read = source.read(wanted_bytes - len(piece))
+            if not read:
+                raise errors.InvalidRequest(
+                    codes.SIZE_MISMATCH,
+                    "the input ended before the announced size",
+                )
+            piece += read
+        yield offset, bytes(piece)
+
+
+def _results(
+    group: groups.Group,
+    pieces: Iterable[tuple[int, bytes]],
+    params: Mapping[str, Any] | None,
+    arguments: Mapping[int, blocks.Block],
+    deadline_s: float | None,
+) -> Iterator[tuple[int, bytes]]:
+    """Run a task for each piece.
+
+    :returns: the length of each piece, and its output, in their order.
+    """
+    tasks: collections.deque[tuple[int, concurrent.futures.Future[Any]]] = (
+        collections.deque()
+    )
+
+    def first() -> tuple[int, bytes]:
+        input_bytes, future = tasks.popleft()
+        try:
+            return input_bytes, future.result(channel.remaining_s(deadline_s))
+        except concurrent.futures.TimeoutError:
+            raise errors.OperationTimeout("time limit passed") from None
+
+    for offset, piece in pieces:
+        future = group.submit(
+            piece, params=params, offset=offset, arguments=arguments
+        )
+        tasks.append((len(piece), future))
+        if len(tasks) >= _TASKS_PER_MEMBER * max(group.members, 1):
+            yield first()
+    while tasks:
+        yield first()

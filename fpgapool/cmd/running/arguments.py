@@ -5,28 +5,31 @@
 from __future__ import annotations
 
 import argparse
-import typing
 from collections.abc import Sequence
+from typing import NoReturn
 
 from fpgapool import version
 from fpgapool.cmd import completion
-from fpgapool.vocabulary import states
+from fpgapool.vocabulary import fields
+from fpgapool.vocabulary import session as description
 
 PROGRAM = "fpgapool-run"
 #: Means standard input or output.
 STANDARD = "-"
 
-# Options that have no meaning for a group.
+#: What the pool is asked for with a session.
+REQUESTED = tuple(
+    one
+    for one in description.FIELDS.options
+    if one.name in description.Options.__annotations__
+)
+# Options that have no meaning for a group: their attributes, and flags.
 _SESSION_OPTIONS = (
-    "wait_timeout",
-    "priority",
-    "deadline",
-    "deadline_action",
-    "application",
-    "fallback",
-    "meanwhile",
-    "checksum",
-    "request_id",
+    *((one.name, one.flag) for one in REQUESTED),
+    ("fallback", "--fallback"),
+    ("meanwhile", "--meanwhile"),
+    ("checksum", "--checksum"),
+    ("request_id", "--request-id"),
 )
 
 
@@ -37,11 +40,8 @@ class UsageError(Exception):
 class _Parser(argparse.ArgumentParser):
     """Raises its errors, so that ``--json`` applies to them."""
 
-    def error(self, message: str) -> typing.NoReturn:
-        """See :meth:`argparse.ArgumentParser.error`.
-
-        :raises UsageError: always.
-        """
+    def error(self, message: str) -> NoReturn:
+        """See :meth:`argparse.ArgumentParser.error`."""
         raise UsageError(f"{message}; {PROGRAM} --help lists the options")
 
 
@@ -84,7 +84,9 @@ def parser() -> argparse.ArgumentParser:
         "members, instead of opening a session; the accelerator must be "
         "stateless",
     )
-    _add_request(made.add_argument_group("request"))
+    request = made.add_argument_group("request")
+    _add_door(request)
+    _add_request(request)
     made.add_argument(
         "--list",
         action="store_true",
@@ -107,7 +109,6 @@ def parser() -> argparse.ArgumentParser:
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse a command line.
 
-    :param words: without the program's name.
     :raises UsageError: if it is wrong. What is unknown is named without the
         values, which may be keys.
     """
@@ -128,7 +129,7 @@ def _add_files(made: argparse.ArgumentParser) -> None:
         type=_filled,
         dest="source",
         metavar="IN",
-        help="file to read, - for standard input; may be left out in a pipe",
+        help="file to read, - for standard input; optional in a pipe",
     )
     made.add_argument(
         "--out",
@@ -136,16 +137,16 @@ def _add_files(made: argparse.ArgumentParser) -> None:
         dest="destination",
         metavar="OUT",
         help="file to write, which appears when it is complete; - for "
-        "standard output; may be left out in a pipe",
+        "standard output; optional in a pipe",
     )
     made.add_argument(
         "--size-bytes",
         type=int,
         metavar="N",
         help="size of the input, for pipes and devices; without it the "
-        "command first copies up to 1 GiB of them to a temporary file. Input "
-        "of another size is refused with SIZE_MISMATCH; only a device may go "
-        "on, such as /dev/zero",
+        "command first copies up to 1 GiB of input to a temporary file. Input "
+        "of another size fails with SIZE_MISMATCH, except on devices such as "
+        "/dev/zero",
     )
 
 
@@ -155,21 +156,21 @@ def _add_params(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="NAME=TEXT",
-        help="parameter of the accelerator, a text; may be repeated",
+        help="string parameter of the accelerator; may be repeated",
     )
     group.add_argument(
         "--param-json",
         action="append",
         default=[],
         metavar="NAME=JSON",
-        help="parameter that is not a text, for example level=3",
+        help="parameter that is not a string, for example level=3",
     )
     group.add_argument(
         "--param-file",
         action="append",
         default=[],
         metavar="NAME=FILE",
-        help="parameter whose text is in a file, for secrets: all users of "
+        help="string parameter read from a file, for secrets: all users of "
         "the machine can see a command line",
     )
     group.add_argument(
@@ -187,7 +188,7 @@ def _add_params(group: argparse._ArgumentGroup) -> None:
         "--iv-file",
         type=_filled,
         metavar="FILE",
-        help="file with the same, as text",
+        help="file that contains the IV as hexadecimal digits",
     )
 
 
@@ -211,21 +212,20 @@ def _add_ciphers(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add_request(pool: argparse._ArgumentGroup) -> None:
+def _add_door(pool: argparse._ArgumentGroup) -> None:
     door = pool.add_mutually_exclusive_group()
     door.add_argument(
         "--socket",
         type=_filled,
         metavar="PATH",
         help="socket of the front door; default: the first way to the pool"
-        " that works",
+        " that is found",
     )
     door.add_argument(
         "--os-cloud",
         type=_filled,
         metavar="NAME",
-        help="use the pool's API, as a VM does: the cloud of this name in "
-        "clouds.yaml",
+        help="use the API of this cloud in clouds.yaml, as a VM does",
     )
     door.add_argument(
         "--api-url",
@@ -235,44 +235,33 @@ def _add_request(pool: argparse._ArgumentGroup) -> None:
         "fpgapool-allinone --api-port",
     )
     pool.add_argument(
+        "--require-tls",
+        action="store_true",
+        help="fail with TLS_REQUIRED instead of sending data to another host, "
+        "or requests to an API, without TLS (Env: FPGAPOOL_REQUIRE_TLS=1)",
+    )
+
+
+def _add_request(pool: argparse._ArgumentGroup) -> None:
+    pool.add_argument(
         "--timeout",
         type=float,
         metavar="S",
         help="give up after this many seconds in all",
     )
-    pool.add_argument(
-        "--wait-timeout",
-        type=float,
-        metavar="S",
-        help="give up if no slot is free within this many seconds",
-    )
-    pool.add_argument(
-        "--priority",
-        type=int,
-        default=0,
-        metavar="N",
-        help="from -1000 to 1000; higher ones come first within the project; "
-        "default 0",
-    )
-    pool.add_argument(
-        "--deadline",
-        type=float,
-        metavar="S",
-        help="ask the pool to be done within this many seconds; it refuses "
-        "what no slot can do",
-    )
-    pool.add_argument(
-        "--deadline-action",
-        choices=states.DEADLINE_ACTIONS,
-        help="at the deadline: continue, kill, or early, which gives up as "
-        "soon as no slot can be done in time",
-    )
-    pool.add_argument(
-        "--application",
-        metavar="NAME",
-        help="the application that the session belongs to; a pool with "
-        "affinity keeps its sessions on boards that run their accelerator",
-    )
+    for option in REQUESTED:
+        is_time = option.kind is fields.SECONDS
+        is_number = option.kind is fields.COUNT
+        pool.add_argument(
+            option.flag,
+            dest=option.name,
+            type=option.kind.type,
+            choices=option.limits.get("enum"),
+            metavar=None
+            if "enum" in option.limits
+            else ("S" if is_time else "N" if is_number else "NAME"),
+            help=option.help,
+        )
     pool.add_argument(
         "--fallback",
         choices=["cpu"],
@@ -292,22 +281,18 @@ def _add_request(pool: argparse._ArgumentGroup) -> None:
         "CHECKSUM_MISMATCH if they change between here and the board",
     )
     pool.add_argument(
-        "--require-tls",
-        action="store_true",
-        help="fail with TLS_REQUIRED instead of sending data to another host, "
-        "or requests to an API, without TLS (Env: FPGAPOOL_REQUIRE_TLS=1)",
+        "--request-id", metavar="ID", help="your name for the request"
     )
-    pool.add_argument("--request-id", metavar="ID", help="name of the request")
     pool.add_argument(
         "--dry-run",
         action="store_true",
-        help="only print whether there would be a slot now, when about, and "
-        "why not; the exit status is 1 if the pool would refuse the request",
+        help="report whether a slot is free now; if not, why and the expected "
+        "wait. The exit status is 1 if the pool would refuse the request",
     )
 
 
 def has_output(arguments: argparse.Namespace) -> bool:
-    """Whether an accelerator shall compute."""
+    """Whether the command runs an accelerator."""
     return arguments.accelerator is not None and not (
         arguments.lists or arguments.dry_run
     )
@@ -316,22 +301,20 @@ def has_output(arguments: argparse.Namespace) -> bool:
 def check(arguments: argparse.Namespace) -> None:
     """Check options that exclude each other.
 
-    :param arguments: parsed.
     :raises UsageError: if there are some.
     """
     if arguments.lists:
         if arguments.accelerator is not None:
-            raise UsageError("--list shows all accelerators; name none")
+            raise UsageError("--list shows all accelerators; do not name one")
         return
     if arguments.accelerator is None:
-        raise UsageError("the name of an accelerator is needed; see --list")
+        raise UsageError("name an accelerator; --list shows them")
     if arguments.size_bytes is not None and arguments.size_bytes < 0:
         raise UsageError("--size-bytes must be at least 0")
     if arguments.group is None:
         return
     if arguments.dry_run:
         raise UsageError("--dry-run is for sessions, not for --group")
-    for name in _SESSION_OPTIONS:
+    for name, flag in _SESSION_OPTIONS:
         if getattr(arguments, name) not in (None, False, 0):
-            option = name.replace("_", "-")
-            raise UsageError(f"--{option} is for sessions, not for --group")
+            raise UsageError(f"{flag} is for sessions, not for --group")

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
-import collections.abc
 import sys
 import time
 import typing
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Self
 
 from fpgapool import client
 from fpgapool.cmd.running import arguments as command_line
@@ -17,10 +20,7 @@ _SIZE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 class Display:
-    """Progress on standard error: a bar on a terminal, else plain lines.
-
-    :param quiet: show nothing.
-    """
+    """Progress on standard error: a bar on a terminal, else plain lines."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
@@ -28,7 +28,7 @@ class Display:
         self._bar: typing.Any = None
         self._task: typing.Any = None
 
-    def __enter__(self) -> typing.Self:
+    def __enter__(self) -> Self:
         if not self._quiet and sys.stderr.isatty():
             self._bar = _make_bar()
         if self._bar is not None:
@@ -195,9 +195,7 @@ def dry_run_text(found: client.DryRun) -> str:
     return f"it would wait for {wait} ({reasons})"
 
 
-def listing(
-    found: collections.abc.Iterable[client.Accelerator],
-) -> collections.abc.Iterator[str]:
+def listing(found: Iterable[client.Accelerator]) -> Iterator[str]:
     """Yield the lines about accelerators."""
     for one in found:
         yield (
@@ -210,7 +208,7 @@ def listing(
 
 
 def _param_text(
-    name: str, schema: collections.abc.Mapping[str, typing.Any], needed: bool
+    name: str, schema: Mapping[str, typing.Any], needed: bool
 ) -> str:
     text = name if needed else f"[{name}]"
     kind = schema.get("type", "")

@@ -10,7 +10,9 @@ import os
 import stat
 import sys
 import tempfile
-import typing
+from typing import BinaryIO
+from typing import TextIO
+from typing import cast
 
 from fpgapool import client
 from fpgapool.client.transfers import files
@@ -32,18 +34,13 @@ class _StandardOutput(files.Output):
     """It may have output of other programs, so nothing may be discarded."""
 
     def tell(self) -> int:
-        """Refuse.
-
-        :raises io.UnsupportedOperation: always.
-        """
+        """Refuse."""
         raise io.UnsupportedOperation("tell")
 
 
 def source_of(path: str | None) -> str:
     """Return the input that the user named, or the pipe.
 
-    :param path: ``--in``.
-    :returns: its path, or ``-``.
     :raises command_line.UsageError: if there is neither.
     """
     return _named(path, "--in", sys.stdin)
@@ -52,7 +49,6 @@ def source_of(path: str | None) -> str:
 def destination_of(path: str | None) -> str:
     """Return the output that the user named, or the pipe.
 
-    :param path: ``--out``.
     :returns: its path, or ``-``, also if the path leads there.
     :raises command_line.UsageError: if there is neither.
     """
@@ -61,9 +57,7 @@ def destination_of(path: str | None) -> str:
     return _named(path, "--out", sys.stdout)
 
 
-def _named(
-    path: str | None, option: str, standard: typing.TextIO | None
-) -> str:
+def _named(path: str | None, option: str, standard: TextIO | None) -> str:
     if path is not None:
         return _STANDARD.get(path, path)
     descriptor = _descriptor(standard)
@@ -82,13 +76,13 @@ def _is_standard_output(path: str) -> bool:
         found = os.stat(path)
     except OSError:
         return False
-    # What goes to /dev/null twice does not mix.
+    # Nothing mixes in /dev/null.
     return os.path.samestat(found, os.fstat(descriptor)) and not (
         os.path.samestat(found, os.stat(os.devnull))
     )
 
 
-def _descriptor(standard: typing.TextIO | None) -> int | None:
+def _descriptor(standard: TextIO | None) -> int | None:
     """Return its descriptor; None if it was closed or replaced."""
     try:
         return None if standard is None else standard.fileno()
@@ -98,14 +92,11 @@ def _descriptor(standard: typing.TextIO | None) -> int | None:
 
 def open_source(
     name: str, size_bytes: int | None, stack: contextlib.ExitStack
-) -> tuple[typing.BinaryIO, int]:
+) -> tuple[BinaryIO, int]:
     """Open the input.
 
-    :param name: from :func:`source_of`.
     :param size_bytes: ``--size-bytes``; None: all of it. Input of unknown
         size is copied to a temporary file.
-    :param stack: closes what was opened.
-    :returns: the input, and its size.
     :raises client.InvalidRequest: code ``INVALID_SIZE``, if it is too long to
         be copied.
     :raises OSError: if it cannot be read or copied.
@@ -118,7 +109,7 @@ def open_source(
         source = files.Input(descriptor, name, closefd=False)
     else:
         source = files.Input(name)
-    stream = typing.cast(typing.BinaryIO, stack.enter_context(source))
+    stream = cast(BinaryIO, stack.enter_context(source))
     if size_bytes is not None:
         return stream, size_bytes
     try:
@@ -131,7 +122,6 @@ def open_source(
 def size_of(name: str) -> int:
     """Return the size of the input without reading it.
 
-    :param name: from :func:`source_of`.
     :raises command_line.UsageError: if it is unknown.
     :raises OSError: if there is no such file.
     """
@@ -140,17 +130,19 @@ def size_of(name: str) -> int:
             files.Input(name) as source,
             contextlib.suppress(client.InvalidRequest),
         ):
-            return files.size_of(typing.cast(typing.BinaryIO, source))
-    raise command_line.UsageError("--dry-run reads nothing; give --size-bytes")
+            return files.size_of(cast(BinaryIO, source))
+    raise command_line.UsageError(
+        "--dry-run does not read the input; give --size-bytes"
+    )
 
 
 def _spooled(
-    stream: typing.BinaryIO, name: str, stack: contextlib.ExitStack
-) -> typing.BinaryIO:
+    stream: BinaryIO, name: str, stack: contextlib.ExitStack
+) -> BinaryIO:
     descriptor, path = tempfile.mkstemp(prefix="fpgapool-run-")
     os.unlink(path)
-    told = f"{tempfile.gettempdir()} (copy of {name}; see --size-bytes)"
-    spool = stack.enter_context(files.Output(descriptor, told, mode="r+"))
+    label = f"{tempfile.gettempdir()} (copy of {name}; see --size-bytes)"
+    spool = stack.enter_context(files.Output(descriptor, label, mode="r+"))
     piece = memoryview(bytearray(_PIECE_BYTES))
     left_bytes = MAX_SPOOLED_BYTES
     while read_bytes := stream.readinto(piece):  # type: ignore[attr-defined]
@@ -158,24 +150,16 @@ def _spooled(
         if left_bytes < 0:
             raise client.InvalidRequest(
                 codes.INVALID_SIZE,
-                f"{name}: input of unknown size may have at most "
+                f"{name}: input of unknown size is limited to "
                 f"{MAX_SPOOLED_BYTES} bytes; give --size-bytes",
             )
-        files.write_all(
-            typing.cast(typing.BinaryIO, spool), piece[:read_bytes]
-        )
+        files.write_all(cast(BinaryIO, spool), piece[:read_bytes])
     spool.seek(0)
-    return typing.cast(typing.BinaryIO, spool)
+    return cast(BinaryIO, spool)
 
 
-def open_destination(
-    name: str, stack: contextlib.ExitStack
-) -> str | typing.BinaryIO:
-    """Return the output: a path, or standard output.
-
-    :param name: from :func:`destination_of`.
-    :param stack: closes what was opened.
-    """
+def open_destination(name: str, stack: contextlib.ExitStack) -> str | BinaryIO:
+    """Return the output: a path, or standard output."""
     if name != command_line.STANDARD:
         return name
     descriptor = _descriptor(sys.stdout)
@@ -183,4 +167,4 @@ def open_destination(
         raise command_line.UsageError("standard output is closed")
     sys.stdout.flush()
     stream = _StandardOutput(descriptor, "standard output", closefd=False)
-    return typing.cast(typing.BinaryIO, stack.enter_context(stream))
+    return cast(BinaryIO, stack.enter_context(stream))

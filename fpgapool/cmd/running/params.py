@@ -10,7 +10,7 @@ import json
 import os
 import re
 import secrets
-import typing
+from typing import Any
 
 from fpgapool.client.transfers import files
 from fpgapool.cmd.running import arguments as command_line
@@ -32,11 +32,11 @@ class Prepared:
     :ivar new_iv: an IV that was made here and must be kept.
     """
 
-    params: dict[str, typing.Any]
+    params: dict[str, Any]
     new_iv: bytes | None = None
 
 
-class _Params(dict[str, typing.Any]):
+class _Params(dict[str, Any]):
     def add(self, name: str, value: object) -> None:
         if name in self:
             raise command_line.UsageError(
@@ -48,7 +48,6 @@ class _Params(dict[str, typing.Any]):
 def prepare(arguments: argparse.Namespace, source: str) -> Prepared:
     """Collect the parameters.
 
-    :param arguments: parsed.
     :param source: path of the input, or ``-``.
     :raises command_line.UsageError: if a value is wrong, missing, or given
         twice; or if the input is encrypted already and the user does not say
@@ -62,10 +61,9 @@ def prepare(arguments: argparse.Namespace, source: str) -> Prepared:
     return Prepared(params)
 
 
-def given(arguments: argparse.Namespace) -> dict[str, typing.Any]:
+def given(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the parameters that the command line names.
 
-    :param arguments: parsed.
     :raises command_line.UsageError: if a value is wrong or given twice.
     :raises OSError: if a file cannot be read.
     """
@@ -107,14 +105,11 @@ def given(arguments: argparse.Namespace) -> dict[str, typing.Any]:
 
 
 def _with_iv(
-    direction: str | None,
-    params: dict[str, typing.Any],
-    cipher: str,
-    source: str,
+    direction: str | None, params: dict[str, Any], cipher: str, source: str
 ) -> Prepared:
     if "key" not in params:
         raise command_line.UsageError(f"{cipher} needs --key-file")
-    # The parameter says it, too.
+    # The parameter may name the direction as well.
     direction = params.get("direction", direction)
     iv_path = None
     if source != command_line.STANDARD and os.path.exists(source + IV_SUFFIX):
@@ -164,8 +159,8 @@ def _read_key(path: str, for_aes: bool) -> bytes:
             key = data
     if for_aes and len(key) not in _KEY_BYTES:
         raise command_line.UsageError(
-            f"{path}: not a key: 16, 24 or 32 bytes, or twice as many "
-            "hexadecimal digits, are needed"
+            f"{path}: not a key: it must have 16, 24 or 32 bytes, or twice as "
+            "many hexadecimal digits"
         )
     return key
 
@@ -181,7 +176,7 @@ def _parse_iv(text: str, origin: str) -> bytes:
         iv = b""
     if len(iv) != _IV_BYTES:
         raise command_line.UsageError(
-            f"{origin}: 32 hexadecimal digits are needed"
+            f"{origin}: must be 32 hexadecimal digits"
         )
     return iv
 
@@ -191,7 +186,7 @@ def _read_text(path: str) -> str:
     try:
         text = _read(path).decode()
     except UnicodeDecodeError:
-        raise command_line.UsageError(f"{path}: not a text") from None
+        raise command_line.UsageError(f"{path}: not valid text") from None
     return text.removesuffix("\n").removesuffix("\r")
 
 

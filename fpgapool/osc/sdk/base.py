@@ -14,9 +14,7 @@ from openstack import resource
 from openstack import utils
 
 from fpgapool.vocabulary import fields
-
-#: The newest version of the API that the resources know.
-MICROVERSION = "1.4"
+from fpgapool.vocabulary import microversions
 
 
 class Resource(resource.Resource):
@@ -26,7 +24,7 @@ class Resource(resource.Resource):
     :mod:`fpgapool.vocabulary`, and what the class itself declares.
     """
 
-    _max_microversion = MICROVERSION
+    _max_microversion = microversions.NEWEST
 
     def _send(
         self, session: adapter.Adapter, method: str, *path: str, **options: Any

@@ -21,6 +21,7 @@ import pytest
 from fpgapool import client
 from fpgapool.accelerators import base
 from fpgapool.client.groups import grouplink
+from fpgapool.client.links import wires
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import states
 from tests.functional.allinone import harness
@@ -220,14 +221,14 @@ def test_a_program_that_is_killed_is_no_client(
 
 @pytest.mark.parametrize(
     ("door", "wire"),
-    [("node1", grouplink.LocalWire), ("node2", grouplink.RemoteWire)],
+    [("node1", wires.LocalWire), ("node2", wires.RemoteWire)],
 )
 def test_programs_of_the_members_host_use_shared_memory(
     site: Site,
     group: str,
     monkeypatch: pytest.MonkeyPatch,
     door: str,
-    wire: type[grouplink.Wire],
+    wire: type[wires.Wire],
 ) -> None:
     """All slots are on the first host."""
     monkeypatch.setenv("FPGAPOOL_SOCKET", site.pool.front_door(door))
@@ -403,7 +404,7 @@ def lr(site: Site) -> Iterator[str]:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Give the lengths of all records that go to desks."""
     lengths: list[int] = []
-    put = grouplink.Link._put
+    put = grouplink.HostLink._put
 
     def counted(link, parts):
         taken = put(link, parts)
@@ -411,7 +412,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             lengths.append(sum(map(len, parts)))
         return taken
 
-    monkeypatch.setattr(grouplink.Link, "_put", counted)
+    monkeypatch.setattr(grouplink.HostLink, "_put", counted)
     return lengths
 
 

@@ -147,7 +147,7 @@ def test_a_pipe_must_have_the_announced_size(shell: Run, script: str) -> None:
     out.unlink()
     done = shell(f"rm -f fifo; {script}", DATA[:11])
     assert (done.returncode, out.exists()) == (1, False)
-    assert b"SIZE_MISMATCH: the input goes on after the" in done.stderr
+    assert b"SIZE_MISMATCH: the input is longer than the" in done.stderr
 
 
 def test_files_of_proc_are_read_to_their_end(shell: Run) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fpgapool import client
 from fpgapool.client import cancel
-from fpgapool.client.sessions import meanwhile
+from fpgapool.client.sessions import bridging
 from fpgapool.client.sessions import software
 from fpgapool.vocabulary import codes
 from tests.functional.client import fakepool
@@ -284,7 +284,7 @@ def test_a_lost_slot_without_another(pools, fallback):
 
 @pytest.mark.parametrize("takes_reports", [True, False])
 def test_the_pool_hears_of_the_work(pools, monkeypatch, takes_reports):
-    monkeypatch.setattr(meanwhile, "_REPORT_S", 0.02)
+    monkeypatch.setattr(bridging, "_REPORT_S", 0.02)
     pool = _pool(pools)
     pool.takes_reports = takes_reports
 

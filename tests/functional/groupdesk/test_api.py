@@ -15,7 +15,7 @@ import numpy
 import pytest
 
 from fpgapool import client
-from fpgapool.client import grouptransfer
+from fpgapool.client.transfers import transfer
 from fpgapool.cmd import run
 from fpgapool.vocabulary import codes
 from tests.functional.groupdesk import harness
@@ -196,17 +196,17 @@ def test_each_task_has_the_offset_of_its_piece() -> None:
         }
 
     with open("/dev/zero", "rb") as zeros:
-        size_bytes = 2 * grouptransfer.PIECE_BYTES + 5
+        size_bytes = 2 * transfer.PIECE_BYTES + 5
         found = [
             (offset, len(piece))
-            for offset, piece in grouptransfer._pieces(
-                zeros, size_bytes, grouptransfer._piece_bytes(Fake.profile)
+            for offset, piece in transfer._pieces(
+                zeros, size_bytes, transfer._piece_bytes(Fake.profile)
             )
         ]
     assert found == [
-        (0, grouptransfer.PIECE_BYTES),
-        (grouptransfer.PIECE_BYTES, grouptransfer.PIECE_BYTES),
-        (2 * grouptransfer.PIECE_BYTES, 5),
+        (0, transfer.PIECE_BYTES),
+        (transfer.PIECE_BYTES, transfer.PIECE_BYTES),
+        (2 * transfer.PIECE_BYTES, 5),
     ]
 
 

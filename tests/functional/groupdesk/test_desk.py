@@ -15,7 +15,8 @@ from fpgapool import client
 from fpgapool.client import errors
 from fpgapool.client.groups import group
 from fpgapool.client.groups import grouphosts
-from fpgapool.client.groups import grouplink
+from fpgapool.client.links import link
+from fpgapool.client.links import wires
 from fpgapool.common.channels import channel
 from fpgapool.common.channels import rings
 from fpgapool.protocol import frames
@@ -147,7 +148,7 @@ def test_a_list_of_references_that_is_none_ends_the_connection(desk):
         (records.header(records.BLOCKS_TASK, 1), bytes(100)),
         (records.header(records.BLOCKS_TASK, 1, 50), bytes(49)),
     ):
-        wire = grouplink.connect(host, access, door, 4)
+        wire = wires.connect(host, access, door, 4)
         assert wire.put(*record)
         with pytest.raises(channel.ChannelClosed):
             _receive_for_ever(wire)
@@ -426,7 +427,7 @@ def test_a_project_has_so_many_connections(tmp_path, tcp):
         ):
             assert first.run(b"x", timeout_s=30) == b"x"
             assert second.run(b"x", timeout_s=30) == b"x"
-            with pytest.raises(grouplink.Refused) as caught:
+            with pytest.raises(link.Refused) as caught:
                 _connect(desk, "e", tcp)
             assert caught.value.code == codes.QUOTA_EXCEEDED
             with harness.open_group(desk, "x", tcp) as other:
@@ -439,15 +440,13 @@ def test_a_project_has_so_many_connections(tmp_path, tcp):
 def _connect(desk, client_id, tcp):
     host = desk.host(tcp=tcp)
     door = harness.GivenDoor(host, h=desk)
-    return grouplink.connect(
-        host, door.attach(client_id, None, None), door, 10
-    )
+    return wires.connect(host, door.attach(client_id, None, None), door, 10)
 
 
 def _may_connect(desk, client_id, tcp):
     try:
         _connect(desk, client_id, tcp).close()
-    except grouplink.Refused:
+    except link.Refused:
         return False
     return True
 

@@ -19,7 +19,8 @@ from collections.abc import Iterator
 import pytest
 
 from fpgapool import client
-from fpgapool.client.groups import grouplink
+from fpgapool.client.links import link
+from fpgapool.client.links import wires
 from tests.functional.api import harness as api_harness
 from tests.harness import cloud as clouds
 from tests.harness import group_client
@@ -74,7 +75,7 @@ class Program:
             # Until it is connected.
             self.run(spying.look(b"nothing"))
         (link,) = self.group._hosts._links.values()
-        assert isinstance(link.wire, grouplink.LocalWire)
+        assert isinstance(link.wire, wires.LocalWire)
         self.rings = link.wire._shared
 
     def run(self, data: bytes, **params: str) -> bytes:
@@ -221,7 +222,7 @@ def test_another_project_is_told_nothing(sharing, api) -> None:
         access = other.group._access
         (host,) = access.members.hosts
         disguised = dataclasses.replace(access, client_id=mine)
-        with pytest.raises(grouplink.Refused) as caught:
-            grouplink.connect(host, disguised, door, window_tasks=1)
+        with pytest.raises(link.Refused) as caught:
+            wires.connect(host, disguised, door, window_tasks=1)
         assert caught.value.code == "UNAUTHORIZED"
     assert sharing.owner.run(spying.hide(b"x")) == b"x"

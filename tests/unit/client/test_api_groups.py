@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import threading
+import time
 import typing
 
 import pytest
 
 from fpgapool import client
-from fpgapool.client import apigroups
 from fpgapool.client import cancel
 from fpgapool.client import errors
 from fpgapool.client.doors import door as doors
@@ -18,6 +18,8 @@ from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import groupdoor
 from fpgapool.client.doors import instance
 from fpgapool.client.groups import group as groups
+from fpgapool.client.groups import grouphosts
+from fpgapool.client.links import waiting
 from fpgapool.common.channels import channel
 from fpgapool.vocabulary import codes
 from tests.harness import group_api
@@ -45,8 +47,10 @@ def attach(
     accelerator: str | None = None,
     timeout_s: float = TIMEOUT_S,
     token: cancel.CancelToken | None = None,
-) -> tuple[apigroups.ApiGroupDoor, groupdoor.Access]:
-    door = client.PoolApi(api).enter_groups(token or cancel.CancelToken())
+) -> tuple[groupdoor.GroupDoor, groupdoor.Access]:
+    door = groupdoor.GroupDoor(
+        client.PoolApi(api), token or cancel.CancelToken()
+    )
     deadline_s = channel.deadline_after(timeout_s)
     return door, door.attach(name, accelerator, deadline_s)
 
@@ -71,7 +75,7 @@ def test_a_group_is_found_by_its_name_or_id(api, name) -> None:
     ((host_id, members, endpoints, certificate),) = access.members.hosts
     assert (host_id, members, certificate) == ("h1", 2, "ab" * 32)
     assert endpoints == (("local", "", 0), ("data", "127.0.0.1", 9))
-    assert api.versions == {"1.1"}
+    assert api.versions == {"1.0", "1.1"}
     door.detach(access)
     assert api.clients == []
     door.detach(access)
@@ -221,13 +225,15 @@ def test_a_pool_that_dies_for_good(api) -> None:
         assert "away for 0.1 s: the API is away" in caught.value.message
         with pytest.raises(client.FrontDoorUnavailable):
             opened.run(b"x", timeout_s=TIMEOUT_S)
-    assert told == [("the pool's front door", 0.1)]
+    ((what, gives_up_s),) = told
+    assert what == "the pool's front door"
+    assert gives_up_s == pytest.approx(0.1, abs=0.05)
 
 
 def test_outages(monkeypatch) -> None:
     """One counts from its own begin, and only while no desk answers."""
     now_s = 100.0
-    monkeypatch.setattr(groupdoor.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
     answers: list[BaseException | groups.groups.MemberList] = []
 
     class Door:
@@ -238,16 +244,20 @@ def test_outages(monkeypatch) -> None:
             return answer
 
     told: list[float | None] = []
-    outages = groupdoor.Outages(
+    absence = waiting.Absence(
+        14.0, lambda _what, gives_up_s: told.append(gives_up_s)
+    )
+    hosts = grouphosts.Hosts(
         typing.cast(typing.Any, Door()),
-        typing.cast(typing.Any, None),
-        14.0,
-        lambda _what, gives_up_s: told.append(gives_up_s),
+        groupdoor.Access("g", "c", "s", groups.groups.MemberList(1, ())),
+        1,
+        absence,
     )
 
     def ask(answer: typing.Any, has_desk: bool = False) -> object:
         answers.append(answer)
-        return outages.ask(lambda: has_desk)
+        monkeypatch.setattr(hosts, "_has_desk", lambda: has_desk)
+        return hosts._members_now()
 
     away = OSError("no answer")
     members = typing.cast(typing.Any, object())
@@ -258,7 +268,7 @@ def test_outages(monkeypatch) -> None:
         # It answers, although it knows nothing.
         lambda: ask(errors.RequestRejected("CONDUCTOR_UNAVAILABLE", "")),
         lambda: ask(away, has_desk=True),
-        outages.end,
+        absence.end,
     ):
         before = len(told)
         now_s += 13.9

@@ -20,6 +20,7 @@ from fpgapool.client import errors
 from fpgapool.client import options
 from fpgapool.client.doors import view
 from fpgapool.protocol import frames
+from fpgapool.vocabulary import session
 
 SCHEMA = {
     "type": "object",
@@ -165,7 +166,9 @@ def test_params_that_are_not_json(value):
     "value", [float("nan"), np.float32("-inf"), np.array([1.0, np.nan])]
 )
 def test_params_that_are_no_numbers_of_json(value):
-    with pytest.raises(errors.InvalidParams, match=r"params\.n: JSON has no"):
+    with pytest.raises(
+        errors.InvalidParams, match=r"params\.n: not a finite number"
+    ):
         checks.params({"n": value})
 
 
@@ -240,13 +243,41 @@ def test_misspelt_options_fail_at_once(tmp_path, monkeypatch, function):
     assert not list(tmp_path.iterdir())
 
 
-def test_transfers_have_all_options_of_sessions():
-    opening = inspect.signature(client.acc_open, eval_str=True).parameters
-    assert typing.get_type_hints(options.Options) == {
+def test_signatures_show_all_options_of_sessions():
+    shown = inspect.signature(client.acc_open).parameters
+    hints = typing.get_type_hints(options.Options)
+    assert {
         name: parameter.annotation
-        for name, parameter in opening.items()
+        for name, parameter in shown.items()
         if name not in ("accelerator", "size_bytes", "timeout_s")
+    } == hints
+    assert {
+        name: shown[name].default
+        for name in ("priority", "verify", "checksum", "wait_timeout_s")
+    } == {
+        "priority": 0,
+        "verify": True,
+        "checksum": False,
+        "wait_timeout_s": None,
     }
+    for name in hints:
+        assert f":param {name}:" in client.acc_open.__doc__
+
+
+def test_a_dry_run_takes_parameters_by_name():
+    """They are its own argument, and no option."""
+    with pytest.raises(errors.FrontDoorUnavailable):
+        client.acc_dry_run(
+            "copy", 1, params={"a": 1}, front_door="/nonexistent", priority=1
+        )
+
+
+def test_options_of_the_pool_are_described():
+    described = {one.name: one for one in session.FIELDS.options}
+    for name, hint in typing.get_type_hints(session.Options).items():
+        kind = described[name].kind.type
+        assert hint in (kind, kind | None)
+        assert described[name].help
 
 
 def test_token_follows_an_event():

@@ -100,8 +100,8 @@ def test_parameters_have_names_or_a_mapping() -> None:
         ([[1, 2], [3, 4]], "not of int64"),
         (["12", "34"], "not of str64"),
         (np.array([None, 1]), "not of object"),
-        (np.ma.masked_array(FRAMES), "no masked elements"),
-        ([[1], [1, 2]], "the data is no array"),
+        (np.ma.masked_array(FRAMES), "masked elements are not"),
+        ([[1], [1, 2]], "the data is not an array"),
         (np.complex64(1), r"takes arrays of shape (..., frame_samples), not"),
     ],
 )
@@ -180,7 +180,7 @@ def test_distances(dtype: str) -> None:
         (np.ones((2, 4)), np.ones((3, 4)), "cannot pair these arrays"),
         (np.ones(4, int), np.ones(4, int), "takes arrays of float32, not"),
         (np.float64(1), np.float64(1), "compares series of one length"),
-        (np.ma.ones(4), np.ones(4), "no masked elements"),
+        (np.ma.ones(4), np.ones(4), "masked elements are not"),
     ],
 )
 def test_what_are_no_pairs(first: object, second: object, text: str) -> None:

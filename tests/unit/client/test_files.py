@@ -111,7 +111,7 @@ def test_a_file_that_grows(tmp_path: pathlib.Path) -> None:
         stream.read(10)
         with (tmp_path / "in").open("ab") as more:
             more.write(b"x")
-        with pytest.raises(client.InvalidRequest, match="grew"):
+        with pytest.raises(client.InvalidRequest, match="grown"):
             files.check_end(stream, lambda: None)
 
 

@@ -28,20 +28,20 @@ def hosts() -> grouphosts.Hosts:
 
 
 @pytest.fixture
-def link(hosts) -> grouplink.Link:
+def link(hosts) -> grouplink.HostLink:
     """Give a host that the group has no more; its thread is about to end."""
-    made = grouplink.Link(HOST, hosts._lock)
+    made = grouplink.HostLink(HOST, hosts._lock)
     hosts._links[HOST.host_id] = made
     made.listed = False
     return made
 
 
 @pytest.fixture(params=["task", "lock"])
-def task(request, hosts, link) -> grouplink.Task:
+def task(request, hosts, link) -> grouplink.GroupTask:
     """Give what the host has not answered."""
-    made = grouplink.Task(records.TASK)
+    made = grouplink.GroupTask(records.TASK)
     if request.param == "lock":
-        made = grouplink.Task(groups.LOCK, lock=hosts.make_lock())
+        made = grouplink.GroupTask(groups.LOCK, lock=hosts.make_lock())
     made.number = 1
     link.unanswered[made.kind, made.number] = made
     hosts._sent = 1
@@ -64,7 +64,7 @@ def test_such_a_task_ends_with_its_group(hosts, link, task):
 
 
 def test_a_lost_task_ends_with_its_group(hosts, link):
-    task = grouplink.Task(records.TASK)
+    task = grouplink.GroupTask(records.TASK)
     task.number = 1
     link.unanswered[records.TASK, 1] = task
     with hosts._lock:
@@ -79,7 +79,7 @@ def test_a_lost_task_ends_with_its_group(hosts, link):
 
 def test_a_long_task_that_loses_three_members_fails(hosts, link):
     """The desk does not keep it, so it is this client that counts."""
-    task = grouplink.Task(records.TASK)
+    task = grouplink.GroupTask(records.TASK)
     for number in range(1, 4):
         assert not task.done
         link.unanswered[records.TASK, number] = task

@@ -8,8 +8,8 @@ import socket
 
 import pytest
 
+from fpgapool.client import cancel
 from fpgapool.client import errors
-from fpgapool.client import hostgroups
 from fpgapool.client.doors import frontdoor
 from fpgapool.client.doors import groupdoor
 from fpgapool.common.channels import channel
@@ -48,13 +48,17 @@ class Door:
 @pytest.fixture
 def door(monkeypatch) -> type[Door]:
     monkeypatch.setattr(frontdoor, "FrontDoor", Door)
-    monkeypatch.setattr(hostgroups, "_PAUSE_S", 0.001)
+    monkeypatch.setattr(groupdoor, "_PAUSE_S", 0.001)
     return Door
+
+
+def _door() -> groupdoor.GroupDoor:
+    return groupdoor.GroupDoor("path", cancel.CancelToken())
 
 
 def test_an_agent_that_does_not_know_a_new_client_yet(door) -> None:
     door.refusals = 3
-    hostgroups.connect_desk("path", ACCESS, "here").close()
+    _door().connect_local(ACCESS, "here").close()
     assert door.refusals == -1
 
 
@@ -71,12 +75,12 @@ def test_desks_that_are_asked_for_once(
     monkeypatch.setattr(door, "code", code)
     door.refusals = 5
     with pytest.raises(channel.ChannelClosed):
-        hostgroups.connect_desk("path", ACCESS, host_id)
+        _door().connect_local(ACCESS, host_id)
     assert door.refusals == refusals
 
 
 def test_an_agent_that_never_knows_the_client(door, monkeypatch) -> None:
-    monkeypatch.setattr(hostgroups, "_UNKNOWN_S", 0.005)
+    monkeypatch.setattr(groupdoor, "_UNKNOWN_S", 0.005)
     door.refusals = 10**6
     with pytest.raises(channel.ChannelClosed):
-        hostgroups.connect_desk("path", ACCESS, "here")
+        _door().connect_local(ACCESS, "here")

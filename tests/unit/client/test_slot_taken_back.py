@@ -14,6 +14,7 @@ from fpgapool.client.doors import view as views
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
 from fpgapool.client.sessions import flow as flows
+from fpgapool.client.sessions import recovery
 from fpgapool.common.channels import channel
 from fpgapool.protocol import frames
 from fpgapool.vocabulary import codes
@@ -156,7 +157,7 @@ def test_a_session_that_waits_again_goes_on_elsewhere() -> None:
         view(3, "QUEUED", codes.PREEMPTED)["session"]
     )
     lost = flow._end_of(waits)
-    assert isinstance(lost, flows._SlotLost)
+    assert isinstance(lost, recovery.SlotLost)
     assert lost.code == codes.PREEMPTED
     moved = views.SessionView.from_message(view(4, "PREPARING")["session"])
     assert flow._end_of(moved).code == codes.SESSION_LOST

@@ -23,6 +23,7 @@ from fpgapool.client.groups import grouphosts
 from fpgapool.client.groups import grouplink
 from fpgapool.client.links import connection as connections
 from fpgapool.client.links import waiting
+from fpgapool.client.links import wires
 from fpgapool.common.channels import channel
 from fpgapool.protocol import groups
 from fpgapool.protocol import messages
@@ -119,24 +120,25 @@ def test_a_worker_that_cannot_be_dialed() -> None:
 
 def test_a_desk_that_cannot_be_dialed() -> None:
     with refused():
-        grouplink.connect(HOST, ACCESS, mock.Mock(), 1)
+        wires.connect(HOST, ACCESS, mock.Mock(), 1)
 
 
 def test_a_group_whose_desks_cannot_be_dialed() -> None:
-    outages = mock.Mock()
-    hosts = grouphosts.Hosts(mock.Mock(), ACCESS, 16, outages)
-    link = grouplink.Link(HOST, hosts._lock)
+    door = mock.Mock()
+    hosts = grouphosts.Hosts(door, ACCESS, 16, mock.Mock())
+    link = grouplink.HostLink(HOST, hosts._lock)
     with no_descriptors():
         hosts._serve(link)
     assert isinstance(hosts.failure, errors.TooManyOpenFiles)
-    outages.ask.assert_not_called()
+    door.members.assert_not_called()
 
 
 def test_a_door_that_cannot_be_asked_for_desks() -> None:
     door = mock.Mock()
     door.members.side_effect = errors.TooManyOpenFiles("none is free")
+    hosts = grouphosts.Hosts(door, ACCESS, 16, mock.Mock())
     with pytest.raises(errors.TooManyOpenFiles):
-        groupdoor.Outages(door, ACCESS).ask(lambda: True)
+        hosts._members_now()
 
 
 def test_an_api_that_cannot_be_dialed() -> None:

@@ -210,9 +210,9 @@ def test_a_client_gets_the_header_of_a_result_that_was_checked(kind, output):
 def test_a_program_gets_the_output_that_it_has_read(whole):
     access = mock.Mock(members=groups.MemberList(1, ()))
     hosts = grouphosts.Hosts(mock.Mock(), access, 16, mock.Mock())
-    link = grouplink.Link(groups.Host("h", 1, (), None), hosts._lock)
+    link = grouplink.HostLink(groups.Host("h", 1, (), None), hosts._lock)
     link.wire = mock.Mock(is_whole=lambda: whole)
-    task = grouplink.Task(records.TASK)
+    task = grouplink.GroupTask(records.TASK)
     task.number = 5
     link.unanswered[records.TASK, 5] = task
     hosts._sent = 1
@@ -237,8 +237,8 @@ def test_a_program_takes_no_other_record_than_it_has_checked():
     document = frames.encode_json({"code": "CORE_FAILED", "message": "x"})
     access = mock.Mock(members=groups.MemberList(1, ()))
     hosts = grouphosts.Hosts(mock.Mock(), access, 16, mock.Mock())
-    link = grouplink.Link(groups.Host("h", 1, (), None), hosts._lock)
-    task = grouplink.Task(records.TASK)
+    link = grouplink.HostLink(groups.Host("h", 1, (), None), hosts._lock)
+    task = grouplink.GroupTask(records.TASK)
     link.unanswered[records.TASK, 5] = task
     record = rings.Record(
         flipping.Memory(

@@ -19,9 +19,9 @@ from openstack import exceptions
 
 from fpgapool.api import routes
 from fpgapool.osc import plugin
-from fpgapool.osc.sdk import base
 from fpgapool.osc.sdk import fpgapool_service
 from fpgapool.osc.sdk import session as sessions
+from fpgapool.vocabulary import microversions
 from tests.unit.osc import fakes
 
 URL = "http://api.example"
@@ -127,7 +127,7 @@ def test_plugin(connect: Callable[[], connections.Connection]) -> None:
     parser = plugin.build_option_parser(argparse.ArgumentParser())
     given = parser.parse_args(["--os-fpgapool-api-version", "1.2"])
     assert getattr(given, plugin.API_VERSION_OPTION) == "1.2"
-    assert base.MICROVERSION in plugin.API_VERSIONS
+    assert microversions.NEWEST in plugin.API_VERSIONS
     assert plugin.DEFAULT_API_VERSION in plugin.API_VERSIONS
 
 
@@ -367,7 +367,7 @@ def test_call(pool: Any, service: Service, name: str) -> None:
     assert body == _BODIES.get(name)
     assert (query or {}) == _QUERIES.get(name, {})
     (options,) = service.options
-    assert options["microversion"] == base.MICROVERSION
+    assert options["microversion"] == microversions.NEWEST
 
 
 def test_a_test_with_any_accelerator(pool: Any, service: Service) -> None:

@@ -77,7 +77,7 @@ def test_too_few_bytes_are_refused() -> None:
     codec = spark.BytesCodec()
     whole = bytes(codec.encode([b"one", b"two"]))
     for length_bytes in range(len(whole)):
-        with pytest.raises(ValueError, match="end within record"):
+        with pytest.raises(ValueError, match="ends within record"):
             codec.decode(whole[:length_bytes], 2)
 
 

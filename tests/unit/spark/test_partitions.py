@@ -251,8 +251,8 @@ class WrongResults(Copy):
         (Without(), "Without.codec"),
         (WrongResults(), "WrongResults.results"),
         (Negative(), "Negative.chunk_multiple_bytes"),
-        ("copy", "'copy' must be an object"),
-        (Copy, "must be an object"),
+        ("copy", "'copy' must be an instance"),
+        (Copy, "must be an instance"),
     ],
 )
 def test_incomplete_accelerators_are_refused(

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from fpgapool.client.sessions import behind
+from fpgapool.client.sessions import sideband
 from fpgapool.common.channels import channel
 
 TIMEOUT_S = 30
@@ -38,19 +38,19 @@ def connection() -> Connection:
 
 
 @pytest.fixture
-def late(sending: threading.Lock) -> behind.Behind:
-    return behind.Behind(sending)
+def late(sending: threading.Lock) -> sideband.Sideband:
+    return sideband.Sideband(sending)
 
 
 def test_a_frame_goes_at_once(
-    late: behind.Behind, connection: Connection
+    late: sideband.Sideband, connection: Connection
 ) -> None:
     late.send(b"one", lambda: connection, None)
     assert connection.sent == [b"one"]
 
 
 def test_frames_go_behind_what_is_being_sent(
-    late: behind.Behind, sending: threading.Lock, connection: Connection
+    late: sideband.Sideband, sending: threading.Lock, connection: Connection
 ) -> None:
     with sending:
         late.send(b"one", lambda: connection, None)
@@ -62,7 +62,7 @@ def test_frames_go_behind_what_is_being_sent(
 
 
 def test_a_lost_connection_is_no_error(
-    late: behind.Behind, connection: Connection
+    late: sideband.Sideband, connection: Connection
 ) -> None:
     connection.error = channel.ChannelClosed("gone")
     late.send(b"one", lambda: connection, None)
@@ -72,7 +72,7 @@ def test_a_lost_connection_is_no_error(
 
 
 def test_what_is_left_does_not_go_over_another_connection(
-    late: behind.Behind, sending: threading.Lock, connection: Connection
+    late: sideband.Sideband, sending: threading.Lock, connection: Connection
 ) -> None:
     with sending:
         late.send(b"one", lambda: connection, None)
@@ -82,7 +82,7 @@ def test_what_is_left_does_not_go_over_another_connection(
 
 
 def test_a_deadline_is_one(
-    late: behind.Behind, sending: threading.Lock, connection: Connection
+    late: sideband.Sideband, sending: threading.Lock, connection: Connection
 ) -> None:
     connection.error = channel.DeadlineExceeded("late")
     with pytest.raises(channel.DeadlineExceeded):
@@ -91,7 +91,7 @@ def test_a_deadline_is_one(
 
 
 def test_no_frame_is_left_or_doubled(
-    late: behind.Behind, sending: threading.Lock, connection: Connection
+    late: sideband.Sideband, sending: threading.Lock, connection: Connection
 ) -> None:
     """One thread sends long frames, the other one short ones meanwhile."""
     frames = [b"%d" % number for number in range(2000)]

@@ -8,10 +8,11 @@ goes on until the next slot comes.
 
 from __future__ import annotations
 
-import collections.abc
 import threading
 import time
 import typing
+from collections.abc import Callable
+from typing import Any
 
 from fpgapool.client import errors
 from fpgapool.client.doors import view as views
@@ -27,43 +28,43 @@ _REPORT_S = 1.0
 _Found: typing.TypeAlias = tuple[connections.Dialer, connections.Connection]
 
 
-class Seeker(waiting.SlotSeeker):
+class BridgingSeeker(waiting.SlotSeeker):
     """Seeks slots in a thread of its own, and has the CPU compute meanwhile.
 
-    :param arguments: see :class:`waiting.SlotSeeker`.
     :param load: loads the software core, as soon as it is needed; called with
         the longest piece that all workers take, None if it is not known.
     :param falls_back: whether the CPU computes to the end if the pool fails.
-    :param options: see :class:`waiting.SlotSeeker`.
     """
 
     def __init__(
         self,
-        *arguments: typing.Any,
-        load: collections.abc.Callable[[int | None], software.Software],
+        *arguments: Any,
+        load: Callable[[int | None], software.Software],
         falls_back: bool,
-        **options: typing.Any,
+        **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
         self._load = load
         self._software: software.Software | None = None
         self._forgiven = software.FALLBACK_CODES if falls_back else ()
         self._thread: threading.Thread | None = None
-        # The thread sets these, until it has set the event.
+        # Written by the seeking thread only, until it has set the event.
         self._known = threading.Event()
-        self._computing: tuple[software.Dialer, software.Connection] | None
+        self._computing: (
+            tuple[software.CpuDialer, software.CpuConnection] | None
+        )
         self._computing = None
         self._failure: BaseException | None = None
         # When to report next; None: the pool takes no reports.
         self._reports_at_s: float | None = None
-        # It then sets this one, and ends.
+        # Set by the seeking thread just before it ends.
         self._found: _Found | None = None
-        # The last slot: the session may have begun there.
+        # Of the last slot, in which the session may have begun.
         self._slot: connections.Opened | None = None
 
     @property
     def cpu_energy_j(self) -> float | None:
-        """See :attr:`fpgapool.client.sessions.flow.Flow.cpu_energy_j`."""
+        """See :attr:`flow.Flow.cpu_energy_j`."""
         return self._software and self._software.cpu_energy_j
 
     def open(
@@ -119,24 +120,24 @@ class Seeker(waiting.SlotSeeker):
 
     def _compute(
         self, view: views.SessionView, *offsets_bytes: int
-    ) -> tuple[software.Dialer, software.Connection]:
+    ) -> tuple[software.CpuDialer, software.CpuConnection]:
         if self._software is None:
             self._software = self._load(view.chunk_bytes)
         self._computing = (
-            software.Dialer(view, self.token),
+            software.CpuDialer(view, self.token),
             self._software.connect(
                 self.token, *offsets_bytes, moves=True, former=self._slot
             ),
         )
         return self._computing
 
-    def _seek_beside(self, seek: collections.abc.Callable[[], _Found]) -> None:
+    def _seek_beside(self, seek: Callable[[], _Found]) -> None:
         self._thread = threading.Thread(
             target=self._run, args=(seek,), name="fpgapool-seeker", daemon=True
         )
         self._thread.start()
 
-    def _run(self, seek: collections.abc.Callable[[], _Found]) -> None:
+    def _run(self, seek: Callable[[], _Found]) -> None:
         try:
             self._found = seek()
             self._end(codes.SUPERSEDED, "a slot goes on with the session")

@@ -16,7 +16,7 @@ from fpgapool.common.channels import channel
 Present = Callable[[], connections.Connection]
 
 
-class Behind:
+class Sideband:
     """Sends at once, or behind the frames that another thread is sending.
 
     :param sending: is held by the thread that is sending. It calls
@@ -32,10 +32,7 @@ class Behind:
     ) -> None:
         """Send a frame, or leave it to the other thread.
 
-        :param frame: encoded.
         :param present: returns the connection; called with ``sending``.
-        :param deadline_s: absolute deadline.
-        :raises channel.DeadlineExceeded: if the deadline passes.
         """
         self._left.append(frame)
         self.flush(present, deadline_s)
@@ -51,8 +48,8 @@ class Behind:
         """Send what is left, unless another thread will; see :meth:`send`."""
         while self._left and self._sending.acquire(blocking=False):
             try:
-                # A worker that has gone may have said why, and another thread
-                # may have been faster.
+                # ChannelClosed: the receiver learns why. IndexError: another
+                # thread has sent the frame.
                 with contextlib.suppress(channel.ChannelClosed, IndexError):
                     present().channel.send(
                         self._left.popleft(), deadline_s=deadline_s

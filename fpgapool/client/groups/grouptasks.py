@@ -1,0 +1,500 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The tasks of a program in a group: sent, received, and sent again.
+
+A task goes to the host with the least unfinished tasks for each member. One
+of the threads that wait for results receives those of a host; the host's own
+thread does if others wait, too.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from fpgapool.client import errors
+from fpgapool.client.groups import grouplink
+from fpgapool.common.channels import channel
+from fpgapool.common.channels import rings
+from fpgapool.protocol import frames
+from fpgapool.protocol import groups
+from fpgapool.protocol import records
+from fpgapool.vocabulary import codes
+from fpgapool.vocabulary import group
+
+_MAX_TASK_ID = 2**32 - 1
+
+#: A task that loses more members than this fails: it may be what kills them.
+_MAX_LOSSES = 2
+
+
+class Tasks:
+    """The tasks and locks that a program has at the hosts of a group.
+
+    :ivar failure: what has ended all tasks; None until then.
+    """
+
+    def __init__(self, window_tasks: int) -> None:
+        self._window_tasks = window_tasks
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._links: dict[str, grouplink.HostLink] = {}
+        # Tasks beyond the window, or without a host that takes them.
+        self._waiting: collections.deque[grouplink.GroupTask] = (
+            collections.deque()
+        )
+        self._sent = 0
+        self._last_task_id = 0
+        self._last_lock_id = 0
+        self._locks: dict[int, grouplink.MemberLock] = {}
+        # Of parameters and input of a task.
+        self._most_bytes = group.MAX_TASK_BYTES
+        self.failure: errors.FpgapoolError | None = None
+        self._closed = False
+        self._closing = False
+
+    def _use_members(self, members: groups.MemberList) -> None:
+        """Use the hosts of a list, unless it is old; holds the lock."""
+        raise NotImplementedError
+
+    def _leave(self, link: grouplink.HostLink) -> None:
+        """Leave a host without members, unless a lock keeps it."""
+        raise NotImplementedError
+
+    def _leave_locked(self) -> None:
+        """Move tasks from hosts where others' locks have all members."""
+        raise NotImplementedError
+
+    @property
+    def members(self) -> int:
+        """How many members there are, as far as this client knows."""
+        with self._lock:
+            return sum(link.host.members for link in self._links.values())
+
+    def make_lock(self) -> grouplink.MemberLock:
+        """Make a lock that no host has granted yet."""
+        with self._lock:
+            self._last_lock_id = self._last_lock_id % groups.MAX_LOCK_ID + 1
+            held = grouplink.MemberLock(self._last_lock_id)
+            self._locks[held.number] = held
+            return held
+
+    def start(self, task: grouplink.GroupTask) -> None:
+        """Send a task as soon as the window has room."""
+        self._check_process()
+        with self._lock:
+            if self.failure is not None:
+                raise self.failure.again()
+            if self._closed:
+                raise errors.SessionClosed("the group is closed")
+            size_bytes = task.size_bytes
+            if size_bytes > self._most_bytes:
+                raise errors.InvalidRequest(
+                    codes.TASK_TOO_LARGE,
+                    f"the task has {size_bytes} bytes of parameters and input,"
+                    f" more than the limit of {self._most_bytes}",
+                )
+            if task.has_arguments:
+                grouplink.check_blocks(self._links.values())
+            held = task.lock
+            if held is not None and task.kind == records.TASK:
+                if held.lost is not None:
+                    raise held.lost.again()
+                # The member is chosen already.
+                self._send(task, held.link)
+                return
+            self._waiting.append(task)
+            self._dispatch()
+
+    def _dispatch(self) -> None:
+        """Send waiting tasks as far as the window allows; holds the lock."""
+        waiting = self._waiting
+        while waiting and self._sent < self._window_tasks:
+            link = self._best_link(waiting[0])
+            if link is None:
+                return
+            self._send(waiting.popleft(), link)
+
+    def _best_link(
+        self, task: grouplink.GroupTask
+    ) -> grouplink.HostLink | None:
+        """Return the host for one more task; holds the lock."""
+        return min(
+            (link for link in self._links.values() if link.has_room()),
+            key=lambda link: link.load(task),
+            default=None,
+        )
+
+    def _send(
+        self, task: grouplink.GroupTask, link: grouplink.HostLink
+    ) -> None:
+        """Send a task to a host; holds the lock."""
+        if task.kind == groups.LOCK:
+            task.number = task.lock.number
+            if task.lock.link is not None:
+                # A lost connection may have lost the answer of this desk.
+                link.send(records.header(groups.UNLOCK, task.number))
+            task.lock.link = link
+        else:
+            number = self._last_task_id
+            while True:
+                number = number % _MAX_TASK_ID + 1
+                if (records.TASK, number) not in link.unanswered:
+                    break
+            self._last_task_id = task.number = number
+        link.unanswered[task.kind, task.number] = task
+        self._sent += 1
+        link.send(*task.parts(link))
+        if task.followed:
+            link.follow()
+
+    def wait(
+        self, task: grouplink.GroupTask, deadline_s: float | None
+    ) -> None:
+        """Wait for the end of a task, receiving if no other thread does."""
+        while not task.done:
+            with self._lock:
+                link = self._led_by_me(task)
+                if link is None:
+                    if task.finished is None:
+                        task.finished = threading.Event()
+                    if task.done:
+                        return
+                    self._follow(task)
+            if link is None:
+                assert task.finished is not None
+                if not task.finished.wait(channel.remaining_s(deadline_s)):
+                    raise errors.OperationTimeout("the task has no result yet")
+                return
+            is_over = functools.partial(
+                _is_over, link, task, (task.kind, task.number)
+            )
+            try:
+                self._lead(link, is_over, deadline_s)
+            except channel.DeadlineExceeded:
+                raise errors.OperationTimeout(
+                    "the task has no result yet"
+                ) from None
+
+    def _led_by_me(
+        self, task: grouplink.GroupTask
+    ) -> grouplink.HostLink | None:
+        """Claim the right to receive from the host of a task."""
+        for link in self._links.values():
+            if (
+                link.wire is not None
+                and link.wire.leads
+                and not link.led
+                and not link.broken
+                and link.unanswered.get((task.kind, task.number)) is task
+            ):
+                link.led = True
+                return link
+        return None
+
+    def _follow(self, task: grouplink.GroupTask) -> None:
+        """Hand a task to its host's own thread; holds the lock."""
+        if task.followed:
+            return
+        task.followed = True
+        for link in self._links.values():
+            if link.unanswered.get((task.kind, task.number)) is task:
+                link.follow()
+
+    def _needs_its_thread(self, link: grouplink.HostLink) -> bool:
+        """Whether a host's own thread has to receive, if no other one does.
+
+        The thread that waits for a task of one host knows nothing of others.
+        """
+        if link.locked:
+            # Keep receiving: the desk announces when it is unlocked.
+            return True
+        return bool(link.unanswered) and (
+            link.followed > 0 or self._closing or len(self._links) > 1
+        )
+
+    def _wake(self) -> None:
+        """Wake the threads of links that have to receive; holds the lock."""
+        for link in self._links.values():
+            if not link.led and self._needs_its_thread(link):
+                link.changed.notify_all()
+
+    def _go_on(self) -> None:
+        """Send waiting tasks, and receive their results; holds the lock."""
+        self._dispatch()
+        self._wake()
+
+    def _lead(
+        self,
+        link: grouplink.HostLink,
+        is_over: Callable[[], bool],
+        deadline_s: float | None = None,
+    ) -> None:
+        """Receive from a host; the caller has set ``led``."""
+        wire, received = link.wire, link.received
+        assert wire is not None, "only a connection is led"
+        try:
+            while not is_over():
+                if not received:
+                    received.extend(wire.take(deadline_s))
+                if received:
+                    while received:
+                        ended = self._handle(link, received.popleft())
+                        if ended is not None:
+                            ended()
+                    continue
+                record = wire.receive(deadline_s)
+                try:
+                    ended = self._handle(link, record)
+                finally:
+                    wire.free()
+                if ended is not None:
+                    ended()
+        except channel.ChannelClosed:
+            with self._lock:
+                link.broken = True
+        finally:
+            with self._lock:
+                link.led = False
+                if link.broken or self._needs_its_thread(link):
+                    link.changed.notify_all()
+
+    def _handle(
+        self, link: grouplink.HostLink, record: rings.Record | bytes
+    ) -> Callable[[], None] | None:
+        """Handle a record from a desk.
+
+        :returns: what to call when the record is free.
+        """
+        try:
+            if type(record) is bytes:
+                # The usual case: a private copy, which nobody can change.
+                task_id, kind, middle_bytes, _ = records.head(record)
+                if kind == records.DONE:
+                    start = records.HEADER_BYTES + middle_bytes
+                    return self._take_output(link, task_id, record[start:])
+            task_id, kind, _, detail, output = records.split(record)
+            if kind == records.DONE:
+                return self._take_output(link, task_id, output)
+            document = frames.decode_json(detail) if detail else {}
+            return self._handle_other(link, kind, task_id, document)
+        except frames.ProtocolError as exc:
+            raise channel.ChannelClosed(
+                f"the desk broke the protocol: {exc.message}"
+            ) from exc
+
+    def _take_output(
+        self, link: grouplink.HostLink, task_id: int, output: rings.Buffer
+    ) -> Callable[[], None] | None:
+        key = records.TASK, task_id
+        with self._lock:
+            task = self._answered(link, key)
+            if self._waiting or link.unsent:
+                link.flush()
+                self._go_on()
+        if task is None:
+            return None
+        try:
+            task.result = task.out(output)
+        except Exception as exc:
+            message = f"the result cannot be used: {exc}"
+            task.error = errors.TaskFailed(codes.INVALID_INPUT, message)
+        assert link.wire is not None, "it is led"
+        if type(output) is bytes or link.wire.is_whole():
+            return task.finish
+        with self._lock:
+            if self.failure is not None:
+                return _end(task, self.failure)
+            # The desk cleared the record while it was read: no result.
+            task.error = None
+            link.unanswered[key] = task
+            link.followed += task.followed
+            self._sent += 1
+        raise channel.ChannelClosed("the desk has ended the connection")
+
+    def _answered(
+        self, link: grouplink.HostLink, key: tuple[int, int]
+    ) -> grouplink.GroupTask | None:
+        """Take a task off the list of unanswered ones; holds the lock."""
+        task = link.unanswered.pop(key, None)
+        if task is not None:
+            link.followed -= task.followed
+            self._sent -= 1
+            if not self._sent:
+                self._idle.notify_all()
+        return task
+
+    def _handle_other(
+        self,
+        link: grouplink.HostLink,
+        kind: int,
+        number: int,
+        document: dict[str, Any],
+    ) -> Callable[[], None] | None:
+        code = str(document.get("code", codes.INTERNAL_ERROR))
+        error = errors.TaskFailed(code, str(document.get("message", "")))
+        with self._lock:
+            link.flush()
+            if kind == groups.MEMBERS:
+                self._use_members(groups.MemberList.parse(document))
+                link.locked = document.get("locked") is True
+                self._leave_locked()
+                self._go_on()
+                return None
+            if kind == groups.LOCKED:
+                task = self._answered(link, (groups.LOCK, number))
+                if task is None:
+                    return None
+                task.lock.granted = True
+                return _end(task)
+            if kind == groups.UNLOCK:
+                task = self._answered(link, (groups.LOCK, number))
+                if (
+                    task is not None
+                    and code == codes.LOCK_LIMIT
+                    and self._ask_another(link, task)
+                ):
+                    return None
+                self._lose_lock(number, error)
+                return None if task is None else _end(task, error)
+            if kind == records.MISS:
+                task = link.unanswered.get((records.TASK, number))
+                if task is not None:
+                    link.missed(task, document.get("arguments"))
+                    self._answered(link, (records.TASK, number))
+                    self._send(task, link)
+                return None
+            if kind != records.FAILED:
+                raise channel.ChannelClosed(
+                    f"unexpected record of kind {kind}"
+                )
+            if number == 0:
+                return functools.partial(self.fail, error)
+            task = self._answered(link, (records.TASK, number))
+            failure: errors.FpgapoolError | None = error
+            if task is not None and code == codes.TASK_LOST:
+                # The desk kept no copy of the task's input.
+                task.losses += 1
+                if task.losses > _MAX_LOSSES:
+                    failure = errors.TaskFailed(
+                        codes.WORKER_DIED,
+                        "several members died while they ran the task",
+                    )
+                else:
+                    failure = self._wait_again(task)
+            self._go_on()
+        if task is None or failure is None:
+            return None
+        return _end(task, failure)
+
+    def _wait_again(
+        self, task: grouplink.GroupTask
+    ) -> errors.FpgapoolError | None:
+        """Requeue a task for another host; holds the lock.
+
+        :returns: why it cannot. :meth:`fail` does not find the tasks of hosts
+            that were left right before it.
+        """
+        if self.failure is None:
+            self._waiting.appendleft(task)
+        return self.failure
+
+    def _ask_another(
+        self, link: grouplink.HostLink, task: grouplink.GroupTask
+    ) -> bool:
+        """Ask another host for a lock that this one refuses, if there is one.
+
+        Each host has limits of its own.
+        """
+        refused = task.lock.refused
+        refused.add(link.host.host_id)
+        links = [
+            one
+            for one in self._links.values()
+            if one.has_room() and one.host.host_id not in refused
+        ]
+        if links:
+            self._send(task, min(links, key=lambda one: one.load(task)))
+            self._wake()
+        return bool(links)
+
+    def _lose_lock(self, number: int, error: errors.TaskFailed) -> None:
+        held = self._locks.get(number)
+        if held is not None:
+            held.lost = error.again()
+
+    def unlock(
+        self, request: grouplink.GroupTask, held: grouplink.MemberLock
+    ) -> None:
+        """End a lock, or the wait for it."""
+        with self._lock:
+            del self._locks[held.number]
+            link = held.link
+            if link is None:
+                # No desk knows of it yet.
+                with contextlib.suppress(ValueError):
+                    self._waiting.remove(request)
+                return
+            self._answered(link, (groups.LOCK, held.number))
+            if link.wire is None or link.broken:
+                link.stale_locks.add(held.number)
+            else:
+                link.send(records.header(groups.UNLOCK, held.number))
+            if not link.host.members:
+                self._leave(link)
+
+    def _has_lock(self, link: grouplink.HostLink) -> bool:
+        return any(
+            held.link is link and held.granted and held.lost is None
+            for held in self._locks.values()
+        )
+
+    def fail(self, error: errors.FpgapoolError) -> None:
+        """End all tasks and connections."""
+        with self._lock:
+            if self.failure is None:
+                self.failure = error.again()
+            ended = [*self._waiting]
+            self._waiting.clear()
+            links = [*self._links.values()]
+            for link in links:
+                ended += link.unanswered.values()
+                link.unanswered.clear()
+                link.followed = 0
+                link.wanted = False
+                link.changed.notify_all()
+            self._sent = 0
+            self._idle.notify_all()
+        for task in ended:
+            task.finish(error)
+        for link in links:
+            wire = link.wire
+            if wire is not None and not wire.leads:
+                with contextlib.suppress(OSError):
+                    wire.say_goodbye()
+                wire.shutdown()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise errors.FpgapoolError(
+                codes.SESSION_FORKED, "the group was opened by another process"
+            )
+
+
+def _is_over(
+    link: grouplink.HostLink, task: grouplink.GroupTask, key: tuple[int, int]
+) -> bool:
+    """Whether a task has ended, or has moved to another host."""
+    return task.done or link.unanswered.get(key) is not task
+
+
+def _end(
+    task: grouplink.GroupTask, error: errors.FpgapoolError | None = None
+) -> Callable[[], None]:
+    return functools.partial(task.finish, error)

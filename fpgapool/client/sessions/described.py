@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a session tells about its slot."""
+
+from __future__ import annotations
+
+from fpgapool.client.doors import view as views
+from fpgapool.client.sessions import flow as flows
+
+
+class Described:
+    """The slot of a session, and how it came there."""
+
+    flow: flows.Flow
+
+    @property
+    def view(self) -> views.SessionView:
+        """The view of the front door when the present slot was ready."""
+        return self.flow.view
+
+    @property
+    def session_id(self) -> str:
+        """The pool's ID of the session; empty if the CPU computes."""
+        return self.view.session_id
+
+    @property
+    def host_name(self) -> str | None:
+        """Host of the slot."""
+        return self.view.host_name
+
+    @property
+    def device(self) -> str | None:
+        """Board of the slot."""
+        return self.view.device
+
+    @property
+    def slot(self) -> int | None:
+        """Number of the slot on its board."""
+        return self.view.slot
+
+    @property
+    def local(self) -> bool:
+        """Whether the slot is on the host of this process."""
+        return bool(self.view.local)
+
+    @property
+    def transport(self) -> str:
+        """``shm``, ``stream``, or ``cpu`` if the CPU computes."""
+        return self.flow.transport
+
+    @property
+    def fallback_reason(self) -> str | None:
+        """Why no slot will compute, but this machine's CPU.
+
+        It is the code of the pool's failure. None if a slot computes or may
+        still come.
+        """
+        return self.flow.fallback_reason
+
+    @property
+    def stateless(self) -> bool:
+        """Whether the session can continue in another slot."""
+        return self.flow.stateless
+
+    @property
+    def cpu_energy_j(self) -> float | None:
+        """The estimated energy of this machine's processor, if it computes.
+
+        It is shown only: the pool charges for slots. None: a slot computes, or
+        the accelerator's profile has no power for the platform ``cpu``.
+        """
+        return self.flow.cpu_energy_j
+
+    @property
+    def checksum(self) -> bool:
+        """Whether the data is checked end to end."""
+        return self.flow.checksum
+
+    @property
+    def queued_at(self) -> float | None:
+        """Wall clock when the pool had recorded the request."""
+        return self.view.queued_at
+
+    @property
+    def ready_at(self) -> float | None:
+        """Wall clock when the slot was ready."""
+        return self.view.ready_at
+
+    @property
+    def reconnects(self) -> int:
+        """How often a broken connection was replaced."""
+        return self.flow.reconnects
+
+    @property
+    def reopens(self) -> int:
+        """How often a lost slot was replaced by another one."""
+        return self.flow.reopens

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where the output of a transfer goes."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+from typing import Protocol
+
+from fpgapool.client import errors
+from fpgapool.client.transfers import feeding
+from fpgapool.client.transfers import files
+from fpgapool.vocabulary import codes
+
+
+class Sink(Protocol):
+    def place(self) -> memoryview | None:
+        """Memory for the next output, None if any will do."""
+
+    def write(self, data: memoryview) -> object: ...
+
+    def rewind(self) -> bool:
+        """Discard all output; returns whether that is possible."""
+
+
+class StreamSink:
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._start = feeding.position(stream)
+        self._empty = True
+
+    def place(self) -> None:
+        return None
+
+    def write(self, data: memoryview) -> None:
+        self._empty = False
+        files.write_all(self._stream, data)
+
+    def rewind(self) -> bool:
+        if self._empty:
+            return True
+        if not feeding.seek(self._stream, self._start):
+            return False
+        try:
+            self._stream.truncate()
+        except (AttributeError, OSError, ValueError):
+            return False
+        self._empty = True
+        return True
+
+
+class BufferSink:
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def place(self) -> None:
+        return None
+
+    def write(self, data: memoryview) -> None:
+        self.data += data
+
+    def rewind(self) -> bool:
+        self.data.clear()
+        return True
+
+
+class PlaceSink:
+    """Memory of the caller, which receives output from a network."""
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+        self._filled_bytes = 0
+
+    @property
+    def data(self) -> memoryview:
+        return self._memory[: self._filled_bytes]
+
+    def place(self) -> memoryview:
+        return self._memory[self._filled_bytes :]
+
+    def write(self, data: memoryview) -> None:
+        start = self._filled_bytes
+        end = start + len(data)
+        if end > len(self._memory):
+            raise errors.InvalidRequest(
+                codes.SIZE_MISMATCH,
+                f"the output is longer than the {len(self._memory)} bytes "
+                "for it",
+            )
+        if data.obj is not self._memory.obj:
+            self._memory[start:end] = data
+        self._filled_bytes = end
+
+    def rewind(self) -> bool:
+        self._filled_bytes = 0
+        return True
