@@ -25,15 +25,14 @@ from fpgapool.core import preemption
 from fpgapool.core import sharing
 from fpgapool.core import state
 from fpgapool.core import strategy as strategy_api
-from fpgapool.sim import containers
 from fpgapool.sim import errors
-from fpgapool.sim import nodes
+from fpgapool.sim import models
 from fpgapool.sim import power_caps
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import schedules
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import fluid
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import schedules
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import platforms
@@ -120,8 +119,9 @@ def check(
     :param source: the scenario's file, for messages.
     :raises errors.InputError: if not.
     """
-    if scenario.cluster.heartbeat_s is not None:
-        containers.policy_of(scenario, name, source)
+    known = models.of(scenario.cluster, source)
+    if known is not None:
+        known.check_strategy(scenario, name, seed, source)
     else:
         make_strategy(scenario.strategies, name, seed, source, scenario.word)
 
@@ -153,29 +153,21 @@ def run(
         wrong, if hosts with cores know no such engine, watcher or shares, or
         if jobs cannot leave their slots with this engine.
     """
-    if scenario.cluster.heartbeat_s is not None:
+    known = models.of(scenario.cluster, source)
+    if known is not None:
         if engine != "fluid" or watcher is not None or fair_share:
             raise errors.InputError(
                 source,
-                "cluster.heartbeat_s",
-                "with containers there are no chunk engine, no pictures and "
-                "no fair shares",
+                f"cluster.{models.member_of(scenario.cluster)}",
+                f"with {known.name} there are no chunk engine, no pictures "
+                "and no fair shares",
             )
-        return containers.run(scenario, name, source)
+        return known.run(scenario, name, seed, source, on_end)
     strategy = make_strategy(
         scenario.strategies, name, seed, source, scenario.word
     )
     options = scenario.strategies.get(name, scenarios.StrategyOptions())
     caps = power_caps.caps(scenario.cluster, source)
-    if scenario.cluster.cores_per_host is not None:
-        if engine != "fluid" or watcher is not None or fair_share:
-            raise errors.InputError(
-                source,
-                "cluster.cores_per_host",
-                "with cores there are no chunk engine, no pictures and no "
-                "fair shares",
-            )
-        return nodes.run(scenario, strategy, options, on_end)
     preempts = options.preempt == "fine"
     if preempts and engine != "fluid":
         raise errors.InputError(

@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fpgapool.core import thresholds
-from fpgapool.sim import scenario as scenarios
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import compiling
 from fpgapool.sim.engines import sharing
+from fpgapool.sim.inputs import scenario as scenarios
 
 _NOBODY = -1
 #: The default of ``wra``, and the tolerance of its rule.

@@ -4,15 +4,11 @@
 
 Each has ``add_parser(subparsers)``, which sets ``run``. This function of the
 parsed arguments raises :class:`fpgapool.sim.errors.InputError` for invalid
-input, and may return an exit code.
+input, and may return an exit code. ``scenario_options`` are those of
+``generate``.
 """
 
-import importlib
-import types
-
-NAMES = ("run", "generate", "sweep", "tune", "tune-era", "figures", "validate")
-
-
-def module(name: str) -> types.ModuleType:
-    """Import a command; the others' libraries take longer than small runs."""
-    return importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+#: By name, the module of each command.
+MODULES = {
+    name: f"{__name__}.{name}" for name in ("run", "generate", "sweep", "tune")
+}

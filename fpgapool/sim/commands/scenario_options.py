@@ -9,10 +9,10 @@ import pathlib
 import typing
 from collections.abc import Callable
 
-from fpgapool.core import distributions
 from fpgapool.sim import screen
-from fpgapool.sim import sizes
-from fpgapool.sim import workloads
+from fpgapool.sim.inputs import distributions
+from fpgapool.sim.inputs import sizes
+from fpgapool.sim.inputs import workloads
 
 #: The strategies of a scenario, if no others are given.
 STRATEGIES = ("fifo", "sjf", "wa", "ra", "wra")

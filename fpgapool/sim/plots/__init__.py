@@ -2,7 +2,6 @@
 
 """Pictures of schedules. matplotlib is loaded when one is drawn."""
 
-from fpgapool.sim.plots.comparison import draw_comparison
 from fpgapool.sim.plots.completion import draw_completions
 from fpgapool.sim.plots.groups import draw_groups
 from fpgapool.sim.plots.overview import draw_overview
@@ -12,7 +11,6 @@ from fpgapool.sim.plots.utilisation import draw_utilisation
 
 __all__ = [
     "SlotName",
-    "draw_comparison",
     "draw_completions",
     "draw_groups",
     "draw_overview",

@@ -11,13 +11,13 @@ import textwrap
 import numpy as np
 import pytest
 
-from fpgapool.sim import scenario as scenarios
-from fpgapool.sim import scenario_files
 from fpgapool.sim import simulation
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
 from fpgapool.sim.engines import compiling
 from fpgapool.sim.engines import fluid
+from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.inputs import scenario_files
 from tests.harness import waiting
 from tests.unit.sim import commands
 
@@ -142,7 +142,8 @@ def test_without_numba_the_results_are_the_same() -> None:
         import json, pathlib, sys
         if sys.argv[1] == "without":
             sys.modules["numba"] = None
-        from fpgapool.sim import scenario_files, simulation
+        from fpgapool.sim import simulation
+        from fpgapool.sim.inputs import scenario_files
         from fpgapool.sim.engines import compiling
         compiling.PLAIN_STEPS = int(sys.argv[3])
         read = scenario_files.read(pathlib.Path(sys.argv[2]))
