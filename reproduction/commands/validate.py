@@ -25,7 +25,7 @@ from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.outcomes import schedules
 from fpgapool.sim.plots import pictures
-from reproduction.figures import tables
+from reproduction.figures import figure
 from reproduction.validation import differences
 from reproduction.validation import experiments
 from reproduction.validation import picture
@@ -338,7 +338,7 @@ def _write(
     engines = list(found[0].total.simulated_s)
     columns = [f"{engine}_s" for engine in engines]
     columns += [f"{engine}_difference" for engine in engines]
-    tables.write(
+    figure.write(
         out_dir / f"{NAME}.csv",
         (*_HEADER, *columns),
         [
@@ -354,7 +354,7 @@ def _write(
             for row in (*each.classes, each.large, each.total)
         ],
     )
-    tables.write(
+    figure.write(
         out_dir / f"{NAME}-jobs.csv",
         _JOBS_HEADER,
         (row for each in done for row in each.rows()),

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from fpgapool.sim import simulation
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import results
-from reproduction.figures import experiments
+from reproduction.figures import figure
 
 SEEDS: Sequence[int] = range(40)
 JOBS = 20
@@ -212,7 +212,7 @@ Scores = Mapping[tuple[Setting, str], Score]
 
 
 def compare(
-    measure: experiments.Measure,
+    measure: figure.Measure,
     settings: Iterable[Setting],
     rules: Iterable[str] = tuple(RULES),
 ) -> Scores:
@@ -241,18 +241,3 @@ def _score(bags: Sequence[Found]) -> Score:
         frames_per_s=sum(bag.frames_per_s for bag in bags) / len(bags),
         wasted_frames=sum(bag.wasted_frames for bag in bags) / len(bags),
     )
-
-
-#: Columns of :func:`cells_of`.
-HEADER = (
-    "sla_percent",
-    "energy_kj",
-    "kj_per_sla",
-    "frames_per_s",
-    "wasted_frames",
-)
-
-
-def cells_of(score: Score) -> list[str]:
-    """Return a score as cells of a table, see :data:`HEADER`."""
-    return [f"{getattr(score, name):.6g}" for name in HEADER]
