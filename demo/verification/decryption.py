@@ -30,12 +30,7 @@ class _Failed(Exception):
 
 
 def is_right(job: workload.Job, tool: str = TOOL) -> bool:
-    """Decrypt a job's output and compare it with its input.
-
-    :param job: the job, done.
-    :param tool: decrypts.
-    :returns: whether they are equal.
-    """
+    """Decrypt a job's output and compare it with its input."""
     decrypted = _by_openssl if tool == OPENSSL else _by_cryptography
     try:
         with open(job.source, "rb") as source, decrypted(job) as output:

@@ -24,7 +24,6 @@ from fpgapool.sim.outcomes import schedules
 class Model:
     """How jobs run on such a cluster.
 
-    :ivar name: what its hosts have.
     :ivar check: raises errors.InputError if a scenario, which comes from a
         source, cannot be simulated.
     :ivar check_strategy: the same for a strategy: scenario, name, seed,

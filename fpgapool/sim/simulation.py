@@ -82,7 +82,6 @@ def make_strategy(
 ) -> strategy_api.Strategy:
     """Make a strategy.
 
-    :param known: a scenario's strategies.
     :param name: of one of these, or of an installed strategy, which then
         has its default options.
     :param seed: of random choices, unless the options have one.
@@ -115,7 +114,6 @@ def check(
     """Check that a strategy is there, and accepts its options.
 
     :param name: of a strategy, as :func:`run` takes it.
-    :param seed: of random choices.
     :param source: the scenario's file, for messages.
     :raises errors.InputError: if not.
     """
@@ -265,7 +263,6 @@ class _Simulation:
 
     :param quantum_bytes: the least input from one border to the next; None:
         jobs keep their slots to their ends.
-    :ivar outcomes: by job id.
     :ivar waiting: by id, the jobs that have no slot yet.
     """
 

@@ -119,7 +119,6 @@ def add_parser(subparsers: typing.Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run both, and show how far they are apart.
 
-    :returns: the exit code.
     :raises errors.InputError: for invalid input.
     :raises errors.SystemFailed: if the real system fails.
     """
@@ -146,10 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Trial:
-    """Some jobs of a mode, for both systems.
-
-    :ivar scenario: the jobs.
-    """
+    """Some jobs of a mode, for both systems."""
 
     def __init__(
         self, mode: experiments.Mode, seed: int, options: argparse.Namespace

@@ -67,7 +67,6 @@ class Setting:
     """What all rules are compared in.
 
     :ivar mode: one of :data:`MODES`.
-    :ivar high: jobs with high requirements.
     """
 
     mode: str
@@ -216,10 +215,7 @@ def compare(
     settings: Iterable[Setting],
     rules: Iterable[str] = tuple(RULES),
 ) -> Scores:
-    """Simulate rules in settings.
-
-    :returns: by setting and rule.
-    """
+    """Simulate rules in settings."""
     runs = {
         (setting, rule): [BagRun(setting, rule, seed) for seed in SEEDS]
         for setting in settings

@@ -103,10 +103,7 @@ def make_jobs(share: float, seed: int) -> list[scenarios.JobSpec]:
 
 @dataclasses.dataclass(frozen=True)
 class MixRun:
-    """One policy on one mix.
-
-    :ivar misses: of policies with affinity.
-    """
+    """One policy on one mix."""
 
     policy: str
     share: float

@@ -234,7 +234,8 @@ def _claims(found: Found) -> list[figure.Claim]:
             "with pipelining its use is high from time to time",
             "high periodically",
             f"{figure.to(uses['pipelined'], '{:.0f}', ' %')} for LR; the "
-            f"paper's own gain allows {mean_uses[0]:.0f} to {mean_uses[1]:.0f} % on average",
+            f"paper's own gain allows {mean_uses[0]:.0f} to "
+            f"{mean_uses[1]:.0f} % on average",
             max(uses["pipelined"]) > 50,
         ),
         figure.Claim(

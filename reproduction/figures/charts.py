@@ -36,7 +36,6 @@ class Series:
     :ivar stacked: bars begin at the ends of the series before.
     :ivar marks: what another source has for each bar.
     :ivar texts: a pattern for the value of each bar, or the texts.
-    :ivar style: more options of matplotlib.
     """
 
     label: str
@@ -85,7 +84,6 @@ class Panel:
 class Picture:
     """A whole figure.
 
-    :ivar panels: rows of them.
     :ivar row_in: height of a row in inches.
     :ivar colours: by label; others get one.
     """

@@ -81,10 +81,8 @@ def simulate(scenario: scenarios.Scenario, seed: int) -> metrics.Columns:
 class ClusterRun:
     """One strategy on one cluster with one workload.
 
-    :ivar strategy: its name.
     :ivar sizes: as :func:`fpgapool.sim.inputs.families.parse` takes them.
     :ivar load: see :class:`fpgapool.sim.inputs.workloads.Workload`.
-    :ivar return_ratio: of all accelerators.
     :ivar seed: of the jobs, and of the strategy's choices.
     :ivar queues: only strategies with queues use them.
     :ivar warm_up: the share of the jobs, the first ones, that do not count.
@@ -162,7 +160,6 @@ def measure_gains(
 
     :param wanted: by any key, a function that makes the run of a strategy
         and a seed.
-    :returns: by key and strategy.
     """
     names = (BASELINE, *strategies)
     runs = {

@@ -53,10 +53,7 @@ class Plan:
     """One of the figures.
 
     :ivar axis: label with unit, and the same as the name of a column.
-    :ivar values: of the x axis.
     :ivar make_run: of x, return ratio, strategy and seed.
-    :ivar strategies: all but the baseline.
-    :ivar metrics: a panel each.
     :ivar return_ratios: a row of panels each.
     :ivar claims: the claims about a return ratio.
     """

@@ -88,7 +88,6 @@ class Figure:
     def make(self, out_dir: pathlib.Path, measure: Measure) -> str:
         """Write its numbers and claims (CSV) and its picture (PNG).
 
-        :param out_dir: an existing directory.
         :returns: sentences: which claims hold at these settings.
         :raises OSError: if the picture cannot be written.
         :raises fpgapool.sim.errors.InputError: if the numbers cannot.

@@ -56,7 +56,6 @@ _COURSES = ("edf", "throughput")
 class Row:
     """Three jobs under a policy.
 
-    :ivar deadlines: where they come from.
     :ivar reference_s: the ends of an independent simulation.
     :ivar paper_s: those of the paper; None: it does not print them.
     """

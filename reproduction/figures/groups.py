@@ -250,7 +250,6 @@ class Values:
 
     :ivar useful: share of the slots' time with tasks, in percent.
     :ivar programming: share of programming, which is no use.
-    :ivar latency_s: mean of accepted batches.
     :ivar worst_a_s: the longest of group A.
     :ivar refused: batches, mean over the seeds.
     """
@@ -273,7 +272,6 @@ class Variant:
 
     :ivar load: P or Q; low: half of it.
     :ivar name: of the policy, in words.
-    :ivar run: its first seed.
     :ivar reference: what an independent simulator found.
     :ivar paper: useful percent and latency as the paper prints them.
     """

@@ -41,8 +41,6 @@ class Cell:
 
     :ivar load: arriving tasks of deadline jobs over what the link carries.
     :ivar with_rates: whether there are jobs with rates, too.
-    :ivar policy: in words.
-    :ivar run: without jobs.
     :ivar met: percent of the deadlines, as an independent simulation has it.
     :ivar rates: percent of the rates, likewise; None: there are none.
     """
@@ -157,9 +155,6 @@ def make_jobs(
 class Score:
     """What a policy reached at a load.
 
-    :ivar jobs: with deadlines.
-    :ivar accepted: of these.
-    :ivar met: of these.
     :ivar rates: mean share of their rates that accepted jobs with a rate got
         in each second, in percent; NaN: there are none.
     :ivar programming: share of the slots' time, in percent.

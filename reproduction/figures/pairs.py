@@ -116,7 +116,6 @@ class Point:
     :ivar pooled: means of metrics with it.
     :ivar act: by how many percent ACT got shorter: overall, and the extremes
         of single seeds.
-    :ivar tct95: the same of TCT(95).
     """
 
     mean_mb: float

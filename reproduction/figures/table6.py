@@ -29,7 +29,6 @@ TCT95_TOLERANCE = 0.15
 class Setting:
     """A row of the table.
 
-    :ivar name: in words.
     :ivar sizes: as :class:`.clusters.ClusterRun` has them.
     :ivar reference: ACT and TCT over FIFO, by strategy.
     """
@@ -97,12 +96,7 @@ SETTINGS = (
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One strategy at one setting.
-
-    :ivar gain: over FIFO, as simulated.
-    :ivar act: the reference's.
-    :ivar tct95: the reference's.
-    """
+    """One strategy at one setting."""
 
     setting: Setting
     strategy: str

@@ -86,8 +86,6 @@ def bound_s(scenario: scenarios.Scenario) -> float:
     It is the longest of three: all slots work all the time, from the first
     task on, after they were programmed once; all places are taken all the
     time; and each job ends as if it was alone.
-
-    :param scenario: its hosts have heartbeats.
     """
     cluster = scenario.cluster
     shapes = _shapes(cluster)
@@ -181,11 +179,7 @@ class _Host:
     """A host with a device.
 
     :ivar owner: under ``static``, the accelerator that it is for.
-    :ivar places: those that are free.
-    :ivar running: containers by accelerator.
     :ivar queue: tasks that are ready, oldest first.
-    :ivar idle: numbers of slots.
-    :ivar programmed: by slot, its accelerator.
     """
 
     number: int
@@ -221,7 +215,6 @@ class _Simulation:
     """One run.
 
     :param misses: how many offers applications pass over.
-    :ivar outcomes: by job id.
     """
 
     def __init__(
@@ -463,7 +456,6 @@ def policy_of(
 ) -> tuple[str, int]:
     """Return a policy, and how many offers its applications pass over.
 
-    :param scenario: its hosts have heartbeats.
     :param name: of one of its strategies, or of a policy, which then has its
         default options.
     :param source: the scenario's file, for messages.

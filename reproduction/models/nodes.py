@@ -143,7 +143,6 @@ class _Job:
     :ivar start_s: when it got its core; None: it has none.
     :ivar slot: number of its slot on the host.
     :ivar slot_since_s: when it got this slot.
-    :ivar slot_s: time with slots before.
     :ivar last_slot: the slot that it had last.
     :ivar preemptions: how often it had to leave its slot to another job.
     :ivar chunks: its work that was left at ``since_s``.
@@ -215,10 +214,8 @@ class _Job:
 class _Host:
     """A host.
 
-    :ivar cores: those that are free.
     :ivar holders: of its slots, by number.
     :ivar waiting: jobs that have no core.
-    :ivar running: jobs that have one.
     """
 
     number: int
@@ -242,10 +239,7 @@ class _Host:
 
 
 class _Simulation:
-    """One run.
-
-    :ivar outcomes: by job id.
-    """
+    """One run."""
 
     def __init__(
         self,

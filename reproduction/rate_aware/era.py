@@ -228,7 +228,6 @@ def ratio(logarithms: Sequence[float]) -> Ratio:
 class Comparison(typing.NamedTuple):
     """A strategy against another one, by one metric.
 
-    :ivar by_setting: geometric mean over seeds.
     :ivar overall: geometric mean over settings, and its interval over
         seeds.
     """

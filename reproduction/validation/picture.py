@@ -41,7 +41,6 @@ def draw(
     """Draw a panel for each mode.
 
     :param subtitle: a line about the runs.
-    :param path: of the PNG file.
     :raises OSError: if it cannot be written.
     """
     figure, grid = style.make_panels(

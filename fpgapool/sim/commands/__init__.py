@@ -4,8 +4,7 @@
 
 Each has ``add_parser(subparsers)``, which sets ``run``. This function of the
 parsed arguments raises :class:`fpgapool.sim.errors.InputError` for invalid
-input, and may return an exit code. ``scenario_options`` are those of
-``generate``.
+input, and may return an exit code.
 """
 
 #: By name, the module of each command.

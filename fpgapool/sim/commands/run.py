@@ -142,11 +142,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 class _Jobs:
-    """The jobs under each strategy.
-
-    :ivar found: results by strategy.
-    :ivar courses: by strategy, for pictures.
-    """
+    """The jobs under each strategy."""
 
     def __init__(self) -> None:
         self.found: dict[str, results.Result] = {}
@@ -181,11 +177,7 @@ class _Jobs:
 
 
 class _Groups:
-    """The groups under the elasticity policy of each strategy.
-
-    :ivar found: results by strategy.
-    :ivar courses: by strategy, for pictures.
-    """
+    """The groups under the elasticity policy of each strategy."""
 
     def __init__(self) -> None:
         self.found: dict[str, group_results.GroupsResult] = {}

@@ -35,8 +35,6 @@ class _Sizes(typing.NamedTuple):
     """Sizes of jobs.
 
     :ivar fitted: the distribution for the model.
-    :ivar given: the distribution for simulations.
-    :ivar name: for the output.
     :ivar fit: result of the fit; None: the user gave a distribution.
     """
 

@@ -43,8 +43,6 @@ class Spent(typing.NamedTuple):
 class TaskEngine:
     """Runs tasks; at first no slot is in a group.
 
-    :param slots: all slots for groups.
-    :param groups: their number.
     :param clients: by group; their numbers follow.
     :param link_tasks_per_s: tasks that all slots together end per second.
     """
@@ -94,8 +92,6 @@ class TaskEngine:
         """Go on until a time, or until something has happened to a group.
 
         Slots left or joined it, or the tasks that it is due have ended.
-
-        :param limit_s: infinite: while anything happens.
         """
         self._advance(self._net, limit_s)
 
@@ -237,20 +233,14 @@ class TaskEngine:
     # -- batches -----------------------------------------------------------
 
     def latencies_s(self, clients: range) -> metrics.Floats:
-        """Return the latencies of the ended batches, by arrival.
-
-        :param clients: whose.
-        """
+        """Return the latencies of the ended batches, by arrival."""
         net = self._net
         finishes_s = np.asarray(net.finish)
         latencies_s: metrics.Floats = finishes_s - np.asarray(net.arrival)
         return latencies_s[self._are_of(clients) & (finishes_s >= 0)]
 
     def refused(self, clients: range) -> int:
-        """Return the number of refused batches.
-
-        :param clients: whose.
-        """
+        """Return the number of refused batches."""
         return sum(int(self._net.refused[client]) for client in clients)
 
     def _are_of(self, clients: range) -> np.ndarray[typing.Any, typing.Any]:

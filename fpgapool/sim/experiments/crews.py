@@ -49,7 +49,6 @@ def work_here(
 ) -> Iterator[tuple[_Task, _Result]]:
     """Do tasks in processes of this machine.
 
-    :param function: the processes import it.
     :param processes: how many; None: one for each processor.
     :returns: tasks with their results, in the order in which they end.
     :raises: the function's errors.

@@ -24,7 +24,6 @@ def read(
     :param path: of the file; if it does not exist, there are no results.
     :param keys: names of the columns that tell runs apart.
     :param values: names of the columns of results.
-    :returns: the results, by key.
     :raises errors.InputError: if it cannot be read, or has other columns.
     """
     if not path.exists():

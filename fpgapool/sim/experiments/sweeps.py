@@ -32,8 +32,8 @@ import yaml
 from fpgapool.sim import errors
 from fpgapool.sim import files
 from fpgapool.sim import simulation
-from fpgapool.sim.commands import generate
 from fpgapool.sim.experiments import journals
+from fpgapool.sim.inputs import generating
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import scenario_files
 from fpgapool.sim.outcomes import results
@@ -66,7 +66,6 @@ _RESERVED = ("output", "strategy", "policy", "seed")
 class Specification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of a sweep's file.
 
-    :ivar strategies: names of strategies.
     :ivar seeds: a list, or their number; then they count from 1.
     :ivar fixed: options that are the same in all runs.
     :ivar vary: options, each with its values.
@@ -119,7 +118,7 @@ class Task:
 
         :raises errors.InputError: if its options are invalid.
         """
-        return generate.make_scenario(
+        return generating.make_scenario(
             [*self.options, "--strategy", self.strategy], self.seed, str(self)
         )
 
@@ -267,7 +266,6 @@ def open_journal(
 ) -> journals.Journal:
     """Open the results so far; an interrupted sweep goes on with them.
 
-    :param directory: is made if needed.
     :raises errors.InputError: if it cannot be used, or holds the results of
         another sweep.
     """

@@ -17,7 +17,6 @@ class Family(typing.NamedTuple):
     """Distributions that differ in their parameters only.
 
     :ivar make: makes a distribution from parameters.
-    :ivar defaults: values of all parameters.
     """
 
     make: Callable[..., distributions.SizeDistribution]

@@ -72,7 +72,6 @@ class HostDetails(msgspec.Struct, frozen=True, omit_defaults=True):
 class Details(msgspec.Struct, frozen=True, omit_defaults=True):
     """Results beyond the metrics of the scenario format.
 
-    :ivar p50_s: median completion time.
     :ivar p99_s: 99th percentile of the completion time.
     :ivar tenants: metrics by name, if any job has a tenant; "" stands for
         the jobs without one.
