@@ -90,13 +90,13 @@ def _make_core(
     wanted = scenarios.Elasticity(name)
     if strategy is not None:
         wanted = strategy.elasticity or scenarios.Elasticity()
-    place = f"{scenario.place(name)}.elasticity"
+    place = f"strategies.{name}.elasticity"
     entry = _policies().get(wanted.name)
     if entry is None:
         raise errors.InputError(
             source,
             place,
-            f"there is no elasticity policy {wanted.name!r}; known: "
+            f"unknown elasticity policy {wanted.name!r}; known: "
             f"{', '.join(policy_names())}",
         )
     try:
@@ -284,8 +284,8 @@ class _Simulation:
         return errors.InputError(
             self._source,
             "groups",
-            f"the tasks of {', '.join(waits)} would wait for ever, because "
-            "no slot becomes a member",
+            f"the tasks of {', '.join(waits)} would wait forever: no slot "
+            "ever joins the group",
         )
 
     # -- groups ------------------------------------------------------------

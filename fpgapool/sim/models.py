@@ -62,8 +62,8 @@ def of(cluster: scenarios.Cluster, source: str = "scenario") -> Model | None:
         raise errors.InputError(
             source,
             f"cluster.{member}",
-            "this model is not installed; in fpgapool's sources, use "
-            "python -m reproduction run",
+            "this model is not installed; use python -m reproduction "
+            "run in fpgapool's sources",
         )
     return MODELS[member]
 

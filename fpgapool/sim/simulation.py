@@ -78,7 +78,6 @@ def make_strategy(
     name: str,
     seed: int,
     source: str,
-    word: str = scenarios.Scenario.word,
 ) -> strategy_api.Strategy:
     """Make a strategy.
 
@@ -86,16 +85,15 @@ def make_strategy(
         has its default options.
     :param seed: of random choices, unless the options have one.
     :param source: the scenario's file, for messages.
-    :param word: what the file calls the strategies.
     :raises errors.InputError: if there is no such strategy, or if it
         refuses its options.
     """
     options = known.get(name, scenarios.StrategyOptions())
     wanted = options.strategy or name
     entry = _strategies().get(wanted)
-    place = f"{word}.{name}"
+    place = f"strategies.{name}"
     if entry is None:
-        reason = f"there is no strategy {wanted!r}; known: "
+        reason = f"unknown strategy {wanted!r}; known: "
         reason += ", ".join(strategy_names())
         if name not in known:
             reason += f"; in the scenario: {', '.join(known)}"
@@ -121,7 +119,7 @@ def check(
     if known is not None:
         known.check_strategy(scenario, name, seed, source)
     else:
-        make_strategy(scenario.strategies, name, seed, source, scenario.word)
+        make_strategy(scenario.strategies, name, seed, source)
 
 
 def run(
@@ -157,21 +155,19 @@ def run(
             raise errors.InputError(
                 source,
                 f"cluster.{models.member_of(scenario.cluster)}",
-                f"with {known.name} there are no chunk engine, no pictures "
-                "and no fair shares",
+                f"{known.name} support neither the chunk engine, nor "
+                "pictures, nor fair shares",
             )
         return known.run(scenario, name, seed, source, on_end)
-    strategy = make_strategy(
-        scenario.strategies, name, seed, source, scenario.word
-    )
+    strategy = make_strategy(scenario.strategies, name, seed, source)
     options = scenario.strategies.get(name, scenarios.StrategyOptions())
     caps = power_caps.caps(scenario.cluster, source)
     preempts = options.preempt == "fine"
     if preempts and engine != "fluid":
         raise errors.InputError(
             source,
-            f"{scenario.place(name)}.preempt",
-            "slots change hands in the fluid engine only: use --engine fluid",
+            f"strategies.{name}.preempt",
+            "preemption needs the fluid engine: use --engine fluid",
         )
     _check_claims(scenario, engine, source)
     if fair_share or preempts or any(job.priority for job in scenario.jobs):
@@ -193,20 +189,33 @@ def run(
         on_end,
     )
     simulation.run()
+    return _all_outcomes(simulation, scenario, source, f"strategies.{name}")
+
+
+def _all_outcomes(
+    simulation: _Simulation,
+    scenario: scenarios.Scenario,
+    source: str,
+    place: str,
+) -> list[schedules.JobOutcome]:
+    """Return the results in the order of the scenario.
+
+    :raises errors.InputError: if a job has not ended.
+    """
     if simulation.waiting:
         raise errors.InputError(
             source,
-            scenario.place(name),
-            f"{len(simulation.waiting)} jobs would wait for ever, the first "
-            f"has the id {min(simulation.waiting)}; change the strategy's "
-            "options, so that jobs may leave their hosts",
+            place,
+            f"{len(simulation.waiting)} jobs would wait forever (first: job "
+            f"{min(simulation.waiting)}); change the strategy's options so "
+            "that jobs may leave their hosts",
         )
     for job in scenario.jobs:
         if job.id not in simulation.outcomes:
             raise errors.InputError(
                 source,
-                scenario.place(name),
-                f"job {job.id} would never end; its results are not finite",
+                place,
+                f"job {job.id} would never end: its results are not finite",
             )
     return [simulation.outcomes[job.id] for job in scenario.jobs]
 

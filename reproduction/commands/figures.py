@@ -43,7 +43,7 @@ def add_parser(subparsers: typing.Any) -> None:
         type=pathlib.Path,
         required=True,
         metavar="DIR",
-        help="write the files into this directory; it is made if needed",
+        help="write the files into this directory; created if needed",
     )
     crews.add_processes(parser)
     parser.set_defaults(run=run)
@@ -108,7 +108,7 @@ def _chosen(names: list[str]) -> list[str]:
             raise errors.InputError(
                 "figures",
                 name,
-                "there is no such figure; known: "
+                "unknown figure; known: "
                 f"{', '.join((*figures.FIGURES, _ALL))}",
             )
     if _ALL in names:

@@ -139,7 +139,7 @@ def _check(arguments: argparse.Namespace) -> None:
             raise errors.InputError(
                 "--options",
                 name,
-                f"era has no such option; known: "
+                f"unknown option of era; known: "
                 f"{', '.join(era_tuning.CANDIDATES)}",
             )
 

@@ -284,7 +284,7 @@ def _modes(text: str) -> list[experiments.Mode]:
             raise errors.InputError(
                 "--modes",
                 "",
-                f"there is no mode {name!r}; known: "
+                f"unknown mode {name!r}; known: "
                 f"{', '.join(experiments.MODES)}",
             )
     return [mode for mode in experiments.MODES.values() if mode.name in names]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 from fpgapool.sim import simulation
 from fpgapool.sim.inputs import scenario as scenarios
@@ -253,14 +254,59 @@ def _share_for(application: str, speedup: float) -> float:
     return (1 - 1 / speedup) / (1 - 1 / SPEEDUPS[application])
 
 
-def _picture(found: Found) -> charts.Picture:
-    clusters = {f"{hosts} hosts": (hosts, False) for hosts in PLAIN_HOSTS}
-    clusters[f"{BOARDS} boards"] = (BOARDS, True)
-    parts = [
+def _bars(label: str, y: Sequence[float]) -> charts.Series:
+    return charts.Series(label=label, y=y, texts="{:.2f}")
+
+
+def _clusters(found: Found) -> charts.Panel:
+    runs = {f"{hosts} hosts": (hosts, False) for hosts in PLAIN_HOSTS}
+    runs[f"{BOARDS} boards"] = (BOARDS, True)
+    times_s = {
+        name: [
+            found[ApplicationRun(name, *run)].time_s for run in runs.values()
+        ]
+        for name in KNOWN
+    }
+    return charts.Panel(
+        title="Figure 6: throughput, × four hosts",
+        categories=list(runs),
+        levels=[("", PAPER_HOSTS)],
+        series=[
+            _bars(name, [some[0] / each for each in some])
+            for name, some in times_s.items()
+        ],
+    )
+
+
+def _parts(found: Found) -> charts.Panel:
+    runs = [
         ApplicationRun(name, BOARDS, boards)
         for name in KNOWN
         for boards in (False, True)
     ]
+    took = [found[run] for run in runs]
+    return charts.Panel(
+        title="Figure 7: four hosts, time in s",
+        categories=[
+            f"{run.application}\n{'boards' if run.boards else 'no boards'}"
+            for run in runs
+        ],
+        series=[
+            charts.Series(
+                label="processor",
+                y=[each.time_s - each.kernel_s for each in took],
+            ),
+            charts.Series(
+                label="kernel",
+                y=[each.kernel_s for each in took],
+                stacked=True,
+                texts=[f"{each.time_s:.0f}" for each in took],
+            ),
+        ],
+    )
+
+
+def _picture(found: Found) -> charts.Picture:
     return charts.Picture(
         title="Figures 5 to 7 of Blaze: one application, with boards and "
         "without",
@@ -275,58 +321,14 @@ def _picture(found: Found) -> charts.Picture:
                     categories=list(SPEEDUPS),
                     band=PAPER_SPEEDUP,
                     series=[
-                        charts.Series(
-                            label=what,
-                            y=[gains(found, name)[at] for name in SPEEDUPS],
-                            texts="{:.2f}",
+                        _bars(
+                            what, [gains(found, name)[at] for name in SPEEDUPS]
                         )
                         for at, what in enumerate(("time", "energy"))
                     ],
                 ),
-                charts.Panel(
-                    title="Figure 6: throughput, × four hosts",
-                    categories=list(clusters),
-                    levels=[("", PAPER_HOSTS)],
-                    series=[
-                        charts.Series(
-                            label=name,
-                            y=[
-                                found[
-                                    ApplicationRun(name, PLAIN_HOSTS[0], False)
-                                ].time_s
-                                / found[ApplicationRun(name, *each)].time_s
-                                for each in clusters.values()
-                            ],
-                            texts="{:.2f}",
-                        )
-                        for name in KNOWN
-                    ],
-                ),
-                charts.Panel(
-                    title="Figure 7: four hosts, time in s",
-                    categories=[
-                        f"{run.application}\n"
-                        f"{'boards' if run.boards else 'no boards'}"
-                        for run in parts
-                    ],
-                    series=[
-                        charts.Series(
-                            label="processor",
-                            y=[
-                                found[run].time_s - found[run].kernel_s
-                                for run in parts
-                            ],
-                        ),
-                        charts.Series(
-                            label="kernel",
-                            y=[found[run].kernel_s for run in parts],
-                            stacked=True,
-                            texts=[
-                                f"{found[run].time_s:.0f}" for run in parts
-                            ],
-                        ),
-                    ],
-                ),
+                _clusters(found),
+                _parts(found),
             ]
         ],
     )

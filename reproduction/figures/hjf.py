@@ -296,15 +296,6 @@ def _row(
     :param panels: member of a score, and title.
     """
 
-    def marks(rule: str, member: str) -> list[float | None]:
-        if name != "hjf-table7":
-            return []
-        place = list(bags.RULES).index(rule)
-        return [
-            REFERENCE[setting][place][member != "sla_percent"]
-            for setting in settings
-        ]
-
     return figure.Figure(
         name=name,
         subject=f"{subject} of the paper on HJF{f' ({mode})' if mode else ''}",
@@ -322,35 +313,51 @@ def _row(
         ],
         claims=lambda scores: claims(scores, mode),
         notes=notes,
-        picture=lambda scores: charts.Picture(
-            title=f"HJF: {subject}{f' ({mode})' if mode else ''}",
-            subtitle=f"{len(bags.SEEDS)} bags of {bags.JOBS} jobs, "
-            f"{bags.CORES} cores, one board; 'need' and 'early' are not the "
-            "paper's; lines: an independent simulation.",
-            panels=[
-                [
-                    charts.Panel(
-                        title=title,
-                        categories=list(settings.values()),
-                        series=[
-                            charts.Series(
-                                label=rule,
-                                y=[
-                                    getattr(scores[setting, rule], member)
-                                    for setting in settings
-                                ],
-                                marks=marks(rule, member),
-                                texts="{:.1f}"
-                                if member != "wasted_frames"
-                                else "{:.0f}",
-                            )
-                            for rule in bags.RULES
-                        ],
-                    )
-                    for member, title in panels.items()
-                ]
-            ],
+        picture=lambda scores: _picture(
+            scores,
+            f"HJF: {subject}{f' ({mode})' if mode else ''}",
+            settings,
+            panels,
+            REFERENCE if name == "hjf-table7" else {},
         ),
+    )
+
+
+def _picture(
+    scores: bags.Scores,
+    title: str,
+    settings: Mapping[bags.Setting, str],
+    panels: Mapping[str, str],
+    reference: Mapping[bags.Setting, _Values],
+) -> charts.Picture:
+    def series(rule: str, member: str) -> charts.Series:
+        place = list(bags.RULES).index(rule)
+        return charts.Series(
+            label=rule,
+            y=[getattr(scores[setting, rule], member) for setting in settings],
+            marks=[
+                reference[setting][place][member != "sla_percent"]
+                for setting in settings
+                if reference
+            ],
+            texts="{:.0f}" if member == "wasted_frames" else "{:.1f}",
+        )
+
+    return charts.Picture(
+        title=title,
+        subtitle=f"{len(bags.SEEDS)} bags of {bags.JOBS} jobs, {bags.CORES} "
+        "cores, one board; 'need' and 'early' are not the paper's; lines: an "
+        "independent simulation.",
+        panels=[
+            [
+                charts.Panel(
+                    title=name,
+                    categories=list(settings.values()),
+                    series=[series(rule, member) for rule in bags.RULES],
+                )
+                for member, name in panels.items()
+            ]
+        ],
     )
 
 

@@ -295,6 +295,9 @@ LOAD = 1.5
 _METRICS = {"act": "ACT", "tct95": "TCT(95)"}
 
 
+Gains = dict[tuple[typing.Any, str], gains.Gain]
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """One of the maps.
@@ -324,26 +327,27 @@ class Plan:
             self.best if strategy == clusters.BASELINE else queues,
         )
 
+    @property
+    def places(self) -> list[tuple[float, int]]:
+        """Return all q and k1."""
+        return list(itertools.product(self.qs, self.k1s))
 
-Gains = dict[tuple[typing.Any, str], gains.Gain]
-
-
-def make_map(plan: Plan) -> figure.Figure:
-    """Return a row of the table of figures."""
-    places = list(itertools.product(plan.qs, plan.k1s))
-
-    def factors(found: Gains, strategy: str, metric: str) -> list[float]:
+    def factors(self, found: Gains, strategy: str, metric: str) -> list[float]:
+        """Return factors over FIFO at all places."""
         return [
-            getattr(found[place, strategy], metric).mean for place in places
+            getattr(found[place, strategy], metric).mean
+            for place in self.places
         ]
 
-    def claims(found: Gains) -> list[figure.Claim]:
+    def claims(self, found: Gains) -> list[figure.Claim]:
+        """Return the paper's claims."""
         made = []
         for (metric, name), least in zip(
-            _METRICS.items(), plan.least, strict=True
+            _METRICS.items(), self.least, strict=True
         ):
             wra, wa = (
-                factors(found, strategy, metric) for strategy in STRATEGIES
+                self.factors(found, strategy, metric)
+                for strategy in STRATEGIES
             )
             ahead = sum(
                 one > other for one, other in zip(wra, wa, strict=True)
@@ -363,9 +367,11 @@ def make_map(plan: Plan) -> figure.Figure:
                     2 * ahead > len(wra),
                 ),
             ]
-        act = dict(zip(places, factors(found, "wra", "act"), strict=True))
+        act = dict(
+            zip(self.places, self.factors(found, "wra", "act"), strict=True)
+        )
         best = max(act, key=lambda place: act[place])
-        named = plan.best.q, plan.best.k1
+        named = self.best.q, self.best.k1
         made.append(
             figure.Claim(
                 f"q = {named[0]:g}, k1 = {named[1]} is optimal for ACT",
@@ -378,8 +384,9 @@ def make_map(plan: Plan) -> figure.Figure:
         return made
 
     def cells(
-        found: Gains, strategy: str, metric: str
+        self, found: Gains, strategy: str, metric: str
     ) -> list[list[tuple[float, str]]]:
+        """Return a map, a row per q."""
         return [
             [
                 (
@@ -389,22 +396,23 @@ def make_map(plan: Plan) -> figure.Figure:
                 )
                 for spread in (
                     getattr(found[(q, k1), strategy], metric)
-                    for k1 in plan.k1s
+                    for k1 in self.k1s
                 )
                 for bar in [spread.bar()]
             ]
-            for q in plan.qs
+            for q in self.qs
         ]
 
-    def picture(found: Gains) -> charts.Picture:
-        best = plan.best
+    def picture(self, found: Gains) -> charts.Picture:
+        """Return the maps of both strategies and metrics."""
+        best = self.best
         return charts.Picture(
-            title=f"Figure {plan.number}: WRA and WA with other thresholds, "
-            f"{plan.sizes_name} sizes",
+            title=f"Figure {self.number}: WRA and WA with other thresholds, "
+            f"{self.sizes_name} sizes",
             subtitle=f"K = {best.queues}, k2 = {best.k2}, E = "
             f"{best.E_bytes / 1e6:g} MB; 100 hosts, 50 boards, 50 jobs per "
             f"host, load {LOAD:g}, return ratio 1, C = 2, D = 5; "
-            f"{len(plan.seeds)} seeds, ±: 95 % intervals. Framed: the paper's "
+            f"{len(self.seeds)} seeds, ±: 95 % intervals. Framed: the paper's "
             "optimum.",
             panels=[
                 [
@@ -413,12 +421,12 @@ def make_map(plan: Plan) -> figure.Figure:
                         "than FIFO",
                         xlabel="k1 (queues with geometric thresholds)",
                         ylabel="q (ratio of thresholds)",
-                        categories=[str(k1) for k1 in plan.k1s],
-                        rows=[f"{q:g}" for q in plan.qs],
-                        cells=cells(found, strategy, metric),
+                        categories=[str(k1) for k1 in self.k1s],
+                        rows=[f"{q:g}" for q in self.qs],
+                        cells=self.cells(found, strategy, metric),
                         framed=(
-                            plan.k1s.index(best.k1),
-                            plan.qs.index(best.q),
+                            self.k1s.index(best.k1),
+                            self.qs.index(best.q),
                         ),
                     )
                     for strategy in STRATEGIES
@@ -427,13 +435,16 @@ def make_map(plan: Plan) -> figure.Figure:
             ],
         )
 
+
+def make_map(plan: Plan) -> figure.Figure:
+    """Return a row of the table of figures."""
     return figure.Figure(
         name=str(plan.number),
         subject=f"Figure {plan.number} ({plan.sizes_name} sizes, load "
         f"{LOAD:g}, results sent back)",
         run=lambda measure: clusters.measure_gains(
             measure,
-            {place: plan.make_run(*place) for place in places},
+            {place: plan.make_run(*place) for place in plan.places},
             STRATEGIES,
             plan.seeds,
         ),
@@ -443,8 +454,8 @@ def make_map(plan: Plan) -> figure.Figure:
             for (place, strategy), gain in found.items()
             if strategy != clusters.BASELINE
         ],
-        claims=claims,
-        picture=picture,
+        claims=plan.claims,
+        picture=plan.picture,
     )
 
 

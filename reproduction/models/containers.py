@@ -469,7 +469,7 @@ def policy_of(
         raise errors.InputError(
             source,
             place,
-            f"with containers there is no strategy {policy!r}; known: "
+            f"containers do not support strategy {policy!r}; known: "
             f"{', '.join(POLICIES)}",
         )
     allowed = {"strategy"}
@@ -481,7 +481,7 @@ def policy_of(
             getattr(options, option) != getattr(default, option)
         ):
             raise errors.InputError(
-                source, f"{place}.{option}", f"is no option of {policy!r}"
+                source, f"{place}.{option}", f"is not an option of {policy!r}"
             )
     cluster = scenario.cluster
     if policy == "static" and len(cluster.fpga_hosts) < len(
@@ -490,7 +490,7 @@ def policy_of(
         raise errors.InputError(
             source,
             place,
-            f"{len(cluster.fpga_hosts)} hosts with a board cannot be divided "
+            f"{len(cluster.fpga_hosts)} hosts with a board cannot be split "
             f"between {len(cluster.accelerators)} accelerators",
         )
     misses = options.affinity_misses
@@ -530,7 +530,7 @@ def _check_cluster(scenario: scenarios.Scenario, source: str) -> None:
     ):
         if value not in (None, (), {}):
             raise errors.InputError(
-                source, place, "does not go with containers"
+                source, place, "cannot be combined with containers"
             )
 
 
@@ -544,7 +544,9 @@ def _check_container(job: scenarios.JobSpec, place: str, source: str) -> None:
     for member in ("deadline_s", "priority"):
         if getattr(job, member):
             raise errors.InputError(
-                source, f"{place}.{member}", "does not go with containers"
+                source,
+                f"{place}.{member}",
+                "cannot be combined with containers",
             )
     if job.tasks is None:
         raise errors.InputError(

@@ -44,9 +44,7 @@ def check_strategy(
 def _strategy_of(
     scenario: scenarios.Scenario, name: str, seed: int, source: str
 ) -> strategy_api.Strategy:
-    return simulation.make_strategy(
-        scenario.strategies, name, seed, source, scenario.word
-    )
+    return simulation.make_strategy(scenario.strategies, name, seed, source)
 
 
 def run_strategy(
@@ -92,7 +90,7 @@ def check(scenario: scenarios.Scenario, source: str) -> None:
     ]
     refused += [
         (
-            f"{scenario.place(name)}.preempt_quantum_bytes",
+            f"strategies.{name}.preempt_quantum_bytes",
             options.preempt_quantum_bytes,
         )
         for name, options in scenario.strategies.items()
@@ -108,7 +106,7 @@ def check(scenario: scenarios.Scenario, source: str) -> None:
                 source,
                 place,
                 _INSTEAD.get(
-                    place.rpartition(".")[2], "does not go with cores"
+                    place.rpartition(".")[2], "cannot be combined with cores"
                 ),
             )
     for name, profile in cluster.accelerators.items():

@@ -55,9 +55,9 @@ def add_parser(subparsers: typing.Any) -> None:
     )
     screen.add_strategies(
         parser,
-        "simulate these: strategies of the scenario, or installed ones "
-        "with their default options; may be repeated; default: all strategies "
-        "of the scenario",
+        "strategies to simulate: those of the scenario, or installed ones "
+        "with their default options; may be repeated; default: all of the "
+        "scenario",
     )
     parser.add_argument(
         "--engine",
@@ -89,7 +89,7 @@ def add_parser(subparsers: typing.Any) -> None:
         "--plot",
         type=pathlib.Path,
         metavar="DIR",
-        help="draw pictures into this directory; it is made if needed",
+        help="draw pictures into this directory; created if needed",
     )
     parser.set_defaults(run=run)
 

@@ -147,15 +147,9 @@ def make_tasks(
     """Make the state before the first event; no slot is in a group.
 
     :param hosts: of each slot; hosts are numbered from 0.
-    :param link_tasks_per_s: tasks that all slots together end per second.
     """
     host_count = max(hosts) + 1
-    owners: list[int] = []
-    first_queue = [0]
-    for host in range(host_count):
-        for number in range(len(clients)):
-            owners += [number] * hosts.count(host)
-            first_queue.append(len(owners))
+    owners, first_queue = _queues(hosts, len(clients))
     order = sorted(
         (arrival_s, number)
         for number, client in enumerate(clients)
@@ -216,6 +210,19 @@ def make_tasks(
         batch=batch,
         following=_wholes(len(batch), -1),
     )
+
+
+def _queues(
+    hosts: typing.Sequence[int], clients: int
+) -> tuple[list[int], list[int]]:
+    """Return the client of each queue, and the first queue of each side."""
+    owners: list[int] = []
+    first_queue = [0]
+    for host in range(max(hosts) + 1):
+        for number in range(clients):
+            owners += [number] * hosts.count(host)
+            first_queue.append(len(owners))
+    return owners, first_queue
 
 
 def _numbers(count: int, value: float = 0.0) -> list[float]:

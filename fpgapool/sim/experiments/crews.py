@@ -94,7 +94,7 @@ def work_there(
         client = distributed.Client(address, timeout=_CONNECT_LIMIT_S)
     except (OSError, ValueError, TypeError) as error:
         raise errors.InputError(
-            "--scheduler", address, "no Dask scheduler answers there"
+            "--scheduler", address, "no Dask scheduler answered"
         ) from error
     with client:
         futures = client.map(function, tasks, pure=False)

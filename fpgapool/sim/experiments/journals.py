@@ -37,8 +37,7 @@ def read(
     for number, row in enumerate(csv.reader(lines), 1):
         try:
             if number == 1:
-                # Older files call the strategy "policy".
-                if [_RENAMED.get(name, name) for name in row] != columns:
+                if row != columns:
                     raise ValueError("has other columns")
                 continue
             if len(row) != len(columns):
@@ -51,9 +50,6 @@ def read(
                 str(path), f"line {number}", str(error)
             ) from error
     return rows
-
-
-_RENAMED = {"policy": "strategy"}
 
 
 class Journal:

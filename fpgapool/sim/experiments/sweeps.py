@@ -60,7 +60,7 @@ _Values = typing.Annotated[list[_Value], msgspec.Meta(min_length=1)]
 MAX_RUNS = 100_000
 
 #: Options of generate that a sweep sets itself.
-_RESERVED = ("output", "strategy", "policy", "seed")
+_RESERVED = ("output", "strategy", "seed")
 
 
 class Specification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -137,7 +137,7 @@ def read(path: pathlib.Path) -> Specification:
     source = str(path)
     document: typing.Any = None
     try:
-        document = _accept_old_name(yaml.safe_load(files.read_text(path)))
+        document = yaml.safe_load(files.read_text(path))
         specification = _convert(document)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -159,19 +159,12 @@ def _convert(document: typing.Any) -> Specification:
     return msgspec.convert(document, Specification)
 
 
-def _accept_old_name(document: typing.Any) -> typing.Any:
-    """Rename ``policies``, as older files call the strategies."""
-    if isinstance(document, dict) and "policies" in document:
-        document.setdefault("strategies", document.pop("policies"))
-    return document
-
-
 def _check(specification: Specification, source: str) -> None:
     if specification.engine not in simulation.ENGINES:
         raise errors.InputError(
             source,
             "engine",
-            f"there is no engine {specification.engine!r}; known: "
+            f"unknown engine {specification.engine!r}; known: "
             f"{', '.join(sorted(simulation.ENGINES))}",
         )
     seen: set[str] = set()
@@ -197,7 +190,7 @@ def _check(specification: Specification, source: str) -> None:
     runs = math.prod(len(values) for values in lists.values())
     if runs > MAX_RUNS:
         raise errors.InputError(
-            source, "", f"{runs} runs are more than {MAX_RUNS}"
+            source, "", f"{runs} runs exceed the limit of {MAX_RUNS}"
         )
 
 
@@ -279,7 +272,7 @@ def open_journal(
         files.write(path, text.encode())
     elif files.read_text(path) != text:
         raise errors.InputError(
-            str(directory), "", "holds the results of another sweep"
+            str(directory), "", "contains the results of another sweep"
         )
     return journals.Journal(
         directory / RESULTS,

@@ -298,7 +298,7 @@ def _mix(given: Sequence[str], cluster: scenarios.Cluster) -> dict[str, float]:
             raise errors.InputError(
                 "--accelerator",
                 name,
-                f"there is no accelerator {name!r}; known: "
+                f"unknown accelerator {name!r}; known: "
                 f"{', '.join(sorted(cluster.accelerators))}",
             )
     return weights

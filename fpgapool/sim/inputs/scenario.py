@@ -398,7 +398,6 @@ class Group(_Record, frozen=True):
 class Scenario(_Record, frozen=True):
     """A whole file.
 
-    :cvar word: what the file calls the strategies.
     :ivar wakeups: whether a job causes a scheduling pass by itself as soon as
         it has waited for its own host for long enough.
     :ivar groups: they have slots of their own: the first ones of the cluster
@@ -406,8 +405,6 @@ class Scenario(_Record, frozen=True):
     :ivar max_priorities: by tenant, the highest priority of its jobs that
         counts against other tenants; 0 for all others.
     """
-
-    word: typing.ClassVar[str] = "strategies"
 
     format: typing.Literal["fpgapool-scenario/1"]
     cluster: Cluster
@@ -432,15 +429,3 @@ class Scenario(_Record, frozen=True):
         if self.groups and not self.jobs:
             return self.slot_count
         return sum(group.slots for group in self.groups)
-
-    def place(self, strategy: str) -> str:
-        """Return the place of a strategy's options in the file."""
-        return f"{self.word}.{strategy}"
-
-
-class OldScenario(Scenario, frozen=True, kw_only=True):
-    """A file that calls the strategies policies, as older ones do."""
-
-    word: typing.ClassVar[str] = "policies"
-
-    strategies: dict[_Name, StrategyOptions] = msgspec.field(name="policies")

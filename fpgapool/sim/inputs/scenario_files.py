@@ -88,7 +88,7 @@ def _check_keys(text: bytes, source: str) -> None:
         if isinstance(value, _Members):
             if value.twice is not None:
                 place = f"{place}.{value.twice}".removeprefix(".")
-                raise errors.InputError(source, place, "is given twice")
+                raise errors.InputError(source, place, "is a duplicate")
             unseen += [(f"{place}.{key}", one) for key, one in value.items()]
         elif isinstance(value, list):
             unseen += [(f"{place}[{at}]", one) for at, one in enumerate(value)]
@@ -116,36 +116,25 @@ _NOT_IN_JSON = (b"NaN", b"Infinity")
 _Text = typing.TypeVar("_Text")
 
 
-def _from_json(
-    text: bytes, kind: type[scenarios.Scenario]
-) -> scenarios.Scenario:
-    return msgspec.json.decode(text, type=kind)
+def _from_json(text: bytes) -> scenarios.Scenario:
+    return msgspec.json.decode(text, type=scenarios.Scenario)
 
 
-def _from_plain(
-    document: object, kind: type[scenarios.Scenario]
-) -> scenarios.Scenario:
-    return msgspec.convert(document, kind, str_keys=True)
+def _from_plain(document: object) -> scenarios.Scenario:
+    return msgspec.convert(document, scenarios.Scenario, str_keys=True)
 
 
 def _converted(
     text: _Text,
     source: str,
-    convert: Callable[[_Text, type[scenarios.Scenario]], scenarios.Scenario],
+    convert: Callable[[_Text], scenarios.Scenario],
 ) -> scenarios.Scenario:
     """Convert a file, or its plain values, to a scenario.
 
     :raises errors.InputError: if it is none.
     """
-    kind: type[scenarios.Scenario] = scenarios.Scenario
     try:
-        try:
-            return convert(text, kind)
-        except msgspec.ValidationError as error:
-            if f"`{scenarios.OldScenario.word}`" not in str(error):
-                raise
-            kind = scenarios.OldScenario
-            return convert(text, kind)
+        return convert(text)
     except msgspec.ValidationError as error:
         document = (
             msgspec.json.decode(text) if isinstance(text, bytes) else text
@@ -158,7 +147,7 @@ def _converted(
             *place_and_reason(
                 error,
                 document,
-                lambda: _from_plain(document, kind),
+                lambda: _from_plain(document),
             ),
         ) from error
 
@@ -213,9 +202,7 @@ def place_and_reason(
 
 _SOME_KEY = "[...]"
 _UNKNOWN = re.compile("Object contains unknown field `(.*)`")
-_OPTIONS = tuple(
-    f"{kind.word}." for kind in (scenarios.Scenario, scenarios.OldScenario)
-)
+_OPTIONS = "strategies."
 
 
 def _with_keys(
@@ -297,11 +284,11 @@ def _problems(scenario: scenarios.Scenario) -> _Problems:
             f"{scenarios.MAX_SLOTS}",
         )
     if not scenario.strategies:
-        yield scenario.word, "there are none; add at least one"
+        yield "strategies", "at least one is required"
     for name, strategy in scenario.strategies.items():
-        yield from _problems_of_strategy(strategy, scenario.place(name))
+        yield from _problems_of_strategy(strategy, f"strategies.{name}")
         if strategy.elasticity is not None and not scenario.groups:
-            yield f"{scenario.place(name)}.elasticity", "there are no groups"
+            yield f"strategies.{name}.elasticity", "there are no groups"
     yield from _problems_of_jobs(scenario)
     yield from _problems_of_models(scenario)
 
@@ -318,7 +305,7 @@ def _problems_of_cluster(cluster: scenarios.Cluster) -> _Problems:
         place = f"cluster.fpga_hosts[{at}]"
         yield from _problems_of_host(host, cluster, place)
         if host in seen:
-            yield place, f"has host {host} twice"
+            yield place, f"duplicate host {host}"
         seen.add(host)
     for host in cluster.host_overrides:
         place = f"cluster.host_overrides.{host}"
@@ -350,7 +337,7 @@ def _problems_of_strategy(
 def _problems_of_jobs(scenario: scenarios.Scenario) -> _Problems:
     cluster = scenario.cluster
     if not scenario.jobs and not scenario.groups:
-        yield "jobs", "there are none; add at least one"
+        yield "jobs", "at least one is required"
     if not cluster.fpga_hosts:
         yield (
             "cluster.fpga_hosts",
@@ -368,7 +355,7 @@ def _problems_of_jobs(scenario: scenarios.Scenario) -> _Problems:
         if job.accelerator not in cluster.accelerators:
             yield (
                 f"jobs[{at}].accelerator",
-                f"there is no accelerator {job.accelerator!r}; known: {known}",
+                f"unknown accelerator {job.accelerator!r}; known: {known}",
             )
 
 
@@ -381,7 +368,7 @@ def _problems_of_models(scenario: scenarios.Scenario) -> _Problems:
         for name, strategy in scenario.strategies.items():
             if strategy.deadline_action not in (None, "continue"):
                 yield (
-                    f"{scenario.place(name)}.deadline_action",
+                    f"strategies.{name}.deadline_action",
                     "needs cluster.cores_per_host",
                 )
     if cluster.heartbeat_s is None:
@@ -423,7 +410,7 @@ def _problems_of_group(group: scenarios.Group, place: str) -> _Problems:
             f"{group.min_size} and {most:g}",
         )
     if not group.clients:
-        yield f"{place}.clients", "there are none; add at least one"
+        yield f"{place}.clients", "at least one is required"
     names: set[str] = set()
     for at, client in enumerate(group.clients):
         where = f"{place}.clients[{at}]"

@@ -179,7 +179,7 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         type=pathlib.Path,
         metavar="FILE.csv",
         help="read the jobs from this file, with columns arrival_s, host, "
-        "size_bytes, accelerator and, if wanted, id, tenant, priority, "
+        "size_bytes, accelerator and optionally id, tenant, priority, "
         "deadline_s and claimed_bytes",
     )
     group.add_argument(
@@ -196,31 +196,7 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         help="empirical: a file with a size in bytes per line, or a CSV file "
         "with a column size_bytes",
     )
-    rate = group.add_mutually_exclusive_group()
-    for option, text in (
-        (
-            "--load",
-            "bytes that arrive per second, divided by the rate of all boards' "
-            "DMA pipes",
-        ),
-        (
-            "--arrivals-per-s",
-            "number of jobs that arrive per second from all hosts; it does "
-            "not depend on the boards",
-        ),
-    ):
-        _add_number(rate, option, None, text)
-    count = group.add_mutually_exclusive_group()
-    for option, kind, text in (
-        (
-            "--jobs-per-host",
-            int,
-            f"number of jobs from each host; default: {JOBS_PER_HOST}",
-        ),
-        ("--jobs", int, "number of jobs in all"),
-        ("--duration-s", float, "length of the time in which jobs arrive"),
-    ):
-        _add_number(count, option, None, text, kind)
+    _add_amount(group)
     group.add_argument(
         "--accelerator",
         action="append",
@@ -251,6 +227,34 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         ),
     ):
         group.add_argument(option, action="append", metavar=metavar, help=text)
+
+
+def _add_amount(group: argparse._ArgumentGroup) -> None:
+    rate = group.add_mutually_exclusive_group()
+    for option, text in (
+        (
+            "--load",
+            "bytes that arrive per second, divided by the rate of all boards' "
+            "DMA pipes",
+        ),
+        (
+            "--arrivals-per-s",
+            "number of jobs that arrive per second from all hosts; it does "
+            "not depend on the boards",
+        ),
+    ):
+        _add_number(rate, option, None, text)
+    count = group.add_mutually_exclusive_group()
+    for option, kind, text in (
+        (
+            "--jobs-per-host",
+            int,
+            f"number of jobs from each host; default: {JOBS_PER_HOST}",
+        ),
+        ("--jobs", int, "number of jobs in all"),
+        ("--duration-s", float, "length of the time in which jobs arrive"),
+    ):
+        _add_number(count, option, None, text, kind)
 
 
 def _add_strategies(group: argparse._ArgumentGroup) -> None:

@@ -163,7 +163,7 @@ def _job(
     if accelerator not in accelerators:
         raise row.error(
             "accelerator",
-            f"there is no accelerator {accelerator!r}; known: "
+            f"unknown accelerator {accelerator!r}; known: "
             f"{', '.join(sorted(accelerators))}",
         )
     return scenarios.JobSpec(

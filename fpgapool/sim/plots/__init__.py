@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pictures of schedules. matplotlib is loaded when one is drawn."""
+"""Pictures of schedules. matplotlib is loaded when one is drawn.
+
+``pictures`` draws those of ``fpgapool-sim run``. ``timeline`` and ``overview``
+have the slots over time, on the axes of ``schedule``; ``utilisation`` draws
+what ``observation`` has recorded. All of them share ``style``.
+"""
 
 from fpgapool.sim.plots.completion import draw_completions
 from fpgapool.sim.plots.groups import draw_groups

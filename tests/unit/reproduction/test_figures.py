@@ -95,7 +95,7 @@ def test_all_makes_each_once(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["4"], "figures: 4: there is no such figure; known: 5"),
+        (["4"], "figures: 4: unknown figure; known: 5"),
         (["9", "--processes", "0"], "--processes: must be at least 1, not 0"),
     ],
 )

@@ -113,9 +113,6 @@ def test_runs_go_on_where_they_ended(
     assert made == runs
     found = dict.fromkeys(runs, era.Times(1 / 3, 2.0, 3.0))
     assert era.read(path) == found
-    # As older files name the column.
-    path.write_text(path.read_text().replace("strategy", "policy"))
-    assert era.read(path) == found
 
 
 def test_missed_goals_are_told(

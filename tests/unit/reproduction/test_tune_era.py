@@ -108,7 +108,7 @@ def test_a_run_is_that_of_the_study() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--options colour", "--options: colour: era has no such option; "),
+        ("--options colour", "--options: colour: unknown option of era; "),
         ("--settings 26", "--settings: must be at most 25, not 26"),
         ("--settings 0", "--settings: must be at least 1, not 0"),
         ("--seeds 0", "--seeds: must be at least 1, not 0"),

@@ -288,9 +288,9 @@ def test_interrupt(real: Real, tmp_path: pathlib.Path) -> None:
         (["--scale=1"], "--scale: must be from 0.0001 to 0.1, not 1"),
         (
             ["--modes=local,remot"],
-            "--modes: there is no mode 'remot'; known: local, remote, global",
+            "--modes: unknown mode 'remot'; known: local, remote, global",
         ),
-        (["--modes="], "--modes: there is no mode ''; known:"),
+        (["--modes="], "--modes: unknown mode ''; known:"),
         (
             ["--jobs=1", "--seed=3", "--runs=9"],
             "--jobs: none of the local ones has 400 MB or more",
