@@ -8,7 +8,6 @@ import contextlib
 import shutil
 import subprocess
 import typing
-from collections.abc import Callable
 from collections.abc import Iterator
 
 from demo import workload
@@ -19,10 +18,6 @@ CRYPTOGRAPHY = "cryptography"
 TOOL = OPENSSL if shutil.which(OPENSSL) else CRYPTOGRAPHY
 
 _READ_BYTES = 1024 * 1024
-
-_Decrypted = Callable[
-    [workload.Job], contextlib.AbstractContextManager[typing.BinaryIO]
-]
 
 
 class _Failed(Exception):

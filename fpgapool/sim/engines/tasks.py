@@ -138,11 +138,6 @@ class TaskEngine:
                 return slot
         return None
 
-    @property
-    def free_slots(self) -> int:
-        """Return how many slots are in no group."""
-        return sum(state == queues.FREE for state in self._net.state)
-
     def members(self, group: int) -> int:
         """Return how many slots serve a group."""
         return sum(self.serves(slot) == group for slot in self._slots)
@@ -174,10 +169,6 @@ class TaskEngine:
         self._drop(self._net, group)
         for client in self._of_group[group]:
             self._net.window_s[client] = 0.0
-
-    def set_task_s(self, client: int, task_s: float) -> None:
-        """Change how long a client's tasks take that begin from now on."""
-        self._net.task_s[client] = self._task_s[client] = task_s
 
     @property
     def unfinished(self) -> int:
