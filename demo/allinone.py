@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fpgapool.common import descriptors
+from fpgapool.common.channels import descriptors
 from fpgapool.sim import errors
 
 START_TIMEOUT_S = 150.0

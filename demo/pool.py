@@ -19,7 +19,7 @@ from demo import allinone
 from demo import errors
 from demo import warming
 from fpgapool import client
-from fpgapool.common import channel
+from fpgapool.common.channels import channel
 from fpgapool.sim import errors as sim_errors
 from fpgapool.sim import plots
 

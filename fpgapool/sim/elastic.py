@@ -15,11 +15,11 @@ import math
 import typing
 from collections.abc import Sequence
 
-from fpgapool.core import elasticity
 from fpgapool.core import events
-from fpgapool.core import goals
-from fpgapool.core import groups as core_groups
 from fpgapool.core import model
+from fpgapool.core.sizing import elasticity
+from fpgapool.core.sizing import goals
+from fpgapool.core.sizing import groups as core_groups
 from fpgapool.sim import errors
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import queues

@@ -2,7 +2,7 @@
 
 """Caps on the power of slots in a scenario, for the core."""
 
-from fpgapool.core import power
+from fpgapool.core.topology import power
 from fpgapool.sim import errors
 from fpgapool.sim.inputs import scenario as scenarios
 

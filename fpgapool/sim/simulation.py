@@ -20,11 +20,11 @@ import numpy as np
 from fpgapool.core import events
 from fpgapool.core import instructions
 from fpgapool.core import model
-from fpgapool.core import power
-from fpgapool.core import preemption
-from fpgapool.core import sharing
 from fpgapool.core import state
 from fpgapool.core import strategy as strategy_api
+from fpgapool.core.queues import sharing
+from fpgapool.core.rules import preemption
+from fpgapool.core.topology import power
 from fpgapool.sim import errors
 from fpgapool.sim import models
 from fpgapool.sim import power_caps

@@ -28,11 +28,11 @@ import typing
 from collections.abc import Callable
 from collections.abc import Sequence
 
-from fpgapool.core import affinity
 from fpgapool.sim import errors
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.outcomes import schedules
+from fpgapool.strategies.placements import offers as affinity
 
 #: By name, who takes a place. ``static``: hosts are divided evenly between
 #: the accelerators. ``naive``: the first application. ``gam``: the first one

@@ -17,10 +17,10 @@ import math
 from collections.abc import Callable
 from collections.abc import Iterable
 
-from fpgapool.core import deadlines
 from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import strategy as strategy_api
+from fpgapool.core.rules import deadlines
 from fpgapool.sim import errors
 from fpgapool.sim import simulation
 from fpgapool.sim.inputs import scenario as scenarios

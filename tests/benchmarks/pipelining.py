@@ -23,8 +23,8 @@ from unittest import mock
 
 from fpgapool import client
 from fpgapool.accelerators import base
-from fpgapool.client import group as client_group
-from fpgapool.client import grouplink
+from fpgapool.client.groups import group as client_group
+from fpgapool.client.groups import grouplink
 from tests.benchmarks import group
 from tests.benchmarks import measure
 from tests.benchmarks import slot

@@ -22,7 +22,7 @@ from typing import Any
 
 from fpgapool.drivers.opencl import binding
 from fpgapool.drivers.opencl import kernels
-from fpgapool.drivers.opencl import manifest as manifests
+from fpgapool.drivers.opencl.contents import manifest as manifests
 from tests.benchmarks import measure
 from tests.benchmarks import usage
 

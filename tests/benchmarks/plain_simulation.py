@@ -21,7 +21,7 @@ import numba.extending
 import numpy as np
 import numpy.typing as npt
 
-from fpgapool.core import thresholds
+from fpgapool.core.queues import thresholds
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import compiling
 from fpgapool.sim.engines import sharing

@@ -16,7 +16,7 @@ import typing
 import numpy as np
 import numpy.typing as npt
 
-from fpgapool.core import thresholds as queue_thresholds
+from fpgapool.core.queues import thresholds as queue_thresholds
 from fpgapool.sim.inputs import distributions
 
 Floats = npt.NDArray[np.float64]

@@ -15,7 +15,7 @@ import typing
 
 import msgspec
 
-from fpgapool.core import thresholds
+from fpgapool.core.queues import thresholds
 from fpgapool.sim.outcomes import schedules
 from fpgapool.vocabulary import platforms
 from fpgapool.vocabulary import rules
@@ -287,7 +287,7 @@ _NOT_OPTIONS = (
 
 @dataclasses.dataclass(frozen=True)
 class Queues:
-    """Parameters of queues, see :mod:`fpgapool.core.thresholds`."""
+    """Parameters of queues, see :mod:`fpgapool.core.queues.thresholds`."""
 
     E_bytes: float = 20e6
     q: float = 1.41

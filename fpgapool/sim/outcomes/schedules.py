@@ -11,7 +11,7 @@ import typing
 
 import msgspec
 
-from fpgapool.core import deadlines
+from fpgapool.core.rules import deadlines
 
 State: typing.TypeAlias = typing.Literal["done", "late", "killed"]
 

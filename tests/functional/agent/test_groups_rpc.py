@@ -16,7 +16,7 @@ from oslo_config import cfg
 
 from fpgapool import objects
 from fpgapool.common import config
-from fpgapool.common import rpc
+from fpgapool.common.messaging import rpc
 from fpgapool.rpcapi import agent as agent_api
 from fpgapool.rpcapi import conductor as conductor_api
 from tests.functional.agent import harness

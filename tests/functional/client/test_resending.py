@@ -5,7 +5,7 @@
 import pytest
 
 from fpgapool import client
-from fpgapool.client import flow as flows
+from fpgapool.client.sessions import flow as flows
 from tests.chaos import resending
 from tests.functional.client import fakepool
 

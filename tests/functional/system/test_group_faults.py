@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fpgapool.common import descriptors
+from fpgapool.common.channels import descriptors
 from tests.functional.api import harness as api_harness
 from tests.functional.groupdesk import harness as desk_harness
 from tests.harness import cloud as clouds

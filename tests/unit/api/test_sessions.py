@@ -10,8 +10,8 @@ import oslo_messaging as messaging
 import pytest
 
 from fpgapool import objects
-from fpgapool.api import errors
-from fpgapool.api import microversion
+from fpgapool.api.http import errors
+from fpgapool.api.http import microversion
 from fpgapool.common import exception
 from fpgapool.db import api as db_api
 from fpgapool.policies import sessions as policies

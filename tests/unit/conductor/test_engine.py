@@ -11,10 +11,10 @@ import pytest
 
 from fpgapool import objects
 from fpgapool import strategies
-from fpgapool.conductor.decisions import admission
 from fpgapool.conductor.decisions import effects
 from fpgapool.conductor.decisions import inputs
-from fpgapool.conductor.decisions import sessions
+from fpgapool.conductor.decisions.requests import admission
+from fpgapool.conductor.decisions.requests import sessions
 from fpgapool.db import api as db_api
 from fpgapool.strategies import base
 from fpgapool.vocabulary import codes

@@ -12,7 +12,7 @@ import math
 import numpy as np
 import pytest
 
-from fpgapool.core import thresholds
+from fpgapool.core.queues import thresholds
 from fpgapool.sim.experiments import queueing
 from fpgapool.sim.inputs import distributions
 
