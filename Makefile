@@ -20,7 +20,7 @@ PIP := $(BIN)/python $(PIP_INSTALL)
 # What runs in one environment with Nova; tests say so.
 OPENSTACK_EXTRAS := allinone,cli,limits,mysql,postgresql
 STRICT := $(patsubst %/,%,$(wildcard $(addsuffix /,$(addprefix fpgapool/,\
-    core strategies protocol sim vocabulary))))
+    core strategies protocol sim vocabulary) reproduction)))
 
 SHELL_SCRIPTS := devstack/plugin.sh devstack/settings devstack/lib/fpgapool \
     tests/functional/devstack/standins.sh tools/apt-install \
@@ -124,7 +124,7 @@ venv: $(VENV)/.installed ## create .venv with fpgapool and its commands in it
 .PHONY: demo
 demo: $(VENV)/.installed ## show a small cluster at work; FILES="A B" adds yours
 	@echo "== running the demo"
-	@$(BIN)/python -m fpgapool.cmd.demo $(if $(DRIVER),--driver $(DRIVER)) \
+	@$(BIN)/python -m demo $(if $(DRIVER),--driver $(DRIVER)) \
 	    $(foreach file,$(FILES),--file '$(file)')
 
 .PHONY: services
@@ -194,6 +194,11 @@ spark-venv: ## install Spark and, if missing, Java
 test-spark: spark-venv ## test fpgapool.spark with real executors; minutes
 	@echo "== testing fpgapool.spark"
 	@$(SPARK_VENV)/bin/python -m pytest tests/spark
+
+.PHONY: figures
+figures: $(VENV)/.installed-test ## papers' figures, into figures-out/; ONLY="7 12"
+	@$(BIN)/python -m reproduction figures $(or $(ONLY),all) \
+	    --out figures-out $(FIGURES_OPTIONS)
 
 .PHONY: test-reproduction
 test-reproduction: $(VENV)/.installed-test ## simulate the reference tables; minutes

@@ -102,8 +102,6 @@ class LiveDisplay:
 class PlainDisplay:
     """Lines about finished jobs, for pipes and log files.
 
-    :param console: where to write them.
-    :param jobs: all jobs.
     :param each: number of jobs between two lines.
     """
 
@@ -152,8 +150,6 @@ def make_display(
 ) -> LiveDisplay | PlainDisplay:
     """Return the display that suits the console.
 
-    :param console: where to show it.
-    :param jobs: the jobs.
     :param each: number of jobs between two lines in a pipe or log file.
     """
     if console.is_terminal:
@@ -172,11 +168,7 @@ def _place_text(local: bool) -> str:
 def show_jobs(
     console: rich.console.Console, outcomes: Sequence[execution.Outcome]
 ) -> None:
-    """Write the table of the jobs, all of them verified.
-
-    :param console: where to write.
-    :param outcomes: of the jobs.
-    """
+    """Write the table of the jobs, all of them verified."""
     table = rich.table.Table(title="Jobs", title_justify="left", box=None)
     for name, justify in (
         ("job", "right"),
@@ -233,8 +225,6 @@ def show_metrics(
 ) -> None:
     """Write the metrics of the whole schedule.
 
-    :param console: where to write.
-    :param measured: its metrics.
     :param energy_j: of a session; None: not measured.
     """
     table = rich.table.Table(title="Together", title_justify="left", box=None)
@@ -259,7 +249,6 @@ def show_comparison(
 ) -> None:
     """Write the metrics of two schedules of the same jobs, side by side.
 
-    :param console: where to write.
     :param before: name and metrics of the reference.
     :param after: name and metrics of the other schedule.
     """
@@ -294,9 +283,6 @@ def counting(
 ) -> typing.Iterator[typing.Callable[[], None]]:
     """Show the progress of some work, on a terminal only.
 
-    :param console: where to show it.
-    :param text: names the work.
-    :param total: number of things.
     :returns: a function to call after each.
     """
     if not console.is_terminal:

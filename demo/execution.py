@@ -67,9 +67,7 @@ def run_jobs(
 ) -> list[Outcome]:
     """Run all jobs, each from its arrival on; stop all when one fails.
 
-    :param jobs: the jobs.
     :param front_doors: socket of each host's front door.
-    :param display: shows the progress.
     :returns: their outcomes, in the order of the jobs.
     :raises DemoError: if a job fails.
     """

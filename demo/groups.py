@@ -32,7 +32,6 @@ class Groups:
         """Create a group, and wait for its members.
 
         :param most: its members, if it is elastic.
-        :returns: its ID.
         :raises DemoError: if there is none.
         """
         wanted: dict[str, object] = {

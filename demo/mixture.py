@@ -30,8 +30,6 @@ Params = dict[str, object]
 class Kind:
     """The requests for one accelerator.
 
-    :ivar accelerator: its name.
-    :ivar make_params: draws its parameters.
     :ivar unit_bytes: the input is a multiple of this.
     :ivar has_numbers: whether the input has numbers of single precision; if
         not, it has any bytes.
@@ -94,10 +92,8 @@ def draw_requests(
     process for each host, given how many there are.
 
     :param tenants: name of each tenant's host.
-    :param count: number of jobs.
     :param total_bytes: of all jobs, except for rounding.
     :param duration_s: all jobs arrive in this time.
-    :param rng: source of random numbers.
     :returns: the requests in the order of their arrivals.
     """
     sizes_bytes = sorted(workload.draw_sizes_bytes(count, total_bytes, rng))
@@ -130,7 +126,6 @@ def make_jobs(
     """Write an input for each request.
 
     :param directory: where inputs and outputs go.
-    :param requests: the requests.
     :param rng: source of contents and keys.
     """
     jobs = []

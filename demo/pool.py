@@ -82,7 +82,6 @@ class Plan:
     :ivar driver: ``emulator``, or another one, whose rates are not modelled.
     :ivar rate_scale: factor of all modelled rates.
     :ivar options: further ones of the pool's command.
-    :ivar configuration: of the pool.
     """
 
     hosts: int
@@ -191,7 +190,6 @@ def running(directory: pathlib.Path, plan: Plan) -> Iterator[Pool]:
 def warm_up(testbed: Pool, works: Sequence[warming.Work]) -> int:
     """Use each accelerator once in every slot, before times are measured.
 
-    :returns: the number of sessions.
     :raises DemoError: if one fails.
     """
     front_door = next(iter(testbed.front_doors.values()))

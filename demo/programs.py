@@ -28,7 +28,6 @@ _TIMEOUT_S = 60.0
 class Program:
     """A client of a group; all its tasks are equal.
 
-    :ivar group: its name.
     :ivar params: of each task; may hold a key.
     :ivar data: the input of each task.
     :ivar arrivals_s: when it sends them, from the start of the run.
@@ -91,7 +90,6 @@ def run(
 
     :param task_s: by group, the time of a task in a slot.
     :param members: returns the slots that serve a group.
-    :param api_url: of the pool's API.
     :raises DemoError: if a task fails, or has another output than the tasks
         before it.
     """

@@ -23,11 +23,7 @@ _NEUTRAL = "copy"
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """The work of a slot.
-
-    :ivar params: parameters of the accelerator.
-    :ivar size_bytes: of its input.
-    """
+    """The work of a slot."""
 
     accelerator: str
     params: Mapping[str, object] = dataclasses.field(default_factory=dict)
@@ -41,11 +37,8 @@ def warm_up(
 
     At the end they have an accelerator that no job asks for.
 
-    :param works: one of each accelerator.
     :param slots: number of all slots, or of some if there is no work.
     :param front_door: socket of the front door of any host.
-    :param timeout_s: for each session.
-    :returns: the number of sessions.
     :raises fpgapool.client.FpgapoolError: if one fails.
     """
     all_works = (*works, Work(_NEUTRAL))

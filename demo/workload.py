@@ -32,12 +32,8 @@ _SPARE_BYTES = 100 * 1000 * 1000
 class Job:
     """One file to send through an accelerator.
 
-    :ivar number: counts from 1.
     :ivar host: name of the host that it comes from.
-    :ivar accelerator: its name.
     :ivar params: its parameters; may hold a key.
-    :ivar source: the file.
-    :ivar output: where the result goes.
     :ivar arrival_s: when the demo asks for it, from the start of the run.
     """
 
@@ -54,8 +50,6 @@ class Job:
 def check_files(paths: Sequence[pathlib.Path]) -> int:
     """Check that the user's files can be read.
 
-    :param paths: the files.
-    :returns: their size in bytes.
     :raises DemoError: naming the file that cannot.
     """
     total_bytes = 0
@@ -78,8 +72,6 @@ def check_files(paths: Sequence[pathlib.Path]) -> int:
 def check_space(directory: pathlib.Path, files_bytes: int) -> None:
     """Check that inputs and outputs fit on the disk.
 
-    :param directory: where they go.
-    :param files_bytes: of all of them.
     :raises DemoError: if they do not.
     """
     needed_bytes = files_bytes + _SPARE_BYTES
@@ -101,9 +93,7 @@ def draw_sizes_bytes(
     Each size comes from another one of equally likely parts of the
     distribution, so that a few jobs show its shape with any seed.
 
-    :param count: number of sizes.
     :param total_bytes: the sum of the sizes, except for rounding.
-    :param rng: source of random numbers.
     :returns: the sizes, in any order.
     """
     quantiles = (rng.permutation(count) + rng.random(count)) / count
@@ -129,8 +119,6 @@ def make_jobs(
 
     :param directory: where inputs and outputs go.
     :param hosts: where the jobs come from, in turn.
-    :param sizes_bytes: of the generated files.
-    :param user_files: jobs that come first.
     :param rng: source of contents, keys and initial counter blocks.
     """
     sources = list(user_files)

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The acts of the demo."""
+"""The acts: files encrypted, strategies compared, groups that grow."""

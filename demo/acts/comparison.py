@@ -16,6 +16,7 @@ import rich.console
 from demo import display
 from demo import execution
 from demo import mixture
+from demo import picture
 from demo import pool
 from demo import verification
 from demo import warming
@@ -54,7 +55,6 @@ class Settings:
     """The user's choices.
 
     :ivar out: directory for the picture; it exists.
-    :ivar seed: of the whole load.
     """
 
     out: pathlib.Path
@@ -76,8 +76,6 @@ class _Run:
 def perform(settings: Settings, console: rich.console.Console) -> None:
     """Run the load under both strategies, check and compare.
 
-    :param settings: the user's choices.
-    :param console: for all output.
     :raises DemoError: if something goes wrong.
     :raises OSError: if a file cannot be read or written.
     """
@@ -89,7 +87,6 @@ def random_share(
 ) -> float:
     """Return the share of bytes that would stay local in random slots.
 
-    :param jobs: the jobs.
     :param boards: number of boards of each host; all have as many slots.
     """
     local_bytes = sum(job.size_bytes * boards[job.host] for job in jobs)
@@ -102,7 +99,6 @@ def verdict(
 ) -> str:
     """Say whether the jobs show what the paper claims.
 
-    :param before: metrics of fifo.
     :param after: metrics of wra on the same jobs.
     :param random_dlr: DLR that random slots would have.
     """
@@ -222,7 +218,7 @@ class _Comparison:
         random_dlr = random_share(self._jobs, self._boards)
         self._say(verdict(before.measure(), after.measure(), random_dlr))
         path = self._settings.out / PICTURE_NAME
-        plots.draw_comparison(
+        picture.draw_comparison(
             {run.strategy: run.results for run in (before, after)},
             path,
             slots=before.slots,

@@ -39,12 +39,9 @@ class Settings:
 
     :ivar files: the user's own files, which the act encrypts, too.
     :ivar out: directory for the picture; it exists.
-    :ivar jobs: number of generated files.
-    :ivar total_bytes: of the generated files.
     :ivar seed: of sizes, contents and keys.
     :ivar rate_scale: factor of all modelled rates; None: the act chooses one
         by the size of the files.
-    :ivar driver: of the pool's boards.
     :ivar strategy: name of the scheduler's strategy.
     """
 
@@ -61,8 +58,6 @@ class Settings:
 def perform(settings: Settings, console: rich.console.Console) -> None:
     """Encrypt and check all files, show the jobs and draw the picture.
 
-    :param settings: the user's choices.
-    :param console: for all output.
     :raises DemoError: if something goes wrong.
     :raises OSError: if a file cannot be read or written.
     """

@@ -50,7 +50,6 @@ class Settings:
 
     :ivar out: directory for the picture; it exists.
     :ivar seed: of keys, contents and arrivals.
-    :ivar driver: of the pool's boards.
     """
 
     out: pathlib.Path
@@ -62,9 +61,7 @@ class Settings:
 class Values:
     """What a run has shown.
 
-    :ivar tasks: that have ended.
     :ivar mean_s: from the arrival of a task to its end.
-    :ivar p95_s: its 95th percentile.
     :ivar moves: how often a member joined a group.
     """
 
@@ -126,8 +123,6 @@ def _times(fixed: Values, elastic: Values) -> str:
 def perform(settings: Settings, console: rich.console.Console) -> None:
     """Run the load on fixed and on elastic groups, check and compare.
 
-    :param settings: the user's choices.
-    :param console: for all output.
     :raises DemoError: if something goes wrong.
     :raises OSError: if a file cannot be read or written.
     """

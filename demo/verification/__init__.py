@@ -37,7 +37,6 @@ def check_outputs(
 ) -> None:
     """Check every output against its input.
 
-    :param jobs: the jobs, done.
     :param on_checked: called after each output, in any thread.
     :raises DemoError: if an output is wrong or missing.
     """

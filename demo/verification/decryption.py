@@ -8,7 +8,6 @@ import contextlib
 import shutil
 import subprocess
 import typing
-from collections.abc import Callable
 from collections.abc import Iterator
 
 from demo import workload
@@ -20,22 +19,13 @@ TOOL = OPENSSL if shutil.which(OPENSSL) else CRYPTOGRAPHY
 
 _READ_BYTES = 1024 * 1024
 
-_Decrypted = Callable[
-    [workload.Job], contextlib.AbstractContextManager[typing.BinaryIO]
-]
-
 
 class _Failed(Exception):
     """The tool could not decrypt the output."""
 
 
 def is_right(job: workload.Job, tool: str = TOOL) -> bool:
-    """Decrypt a job's output and compare it with its input.
-
-    :param job: the job, done.
-    :param tool: decrypts.
-    :returns: whether they are equal.
-    """
+    """Decrypt a job's output and compare it with its input."""
     decrypted = _by_openssl if tool == OPENSSL else _by_cryptography
     try:
         with open(job.source, "rb") as source, decrypted(job) as output:

@@ -17,7 +17,6 @@ Numbers = npt.NDArray[np.float64]
 def is_right(job: workload.Job) -> bool:
     """Compute a job's distances and compare them with its output.
 
-    :param job: the job, done.
     :returns: whether they are equal, except for rounding.
     """
     length = typing.cast(int, job.params["length_samples"])

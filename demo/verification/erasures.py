@@ -31,7 +31,6 @@ def is_right(job: workload.Job) -> bool:
     The check drops as many data fragments as there are parity fragments, so
     that it needs all others.
 
-    :param job: the job, done.
     :returns: whether the data is the same with and without them.
     """
     k, m, stripe_bytes = (
@@ -76,9 +75,7 @@ def solve(
     divided by i xor j: as many equations as there are lost ones.
 
     :param fragments: data, then parity; those that are lost are not read.
-    :param k: how many are data.
     :param lost: indexes of data fragments, no more than there is parity.
-    :returns: the lost fragments.
     """
     coefficients = []
     sums = []

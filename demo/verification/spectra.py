@@ -17,7 +17,6 @@ _TOLERANCE = 1e-5
 def is_right(job: workload.Job) -> bool:
     """Transform a job's frames and compare them with its output.
 
-    :param job: the job, done.
     :returns: whether they are equal, except for rounding.
     """
     if job.output.stat().st_size != job.size_bytes:

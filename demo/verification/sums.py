@@ -11,11 +11,7 @@ from demo import workload
 
 
 def is_right(job: workload.Job) -> bool:
-    """Hash a job's input and compare that with its output.
-
-    :param job: the job, done.
-    :returns: whether they are equal.
-    """
+    """Hash a job's input and compare that with its output."""
     algorithm = typing.cast(str, job.params["algorithm"])
     with open(job.source, "rb") as stream:
         digest = hashlib.file_digest(stream, algorithm).digest()

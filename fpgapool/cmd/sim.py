@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 from fpgapool import version
@@ -15,38 +17,45 @@ from fpgapool.sim import commands
 from fpgapool.sim import errors
 from fpgapool.sim import progress
 
+# The libraries of this command are those of the extra ``sim``. They are
+# imported with this module, so that the launcher can name a missing one.
+from fpgapool.sim.commands import run as _run  # noqa: F401
+
 SUCCESS = 0
 FAILURE = 1
 USAGE = 2
 
 PROGRAM = "fpgapool-sim"
-
-# The libraries of this command are those of the extra ``sim``. They are
-# imported with this module, so that the launcher can name a missing one.
-commands.module("run")
+DESCRIPTION = "Simulate an FPGA pool with its own scheduling code."
 
 
-def parser(names: Sequence[str] = commands.NAMES) -> argparse.ArgumentParser:
-    """Return the parser of the command line.
+def parser(
+    modules: Mapping[str, str] = commands.MODULES,
+    program: str = PROGRAM,
+    description: str = DESCRIPTION,
+) -> argparse.ArgumentParser:
+    """Return the parser of a command line.
 
-    :param names: of the commands that it knows.
+    :param modules: of the commands that it knows, by their names.
     """
-    made = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Simulate an FPGA pool with its own scheduling code.",
-    )
+    made = argparse.ArgumentParser(prog=program, description=description)
     made.add_argument(
         "--version", action="version", version=version.version_string()
     )
     subparsers = made.add_subparsers(
         metavar="COMMAND", required=True, dest="command"
     )
-    for name in names:
-        commands.module(name).add_parser(subparsers)
+    for module in modules.values():
+        importlib.import_module(module).add_parser(subparsers)
     return made
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(
+    argv: Sequence[str] | None = None,
+    modules: Mapping[str, str] = commands.MODULES,
+    program: str = PROGRAM,
+    description: str = DESCRIPTION,
+) -> int:
     """Run one of the commands.
 
     :returns: the exit code: 0; 1 if the real system failed, or a comparison
@@ -54,19 +63,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal that ends it.
     """
     given = sys.argv[1:] if argv is None else argv
-    wanted = [name for name in commands.NAMES if name in given[:1]]
-    arguments = parser(wanted or commands.NAMES).parse_args(given)
+    # The others' libraries take longer to import than small runs.
+    wanted = {name: modules[name] for name in given[:1] if name in modules}
+    arguments = parser(wanted or modules, program, description).parse_args(
+        given
+    )
     try:
         with (
             interrupts.interruptible(),
-            progress.reporting(PROGRAM, arguments.command),
+            progress.reporting(program, arguments.command),
         ):
             status: int | None = arguments.run(arguments)
     except errors.InputError as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        print(f"{program}: {error}", file=sys.stderr)
         return USAGE
     except errors.SystemFailed as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        print(f"{program}: {error}", file=sys.stderr)
         return FAILURE
     except KeyboardInterrupt:
         return launch.INTERRUPTED

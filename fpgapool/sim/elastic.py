@@ -68,7 +68,6 @@ def run(
 
     :param name: of one of the scenario's strategies, whose ``elasticity``
         sizes the groups; without jobs also of an installed policy.
-    :param seed: of the arrivals.
     :param source: the scenario's file, for messages.
     :param step_s: how often the course is recorded; None: never.
     :param any_period: whether a period may be too short for the time that
@@ -91,13 +90,13 @@ def _make_core(
     wanted = scenarios.Elasticity(name)
     if strategy is not None:
         wanted = strategy.elasticity or scenarios.Elasticity()
-    place = f"{scenario.place(name)}.elasticity"
+    place = f"strategies.{name}.elasticity"
     entry = _policies().get(wanted.name)
     if entry is None:
         raise errors.InputError(
             source,
             place,
-            f"there is no elasticity policy {wanted.name!r}; known: "
+            f"unknown elasticity policy {wanted.name!r}; known: "
             f"{', '.join(policy_names())}",
         )
     try:
@@ -119,12 +118,9 @@ def _make_core(
 class _Group:
     """One group of a run.
 
-    :ivar clients: numbers of its clients.
-    :ivar begin_s: when it begins.
     :ivar is_there: whether it has begun and not ended.
     :ivar admitted: whether the policy accepted its goal.
     :ivar ended_s: when it ended; None: it has not.
-    :ivar ended: tasks until then.
     :ivar moves: slots that it got from others.
     """
 
@@ -288,8 +284,8 @@ class _Simulation:
         return errors.InputError(
             self._source,
             "groups",
-            f"the tasks of {', '.join(waits)} would wait for ever, because "
-            "no slot becomes a member",
+            f"the tasks of {', '.join(waits)} would wait forever: no slot "
+            "ever joins the group",
         )
 
     # -- groups ------------------------------------------------------------
@@ -515,11 +511,7 @@ class _Simulation:
 
 
 class _Accounts(typing.NamedTuple):
-    """The use of the slots from the start to a time.
-
-    :ivar busy_s: of each group.
-    :ivar programming_s: of each group.
-    """
+    """The use of the slots from the start to a time."""
 
     now: float
     spent: tasks.Spent

@@ -13,7 +13,6 @@ class InputError(exceptions.PicklableError):
     :param source: the file, or the option of the command line.
     :param place: a place in it, for example ``jobs[3].size_bytes``; empty:
         the whole source.
-    :param reason: why it is wrong.
     """
 
     def __init__(self, source: str, place: str, reason: str) -> None:

@@ -22,7 +22,6 @@ def write(path: pathlib.Path, content: bytes) -> None:
 
     :param path: of the file; its content is replaced. A pipe or device is
         written to directly.
-    :param content: of the file.
     :raises errors.InputError: if it cannot be written; the old content stays.
     """
     try:
@@ -73,8 +72,6 @@ def read_text(path: pathlib.Path) -> str:
 def read_table(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the lines of a CSV file that are not empty, without white space.
 
-    :param text: its content.
-    :param source: its name, for messages.
     :returns: numbers of lines, from 1, and their values.
     :raises errors.InputError: if it is not CSV.
     """

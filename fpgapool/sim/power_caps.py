@@ -11,8 +11,7 @@ def caps(cluster: scenarios.Cluster, source: str) -> model.PowerCaps:
     """Return the caps, with the power of a slot of each shape.
 
     :param source: the scenario's file, for messages.
-    :raises errors.InputError: if no job could ever have a slot, or jobs with
-        cores would ignore the caps.
+    :raises errors.InputError: if no job could ever have a slot.
     """
     wanted = cluster.power
     if wanted is None or (wanted.cap_w, wanted.host_cap_w) == (None, None):
@@ -26,8 +25,6 @@ def caps(cluster: scenarios.Cluster, source: str) -> model.PowerCaps:
         ("host_cap_w", wanted.host_cap_w),
     ):
         place = f"cluster.power.{name}"
-        if cap_w is not None and cluster.cores_per_host is not None:
-            raise errors.InputError(source, place, "does not go with cores")
         most_w = max(slots_w.values(), default=0.0)
         if cap_w is not None and cap_w < most_w:
             raise errors.InputError(

@@ -25,9 +25,7 @@ _BAR_S = 0.25
 class Work:
     """What a command does now.
 
-    :param text: what it is.
     :param total: how many parts it has; None: not known.
-    :param unit: what the parts are.
     :ivar done: how many parts are done.
     """
 
@@ -72,10 +70,7 @@ class Work:
             self._bar = None
 
     def move_bar(self) -> bool:
-        """Bring the bar up to date.
-
-        :returns: whether there is one.
-        """
+        """Bring the bar up to date."""
         bar = self._bar
         if bar is not None:
             bar.update(bar.task_ids[0], completed=self.done)
@@ -92,9 +87,7 @@ def work(
 ) -> Iterator[Work]:
     """Do something that may take time.
 
-    :param text: what it is.
     :param total: how many parts it has; None: not known.
-    :param unit: what the parts are.
     """
     made = Work(text, total, unit)
     _works.append(made)
@@ -109,7 +102,6 @@ def work(
 def reporting(program: str, command: str) -> Iterator[None]:
     """Report what a command does, while it works.
 
-    :param program: whose command it is.
     :param command: its name, for what it does besides :func:`work`.
     """
     _works.append(Work(command, None, ""))

@@ -26,7 +26,6 @@ def make_console() -> rich.console.Console:
 def say(console: rich.console.Console, text: str) -> None:
     """Write a line of text, as it is.
 
-    :param console: where to write.
     :param text: may hold markup of rich, which is not interpreted.
     """
     console.print(rich.markup.escape(text), soft_wrap=True)
@@ -44,7 +43,6 @@ def make_table(
     :param left: names of the columns of texts, which come first.
     :param right: names of the columns of numbers.
     :param title: a line above the table.
-    :param caption: a line below it.
     """
     table = rich.table.Table(
         title=title and rich.markup.escape(title),
@@ -63,19 +61,14 @@ def make_table(
 
 
 def add_strategies(parser: argparse._ActionsContainer, text: str) -> None:
-    """Add the option that names strategies.
-
-    :param text: its help.
-    """
+    """Add the option that names strategies."""
     parser.add_argument(
         "--strategy",
-        # As older versions call it.
-        "--policy",
         action="extend",
         nargs="+",
         default=[],
         metavar="NAME",
-        help=f"{text} (--policy is an older name of this option)",
+        help=text,
     )
 
 

@@ -25,6 +25,7 @@ from fpgapool.core import strategy as strategy_api
 from fpgapool.core.queues import sharing
 from fpgapool.core.rules import preemption
 from fpgapool.sim import errors
+from fpgapool.sim import models
 from fpgapool.sim import power_caps
 from fpgapool.sim.engines import base
 from fpgapool.sim.engines import chunk
@@ -34,8 +35,6 @@ from fpgapool.sim.outcomes import schedules
 from fpgapool.strategies import shared
 from fpgapool.vocabulary import codes
 from fpgapool.vocabulary import platforms
-from reproduction.models import containers
-from reproduction.models import nodes
 
 #: The least input of a chunk by default, as that of the conductor.
 QUANTUM_BYTES = 64 * 2**20
@@ -78,25 +77,22 @@ def make_strategy(
     name: str,
     seed: int,
     source: str,
-    word: str = scenarios.Scenario.word,
 ) -> strategy_api.Strategy:
     """Make a strategy.
 
-    :param known: a scenario's strategies.
     :param name: of one of these, or of an installed strategy, which then
         has its default options.
     :param seed: of random choices, unless the options have one.
     :param source: the scenario's file, for messages.
-    :param word: what the file calls the strategies.
     :raises errors.InputError: if there is no such strategy, or if it
         refuses its options.
     """
     options = known.get(name, scenarios.StrategyOptions())
     wanted = options.strategy or name
     entry = _strategies().get(wanted)
-    place = f"{word}.{name}"
+    place = f"strategies.{name}"
     if entry is None:
-        reason = f"there is no strategy {wanted!r}; known: "
+        reason = f"unknown strategy {wanted!r}; known: "
         reason += ", ".join(strategy_names())
         if name not in known:
             reason += f"; in the scenario: {', '.join(known)}"
@@ -115,14 +111,14 @@ def check(
     """Check that a strategy is there, and accepts its options.
 
     :param name: of a strategy, as :func:`run` takes it.
-    :param seed: of random choices.
     :param source: the scenario's file, for messages.
     :raises errors.InputError: if not.
     """
-    if scenario.cluster.heartbeat_s is not None:
-        containers.policy_of(scenario, name, source)
+    known = models.of(scenario.cluster, source)
+    if known is not None:
+        known.check_strategy(scenario, name, seed, source)
     else:
-        make_strategy(scenario.strategies, name, seed, source, scenario.word)
+        make_strategy(scenario.strategies, name, seed, source)
 
 
 def run(
@@ -152,35 +148,25 @@ def run(
         wrong, if hosts with cores know no such engine, watcher or shares, or
         if jobs cannot leave their slots with this engine.
     """
-    if scenario.cluster.heartbeat_s is not None:
+    known = models.of(scenario.cluster, source)
+    if known is not None:
         if engine != "fluid" or watcher is not None or fair_share:
             raise errors.InputError(
                 source,
-                "cluster.heartbeat_s",
-                "with containers there are no chunk engine, no pictures and "
-                "no fair shares",
+                f"cluster.{models.member_of(scenario.cluster)}",
+                f"{known.name} support neither the chunk engine, nor "
+                "pictures, nor fair shares",
             )
-        return containers.run(scenario, name, source)
-    strategy = make_strategy(
-        scenario.strategies, name, seed, source, scenario.word
-    )
+        return known.run(scenario, name, seed, source, on_end)
+    strategy = make_strategy(scenario.strategies, name, seed, source)
     options = scenario.strategies.get(name, scenarios.StrategyOptions())
     caps = power_caps.caps(scenario.cluster, source)
-    if scenario.cluster.cores_per_host is not None:
-        if engine != "fluid" or watcher is not None or fair_share:
-            raise errors.InputError(
-                source,
-                "cluster.cores_per_host",
-                "with cores there are no chunk engine, no pictures and no "
-                "fair shares",
-            )
-        return nodes.run(scenario, strategy, options, on_end)
     preempts = options.preempt == "fine"
     if preempts and engine != "fluid":
         raise errors.InputError(
             source,
-            f"{scenario.place(name)}.preempt",
-            "slots change hands in the fluid engine only: use --engine fluid",
+            f"strategies.{name}.preempt",
+            "preemption needs the fluid engine: use --engine fluid",
         )
     _check_claims(scenario, engine, source)
     if fair_share or preempts or any(job.priority for job in scenario.jobs):
@@ -202,20 +188,33 @@ def run(
         on_end,
     )
     simulation.run()
+    return _all_outcomes(simulation, scenario, source, f"strategies.{name}")
+
+
+def _all_outcomes(
+    simulation: _Simulation,
+    scenario: scenarios.Scenario,
+    source: str,
+    place: str,
+) -> list[schedules.JobOutcome]:
+    """Return the results in the order of the scenario.
+
+    :raises errors.InputError: if a job has not ended.
+    """
     if simulation.waiting:
         raise errors.InputError(
             source,
-            scenario.place(name),
-            f"{len(simulation.waiting)} jobs would wait for ever, the first "
-            f"has the id {min(simulation.waiting)}; change the strategy's "
-            "options, so that jobs may leave their hosts",
+            place,
+            f"{len(simulation.waiting)} jobs would wait forever (first: job "
+            f"{min(simulation.waiting)}); change the strategy's options so "
+            "that jobs may leave their hosts",
         )
     for job in scenario.jobs:
         if job.id not in simulation.outcomes:
             raise errors.InputError(
                 source,
-                scenario.place(name),
-                f"job {job.id} would never end; its results are not finite",
+                place,
+                f"job {job.id} would never end: its results are not finite",
             )
     return [simulation.outcomes[job.id] for job in scenario.jobs]
 
@@ -272,7 +271,6 @@ class _Simulation:
 
     :param quantum_bytes: the least input from one border to the next; None:
         jobs keep their slots to their ends.
-    :ivar outcomes: by job id.
     :ivar waiting: by id, the jobs that have no slot yet.
     """
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``fpgapool-sim figures``: reproduce the figures of the paper."""
+"""The command ``figures``: reproduce the figures of papers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fpgapool.sim import screen
 from fpgapool.sim.experiments import crews
 from fpgapool.sim.plots import pictures
 from reproduction import figures
-from reproduction.figures import experiments
+from reproduction.figures import figure
 
 _ALL = "all"
 _Found = typing.TypeVar("_Found")
@@ -43,7 +43,7 @@ def add_parser(subparsers: typing.Any) -> None:
         type=pathlib.Path,
         required=True,
         metavar="DIR",
-        help="write the files into this directory; it is made if needed",
+        help="write the files into this directory; created if needed",
     )
     crews.add_processes(parser)
     parser.set_defaults(run=run)
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
         laboratory.purpose = name
         try:
             with progress.work(f"{_title(name)}, its numbers and pictures"):
-                sentence = figures.FIGURES[name](out_dir, laboratory)
+                sentence = figures.FIGURES[name].make(out_dir, laboratory)
         except OSError as error:
             raise files.unusable(out_dir, error) from error
         screen.say(console, sentence)
@@ -77,11 +77,11 @@ class _Laboratory:
     def __init__(self, processes: int | None) -> None:
         self.purpose = ""
         self._processes = processes
-        self._known: dict[experiments.Run[typing.Any], typing.Any] = {}
+        self._known: dict[figure.Run[typing.Any], typing.Any] = {}
 
     def __call__(
-        self, runs: Sequence[experiments.Run[_Found]], /
-    ) -> dict[experiments.Run[_Found], _Found]:
+        self, runs: Sequence[figure.Run[_Found]], /
+    ) -> dict[figure.Run[_Found], _Found]:
         """Do the simulations that are new, and show the progress."""
         new = [run for run in dict.fromkeys(runs) if run not in self._known]
         with progress.work(_title(self.purpose), len(new)) as work:
@@ -91,11 +91,11 @@ class _Laboratory:
         return {run: self._known[run] for run in runs}
 
     def _work(
-        self, runs: Sequence[experiments.Run[_Found]]
-    ) -> Iterator[tuple[experiments.Run[_Found], _Found]]:
+        self, runs: Sequence[figure.Run[_Found]]
+    ) -> Iterator[tuple[figure.Run[_Found], _Found]]:
         if self._processes == 1:
             return ((run, run.measure()) for run in runs)
-        return crews.work_here(experiments.measure_one, runs, self._processes)
+        return crews.work_here(figure.measure_one, runs, self._processes)
 
 
 def _title(name: str) -> str:
@@ -108,7 +108,7 @@ def _chosen(names: list[str]) -> list[str]:
             raise errors.InputError(
                 "figures",
                 name,
-                "there is no such figure; known: "
+                "unknown figure; known: "
                 f"{', '.join((*figures.FIGURES, _ALL))}",
             )
     if _ALL in names:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``fpgapool-sim tune-era``: search better values for the options of era."""
+"""The command ``tune-era``: search better values for the options of era."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _check(arguments: argparse.Namespace) -> None:
             raise errors.InputError(
                 "--options",
                 name,
-                f"era has no such option; known: "
+                f"unknown option of era; known: "
                 f"{', '.join(era_tuning.CANDIDATES)}",
             )
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``fpgapool-sim validate``: compare the simulator with the real system."""
+"""The command ``validate``: compare the simulator with the real system."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.outcomes import schedules
 from fpgapool.sim.plots import pictures
-from reproduction.figures import tables
+from reproduction.figures import figure
 from reproduction.validation import differences
 from reproduction.validation import experiments
 from reproduction.validation import picture
@@ -119,7 +119,6 @@ def add_parser(subparsers: typing.Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run both, and show how far they are apart.
 
-    :returns: the exit code.
     :raises errors.InputError: for invalid input.
     :raises errors.SystemFailed: if the real system fails.
     """
@@ -146,10 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Trial:
-    """Some jobs of a mode, for both systems.
-
-    :ivar scenario: the jobs.
-    """
+    """Some jobs of a mode, for both systems."""
 
     def __init__(
         self, mode: experiments.Mode, seed: int, options: argparse.Namespace
@@ -288,7 +284,7 @@ def _modes(text: str) -> list[experiments.Mode]:
             raise errors.InputError(
                 "--modes",
                 "",
-                f"there is no mode {name!r}; known: "
+                f"unknown mode {name!r}; known: "
                 f"{', '.join(experiments.MODES)}",
             )
     return [mode for mode in experiments.MODES.values() if mode.name in names]
@@ -338,7 +334,7 @@ def _write(
     engines = list(found[0].total.simulated_s)
     columns = [f"{engine}_s" for engine in engines]
     columns += [f"{engine}_difference" for engine in engines]
-    tables.write(
+    figure.write(
         out_dir / f"{NAME}.csv",
         (*_HEADER, *columns),
         [
@@ -354,7 +350,7 @@ def _write(
             for row in (*each.classes, each.large, each.total)
         ],
     )
-    tables.write(
+    figure.write(
         out_dir / f"{NAME}-jobs.csv",
         _JOBS_HEADER,
         (row for each in done for row in each.rows()),

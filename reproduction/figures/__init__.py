@@ -1,82 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The papers' figures, drawn from simulations."""
+"""The papers' figures, drawn from simulations: rows of one table.
 
-from __future__ import annotations
-
-import functools
-import pathlib
-import typing
+``figure`` says what a row is, and makes it; ``charts`` draws. A paper's
+modules have its rows: ``curves``, ``pairs``, ``thresholds`` and ``table6``
+those on FPGAPooling, whose runs are in ``clusters``; ``groups`` those on FPGA
+groups, with ``group_loads``; ``goals`` and ``mixes`` those on goals, with
+``goal_runs``; ``hjf`` those on HJF, with ``bags``; ``blaze5``, ``blaze8``,
+``blaze9`` and ``blaze11`` those on Blaze.
+"""
 
 from reproduction.figures import blaze5
 from reproduction.figures import blaze8
 from reproduction.figures import blaze9
 from reproduction.figures import blaze11
-from reproduction.figures import experiments
-from reproduction.figures import figure5
-from reproduction.figures import figure7
-from reproduction.figures import figure8
-from reproduction.figures import figure9
-from reproduction.figures import figure10
-from reproduction.figures import figure11
-from reproduction.figures import figure12
-from reproduction.figures import goals3
-from reproduction.figures import goals6
-from reproduction.figures import groups5
-from reproduction.figures import groups7
-from reproduction.figures import headline
-from reproduction.figures import hjf7
-from reproduction.figures import hjf13
-from reproduction.figures import hjf_table7
-from reproduction.figures import maps
+from reproduction.figures import curves
+from reproduction.figures import figure
+from reproduction.figures import goals
+from reproduction.figures import groups
+from reproduction.figures import hjf
 from reproduction.figures import mixes
+from reproduction.figures import pairs
 from reproduction.figures import table6
+from reproduction.figures import thresholds
 
-
-class Make(typing.Protocol):
-    """Draws one figure."""
-
-    def __call__(
-        self, out_dir: pathlib.Path, measure: experiments.Measure, /
-    ) -> str:
-        """Write a CSV file and one or more PNG files.
-
-        :param out_dir: an existing directory.
-        :param measure: does the simulations.
-        :returns: a sentence: which claims of the paper hold at these
-            settings, and which do not.
-        :raises OSError: if the picture cannot be written.
-        :raises fpgapool.sim.errors.InputError: if the numbers cannot.
-        """
-
-
-#: By number or name, in the order in which they are made.
-FIGURES: dict[str, Make] = {
-    "5": figure5.make,
-    "7": figure7.make,
-    "8": figure8.make,
-    "9": figure9.make,
-    "10": figure10.make,
-    "11": figure11.make,
-    "12": figure12.make,
-    "13": functools.partial(maps.make, maps.FIGURE13),
-    "14": functools.partial(maps.make, maps.FIGURE14),
-    "table6": table6.make,
-    "jobs-per-host": headline.make_jobs_per_host,
-    "steady-loads": headline.make_steady_loads,
-    "groups5": groups5.make_figure5,
-    "groups6": groups5.make_figure6,
-    "groups7": groups7.make,
-    "goals3": goals3.make,
-    "goals6": goals6.make,
-    "goals-mixes": mixes.make,
-    "hjf7": hjf7.make_coarse,
-    "hjf9": hjf7.make_fine,
-    "hjf11": hjf7.make_opt,
-    "hjf13": hjf13.make,
-    "hjf-table7": hjf_table7.make,
-    "blaze5": blaze5.make,
-    "blaze8": blaze8.make,
-    "blaze9": blaze9.make,
-    "blaze11": blaze11.make,
+_MODULES = (
+    *(thresholds, pairs, curves, table6, groups, goals, mixes, hjf),
+    *(blaze5, blaze8, blaze9, blaze11),
+)
+#: By number or name; first those with a number, in its order.
+FIGURES: dict[str, figure.Figure] = {
+    each.name: each
+    for each in sorted(
+        (row for module in _MODULES for row in module.FIGURES),
+        key=lambda row: int(row.name) if row.name.isdecimal() else 99,
+    )
 }

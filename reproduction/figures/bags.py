@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from fpgapool.sim import simulation
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import results
-from reproduction.figures import experiments
+from reproduction.figures import figure
 
 SEEDS: Sequence[int] = range(40)
 JOBS = 20
@@ -67,7 +67,6 @@ class Setting:
     """What all rules are compared in.
 
     :ivar mode: one of :data:`MODES`.
-    :ivar high: jobs with high requirements.
     """
 
     mode: str
@@ -212,14 +211,11 @@ Scores = Mapping[tuple[Setting, str], Score]
 
 
 def compare(
-    measure: experiments.Measure,
+    measure: figure.Measure,
     settings: Iterable[Setting],
     rules: Iterable[str] = tuple(RULES),
 ) -> Scores:
-    """Simulate rules in settings.
-
-    :returns: by setting and rule.
-    """
+    """Simulate rules in settings."""
     runs = {
         (setting, rule): [BagRun(setting, rule, seed) for seed in SEEDS]
         for setting in settings
@@ -241,18 +237,3 @@ def _score(bags: Sequence[Found]) -> Score:
         frames_per_s=sum(bag.frames_per_s for bag in bags) / len(bags),
         wasted_frames=sum(bag.wasted_frames for bag in bags) / len(bags),
     )
-
-
-#: Columns of :func:`cells_of`.
-HEADER = (
-    "sla_percent",
-    "energy_kj",
-    "kj_per_sla",
-    "frames_per_s",
-    "wasted_frames",
-)
-
-
-def cells_of(score: Score) -> list[str]:
-    """Return a score as cells of a table, see :data:`HEADER`."""
-    return [f"{getattr(score, name):.6g}" for name in HEADER]

@@ -11,20 +11,19 @@ applications are LR; the others are KM.
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 import random
 import statistics
 import typing
+from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
 from fpgapool.sim import simulation
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import results
-from fpgapool.sim.plots import style
-from reproduction.figures import experiments
-from reproduction.figures import tables
-from reproduction.figures import verdicts
+from reproduction.figures import charts
+from reproduction.figures import figure
 from reproduction.models import containers
 
 SEEDS: Sequence[int] = range(10)
@@ -57,7 +56,6 @@ REFERENCE_BY_MISSES = {
 TOLERANCE = 0.1
 #: The paper's distances, means of its mixes.
 PAPER = {"static": 27, "naive": 22, "gam": 9}
-_HEIGHT_IN = 4.6
 
 
 class Mixed(typing.NamedTuple):
@@ -105,10 +103,7 @@ def make_jobs(share: float, seed: int) -> list[scenarios.JobSpec]:
 
 @dataclasses.dataclass(frozen=True)
 class MixRun:
-    """One policy on one mix.
-
-    :ivar misses: of policies with affinity.
-    """
+    """One policy on one mix."""
 
     policy: str
     share: float
@@ -151,7 +146,7 @@ class MixRun:
 Means = Mapping[tuple[str, float], Mixed]
 
 
-def compare(measure: experiments.Measure) -> Means:
+def compare(measure: figure.Measure) -> Means:
     """Simulate all policies on all mixes.
 
     :returns: means over the seeds, by policy and share.
@@ -166,7 +161,7 @@ def compare(measure: experiments.Measure) -> Means:
     )
 
 
-def compare_misses(measure: experiments.Measure) -> Mapping[int, Mixed]:
+def compare_misses(measure: figure.Measure) -> Mapping[int, Mixed]:
     """Simulate ``gam`` with other numbers of misses.
 
     :returns: means over mixes and seeds.
@@ -188,7 +183,7 @@ _Key = typing.TypeVar("_Key")
 
 
 def _means(
-    measure: experiments.Measure, wanted: Mapping[_Key, Sequence[MixRun]]
+    measure: figure.Measure, wanted: Mapping[_Key, Sequence[MixRun]]
 ) -> dict[_Key, Mixed]:
     found = measure([run for runs in wanted.values() for run in runs])
     return {
@@ -208,41 +203,7 @@ def distance_percent(
     )
 
 
-def make(out_dir: pathlib.Path, measure: experiments.Measure) -> str:
-    """Write a picture, its numbers and its claims; see the package."""
-    means, by_misses = compare(measure), compare_misses(measure)
-    tables.write(
-        out_dir / "blaze11.csv",
-        ("policy", "lr_share", "misses", *Mixed._fields),
-        [
-            (
-                policy,
-                f"{share:g}",
-                containers.MISSES
-                if policy in containers.WITH_AFFINITY
-                else "",
-                *(f"{value:.6g}" for value in mixed),
-            )
-            for (policy, share), mixed in means.items()
-        ]
-        + [
-            ("gam", "all", misses, *(f"{value:.6g}" for value in mixed))
-            for misses, mixed in by_misses.items()
-        ],
-    )
-    claims = _claims(means)
-    verdicts.write(out_dir / "blaze11-claims.csv", claims)
-    _draw(means, by_misses, out_dir / "blaze11.png")
-    return "\n".join(
-        [
-            verdicts.say("Figure 11 of the paper on Blaze", claims),
-            _ours(means),
-            _reference(means, by_misses),
-        ]
-    )
-
-
-def _claims(means: Means) -> list[verdicts.Claim]:
+def _claims(means: Means) -> list[figure.Claim]:
     static, naive, gam, _ = (
         distance_percent(means, policy) for policy in containers.POLICIES
     )
@@ -262,26 +223,26 @@ def _claims(means: Means) -> list[verdicts.Claim]:
         for policy in containers.POLICIES
     }
     return [
-        verdicts.Claim(
+        figure.Claim(
             "GAM is the closest to the bound, then naive, then static; means "
             "of the mixes",
             ", ".join(f"{name} {value} %" for name, value in PAPER.items()),
             f"static {static:.1f} %, naive {naive:.1f} %, gam {gam:.1f} %",
             gam < naive < static and gam <= PAPER["gam"],
         ),
-        verdicts.Claim(
+        figure.Claim(
             "naive beats static if all applications are of one kind",
             "better",
             f"{alone['naive']:.1f} and {alone['static']:.1f} % away",
             alone["naive"] < alone["static"],
         ),
-        verdicts.Claim(
+        figure.Claim(
             "static beats naive if half of them are LR",
             "better",
             f"{half['static']:.1f} and {half['naive']:.1f} % away",
             half["static"] < half["naive"],
         ),
-        verdicts.Claim(
+        figure.Claim(
             "GAM has the best of both: nothing is better in any mix",
             "the best aspects of both",
             f"at a half static wins, {half['static']:.1f} against "
@@ -295,7 +256,7 @@ def _claims(means: Means) -> list[verdicts.Claim]:
                 for share in SHARES
             ),
         ),
-        verdicts.Claim(
+        figure.Claim(
             "GAM uses the boards more than both",
             "more",
             ", ".join(
@@ -305,14 +266,6 @@ def _claims(means: Means) -> list[verdicts.Claim]:
             used["gam"] > max(used["static"], used["naive"]),
         ),
     ]
-
-
-def _ours(means: Means) -> str:
-    lpt = distance_percent(means, "lpt")
-    return (
-        "'lpt', which is not the paper's, is as GAM but takes the application "
-        f"with the largest container first: {lpt:.1f} % away (aim 4)."
-    )
 
 
 def deviations(
@@ -332,73 +285,85 @@ def deviations(
     }
 
 
-def _reference(means: Means, by_misses: Mapping[int, Mixed]) -> str:
-    found = deviations(means, by_misses)
-    far = [name for name, off in found.items() if abs(off) > TOLERANCE]
-    return (
-        f"{len(found) - len(far)} of {len(found)} distances are those of an "
-        f"independent simulation within {TOLERANCE:g} points"
-        + (f"; not: {'; '.join(far)}." if far else ".")
-    )
+def _picture(found: tuple[Means, Mapping[int, Mixed]]) -> charts.Picture:
+    means, by_misses = found
 
+    def panel(title: str, value: Callable[[Mixed], float]) -> charts.Panel:
+        return charts.Panel(
+            title=title,
+            xlabel="share of LR",
+            series=[
+                charts.Series(
+                    label=policy,
+                    x=SHARES,
+                    y=[100 * value(means[policy, each]) for each in SHARES],
+                    style={"marker": "o", "markersize": 4},
+                )
+                for policy in containers.POLICIES
+            ],
+        )
 
-# -- picture ---------------------------------------------------------------
-
-
-def _draw(
-    means: Means, by_misses: Mapping[int, Mixed], path: pathlib.Path
-) -> None:
-    figure, grid = style.make_panels(
-        _HEIGHT_IN,
-        (1, 3),
-        left=0.05,
-        bottom=0.13,
-        top=0.72,
-        gaps=(0.0, 0.17),
-    )
-    throughput, utilisation, misses = grid[0]
-    colours = style.lines_of(containers.POLICIES)
-    for (policy, colour), pattern in zip(
-        colours.items(), style.PATTERNS, strict=False
-    ):
-        mixes = [means[policy, share] for share in SHARES]
-        for axes, values in (
-            (throughput, [1 - mixed.distance for mixed in mixes]),
-            (utilisation, [mixed.utilisation for mixed in mixes]),
-        ):
-            axes.plot(
-                SHARES,
-                [100 * value for value in values],
-                color=colour,
-                linestyle=pattern,
-                marker="o",
-                markersize=4,
-                label=policy,
-            )
-    misses.plot(
-        list(by_misses),
-        [100 * mixed.distance for mixed in by_misses.values()],
-        color=colours["gam"],
-        marker="o",
-        markersize=4,
-    )
-    misses.set_xscale("log")
-    misses.set_xticks(list(by_misses), list(map(str, by_misses)))
-    misses.minorticks_off()
-    for axes, title, below in (
-        (throughput, "throughput, % of the bound", "share of LR"),
-        (utilisation, "time in which boards compute, %", "share of LR"),
-        (misses, "gam: distance to the bound, %", "misses until any host"),
-    ):
-        style.prepare_axes(axes, "both")
-        style.name_panel(axes, title)
-        axes.set_xlabel(below, fontsize=9)
-        axes.set_ylim(bottom=0)
-    style.add_legend(figure, throughput.get_legend_handles_labels()[0])
-    style.write_texts(
-        figure,
-        "Figure 11 of Blaze: two kinds of applications on four boards",
-        f"{APPLICATIONS} applications of two containers, means of "
+    return charts.Picture(
+        title="Figure 11 of Blaze: two kinds of applications on four boards",
+        subtitle=f"{APPLICATIONS} applications of two containers, means of "
         f"{len(SEEDS)} seeds; 'lpt' is not the paper's.",
+        panels=[
+            [
+                panel(
+                    "throughput, % of the bound", lambda mix: 1 - mix.distance
+                ),
+                panel(
+                    "time in which boards compute, %",
+                    lambda mix: mix.utilisation,
+                ),
+                charts.Panel(
+                    title="gam: distance to the bound, %",
+                    xlabel="misses until any host",
+                    log="x",
+                    ticks=list(by_misses),
+                    series=[
+                        charts.Series(
+                            label="gam",
+                            x=list(by_misses),
+                            y=[
+                                100 * mix.distance
+                                for mix in by_misses.values()
+                            ],
+                            style={"marker": "o", "markersize": 4},
+                        )
+                    ],
+                ),
+            ]
+        ],
     )
-    style.save(figure, path)
+
+
+def _rows(
+    found: tuple[Means, Mapping[int, Mixed]],
+) -> Iterator[tuple[object, ...]]:
+    means, by_misses = found
+    for (policy, share), mixed in means.items():
+        has_misses = policy in containers.WITH_AFFINITY
+        misses = containers.MISSES if has_misses else None
+        yield (policy, share, misses, *mixed)
+    for misses, mixed in by_misses.items():
+        yield ("gam", "all", misses, *mixed)
+
+
+FIGURES = (
+    figure.Figure(
+        name="blaze11",
+        subject="Figure 11 of the paper on Blaze",
+        run=lambda measure: (compare(measure), compare_misses(measure)),
+        header=("policy", "lr_share", "misses", *Mixed._fields),
+        rows=_rows,
+        claims=lambda found: _claims(found[0]),
+        notes=lambda found: [
+            "'lpt', which is not the paper's, is as GAM but takes the "
+            "application with the largest container first: "
+            f"{distance_percent(found[0], 'lpt'):.1f} % away (aim 4).",
+            figure.agreement(deviations(*found), TOLERANCE, " points"),
+        ],
+        picture=_picture,
+    ),
+)

@@ -12,17 +12,15 @@ Table 1 has it.
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 import typing
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 from fpgapool.sim import simulation
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import results
-from fpgapool.sim.plots import style
-from reproduction.figures import experiments
-from reproduction.figures import tables
-from reproduction.figures import verdicts
+from reproduction.figures import charts
+from reproduction.figures import figure
 from reproduction.models import containers
 
 #: By application: how many times faster a board computes its kernel than
@@ -49,7 +47,6 @@ _BOARD_W = 25.0
 _TASKS = 960
 _TASK_S = 1.0
 _BYTES_PER_S = 1e6
-_HEIGHT_IN = 4.6
 
 
 class Took(typing.NamedTuple):
@@ -145,7 +142,7 @@ def amdahl(application: str, share: float = KERNEL_SHARE) -> float:
     return 1 / (1 - share + share / SPEEDUPS[application])
 
 
-def compare(measure: experiments.Measure) -> Found:
+def compare(measure: figure.Measure) -> Found:
     """Simulate all applications alone, and two on clusters."""
     runs = [
         ApplicationRun(application, 1, boards)
@@ -181,32 +178,10 @@ def worth(found: Found, application: str) -> float:
     )
 
 
-def make(out_dir: pathlib.Path, measure: experiments.Measure) -> str:
-    """Write a picture, its numbers and its claims; see the package."""
-    found = compare(measure)
-    tables.write(
-        out_dir / "blaze5.csv",
-        ("application", "hosts", "boards", *Took._fields),
-        [
-            (
-                run.application,
-                run.hosts,
-                run.hosts if run.boards else 0,
-                *(f"{value:.6g}" for value in took),
-            )
-            for run, took in found.items()
-        ],
-    )
-    claims = _claims(found)
-    verdicts.write(out_dir / "blaze5-claims.csv", claims)
-    _draw(found, out_dir / "blaze5.png")
-    return verdicts.say("Figures 5 to 7 of the paper on Blaze", claims)
-
-
-def _claims(found: Found) -> list[verdicts.Claim]:
+def _claims(found: Found) -> list[figure.Claim]:
     of_all = {name: gains(found, name) for name in SPEEDUPS}
     claims = [
-        verdicts.Claim(
+        figure.Claim(
             f"{name} is faster with a board, by Amdahl's law",
             f"{amdahl(name):.2f} ×, which follows from 80 % and "
             f"{SPEEDUPS[name]:g} ×",
@@ -221,7 +196,7 @@ def _claims(found: Found) -> list[verdicts.Claim]:
     for name in KNOWN:
         ratio = worth(found, name)
         claims.append(
-            verdicts.Claim(
+            figure.Claim(
                 f"four hosts with boards compute {name} as fast as twelve "
                 "without",
                 f"roughly {BOARDS * PAPER_HOSTS:.0f} hosts; "
@@ -238,7 +213,7 @@ def _claims(found: Found) -> list[verdicts.Claim]:
             for boards in (False, True)
         )
         claims.append(
-            verdicts.Claim(
+            figure.Claim(
                 f"{name} is bound by computing, and the kernel gains",
                 "the kernel shrinks, the rest stays",
                 f"kernel {plain.kernel_s:.0f} s, then {board.kernel_s:.0f} s; "
@@ -255,7 +230,7 @@ def _range(
     member: int,
     what: str,
     paper: tuple[float, float],
-) -> verdicts.Claim:
+) -> figure.Claim:
     """Return the claim on the gains of all four applications."""
     low, high = paper
     needed = ", ".join(
@@ -263,7 +238,7 @@ def _range(
         for name in SPEEDUPS
         if name not in KNOWN
     )
-    return verdicts.Claim(
+    return figure.Claim(
         f"a board saves {what} in all four applications",
         f"{low:g} to {high:g} ×",
         ", ".join(
@@ -279,151 +254,100 @@ def _share_for(application: str, speedup: float) -> float:
     return (1 - 1 / speedup) / (1 - 1 / SPEEDUPS[application])
 
 
-# -- picture ---------------------------------------------------------------
+def _bars(label: str, y: Sequence[float]) -> charts.Series:
+    return charts.Series(label=label, y=y, texts="{:.2f}")
 
 
-def _draw(found: Found, path: pathlib.Path) -> None:
-    figure, grid = style.make_panels(
-        _HEIGHT_IN,
-        (1, 3),
-        left=0.04,
-        bottom=0.12,
-        top=0.72,
-        gaps=(0.0, 0.16),
-    )
-    names = ("time", "energy", "processor", "kernel", *KNOWN)
-    colours = style.colours_of(names)
-    handles = [
-        *_draw_gains(found, grid[0][0], colours),
-        *_draw_clusters(found, grid[0][1], colours),
-        *_draw_parts(found, grid[0][2], colours),
-    ]
-    for axes, title in zip(
-        grid[0],
-        (
-            "Figure 5: one host, × less with a board",
-            "Figure 6: throughput, × four hosts",
-            "Figure 7: four hosts, time in s",
-        ),
-        strict=True,
-    ):
-        style.prepare_axes(axes, "y")
-        style.name_panel(axes, title)
-    style.add_legend(figure, handles, 9)
-    style.write_texts(
-        figure,
-        "Figures 5 to 7 of Blaze: one application, with boards and without",
-        "The kernel takes 80 % without boards (of GSA and COMP the paper does "
-        "not say it); grey: the paper's savings of time, and its throughput.",
-    )
-    style.save(figure, path)
-
-
-def _draw_gains(
-    found: Found, axes: typing.Any, colours: Mapping[str, str]
-) -> list[typing.Any]:
-    handles = []
-    for member, what in enumerate(("time", "energy")):
-        places = [at + 0.4 * (member - 0.5) for at in range(len(SPEEDUPS))]
-        values = [gains(found, name)[member] for name in SPEEDUPS]
-        handles.append(
-            axes.bar(
-                places, values, width=0.38, color=colours[what], label=what
-            )
-        )
-        _write_values(axes, places, values, "{:.2f}")
-    axes.axhspan(*PAPER_SPEEDUP, color=style.BAND, zorder=0)
-    axes.set_xticks(range(len(SPEEDUPS)), list(SPEEDUPS))
-    return handles
-
-
-def _draw_clusters(
-    found: Found, axes: typing.Any, colours: Mapping[str, str]
-) -> list[typing.Any]:
-    runs = [(hosts, False) for hosts in PLAIN_HOSTS] + [(BOARDS, True)]
-    handles = []
-    for column, name in enumerate(KNOWN):
-        first = found[ApplicationRun(name, PLAIN_HOSTS[0], False)]
-        values = [
-            first.time_s / found[ApplicationRun(name, hosts, boards)].time_s
-            for hosts, boards in runs
+def _clusters(found: Found) -> charts.Panel:
+    runs = {f"{hosts} hosts": (hosts, False) for hosts in PLAIN_HOSTS}
+    runs[f"{BOARDS} boards"] = (BOARDS, True)
+    times_s = {
+        name: [
+            found[ApplicationRun(name, *run)].time_s for run in runs.values()
         ]
-        places = [at + 0.4 * (column - 0.5) for at in range(len(runs))]
-        handles.append(
-            axes.bar(
-                places, values, width=0.38, color=colours[name], label=name
-            )
-        )
-        _write_values(axes, places, values, "{:.2f}")
-    last = len(runs) - 1
-    axes.plot(
-        [last - 0.4, last + 0.4],
-        [PAPER_HOSTS] * 2,
-        color=style.LIGHT,
-        linewidth=3,
-    )
-    axes.set_xticks(
-        range(len(runs)),
-        [
-            f"{hosts} boards" if boards else f"{hosts} hosts"
-            for hosts, boards in runs
+        for name in KNOWN
+    }
+    return charts.Panel(
+        title="Figure 6: throughput, × four hosts",
+        categories=list(runs),
+        levels=[("", PAPER_HOSTS)],
+        series=[
+            _bars(name, [some[0] / each for each in some])
+            for name, some in times_s.items()
         ],
     )
-    return handles
 
 
-def _draw_parts(
-    found: Found, axes: typing.Any, colours: Mapping[str, str]
-) -> list[typing.Any]:
+def _parts(found: Found) -> charts.Panel:
     runs = [
         ApplicationRun(name, BOARDS, boards)
         for name in KNOWN
         for boards in (False, True)
     ]
-    rest_s = [found[run].time_s - found[run].kernel_s for run in runs]
-    kernels_s = [found[run].kernel_s for run in runs]
-    places = range(len(runs))
-    handles = [
-        axes.bar(
-            places,
-            rest_s,
-            width=0.6,
-            color=colours["processor"],
-            label="processor",
-        ),
-        axes.bar(
-            places,
-            kernels_s,
-            bottom=rest_s,
-            width=0.6,
-            color=colours["kernel"],
-            label="kernel",
-        ),
-    ]
-    for place, run in zip(places, runs, strict=True):
-        _write_values(axes, [place], [found[run].time_s], "{:.0f}")
-    axes.set_xticks(
-        places,
-        [
+    took = [found[run] for run in runs]
+    return charts.Panel(
+        title="Figure 7: four hosts, time in s",
+        categories=[
             f"{run.application}\n{'boards' if run.boards else 'no boards'}"
             for run in runs
         ],
+        series=[
+            charts.Series(
+                label="processor",
+                y=[each.time_s - each.kernel_s for each in took],
+            ),
+            charts.Series(
+                label="kernel",
+                y=[each.kernel_s for each in took],
+                stacked=True,
+                texts=[f"{each.time_s:.0f}" for each in took],
+            ),
+        ],
     )
-    return handles
 
 
-def _write_values(
-    axes: typing.Any,
-    places: list[float],
-    values: list[float],
-    pattern: str,
-) -> None:
-    for place, value in zip(places, values, strict=True):
-        axes.text(
-            place,
-            value,
-            pattern.format(value),
-            ha="center",
-            va="bottom",
-            fontsize=7.5,
-        )
+def _picture(found: Found) -> charts.Picture:
+    return charts.Picture(
+        title="Figures 5 to 7 of Blaze: one application, with boards and "
+        "without",
+        subtitle="The kernel takes 80 % without boards (of GSA and COMP the "
+        "paper does not say it); grey: the paper's savings of time; dotted: "
+        "its throughput.",
+        gap_in=0.5,
+        panels=[
+            [
+                charts.Panel(
+                    title="Figure 5: one host, × less with a board",
+                    categories=list(SPEEDUPS),
+                    band=PAPER_SPEEDUP,
+                    series=[
+                        _bars(
+                            what, [gains(found, name)[at] for name in SPEEDUPS]
+                        )
+                        for at, what in enumerate(("time", "energy"))
+                    ],
+                ),
+                _clusters(found),
+                _parts(found),
+            ]
+        ],
+    )
+
+
+FIGURES = (
+    figure.Figure(
+        name="blaze5",
+        subject="Figures 5 to 7 of the paper on Blaze",
+        run=lambda measure: compare(measure),
+        header=("application", "hosts", "boards", *Took._fields),
+        rows=lambda found: [
+            (
+                *(run.application, run.hosts, run.hosts if run.boards else 0),
+                *took,
+            )
+            for run, took in found.items()
+        ],
+        claims=_claims,
+        picture=_picture,
+    ),
+)

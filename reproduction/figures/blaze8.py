@@ -11,14 +11,11 @@ stream with a board of its own.
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 
 from fpgapool.sim import simulation
 from fpgapool.sim.inputs import scenario as scenarios
-from fpgapool.sim.plots import style
-from reproduction.figures import experiments
-from reproduction.figures import tables
-from reproduction.figures import verdicts
+from reproduction.figures import charts
+from reproduction.figures import figure
 
 STREAMS = (1, 12)
 #: The paper's throughput of one stream, in times of Snappy on a core.
@@ -38,7 +35,6 @@ _NO_KERNEL = 0.76
 _KERNEL_S = (1 - _NO_KERNEL) * (1 + _COPY_S)
 _BLOCKS = 200
 _BYTES_PER_S = 1e6
-_HEIGHT_IN = 4.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +82,7 @@ class StreamsRun:
         return self.streams * _BLOCKS / end_s
 
 
-def compare(measure: experiments.Measure) -> dict[StreamsRun, float]:
+def compare(measure: figure.Measure) -> dict[StreamsRun, float]:
     """Simulate one and twelve streams.
 
     :returns: throughput in times of Snappy on one core.
@@ -100,56 +96,31 @@ def compare(measure: experiments.Measure) -> dict[StreamsRun, float]:
     return {run: PAPER_OWN * found[run] for run in runs}
 
 
-def make(out_dir: pathlib.Path, measure: experiments.Measure) -> str:
-    """Write a picture, its numbers and its claims; see the package."""
-    found = compare(measure)
-    tables.write(
-        out_dir / "blaze8.csv",
-        ("streams", "board", "times_snappy_on_a_core"),
-        [
-            (run.streams, _board(run.shared), f"{value:.6g}")
-            for run, value in found.items()
-        ],
-    )
-    claims = _claims(found)
-    verdicts.write(out_dir / "blaze8-claims.csv", claims)
-    _draw(found, out_dir / "blaze8.png")
-    return verdicts.say(
-        "Figure 8 of the paper on Blaze (the paper's own copy and kernel "
-        "times)",
-        claims,
-    )
-
-
-def _board(shared: bool) -> str:
-    return "shared" if shared else "own"
-
-
 def ratio(found: dict[StreamsRun, float], streams: int) -> float:
     """Return the throughput of a shared board over that of an own one."""
     return found[StreamsRun(streams, True)] / found[StreamsRun(streams, False)]
 
 
-def _claims(found: dict[StreamsRun, float]) -> list[verdicts.Claim]:
+def _claims(found: dict[StreamsRun, float]) -> list[figure.Claim]:
     one, twelve = (ratio(found, streams) for streams in STREAMS)
     paper = PAPER_SHARED / PAPER_OWN
     last = STREAMS[-1]
     against = found[StreamsRun(last, True)] / last
     return [
-        verdicts.Claim(
+        figure.Claim(
             "one stream is slower on a shared board",
             f"{PAPER_SHARED:g} against {PAPER_OWN:g} ×, a ratio of "
             f"{paper:.2f}",
             f"{one:.2f}",
             abs(one / paper - 1) <= TOLERANCE and one >= TARGETS[1],
         ),
-        verdicts.Claim(
+        figure.Claim(
             "twelve streams are as fast on a shared board",
             "similar",
             f"a ratio of {twelve:.2f}; the kernel is the bottleneck",
             twelve >= TARGETS[last],
         ),
-        verdicts.Claim(
+        figure.Claim(
             "twelve streams beat Snappy on twelve cores",
             f"{PAPER_TWELVE:g} × (Table 1 has 3 ×)",
             f"{against:.2f} ×, if Snappy is {last} times as fast on {last} "
@@ -159,45 +130,51 @@ def _claims(found: dict[StreamsRun, float]) -> list[verdicts.Claim]:
     ]
 
 
-def _draw(found: dict[StreamsRun, float], path: pathlib.Path) -> None:
-    figure, grid = style.make_panels(
-        _HEIGHT_IN, (1, 2), left=0.04, bottom=0.09, top=0.7, gaps=(0.0, 0.1)
+def _picture(found: dict[StreamsRun, float]) -> charts.Picture:
+    return charts.Picture(
+        title="Figure 8 of Blaze: what sharing a board costs COMP",
+        subtitle="Throughput in times of Snappy on one core; Gzip and Snappy "
+        "as the paper has them on one core, and twelve times that on twelve.",
+        panels=[
+            [
+                charts.Panel(
+                    title=f"streams: {streams}",
+                    categories=["Gzip", "Snappy", "own board", "shared board"],
+                    series=[
+                        charts.Series(
+                            label="times of Snappy on one core",
+                            y=[
+                                GZIP * streams,
+                                float(streams),
+                                found[StreamsRun(streams, False)],
+                                found[StreamsRun(streams, True)],
+                            ],
+                            marks=[None, None, *paper],
+                            texts="{:.1f}",
+                        )
+                    ],
+                )
+                for streams, paper in (
+                    (1, (PAPER_OWN, PAPER_SHARED)),
+                    (STREAMS[-1], (PAPER_TWELVE * STREAMS[-1],) * 2),
+                )
+            ]
+        ],
     )
-    names = ("Gzip", "Snappy", "own board", "shared board")
-    colours = style.colours_of(names)
-    for axes, streams in zip(grid[0], STREAMS, strict=True):
-        paper = (PAPER_OWN, PAPER_SHARED)
-        if streams > 1:
-            paper = (PAPER_TWELVE * streams,) * 2
-        values = [
-            GZIP * streams,
-            float(streams),
-            found[StreamsRun(streams, False)],
-            found[StreamsRun(streams, True)],
-        ]
-        for place, (name, value) in enumerate(zip(names, values, strict=True)):
-            axes.bar(place, value, width=0.6, color=colours[name], label=name)
-            axes.text(
-                place,
-                value,
-                f"{value:.1f}",
-                ha="center",
-                va="bottom",
-                fontsize=8.5,
-            )
-        axes.hlines(
-            paper, [1.7, 2.7], [2.3, 3.3], color=style.INK, label="paper"
-        )
-        axes.set_xticks([])
-        style.prepare_axes(axes, "y")
-        style.name_panel(
-            axes, "one stream" if streams == 1 else f"{streams} streams"
-        )
-    style.add_legend(figure, grid[0][0].get_legend_handles_labels()[0])
-    style.write_texts(
-        figure,
-        "Figure 8 of Blaze: what sharing a board costs COMP",
-        "Throughput in times of Snappy on one core; Gzip and Snappy as the "
-        "paper has them on one core, and twelve times that on twelve.",
-    )
-    style.save(figure, path)
+
+
+FIGURES = (
+    figure.Figure(
+        name="blaze8",
+        subject="Figure 8 of the paper on Blaze (the paper's own copy and "
+        "kernel times)",
+        run=lambda measure: compare(measure),
+        header=("streams", "board", "times_snappy_on_a_core"),
+        rows=lambda found: [
+            (run.streams, "shared" if run.shared else "own", value)
+            for run, value in found.items()
+        ],
+        claims=_claims,
+        picture=_picture,
+    ),
+)

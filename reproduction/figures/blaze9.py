@@ -17,13 +17,10 @@ import pathlib
 import typing
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Sequence
 
-from fpgapool.sim.plots import style
 from reproduction.figures import blaze5
-from reproduction.figures import experiments
-from reproduction.figures import tables
-from reproduction.figures import verdicts
+from reproduction.figures import charts
+from reproduction.figures import figure
 
 #: Times of a task without pipelining, as the paper has them.
 NAIVE = {"LR": 6.71, "KM": 6.95}
@@ -42,7 +39,6 @@ GAP_KERNELS = 2.0
 ITERATIONS = {"naive": 2, "pipelined": 4, "cached": 20}
 #: Equal stages that the transfers are divided into at most.
 MOST_STAGES = 4
-_HEIGHT_IN = 4.8
 
 Interval = tuple[float, float]
 
@@ -123,7 +119,7 @@ class PipelineRun:
 Found = Mapping[PipelineRun, float]
 
 
-def compare(measure: experiments.Measure) -> Found:
+def compare(measure: figure.Measure) -> Found:
     """Simulate all parts, pipelined ones with more stages, too."""
     runs = [
         PipelineRun(application, part, stages)
@@ -179,39 +175,6 @@ def _within(busy: Iterable[Interval], begin: float, end: float) -> float:
     )
 
 
-def make(out_dir: pathlib.Path, measure: experiments.Measure) -> str:
-    """Write a picture, its numbers and its claims; see the package."""
-    found = compare(measure)
-    tables.write(
-        out_dir / "blaze9.csv",
-        ("application", "part", "transfer_stages", "task", "formula"),
-        [
-            (
-                run.application,
-                run.part,
-                run.stages,
-                f"{time:.6g}",
-                f"{_by_formula(run):.6g}",
-            )
-            for run, time in found.items()
-        ],
-    )
-    used = {application: use_over_time(application) for application in NAIVE}
-    tables.write(
-        out_dir / "blaze10.csv",
-        ("application", "part", "start", "use"),
-        [
-            (application, part, f"{start:.6g}", f"{use:.6g}")
-            for application, samples in used.items()
-            for part, start, use in samples
-        ],
-    )
-    claims = _claims(found, used)
-    verdicts.write(out_dir / "blaze9-claims.csv", claims)
-    _draw(found, used["LR"], out_dir / "blaze9.png")
-    return verdicts.say("Figures 9 and 10 of the paper on Blaze", claims)
-
-
 def _by_formula(run: PipelineRun) -> float:
     stages = parts_of(run.application, run.stages)[run.part]
     return formula(stages, TASKS) / TASKS
@@ -220,23 +183,22 @@ def _by_formula(run: PipelineRun) -> float:
 # -- claims ----------------------------------------------------------------
 
 
-def _claims(
-    found: Found, used: Mapping[str, Sequence[tuple[str, float, float]]]
-) -> list[verdicts.Claim]:
+def _claims(found: Found) -> list[figure.Claim]:
     low, high = PAPER_GAIN
+    samples = use_over_time("LR")
     of_formula = min(_by_formula(run) / time for run, time in found.items())
     divided = ", ".join(
         f"{stages}: {gain(found, 'LR', stages):.1f} ×"
         for stages in range(2, MOST_STAGES + 1)
     )
     uses = {
-        part: [use for name, _, use in used["LR"] if name == part]
+        part: [100 * use for name, _, use in samples if name == part]
         for part in ITERATIONS
     }
     kernel = 1 / blaze5.SPEEDUPS["LR"]
     mean_uses = [100 * each * kernel / NAIVE["LR"] for each in PAPER_GAIN]
     return [
-        verdicts.Claim(
+        figure.Claim(
             "pipelining makes LR and KM faster",
             f"{low:g} to {high:g} ×",
             ", ".join(f"{name} {gain(found, name):.2f} ×" for name in NAIVE)
@@ -245,13 +207,13 @@ def _claims(
             "paper has more stages than input, kernel and output",
             all(low <= gain(found, name) <= high for name in NAIVE),
         ),
-        verdicts.Claim(
+        figure.Claim(
             "pipelining takes what the formula says",
             "all stages once, and the longest for each further task",
             f"at least {of_formula:.3f} of the formula",
             of_formula >= LEAST_OF_FORMULA,
         ),
-        verdicts.Claim(
+        figure.Claim(
             "cached data makes up for the transfers, from the second "
             "iteration on",
             "a huge improvement",
@@ -262,108 +224,122 @@ def _claims(
             ),
             all(found[PipelineRun(name, "cached")] < 1 for name in NAIVE),
         ),
-        verdicts.Claim(
+        figure.Claim(
             "without pipelining and cache the board is hardly used",
             "consistently low",
-            f"{_percents(uses['naive'])} for LR",
-            max(uses["naive"]) < 0.1,
+            f"{figure.to(uses['naive'], '{:.0f}', ' %')} for LR",
+            max(uses["naive"]) < 10,
         ),
-        verdicts.Claim(
+        figure.Claim(
             "with pipelining its use is high from time to time",
             "high periodically",
-            f"{_percents(uses['pipelined'])} for LR; the paper's own gain "
-            f"allows {mean_uses[0]:.0f} to {mean_uses[1]:.0f} % on average",
-            max(uses["pipelined"]) > 0.5,
+            f"{figure.to(uses['pipelined'], '{:.0f}', ' %')} for LR; the "
+            f"paper's own gain allows {mean_uses[0]:.0f} to "
+            f"{mean_uses[1]:.0f} % on average",
+            max(uses["pipelined"]) > 50,
         ),
-        verdicts.Claim(
+        figure.Claim(
             "with cached data its use is high",
             "dramatically increased",
-            f"{_percents(uses['cached'])} for LR, with "
+            f"{figure.to(uses['cached'], '{:.0f}', ' %')} for LR, with "
             f"{GAP_KERNELS:g} kernels' time between iterations of {TASKS} "
             "tasks",
-            min(uses["cached"]) > LEAST_CACHED_USE,
+            min(uses["cached"]) > 100 * LEAST_CACHED_USE,
         ),
     ]
 
 
-def _percents(values: Sequence[float]) -> str:
-    low, high = (f"{100 * each:.0f}" for each in (min(values), max(values)))
-    return f"{low} %" if low == high else f"{low} to {high} %"
-
-
-# -- picture ---------------------------------------------------------------
-
-
-def _draw(
-    found: Found,
-    samples: Sequence[tuple[str, float, float]],
-    path: pathlib.Path,
-) -> None:
-    figure, grid = style.make_panels(
-        _HEIGHT_IN, (1, 2), left=0.045, bottom=0.12, top=0.74, gaps=(0.0, 0.12)
-    )
-    tasks, use = grid[0]
+def _picture(found: Found) -> charts.Picture:
+    samples = use_over_time("LR")
     kinds = {
         "naive": ("naive", 1),
         "pipelined": ("pipelined", 1),
         f"pipelined, {MOST_STAGES} stages": ("pipelined", MOST_STAGES),
         "cached": ("cached", 1),
     }
-    colours = style.colours_of(kinds)
-    for column, (label, (part, stages)) in enumerate(kinds.items()):
-        for at, application in enumerate(NAIVE):
-            time = found[PipelineRun(application, part, stages)]
-            place = at + 0.21 * (column - 1.5)
-            tasks.bar(
-                place,
-                time,
-                width=0.2,
-                color=colours[label],
-                label=None if at else label,
-            )
-            tasks.text(
-                place,
-                time,
-                f"{time:.2f}",
-                ha="center",
-                va="bottom",
-                fontsize=8.5,
-            )
-            if part == "pipelined":
-                tasks.plot(
-                    [place + 0.08] * 2,
-                    [NAIVE[application] / each for each in PAPER_GAIN],
-                    color=style.INK,
-                    linewidth=2,
-                    label=None if at or stages > 1 else "paper",
-                )
-    tasks.axhline(1, color=style.MUTED, linewidth=1, linestyle="--")
-    tasks.set_xticks(range(len(NAIVE)), list(NAIVE))
-    style.name_panel(tasks, "Figure 9: time of a task; 1: the processor")
-    for part, (_, colour) in zip(
-        ITERATIONS,
-        [each for each in colours.items() if each[0] != "pipelined"],
-        strict=True,
-    ):
-        some = [each for each in samples if each[0] == part]
-        use.bar(
-            [start for _, start, _ in some],
-            [100 * value for _, _, value in some],
-            width=NAIVE["LR"],
-            align="edge",
-            color=colour,
-        )
-    use.set_xlabel("time", fontsize=9)
-    style.name_panel(use, "Figure 10: use of the board by LR, %")
-    for axes in grid[0]:
-        style.prepare_axes(axes, "y")
-        axes.set_ylim(bottom=0)
-    style.add_legend(figure, tasks.get_legend_handles_labels()[0])
-    style.write_texts(
-        figure,
-        "Figures 9 and 10 of Blaze: pipelining, and data that stays on the "
-        "board",
-        "Tasks go through input, kernel and output, or through four equal "
-        "stages of transfer and the kernel.",
+    return charts.Picture(
+        title="Figures 9 and 10 of Blaze: pipelining, and data that stays on "
+        "the board",
+        subtitle="Tasks go through input, kernel and output, or through four "
+        "equal stages of transfer and the kernel; lines: the paper's longest.",
+        panels=[
+            [
+                charts.Panel(
+                    title="Figure 9: time of a task; 1: the processor",
+                    categories=list(NAIVE),
+                    levels=[("", 1.0)],
+                    series=[
+                        charts.Series(
+                            label=label,
+                            y=[
+                                found[PipelineRun(name, part, stages)]
+                                for name in NAIVE
+                            ],
+                            marks=[
+                                NAIVE[name] / PAPER_GAIN[0]
+                                if part == "pipelined"
+                                else None
+                                for name in NAIVE
+                            ],
+                            texts="{:.2f}",
+                        )
+                        for label, (part, stages) in kinds.items()
+                    ],
+                ),
+                charts.Panel(
+                    title="Figure 10: use of the board by LR, %",
+                    xlabel="time",
+                    series=[
+                        charts.Series(
+                            label=label,
+                            x=[
+                                start
+                                for name, start, _ in samples
+                                if name == part
+                            ],
+                            y=[
+                                100 * use
+                                for name, _, use in samples
+                                if name == part
+                            ],
+                            step=True,
+                        )
+                        for label, part in (
+                            ("naive", "naive"),
+                            (f"pipelined, {MOST_STAGES} stages", "pipelined"),
+                            ("cached", "cached"),
+                        )
+                    ],
+                ),
+            ]
+        ],
     )
-    style.save(figure, path)
+
+
+def _write_use(_found: Found, out_dir: pathlib.Path) -> None:
+    figure.write(
+        out_dir / "blaze10.csv",
+        ("application", "part", "start", "use"),
+        [
+            (application, *sample)
+            for application in NAIVE
+            for sample in use_over_time(application)
+        ],
+    )
+
+
+FIGURES = (
+    figure.Figure(
+        name="blaze9",
+        subject="Figures 9 and 10 of the paper on Blaze",
+        run=lambda measure: compare(measure),
+        header=("application", "part", "transfer_stages", "task", "formula"),
+        rows=lambda found: [
+            (run.application, run.part, run.stages, time, _by_formula(run))
+            for run, time in found.items()
+        ],
+        claims=_claims,
+        picture=_picture,
+        more=_write_use,
+    ),
+)

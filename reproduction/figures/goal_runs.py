@@ -26,7 +26,6 @@ STEP_S = 1.0
 class Job:
     """A group with a goal and one batch, or without a goal.
 
-    :ivar begin_s: when it is submitted.
     :ivar end_s: when it ends; None: after its actions.
     """
 

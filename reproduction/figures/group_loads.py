@@ -64,8 +64,6 @@ class GroupRun:
     """Three groups with a load under an elasticity policy.
 
     :ivar load: one of :data:`LOADS`.
-    :ivar policy: its name.
-    :ivar scale: multiplies the load.
     :ivar split: slots of each group at first.
     """
 

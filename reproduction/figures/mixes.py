@@ -10,18 +10,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import pathlib
 from collections.abc import Mapping
 from collections.abc import Sequence
 
 import numpy as np
 
 from fpgapool.sim.outcomes import group_results
-from fpgapool.sim.plots import style
-from reproduction.figures import experiments
+from reproduction.figures import charts
+from reproduction.figures import figure
 from reproduction.figures import goal_runs
 from reproduction.figures import group_loads
-from reproduction.figures import tables
 
 MIXES = 40
 DEADLINE_JOBS = 12
@@ -35,20 +33,6 @@ RATE_S = 90.0
 #: How many points more 'hybrid' with admission should meet, by load.
 GAINS = {"0.7": 4.0, "1.0": 8.0, "0.7+": 4.5, "1.0+": 8.0}
 _FAR = 4
-_HEADER = (
-    "load",
-    "policy",
-    "programming_s",
-    "jobs",
-    "rejected",
-    "met_percent",
-    "accepted_met_percent",
-    "rates_percent",
-    "programming_percent",
-    "reference_met_percent",
-    "reference_rates_percent",
-)
-_HEIGHT_IN = 4.6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +41,6 @@ class Cell:
 
     :ivar load: arriving tasks of deadline jobs over what the link carries.
     :ivar with_rates: whether there are jobs with rates, too.
-    :ivar policy: in words.
-    :ivar run: without jobs.
     :ivar met: percent of the deadlines, as an independent simulation has it.
     :ivar rates: percent of the rates, likewise; None: there are none.
     """
@@ -173,9 +155,6 @@ def make_jobs(
 class Score:
     """What a policy reached at a load.
 
-    :ivar jobs: with deadlines.
-    :ivar accepted: of these.
-    :ivar met: of these.
     :ivar rates: mean share of their rates that accepted jobs with a rate got
         in each second, in percent; NaN: there are none.
     :ivar programming: share of the slots' time, in percent.
@@ -201,34 +180,7 @@ class Score:
 _Found = tuple[group_results.GroupsResult, group_results.Course]
 
 
-def make(out_dir: pathlib.Path, measure: experiments.Measure) -> str:
-    """Write ``goals-mixes.png`` and ``goals-mixes.csv``; see the package."""
-    scores = compare(measure)
-    tables.write(
-        out_dir / "goals-mixes.csv",
-        _HEADER,
-        [
-            (
-                cell.load_name,
-                cell.policy,
-                f"{cell.run.programming_s:g}",
-                score.jobs,
-                score.jobs - score.accepted,
-                f"{score.met_percent:.2f}",
-                f"{score.accepted_percent:.2f}",
-                "" if math.isnan(score.rates) else f"{score.rates:.2f}",
-                f"{score.programming:.2f}",
-                f"{cell.met:g}",
-                "" if cell.rates is None else f"{cell.rates:g}",
-            )
-            for cell, score in scores.items()
-        ],
-    )
-    _draw(scores, out_dir / "goals-mixes.png")
-    return _judge(scores)
-
-
-def compare(measure: experiments.Measure) -> dict[Cell, Score]:
+def compare(measure: figure.Measure) -> dict[Cell, Score]:
     """Simulate all cells."""
     found = measure([run for cell in CELLS for run in cell.runs()])
     return {
@@ -269,108 +221,115 @@ def _rate_share(
     return float(np.minimum(1.0, ended / rate_per_s).mean())
 
 
-def _judge(scores: Mapping[Cell, Score]) -> str:
-    plain = [cell for cell in scores if not cell.run.programming_s]
-    gains = {}
-    for cell in plain:
-        if cell.run.admission:
-            [paper] = [
-                other
-                for other in plain
-                if other.load_name == cell.load_name
-                and other.policy == "throughput"
-            ]
-            gains[cell] = scores[cell].met_percent - scores[paper].met_percent
-    holds = [
-        *(scores[cell].accepted_percent >= 99 for cell in gains),
-        *(scores[cell].rates >= 99 for cell in gains if cell.with_rates),
-        *(gain >= GAINS[cell.load_name] for cell, gain in gains.items()),
-    ]
-    points = ", ".join(
-        f"{gain:.1f} at load {cell.load_name} ({GAINS[cell.load_name]:g})"
-        for cell, gain in gains.items()
-    )
-    far = [
-        f"{cell.policy} at {cell.load_name}"
-        f"{', programming' if cell.run.programming_s else ''} "
-        f"({score.met_percent - cell.met:+.1f})"
+def _claims(scores: Mapping[Cell, Score]) -> list[figure.Claim]:
+    plain = {
+        (cell.load_name, cell.policy): score
         for cell, score in scores.items()
-        if abs(score.met_percent - cell.met) > _FAR
+        if not cell.run.programming_s
+    }
+    ours = [cell for cell in scores if cell.run.admission]
+    claims = []
+    for cell in ours:
+        gain = (
+            scores[cell].met_percent
+            - plain[cell.load_name, "throughput"].met_percent
+        )
+        claims.append(
+            figure.Claim(
+                "'hybrid' with admission meets more deadlines than the "
+                f"paper's 'throughput' at load {cell.load_name}",
+                f"not looked at; aim: {GAINS[cell.load_name]:g} points more",
+                f"{gain:.1f} points more; a rejected job counts as missed",
+                gain >= GAINS[cell.load_name],
+            )
+        )
+    accepted = [scores[cell].accepted_percent for cell in ours]
+    rates = [scores[cell].rates for cell in ours if cell.with_rates]
+    return [
+        *claims,
+        *(
+            figure.Claim(
+                f"'hybrid' with admission keeps {what}",
+                "not looked at; aim: 99 %",
+                f"{figure.listed(values, '{:.1f}')} %",
+                min(values) >= 99,
+            )
+            for what, values in (
+                ("accepted deadlines", accepted),
+                ("rates", rates),
+            )
+        ),
     ]
-    lines = [
-        "That 'hybrid' with admission keeps 99 % of accepted deadlines and of "
-        "rates in mixes of goals, and meets more than the paper's "
-        f"'throughput', {experiments.verdict(holds)}. Points more, and in "
-        "parentheses the "
-        f"aim: {points}. A rejected job counts as missed. More than {_FAR} "
-        "points from the reference, which had other jobs: "
-        f"{'; '.join(far) or 'none'}. Deadlines met, and in parentheses the "
-        "reference:"
-    ]
-    for cell, score in scores.items():
-        programming = (
-            f", programming {cell.run.programming_s:g} s"
-            if cell.run.programming_s
-            else ""
-        )
-        rates = (
-            ""
-            if math.isnan(score.rates)
-            else f", rates {score.rates:.1f} %"
-            + (f" ({cell.rates})" if cell.rates else "")
-        )
-        lines.append(
-            f"{cell.load_name:4} {cell.policy + programming:44} "
-            f"{score.met_percent:5.1f} % ({cell.met:5.1f}), of accepted "
-            f"{score.accepted_percent:5.1f} %, rejected "
-            f"{score.jobs - score.accepted:3d} of {score.jobs}{rates}"
-        )
-    return "\n".join(lines)
 
 
-def _draw(scores: Mapping[Cell, Score], path: pathlib.Path) -> None:
-    figure, grid = style.make_panels(
-        _HEIGHT_IN, (1, 1), left=0.055, bottom=0.11, top=0.74
+def _name(cell: Cell) -> str:
+    return f"load {cell.load_name}" + (
+        f", programming {cell.run.programming_s:g} s"
+        if cell.run.programming_s
+        else ""
     )
-    axes = grid[0][0]
-    policies = list(dict.fromkeys(cell.policy for cell in scores))
-    colours = style.colours_of(policies)
-    places: list[str] = []
-    named: set[str] = set()
-    for cell, score in scores.items():
-        name = f"load {cell.load_name}" + (
-            ", programming 3.78 s" if cell.run.programming_s else ""
-        )
-        if name not in places:
-            places.append(name)
-            column = 0
-        at = places.index(name) + 0.27 * (column - 1)
-        column += 1
-        axes.bar(
-            at,
-            score.met_percent,
-            width=0.25,
-            color=colours[cell.policy],
-            label=None if cell.policy in named else cell.policy,
-        )
-        named.add(cell.policy)
-        axes.plot(
-            at,
-            cell.met,
-            linestyle="",
-            marker="_",
-            markersize=14,
-            color=style.INK,
-        )
-        axes.text(at, 2, f"{score.met_percent:.1f}", ha="center", fontsize=8.5)
-    axes.set_xticks(range(len(places)), places)
-    axes.set_ylabel("deadlines met, %", fontsize=9)
-    style.prepare_axes(axes, "y")
-    style.add_legend(figure, axes.get_legend_handles_labels()[0])
-    style.write_texts(
-        figure,
-        "Mixes of goals: deadlines met",
-        f"{MIXES} mixes of {DEADLINE_JOBS} jobs; +: with jobs of 20 and 30 "
-        "tasks/s; rejected jobs count as missed; lines: reference.",
+
+
+def _notes(scores: Mapping[Cell, Score]) -> list[str]:
+    off = {
+        f"{cell.policy} at {_name(cell)}": score.met_percent - cell.met
+        for cell, score in scores.items()
+    }
+    return [figure.agreement(off, _FAR, " points, which had other jobs")]
+
+
+def _picture(scores: Mapping[Cell, Score]) -> charts.Picture:
+    return charts.Picture(
+        title="Mixes of goals: deadlines met",
+        subtitle=f"{MIXES} mixes of {DEADLINE_JOBS} jobs; +: with jobs of 20 "
+        "and 30 tasks/s; rejected jobs count as missed; lines: reference.",
+        panels=[
+            [
+                charts.Panel(
+                    title="deadlines met, %",
+                    categories=[
+                        f"{_name(cell)}: {cell.policy}" for cell in scores
+                    ],
+                    horizontal=True,
+                    series=[
+                        charts.Series(
+                            label="met",
+                            y=[each.met_percent for each in scores.values()],
+                            marks=[cell.met for cell in scores],
+                            texts="{:.1f}",
+                        )
+                    ],
+                )
+            ]
+        ],
+        row_in=4.2,
+        left_in=3.4,
     )
-    style.save(figure, path)
+
+
+FIGURES = (
+    figure.Figure(
+        name="goals-mixes",
+        subject="Mixes of goals",
+        run=lambda measure: compare(measure),
+        header=(
+            *("load", "policy", "programming_s", "jobs", "rejected"),
+            *("met_percent", "accepted_met_percent", "rates_percent"),
+            *("programming_percent", "reference_met_percent"),
+            "reference_rates_percent",
+        ),
+        rows=lambda scores: [
+            (
+                *(cell.load_name, cell.policy, cell.run.programming_s),
+                *(score.jobs, score.jobs - score.accepted),
+                *(score.met_percent, score.accepted_percent),
+                None if math.isnan(score.rates) else score.rates,
+                *(score.programming, cell.met, cell.rates),
+            )
+            for cell, score in scores.items()
+        ],
+        claims=_claims,
+        notes=_notes,
+        picture=_picture,
+    ),
+)

@@ -11,8 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import pathlib
-from collections.abc import Iterable
+from collections.abc import Callable
 from collections.abc import Sequence
 
 import msgspec
@@ -23,9 +22,9 @@ from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import workloads
 from fpgapool.sim.outcomes import gains
 from fpgapool.sim.outcomes import metrics
-from fpgapool.sim.plots import style
-from reproduction.figures import experiments
-from reproduction.figures import tables
+from reproduction.figures import charts
+from reproduction.figures import clusters
+from reproduction.figures import figure
 
 MEANS_MB = (100, 200, 300, 400, 500, 600, 700, 800, 900, 1000)
 SEEDS = tuple(range(1, 21))
@@ -42,20 +41,6 @@ NOTICEABLE_PERCENT = 1.0
 APART = "apart"
 
 METRICS = {"act": "ACT", "tct95": "TCT(95)"}
-_LINES: dict[float, tuple[str, str, str]] = {
-    0.0: ("#1B4F8A", "-", "o"),
-    1.0: ("#D55E00", "--", "s"),
-}
-_LOG_TICKS = (-1000, -300, -100, -30, -10, 0, 10)
-_HEADER = (
-    *("mean_mb", "load", "return_ratio", "seeds"),
-    *("apart_act_s", "apart_tct95_s", "act_s", "tct95_s", "dlr"),
-    *(
-        f"{metric}_improvement_percent{end}"
-        for metric in METRICS
-        for end in experiments.SPREAD_ENDS
-    ),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,10 +73,10 @@ class PairRun:
         if self.strategy == APART:
             cluster = workloads.make_cluster(1, 1, self.return_ratio)
         strategy = "sjf" if self.strategy == APART else self.strategy
-        options = experiments.make_options(strategy, scenarios.SHORT_TAIL)
+        options = clusters.make_options(strategy, scenarios.SHORT_TAIL)
         done = [
-            experiments.simulate(
-                experiments.make_scenario(cluster, options, part), self.seed
+            clusters.simulate(
+                clusters.make_scenario(cluster, options, part), self.seed
             )
             for part in parts
         ]
@@ -131,7 +116,6 @@ class Point:
     :ivar pooled: means of metrics with it.
     :ivar act: by how many percent ACT got shorter: overall, and the extremes
         of single seeds.
-    :ivar tct95: the same of TCT(95).
     """
 
     mean_mb: float
@@ -142,7 +126,7 @@ class Point:
     tct95: gains.Spread
 
 
-def compare(measure: experiments.Measure, strategy: str) -> list[Point]:
+def compare(measure: figure.Measure, strategy: str) -> list[Point]:
     """Simulate a strategy, and the hosts apart from each other."""
     places = list(itertools.product(RETURN_RATIOS, MEANS_MB))
 
@@ -193,106 +177,144 @@ def _point(
     )
 
 
-def write(points: Iterable[Point], path: pathlib.Path) -> None:
-    """Write all numbers as a table."""
-    tables.write(
-        path,
-        _HEADER,
-        [
-            (
-                f"{point.mean_mb:g}",
-                f"{load(point.mean_mb):.4g}",
-                f"{point.return_ratio:g}",
-                len(SEEDS),
-                f"{point.apart['act_s']:.6g}",
-                f"{point.apart['tct95_s']:.6g}",
-                f"{point.pooled['act_s']:.6g}",
-                f"{point.pooled['tct95_s']:.6g}",
-                f"{point.pooled['dlr']:.6g}",
-                *(f"{value:.4g}" for value in (*point.act, *point.tct95)),
-            )
-            for point in points
-        ],
-    )
+# -- figures ---------------------------------------------------------------
 
-
-def count_changed(
-    points: Iterable[Point], return_ratio: float, sign: int
-) -> list[int]:
-    """Count, for each of :data:`METRICS`, the sizes that pooling changes.
-
-    :param sign: 1: times get shorter by a percent or more; -1: longer.
-    """
-    some = [point for point in points if point.return_ratio == return_ratio]
-    return [
-        sum(
-            sign * getattr(point, metric).mean >= NOTICEABLE_PERCENT
-            for point in some
-        )
+_HEADER = (
+    *("mean_mb", "load", "return_ratio", "seeds"),
+    *("apart_act_s", "apart_tct95_s", "act_s", "tct95_s", "dlr"),
+    *(
+        f"{metric}_improvement_percent{end}"
         for metric in METRICS
-    ]
+        for end in clusters.SPREAD_ENDS
+    ),
+)
 
 
-def draw(
-    points: Sequence[Point],
-    path: pathlib.Path,
-    title: str,
-    *,
-    logarithmic: bool = False,
-) -> None:
-    """Draw the change of both metrics by size.
-
-    :param logarithmic: whether the y axis is beyond ± 10 %.
-    """
-    from matplotlib import ticker
-
-    figure, [grid] = style.make_panels(
-        5.2,
-        (1, len(METRICS)),
-        left=0.065,
-        bottom=0.115,
-        top=0.73,
-        gaps=(0.0, 0.07),
-        sharey=True,
+def _row(point: Point) -> tuple[object, ...]:
+    return (
+        *(point.mean_mb, load(point.mean_mb), point.return_ratio, len(SEEDS)),
+        *(point.apart["act_s"], point.apart["tct95_s"]),
+        *(point.pooled[name] for name in ("act_s", "tct95_s", "dlr")),
+        *(*point.act, *point.tct95),
     )
-    for axes, (metric, name) in zip(grid, METRICS.items(), strict=True):
-        style.prepare_axes(axes, "both")
-        axes.axhline(0, color=style.INK, linewidth=1)
-        for return_ratio, (colour, line, marker) in _LINES.items():
-            some = [
-                point for point in points if point.return_ratio == return_ratio
-            ]
-            style.draw_spreads(
-                axes,
-                [point.mean_mb for point in some],
-                [getattr(point, metric) for point in some],
-                color=colour,
-                linestyle=line,
-                marker=marker,
-                markersize=5,
-                label=f"return ratio {return_ratio:g}",
+
+
+def _claims(
+    points: Sequence[Point],
+    sign: int,
+    paper: dict[tuple[str, str], str],
+    holds: Callable[[str, int, int], bool],
+) -> list[figure.Claim]:
+    """Return the claims on both metrics with each return ratio.
+
+    :param sign: 1: pooling makes times shorter; -1: longer.
+    :param paper: by metric and its name, what the paper says.
+    :param holds: of a metric, how many sizes change so, and their number.
+    """
+    claims = []
+    for ratio, (metric, name) in itertools.product(RETURN_RATIOS, paper):
+        some = [
+            getattr(point, metric)
+            for point in points
+            if point.return_ratio == ratio
+        ]
+        changed = [sign * each.mean >= NOTICEABLE_PERCENT for each in some]
+        other = [sign * each.mean <= -NOTICEABLE_PERCENT for each in some]
+        most = max(sign * each.mean for each in some)
+        single = max(
+            sign * (each.high if sign > 0 else each.low) for each in some
+        )
+        words = ("shorter", "longer")[::sign]
+        claims.append(
+            figure.Claim(
+                f"with return ratio {ratio:g} {name} is {words[0]}",
+                paper[metric, name],
+                f"{words[0]} at {sum(changed)} and {words[1]} at {sum(other)} "
+                f"of {len(some)} sizes, by up to {most:.0f} % ({single:.0f} % "
+                f"in single runs); less than {NOTICEABLE_PERCENT:g} % counts "
+                "as none",
+                holds(metric, sum(changed), len(some)),
             )
-        style.name_panel(axes, f"{name}, % shorter than without pooling")
-        axes.set_xlabel("mean size, MB", fontsize=9)
-    if logarithmic:
-        grid[0].set_yscale("symlog", linthresh=10)
-        grid[0].set_yticks(
-            _LOG_TICKS, [f"{tick:g}".replace("-", "−") for tick in _LOG_TICKS]
         )
-        grid[0].yaxis.set_minor_locator(ticker.NullLocator())
-        grid[0].set_ylabel(
-            "improvement, % (logarithmic beyond ± 10)", fontsize=9
-        )
-    else:
-        grid[0].set_ylabel("improvement, %", fontsize=9)
-    handles, _ = grid[0].get_legend_handles_labels()
-    style.add_legend(figure, handles, handlelength=3.4)
-    style.write_texts(
-        figure,
-        title,
-        f"2 hosts with a board each, {JOBS_PER_HOST} jobs per host, "
+    return claims
+
+
+def _picture(points: Sequence[Point], title: str, log: str) -> charts.Picture:
+    return charts.Picture(
+        title=title,
+        subtitle=f"2 hosts with a board each, {JOBS_PER_HOST} jobs per host, "
         f"{ARRIVALS_PER_S:.2f} jobs/s per host (load 1 at 800 MB), Gaussian "
         f"sizes (deviation {100 * DEVIATION:.0f} %); {len(SEEDS)} seeds, "
         "bars: 95 % intervals.",
+        panels=[
+            [
+                charts.Panel(
+                    title=f"{name}, % shorter than without pooling",
+                    xlabel="mean size, MB",
+                    log=log,
+                    levels=[("", 0.0)],
+                    series=[
+                        charts.Series(
+                            label=f"return ratio {ratio:g}",
+                            x=MEANS_MB,
+                            spreads=[
+                                getattr(point, metric)
+                                for point in points
+                                if point.return_ratio == ratio
+                            ],
+                            style={"marker": "o", "markersize": 5},
+                        )
+                        for ratio in RETURN_RATIOS
+                    ],
+                )
+                for metric, name in METRICS.items()
+            ]
+        ],
+        sharey=True,
     )
-    style.save(figure, path)
+
+
+FIGURES = (
+    figure.Figure(
+        name="7",
+        subject="Figure 7 (two boards under WRA, or SJF on each host)",
+        run=lambda measure: compare(measure, "wra"),
+        header=_HEADER,
+        rows=lambda points: map(_row, points),
+        claims=lambda points: _claims(
+            points,
+            1,
+            {
+                ("act", "ACT"): "generally, by up to 45 %",
+                ("tct95", "TCT(95)"): "generally, by up to 56 %",
+            },
+            lambda _, changed, count: 2 * changed > count,
+        ),
+        picture=lambda points: _picture(
+            points,
+            "Figure 7: WRA on both boards against SJF on each host alone",
+            "",
+        ),
+    ),
+    figure.Figure(
+        name="8",
+        subject="Figure 8 (SJF over both boards, or on each host; half "
+        "of the bytes then cross the network)",
+        run=lambda measure: compare(measure, "sjf"),
+        header=_HEADER,
+        rows=lambda points: map(_row, points),
+        claims=lambda points: _claims(
+            points,
+            -1,
+            {("act", "ACT"): "at all sizes", ("tct95", "TCT(95)"): "longer"},
+            lambda metric, changed, count: (
+                changed == count if metric == "act" else changed > 0
+            ),
+        ),
+        picture=lambda points: _picture(
+            points,
+            "Figure 8: SJF over both boards against SJF on each host alone",
+            "symlog",
+        ),
+    ),
+)

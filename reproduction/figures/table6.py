@@ -9,15 +9,14 @@ compares them with means over seeds that no figure uses.
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 import typing
 from collections.abc import Callable
 
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import gains
-from fpgapool.sim.plots import style
-from reproduction.figures import experiments
-from reproduction.figures import tables
+from reproduction.figures import charts
+from reproduction.figures import clusters
+from reproduction.figures import figure
 
 #: No figure uses these seeds.
 SEEDS = (101, 102, 103, 104, 105)
@@ -25,27 +24,12 @@ SEEDS = (101, 102, 103, 104, 105)
 ACT_TOLERANCE = 0.10
 TCT95_TOLERANCE = 0.15
 
-_HEADER = (
-    "load",
-    "sizes",
-    "return_ratio",
-    "strategy",
-    "act_reference",
-    "tct95_reference",
-    "act_deviation",
-    "tct95_deviation",
-    *experiments.GAIN_HEADER,
-)
-_COLUMNS = ("setting", *map(str.upper, experiments.STRATEGIES))
-_HEIGHT_IN = 3.9
-
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
     """A row of the table.
 
-    :ivar name: in words.
-    :ivar sizes: as :class:`.experiments.ClusterRun` has them.
+    :ivar sizes: as :class:`.clusters.ClusterRun` has them.
     :ivar reference: ACT and TCT over FIFO, by strategy.
     """
 
@@ -56,9 +40,9 @@ class Setting:
     queues: scenarios.Queues
     reference: dict[str, tuple[float, float]]
 
-    def make_run(self, strategy: str, seed: int) -> experiments.ClusterRun:
+    def make_run(self, strategy: str, seed: int) -> clusters.ClusterRun:
         """Return its simulation."""
-        return experiments.ClusterRun(
+        return clusters.ClusterRun(
             strategy,
             self.sizes,
             self.load,
@@ -71,14 +55,14 @@ class Setting:
 def _by_strategy(
     *factors: tuple[float, float],
 ) -> dict[str, tuple[float, float]]:
-    return dict(zip(experiments.STRATEGIES, factors, strict=True))
+    return dict(zip(clusters.STRATEGIES, factors, strict=True))
 
 
 SETTINGS = (
     Setting(
         "load 0.8, exponential, return 1",
         0.8,
-        experiments.EXPONENTIAL,
+        clusters.EXPONENTIAL,
         1.0,
         scenarios.SHORT_TAIL,
         _by_strategy((2.1, 0.7), (2.0, 0.8), (7.8, 5.6), (6.5, 2.7)),
@@ -86,7 +70,7 @@ SETTINGS = (
     Setting(
         "load 1.3, exponential, return 1",
         1.3,
-        experiments.EXPONENTIAL,
+        clusters.EXPONENTIAL,
         1.0,
         scenarios.SHORT_TAIL,
         _by_strategy((2.0, 0.9), (1.9, 0.9), (4.0, 3.0), (6.1, 2.2)),
@@ -94,7 +78,7 @@ SETTINGS = (
     Setting(
         "load 1.0, power law, return 1",
         1.0,
-        experiments.POWER_LAW,
+        clusters.POWER_LAW,
         1.0,
         scenarios.LONG_TAIL,
         _by_strategy((2.9, 1.0), (2.9, 1.0), (6.3, 4.9), (7.4, 3.8)),
@@ -102,7 +86,7 @@ SETTINGS = (
     Setting(
         "load 1.0, exponential, return 0",
         1.0,
-        experiments.EXPONENTIAL,
+        clusters.EXPONENTIAL,
         0.0,
         scenarios.SHORT_TAIL,
         _by_strategy((2.1, 0.6), (2.1, 0.7), (2.4, 1.7), (4.1, 1.5)),
@@ -112,12 +96,7 @@ SETTINGS = (
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One strategy at one setting.
-
-    :ivar gain: over FIFO, as simulated.
-    :ivar act: the reference's.
-    :ivar tct95: the reference's.
-    """
+    """One strategy at one setting."""
 
     setting: Setting
     strategy: str
@@ -144,24 +123,12 @@ class Cell:
         )
 
 
-def make(out_dir: pathlib.Path, measure: experiments.Measure) -> str:
-    """Write ``table6.png`` and ``table6.csv``; see the package."""
-    cells = compare(measure)
-    tables.write(
-        out_dir / "table6.csv", _HEADER, [_row(cell) for cell in cells]
-    )
-    _draw(cells, out_dir / "table6.png")
-    return _judge(cells)
-
-
-def compare(measure: experiments.Measure) -> list[Cell]:
+def compare(measure: figure.Measure) -> list[Cell]:
     """Simulate all settings: a cell for each strategy of each."""
-    wanted: dict[typing.Any, Callable[[str, int], experiments.ClusterRun]] = {
+    wanted: dict[typing.Any, Callable[[str, int], clusters.ClusterRun]] = {
         at: setting.make_run for at, setting in enumerate(SETTINGS)
     }
-    found = experiments.measure_gains(
-        measure, wanted, experiments.STRATEGIES, SEEDS
-    )
+    found = clusters.measure_gains(measure, wanted, clusters.STRATEGIES, SEEDS)
     return [
         Cell(setting, strategy, found[at, strategy], *reference)
         for at, setting in enumerate(SETTINGS)
@@ -169,85 +136,52 @@ def compare(measure: experiments.Measure) -> list[Cell]:
     ]
 
 
-def _row(cell: Cell) -> tuple[object, ...]:
-    setting = cell.setting
-    return (
-        f"{setting.load:g}",
-        setting.sizes,
-        f"{setting.return_ratio:g}",
-        cell.strategy,
-        f"{cell.act:g}",
-        f"{cell.tct95:g}",
-        f"{cell.act_deviation:.4f}",
-        f"{cell.tct95_deviation:.4f}",
-        *experiments.cells_of(cell.gain),
-    )
-
-
-def _judge(cells: list[Cell]) -> str:
-    outside = [cell for cell in cells if not cell.is_within]
-    act = max((cell.act_deviation for cell in cells), key=abs)
-    tct95 = max((cell.tct95_deviation for cell in cells), key=abs)
-    count = len(cells)
-    exceptions = "; ".join(
-        f"{cell.strategy.upper()} at {cell.setting.name}: "
-        f"{cell.gain.act.mean:.2f} / {cell.gain.tct95.mean:.2f}, not "
-        f"{cell.act:.1f} / {cell.tct95:.1f}"
-        for cell in outside
-    )
-    return (
-        f"The reference table {'does not hold' if outside else 'holds'}: over "
-        f"{len(SEEDS)} fresh seeds {count - len(outside)} of {count} pairs of "
-        f"ACT and TCT improvements are within ± {100 * ACT_TOLERANCE:.0f} % "
-        f"and ± {100 * TCT95_TOLERANCE:.0f} % of it (farthest: ACT "
-        f"{100 * act:+.1f} %, TCT {100 * tct95:+.1f} %)"
-        + (f"; not: {exceptions}." if outside else ".")
-    )
-
-
-def _draw(cells: list[Cell], path: pathlib.Path) -> None:
-    from matplotlib import transforms
-
-    figure = style.make_figure(_HEIGHT_IN)
-    axes = figure.add_axes((0.015, 0.03, 0.97, 0.74))
-    axes.set_axis_off()
-    by_place = {(cell.setting.name, cell.strategy): cell for cell in cells}
-    texts = [list(_COLUMNS)]
-    shades = [[style.BAND] * len(_COLUMNS)]
-    for setting in SETTINGS:
-        row = [
-            by_place[setting.name, strategy]
-            for strategy in experiments.STRATEGIES
-        ]
-        texts.append([setting.name, *map(_text, row)])
-        shades.append(
-            [
-                "white",
-                *("white" if cell.is_within else "#F6D5C3" for cell in row),
-            ]
+def _claims(cells: list[Cell]) -> list[figure.Claim]:
+    return [
+        figure.Claim(
+            f"factors over FIFO at {setting.name}, ACT and TCT",
+            figure.listed(
+                f"{cell.strategy.upper()} {cell.act:g} / {cell.tct95:g}"
+                for cell in some
+            )
+            + " (an independent simulator)",
+            figure.listed(
+                f"{cell.gain.act.mean:.2f} / {cell.gain.tct95.mean:.2f}"
+                for cell in some
+            ),
+            all(cell.is_within for cell in some),
         )
-    table = axes.table(
-        cellText=texts,
-        cellColours=shades,
-        colWidths=[0.28, *[0.18] * len(experiments.STRATEGIES)],
-        cellLoc="center",
-        bbox=transforms.Bbox.unit(),
+        for setting in SETTINGS
+        for some in [[cell for cell in cells if cell.setting is setting]]
+    ]
+
+
+def _picture(cells: list[Cell]) -> charts.Picture:
+    by_place = {(cell.setting.name, cell.strategy): cell for cell in cells}
+    return charts.Picture(
+        title="Reference table: improvement over FIFO, ACT / TCT(95)",
+        subtitle=f"Simulated, {len(SEEDS)} seeds (below: reference, "
+        "deviation); dark: far. 100 hosts, 50 boards of 4 slots, 50 jobs per "
+        "host, C = 2, D = 5, random orders.",
+        left_in=2.6,
+        panels=[
+            [
+                charts.Panel(
+                    title="",
+                    categories=[each.upper() for each in clusters.STRATEGIES],
+                    rows=[setting.name for setting in SETTINGS],
+                    cells=[
+                        [
+                            (abs(cell.act_deviation), _text(cell))
+                            for strategy in clusters.STRATEGIES
+                            for cell in [by_place[setting.name, strategy]]
+                        ]
+                        for setting in SETTINGS
+                    ],
+                )
+            ]
+        ],
     )
-    table.auto_set_font_size(False)
-    table.set_fontsize(9.5)
-    for (row_at, column), box in table.get_celld().items():
-        box.set_edgecolor(style.GRID)
-        if row_at == 0 or column == 0:
-            box.set_text_props(fontweight="bold", color=style.INK)
-    style.write_texts(
-        figure,
-        "Reference table: improvement over FIFO, ACT / TCT(95)",
-        f"Simulated, {len(SEEDS)} seeds (below: reference, deviation). "
-        "100 hosts, 50 boards of 4 slots, 50 jobs per host, C = 2, D = 5, "
-        "random orders. Shaded: outside of "
-        f"± {100 * ACT_TOLERANCE:.0f} % or ± {100 * TCT95_TOLERANCE:.0f} %.",
-    )
-    style.save(figure, path)
 
 
 def _text(cell: Cell) -> str:
@@ -257,3 +191,30 @@ def _text(cell: Cell) -> str:
         f"{100 * cell.act_deviation:+.0f} % / "
         f"{100 * cell.tct95_deviation:+.0f} %"
     )
+
+
+FIGURES = (
+    figure.Figure(
+        name="table6",
+        subject="The reference table (fresh seeds; ACT within ± 10 %, TCT "
+        "within ± 15 %)",
+        run=compare,
+        header=(
+            *("load", "sizes", "return_ratio", "strategy", "act_reference"),
+            *("tct95_reference", "act_deviation", "tct95_deviation"),
+            *clusters.GAIN_HEADER,
+        ),
+        rows=lambda cells: [
+            (
+                *(cell.setting.load, cell.setting.sizes),
+                *(cell.setting.return_ratio, cell.strategy),
+                *(cell.act, cell.tct95),
+                *(cell.act_deviation, cell.tct95_deviation),
+                *clusters.cells_of(cell.gain),
+            )
+            for cell in cells
+        ],
+        claims=_claims,
+        picture=_picture,
+    ),
+)

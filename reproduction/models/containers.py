@@ -25,9 +25,12 @@ import heapq
 import itertools
 import math
 import typing
+from collections.abc import Callable
+from collections.abc import Sequence
 
 from fpgapool.sim import errors
 from fpgapool.sim.inputs import scenario as scenarios
+from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.outcomes import schedules
 from fpgapool.strategies.placements import offers
 
@@ -43,23 +46,38 @@ PROCESSOR = "cpu"
 
 # What happens, in the order of one instant.
 _TASK_ENDS, _TASK_IS_READY, _ARRIVAL = range(3)
-_NEEDS_HEARTBEATS = "needs cluster.heartbeat_s"
 
 
 def run(
-    scenario: scenarios.Scenario, name: str, source: str = "scenario"
+    scenario: scenarios.Scenario,
+    name: str,
+    _seed: int = 0,
+    source: str = "scenario",
+    _on_end: Callable[[], None] | None = None,
 ) -> list[schedules.JobOutcome]:
-    """Simulate one policy.
+    """Simulate a policy on hosts with heartbeats.
 
-    :param scenario: its hosts have heartbeats.
-    :param name: as :func:`policy_of` takes it.
-    :param source: the scenario's file, for messages.
-    :returns: the result of each job, in the order of the scenario.
     :raises errors.InputError: see :func:`policy_of`.
     """
     simulation = _Simulation(scenario, *policy_of(scenario, name, source))
     simulation.run()
     return [simulation.outcomes[job.id] for job in scenario.jobs]
+
+
+def measure(
+    scenario: scenarios.Scenario,
+    outcomes: Sequence[schedules.JobOutcome],
+    makespan_s: float,
+) -> metrics.Packing:
+    """Measure how well containers were spread over hosts."""
+    return metrics.Packing(
+        reprogrammings=sum(
+            outcome.container.reprogrammings
+            for outcome in outcomes
+            if outcome.container is not None
+        ),
+        distance_to_bound=1 - bound_s(scenario) / makespan_s,
+    )
 
 
 def bound_s(scenario: scenarios.Scenario) -> float:
@@ -68,8 +86,6 @@ def bound_s(scenario: scenarios.Scenario) -> float:
     It is the longest of three: all slots work all the time, from the first
     task on, after they were programmed once; all places are taken all the
     time; and each job ends as if it was alone.
-
-    :param scenario: its hosts have heartbeats.
     """
     cluster = scenario.cluster
     shapes = _shapes(cluster)
@@ -163,11 +179,7 @@ class _Host:
     """A host with a device.
 
     :ivar owner: under ``static``, the accelerator that it is for.
-    :ivar places: those that are free.
-    :ivar running: containers by accelerator.
     :ivar queue: tasks that are ready, oldest first.
-    :ivar idle: numbers of slots.
-    :ivar programmed: by slot, its accelerator.
     """
 
     number: int
@@ -203,7 +215,6 @@ class _Simulation:
     """One run.
 
     :param misses: how many offers applications pass over.
-    :ivar outcomes: by job id.
     """
 
     def __init__(
@@ -430,12 +441,21 @@ def _owners(cluster: scenarios.Cluster) -> dict[int, str]:
 # -- checks ----------------------------------------------------------------
 
 
+def check_strategy(
+    scenario: scenarios.Scenario, name: str, _seed: int, source: str
+) -> None:
+    """Check that a policy is there, and has only its options.
+
+    :raises errors.InputError: see :func:`policy_of`.
+    """
+    policy_of(scenario, name, source)
+
+
 def policy_of(
     scenario: scenarios.Scenario, name: str, source: str
 ) -> tuple[str, int]:
     """Return a policy, and how many offers its applications pass over.
 
-    :param scenario: its hosts have heartbeats.
     :param name: of one of its strategies, or of a policy, which then has its
         default options.
     :param source: the scenario's file, for messages.
@@ -449,7 +469,7 @@ def policy_of(
         raise errors.InputError(
             source,
             place,
-            f"with containers there is no strategy {policy!r}; known: "
+            f"containers do not support strategy {policy!r}; known: "
             f"{', '.join(POLICIES)}",
         )
     allowed = {"strategy"}
@@ -461,7 +481,7 @@ def policy_of(
             getattr(options, option) != getattr(default, option)
         ):
             raise errors.InputError(
-                source, f"{place}.{option}", f"is no option of {policy!r}"
+                source, f"{place}.{option}", f"is not an option of {policy!r}"
             )
     cluster = scenario.cluster
     if policy == "static" and len(cluster.fpga_hosts) < len(
@@ -470,7 +490,7 @@ def policy_of(
         raise errors.InputError(
             source,
             place,
-            f"{len(cluster.fpga_hosts)} hosts with a board cannot be divided "
+            f"{len(cluster.fpga_hosts)} hosts with a board cannot be split "
             f"between {len(cluster.accelerators)} accelerators",
         )
     misses = options.affinity_misses
@@ -478,29 +498,14 @@ def policy_of(
 
 
 def check(scenario: scenarios.Scenario, source: str) -> None:
-    """Check that a scenario has all that containers need, or nothing of it.
+    """Check that a scenario has all that containers need.
 
-    :param source: its file, for messages.
-    :raises errors.InputError: if it has a part of it only.
+    :raises errors.InputError: if it does not.
     """
-    cluster = scenario.cluster
-    has_containers = cluster.heartbeat_s is not None
-    if has_containers:
-        _check_cluster(scenario, source)
-    elif cluster.containers_per_device != 1:
-        raise errors.InputError(
-            source, "cluster.containers_per_device", _NEEDS_HEARTBEATS
-        )
+    _check_cluster(scenario, source)
     accelerators: dict[tuple[str, str], str] = {}
     for at, job in enumerate(scenario.jobs):
         place = f"jobs[{at}]"
-        if not has_containers:
-            for member in ("tasks", "cpu_s_per_task"):
-                if getattr(job, member):
-                    raise errors.InputError(
-                        source, f"{place}.{member}", _NEEDS_HEARTBEATS
-                    )
-            continue
         _check_container(job, place, source)
         if job.app is None:
             continue
@@ -525,7 +530,7 @@ def _check_cluster(scenario: scenarios.Scenario, source: str) -> None:
     ):
         if value not in (None, (), {}):
             raise errors.InputError(
-                source, place, "does not go with containers"
+                source, place, "cannot be combined with containers"
             )
 
 
@@ -539,7 +544,9 @@ def _check_container(job: scenarios.JobSpec, place: str, source: str) -> None:
     for member in ("deadline_s", "priority"):
         if getattr(job, member):
             raise errors.InputError(
-                source, f"{place}.{member}", "does not go with containers"
+                source,
+                f"{place}.{member}",
+                "cannot be combined with containers",
             )
     if job.tasks is None:
         raise errors.InputError(

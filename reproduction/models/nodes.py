@@ -21,6 +21,8 @@ from fpgapool.core import model
 from fpgapool.core import ordered
 from fpgapool.core import strategy as strategy_api
 from fpgapool.core.rules import deadlines
+from fpgapool.sim import errors
+from fpgapool.sim import simulation
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import schedules
 from fpgapool.strategies.joint import hjf
@@ -29,23 +31,103 @@ from fpgapool.strategies.joint import hjf
 _NOTHING = 1e-9
 
 
+def check_strategy(
+    scenario: scenarios.Scenario, name: str, seed: int, source: str
+) -> None:
+    """Check that a strategy is there, and accepts its options.
+
+    :raises errors.InputError: if not.
+    """
+    _strategy_of(scenario, name, seed, source)
+
+
+def _strategy_of(
+    scenario: scenarios.Scenario, name: str, seed: int, source: str
+) -> strategy_api.Strategy:
+    return simulation.make_strategy(scenario.strategies, name, seed, source)
+
+
+def run_strategy(
+    scenario: scenarios.Scenario,
+    name: str,
+    seed: int,
+    source: str,
+    on_end: Callable[[], None] | None,
+) -> list[schedules.JobOutcome]:
+    """Simulate a strategy of the scenario, or an installed one.
+
+    :raises errors.InputError: see :func:`check_strategy`.
+    """
+    strategy = _strategy_of(scenario, name, seed, source)
+    options = scenario.strategies.get(name, scenarios.StrategyOptions())
+    return run(scenario, strategy, options, on_end)
+
+
 def run(
     scenario: scenarios.Scenario,
     strategy: strategy_api.Strategy,
     options: scenarios.StrategyOptions,
     on_end: Callable[[], None] | None = None,
 ) -> list[schedules.JobOutcome]:
-    """Simulate one strategy.
+    """Simulate a strategy, which chooses who gets cores and slots."""
+    done = _Simulation(scenario, strategy, options, on_end)
+    done.run()
+    return [done.outcomes[job.id] for job in scenario.jobs]
 
-    :param scenario: its cluster has cores.
-    :param strategy: chooses who gets cores and slots.
-    :param options: how slots change hands, and what deadlines do.
-    :param on_end: the run calls it for each job that has ended.
-    :returns: the result of each job, in the order of the scenario.
+
+def check(scenario: scenarios.Scenario, source: str) -> None:
+    """Check that a scenario has all that cores need, and nothing else.
+
+    :raises errors.InputError: if not.
     """
-    simulation = _Simulation(scenario, strategy, options, on_end)
-    simulation.run()
-    return [simulation.outcomes[job.id] for job in scenario.jobs]
+    cluster, power = scenario.cluster, scenario.cluster.power
+    refused: list[tuple[str, object]] = [
+        ("cluster.reconfiguration_s", cluster.reconfiguration_s),
+        ("cluster.power.cap_w", power and power.cap_w is not None),
+        ("cluster.power.host_cap_w", power and power.host_cap_w is not None),
+        ("groups", scenario.groups),
+        ("max_priorities", scenario.max_priorities),
+    ]
+    refused += [
+        (
+            f"strategies.{name}.preempt_quantum_bytes",
+            options.preempt_quantum_bytes,
+        )
+        for name, options in scenario.strategies.items()
+    ]
+    refused += [
+        (f"jobs[{at}].{member}", getattr(job, member))
+        for at, job in enumerate(scenario.jobs)
+        for member in ("priority", "claimed_bytes")
+    ]
+    for place, is_given in refused:
+        if is_given:
+            raise errors.InputError(
+                source,
+                place,
+                _INSTEAD.get(
+                    place.rpartition(".")[2], "cannot be combined with cores"
+                ),
+            )
+    for name, profile in cluster.accelerators.items():
+        for member, given in (
+            ("cpu_bytes_per_s", profile.core_bytes_per_s),
+            ("quantum_bytes", profile.quantum_bytes),
+        ):
+            if given is None:
+                raise errors.InputError(
+                    source,
+                    f"cluster.accelerators.{name}.{member}",
+                    "is missing; hosts with cores need it",
+                )
+
+
+_INSTEAD = {
+    "groups": "hosts with cores have jobs only",
+    "reconfiguration_s": "with cores, only attach_s counts",
+    "preempt_quantum_bytes": "with cores, the accelerators' quantum_bytes "
+    "count",
+}
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -59,7 +141,6 @@ class _Job:
     :ivar start_s: when it got its core; None: it has none.
     :ivar slot: number of its slot on the host.
     :ivar slot_since_s: when it got this slot.
-    :ivar slot_s: time with slots before.
     :ivar last_slot: the slot that it had last.
     :ivar preemptions: how often it had to leave its slot to another job.
     :ivar chunks: its work that was left at ``since_s``.
@@ -131,10 +212,8 @@ class _Job:
 class _Host:
     """A host.
 
-    :ivar cores: those that are free.
     :ivar holders: of its slots, by number.
     :ivar waiting: jobs that have no core.
-    :ivar running: jobs that have one.
     """
 
     number: int
@@ -158,10 +237,7 @@ class _Host:
 
 
 class _Simulation:
-    """One run.
-
-    :ivar outcomes: by job id.
-    """
+    """One run."""
 
     def __init__(
         self,

@@ -16,7 +16,6 @@ import dataclasses
 import math
 import pathlib
 import statistics
-import sys
 import typing
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -24,6 +23,8 @@ from collections.abc import Sequence
 import rich.console
 import rich.table
 
+from fpgapool.sim import progress
+from fpgapool.sim import screen
 from fpgapool.sim import simulation
 from fpgapool.sim.experiments import crews
 from fpgapool.sim.experiments import journals
@@ -193,7 +194,7 @@ def read(path: pathlib.Path) -> dict[Run, Times]:
 
 
 def run_missing(
-    runs: Sequence[Run], path: pathlib.Path, processes: int
+    runs: Sequence[Run], path: pathlib.Path, processes: int | None
 ) -> Iterator[Run]:
     """Do the runs that a file does not have yet, and add them to it."""
     with journals.Journal(path, Run._fields, _TIMES) as journal:
@@ -227,7 +228,6 @@ def ratio(logarithms: Sequence[float]) -> Ratio:
 class Comparison(typing.NamedTuple):
     """A strategy against another one, by one metric.
 
-    :ivar by_setting: geometric mean over seeds.
     :ivar overall: geometric mean over settings, and its interval over
         seeds.
     """
@@ -308,18 +308,25 @@ def show(
         console.print(table)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the study; 1: era does not reach its goals."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def add_parser(subparsers: typing.Any) -> None:
+    """Add the command ``study-era``."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "study-era", help="compare era with wra", description=__doc__
+    )
     parser.add_argument("out", type=pathlib.Path, help="CSV file of runs")
     parser.add_argument("--first-seed", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES))
     parser.add_argument("--reference", default=REFERENCE)
-    chosen = parser.parse_args(arguments)
-    seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-    wanted = list(dict.fromkeys([chosen.reference, *chosen.strategies]))
+    crews.add_processes(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the study; 1: era does not reach its goals."""
+    crews.check_processes(arguments.processes)
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    wanted = list(dict.fromkeys([arguments.reference, *arguments.strategies]))
     # By seed: after an interruption the runs so far can be compared.
     runs = [
         Run(setting, seed, strategy)
@@ -327,28 +334,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for setting in range(len(settings()))
         for strategy in wanted
     ]
-    console = rich.console.Console()
-    for done, _ in enumerate(
-        run_missing(runs, chosen.out, chosen.processes), 1
-    ):
-        if done % 100 == 0:
-            console.print(f"{done} runs done")
-    times = read(chosen.out)
-    show(console, times, seeds, chosen.reference, wanted)
+    with progress.work("simulating", len(runs), "runs") as work:
+        for _ in run_missing(runs, arguments.out, arguments.processes):
+            work.advance()
+    console = screen.make_console()
+    times = read(arguments.out)
+    show(console, times, seeds, arguments.reference, wanted)
     if "era" not in wanted:
         return 0
     missed = 0
     for metric, goal in GOALS.items():
-        found = compare(times, "era", metric, seeds, chosen.reference)
+        found = compare(times, "era", metric, seeds, arguments.reference)
         least = found.by_setting[found.worst].mean
         reached = found.overall.mean >= goal and least >= WORST
         missed += not reached
-        console.print(
+        screen.say(
+            console,
             f"{metric}: {found.overall} of {goal}, at least {least:.3f} of "
-            f"{WORST:.3f}: {'reached' if reached else 'missed'}"
+            f"{WORST:.3f}: {'reached' if reached else 'missed'}",
         )
     return 1 if missed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

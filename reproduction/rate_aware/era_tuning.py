@@ -119,7 +119,6 @@ class Bench:
     """Simulates options, and remembers the runs in a file.
 
     :ivar settings: places in :data:`SETTINGS`.
-    :ivar path: of the file.
     :ivar processes: how many simulate; None: one for each processor.
     """
 
@@ -189,7 +188,6 @@ class Trial:
     """One value of an option.
 
     :ivar option: empty: the values of the start.
-    :ivar options: all values.
     :ivar is_kept: whether the search goes on with them.
     """
 

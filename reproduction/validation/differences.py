@@ -26,7 +26,6 @@ EDGES_BYTES = (0.0, 200e6, 400e6, 600e6, 800e6, math.inf)
 class Sample:
     """The jobs of one run in both systems.
 
-    :ivar sizes_bytes: of the jobs.
     :ivar real_s: their completion times in the real system.
     :ivar simulated_s: the same by engine of the simulator.
     """
@@ -56,10 +55,7 @@ class Difference:
     runs: Mapping[str, Sequence[float]]
 
     def of(self, engine: str) -> float:
-        """Return the relative difference; above 0: simulated jobs take longer.
-
-        :param engine: of the simulator.
-        """
+        """Return the relative difference; above 0: simulated is longer."""
         return self.simulated_s[engine] / self.real_s - 1.0
 
 
@@ -67,10 +63,8 @@ class Difference:
 class Comparison:
     """One mode.
 
-    :ivar mode: its name.
     :ivar classes: those with jobs, by ascending size.
     :ivar large: jobs of the sizes of the goal.
-    :ivar total: all jobs.
     :ivar busy: mean share of this machine's processors in use.
     """
 
@@ -94,7 +88,6 @@ class Comparison:
 def compare(mode: str, samples: Sequence[Sample], busy: float) -> Comparison:
     """Compare completion times.
 
-    :param samples: of all runs.
     :param busy: mean share of this machine's processors in use.
     :raises ValueError: if no job has a size of the goal.
     """

@@ -84,7 +84,6 @@ def make_scenario(
 ) -> scenarios.Scenario:
     """Draw the jobs of a mode: Gaussian sizes, Poisson arrivals.
 
-    :param jobs: their number.
     :param seed: the same seed gives the same jobs.
     :param scale: factor of sizes in the real system. Scaled sizes are
         multiples of the accelerator's unit, and sizes here correspond.
@@ -125,9 +124,6 @@ def _rounded(job: scenarios.JobSpec, scale: float) -> scenarios.JobSpec:
 
 
 def scaled_bytes(job: scenarios.JobSpec, scale: float) -> int:
-    """Return the size of a job in the real system.
-
-    :param scale: factor of sizes there.
-    """
+    """Return the size of a job in the real system."""
     unit_bytes = tenant.KINDS[job.accelerator].unit_bytes
     return max(1, round(job.size_bytes * scale / unit_bytes)) * unit_bytes

@@ -52,9 +52,7 @@ class Run:
 def run(scenario: scenarios.Scenario, scale: float, timeout_s: float) -> Run:
     """Run the jobs of a scenario in a fresh pool.
 
-    :param scenario: of :mod:`reproduction.validation.experiments`.
     :param scale: factor of all sizes and rates.
-    :param timeout_s: for each job.
     :raises errors.SystemFailed: if a process fails or takes too long.
     """
     with tempfile.TemporaryDirectory(
@@ -131,10 +129,7 @@ def _orders(
 
 
 class _Tenants:
-    """Client processes, one per host.
-
-    :param directory: for their logs.
-    """
+    """Client processes, one per host."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory

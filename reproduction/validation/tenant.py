@@ -83,7 +83,6 @@ class Task(msgspec.Struct, frozen=True):
 class Order(msgspec.Struct, frozen=True):
     """The jobs for this program.
 
-    :ivar front_door: socket of its host.
     :ivar timeout_s: for each job, from its arrival on.
     :ivar warm_slots: the number of all slots: before the program is ready, it
         uses each accelerator once in each slot; 0: it only tries the pool.
@@ -114,10 +113,7 @@ class Times(msgspec.Struct, frozen=True):
 
 
 def main() -> int:
-    """Run the jobs that standard input has.
-
-    :returns: the exit code.
-    """
+    """Run the jobs that standard input has."""
     from fpgapool import client
 
     line = sys.stdin.buffer.readline()

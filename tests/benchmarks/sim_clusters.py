@@ -17,7 +17,7 @@ from fpgapool.sim.inputs import families
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import workloads
 from fpgapool.sim.outcomes import schedules
-from reproduction.figures import experiments
+from reproduction.figures import clusters
 
 _LOAD = 0.8
 _RETURN_RATIO = 1.0
@@ -58,7 +58,7 @@ def make(
     """Make a scenario of one strategy."""
     cluster = workloads.make_cluster(size.hosts, size.hosts // 2, return_ratio)
     workload = workloads.Workload(
-        sizes=families.parse(experiments.EXPONENTIAL, "sizes"),
+        sizes=families.parse(clusters.EXPONENTIAL, "sizes"),
         load=_LOAD,
         jobs_per_host=size.jobs_per_host,
     )
@@ -66,7 +66,7 @@ def make(
         format=scenarios.FORMAT,
         cluster=cluster,
         strategies={
-            strategy: experiments.make_options(strategy, scenarios.SHORT_TAIL)
+            strategy: clusters.make_options(strategy, scenarios.SHORT_TAIL)
         },
         jobs=workloads.make_jobs(workload, cluster, seed),
     )

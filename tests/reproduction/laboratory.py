@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 from fpgapool.sim.experiments import crews
-from reproduction.figures import experiments
+from reproduction.figures import figure
 
 
 def simulate(runs: Sequence[typing.Any], /) -> Mapping[typing.Any, typing.Any]:
@@ -18,6 +18,6 @@ def simulate(runs: Sequence[typing.Any], /) -> Mapping[typing.Any, typing.Any]:
     processes = multiprocessing.cpu_count()
     return dict(
         crews.work_here(
-            experiments.measure_one, list(dict.fromkeys(runs)), processes
+            figure.measure_one, list(dict.fromkeys(runs)), processes
         )
     )

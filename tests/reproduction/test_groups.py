@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from reproduction.figures import groups7
+from reproduction.figures import groups
 from reproduction.figures import mixes
 from tests.reproduction import laboratory
 
@@ -14,8 +14,8 @@ _LIMIT_S = 1800
 
 
 @pytest.fixture(scope="module")
-def variants() -> dict[tuple[str, str], groups7.Values]:
-    found = groups7.compare(laboratory.simulate)
+def variants() -> dict[tuple[str, str], groups.Values]:
+    found = groups.compare(laboratory.simulate)
     return {(each.load, each.name): found[each] for each in found}
 
 
@@ -27,12 +27,12 @@ def scores() -> dict[mixes.Cell, mixes.Score]:
 @pytest.mark.timeout(_LIMIT_S)
 @pytest.mark.parametrize(
     "variant",
-    groups7.VARIANTS,
+    groups.VARIANTS,
     ids=lambda variant: f"{variant.load}, {variant.name}",
 )
 def test_variant(
-    variant: groups7.Variant,
-    variants: dict[tuple[str, str], groups7.Values],
+    variant: groups.Variant,
+    variants: dict[tuple[str, str], groups.Values],
 ) -> None:
     """The reference has three seeds of its own."""
     ours, other = variants[variant.load, variant.name], variant.reference
@@ -48,7 +48,7 @@ def test_variant(
 
 @pytest.mark.timeout(_LIMIT_S)
 def test_targets_of_groups(
-    variants: dict[tuple[str, str], groups7.Values],
+    variants: dict[tuple[str, str], groups.Values],
 ) -> None:
     def change(load: str, name: str) -> float:
         after, before = (

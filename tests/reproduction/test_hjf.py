@@ -7,8 +7,7 @@ from __future__ import annotations
 import pytest
 
 from reproduction.figures import bags
-from reproduction.figures import hjf7
-from reproduction.figures import hjf_table7
+from reproduction.figures import hjf
 from tests.reproduction import laboratory
 
 #: Bounds of HJF's energy per SLA over that of RND and of EDF, at HR 50 %.
@@ -20,44 +19,38 @@ RATIOS = {
 
 
 @pytest.fixture(scope="module")
-def cells() -> list[hjf_table7.Cell]:
-    return hjf_table7.compare(laboratory.simulate)
+def scores() -> bags.Scores:
+    return bags.compare(laboratory.simulate, hjf.REFERENCE)
 
 
-def test_reference_table(cells: list[hjf_table7.Cell]) -> None:
-    assert len(cells) == 32
-    assert [cell for cell in cells if not cell.is_near] == []
+def test_reference_table(scores: bags.Scores) -> None:
+    found = hjf.deviations(scores)
+    assert len(found) == 48
+    far = {name for name, off in found.items() if abs(off) > 1}
+    assert far == set()
 
 
 @pytest.mark.parametrize("mode", RATIOS)
-def test_ratios(mode: str, cells: list[hjf_table7.Cell]) -> None:
-    kj = {
-        cell.rule: cell.score.kj_per_sla
-        for cell in cells
-        if cell.setting == bags.Setting(mode)
-    }
+def test_ratios(mode: str, scores: bags.Scores) -> None:
+    setting = bags.Setting(mode)
+    kj = {rule: scores[setting, rule].kj_per_sla for rule in bags.RULES}
     for rule, (low, high) in zip(("RND", "EDF"), RATIOS[mode], strict=True):
         assert low <= kj["HJF"] / kj[rule] <= high
 
 
-@pytest.mark.parametrize(
-    "plan", [hjf7.COARSE, hjf7.FINE, hjf7.OPT], ids=lambda plan: plan.name
-)
-def test_total_energy_is_about_the_same(plan: hjf7.Plan) -> None:
-    scores = hjf7.compare(plan, laboratory.simulate)
-    for high in bags.HIGH:
-        setting = bags.Setting(plan.mode, high)
+@pytest.mark.parametrize("mode", bags.PAPER_MODES)
+def test_total_energy_is_about_the_same(mode: str) -> None:
+    settings = [bags.Setting(mode, high) for high in bags.HIGH]
+    scores = bags.compare(laboratory.simulate, settings)
+    for setting in settings:
         rnd_kj = scores[setting, "RND"].energy_kj
         for rule in bags.PAPER_RULES:
             assert abs(scores[setting, rule].energy_kj / rnd_kj - 1) < 0.03
 
 
-def test_frames_and_waste(cells: list[hjf_table7.Cell]) -> None:
-    opt = {
-        cell.rule: cell.score
-        for cell in cells
-        if cell.setting == bags.Setting("opt")
-    }
+def test_frames_and_waste(scores: bags.Scores) -> None:
+    setting = bags.Setting("opt")
+    opt = {rule: scores[setting, rule] for rule in bags.RULES}
     frames = {rule: opt[rule].frames_per_s for rule in bags.RULES}
     assert frames["HJF"] / frames["RND"] == pytest.approx(1.25, abs=0.025)
     assert frames["HJF"] / frames["EDF"] == pytest.approx(1.115, abs=0.02)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-from reproduction.figures import experiments
+from reproduction.figures import clusters
 from reproduction.figures import table6
 from tests.reproduction import laboratory
 
@@ -23,7 +23,7 @@ def cells() -> list[table6.Cell]:
 
 
 @pytest.mark.timeout(_LIMIT_S)
-@pytest.mark.parametrize("strategy", experiments.STRATEGIES)
+@pytest.mark.parametrize("strategy", clusters.STRATEGIES)
 @pytest.mark.parametrize(
     "setting", table6.SETTINGS, ids=lambda setting: setting.name
 )

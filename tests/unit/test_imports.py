@@ -34,7 +34,7 @@ clients: conf common version # other services of OpenStack
 rpcapi: objects common version # what can be asked by RPC
 db: common core.health objects version vocabulary # rows, and the pool as
     # they show it; knows no decisions
-drivers: core.fairness accelerators objects.declaration objects.untrusted
+drivers: accelerators objects.declaration objects.untrusted
     vocabulary # boards
 bitstreams: objects db conf common clients drivers.opencl.devices
     drivers.opencl.contents
@@ -61,9 +61,7 @@ osc: common.interrupts version vocabulary # speaks to the API only, as a
     # user does
 spark: client vocabulary # what programs and their executors import
 yarn: vocabulary # labels of nodes; decides only
-sim: client common.channels.descriptors core strategies version vocabulary
-    # the pool's own decisions, and a pool as a user sees it to compare with
-demo: client common vocabulary sim # what a newcomer runs
+sim: client core strategies vocabulary # a cloud with the pool's own decisions
 allinone: accelerators agent api common conductor conf db drivers rpcapi
     # joins
 cmd: any # starts all of them
@@ -123,6 +121,8 @@ ONLY_IN = {
     "pyspark": "fpgapool.spark",
 }
 NOVA_SIDE = frozenset({"keystoneauth1", "nova"})
+#: What stands beside the product, and is not installed.
+BESIDE = frozenset({"demo", "reproduction", "tests"})
 #: Concurrency in this project is threads.
 BANNED = frozenset({"asyncio", "eventlet"})
 
@@ -194,8 +194,8 @@ def _problem_in_nova_filters(item: imports.Import) -> str | None:
 
 def _problem(item: imports.Import) -> str | None:
     root = item.target.split(".")[0]
-    if root == "tests":
-        return "tests are not a part of the product"
+    if root in BESIDE:
+        return "that is not a part of the product"
     if root in BANNED:
         return "concurrency is threads"
     if item.importer.split(".")[0] == "fpgapool_nova_filters":
@@ -338,6 +338,7 @@ PLANTED = {
     "eventlet": ("cmd/a.py", "import eventlet.green"),
     "asyncio": ("agent/a.py", "import asyncio"),
     "tests": ("cmd/a.py", "from tests import harness"),
+    "the laboratory": ("sim/a.py", "from reproduction import models"),
     "a package without a row": ("novelty/a.py", "import json"),
     "root package": ("__init__.py", "from fpgapool import version"),
     "filters to fpgapool": (

@@ -315,7 +315,6 @@ NEEDED = {
     "fpgapool.accelerators.sobel": "emulator",
     "fpgapool.accelerators.sw": "emulator",
     "fpgapool.cmd.allinone": "allinone",
-    "fpgapool.cmd.demo": "demo",
     "fpgapool.cmd.sim": "sim",
     "fpgapool.cmd.yarn_labels": "",
     "fpgapool.spark": "spark",

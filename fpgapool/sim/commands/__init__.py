@@ -7,12 +7,7 @@ parsed arguments raises :class:`fpgapool.sim.errors.InputError` for invalid
 input, and may return an exit code.
 """
 
-import importlib
-import types
-
-NAMES = ("run", "generate", "sweep", "tune", "tune-era", "figures", "validate")
-
-
-def module(name: str) -> types.ModuleType:
-    """Import a command; the others' libraries take longer than small runs."""
-    return importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+#: By name, the module of each command.
+MODULES = {
+    name: f"{__name__}.{name}" for name in ("run", "generate", "sweep", "tune")
+}

@@ -7,8 +7,10 @@ from __future__ import annotations
 import argparse
 import pathlib
 import typing
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 import rich.console
 import rich.markup
@@ -55,9 +57,9 @@ def add_parser(subparsers: typing.Any) -> None:
     )
     screen.add_strategies(
         parser,
-        "simulate these: strategies of the scenario, or installed ones "
-        "with their default options; may be repeated; default: all strategies "
-        "of the scenario",
+        "strategies to simulate: those of the scenario, or installed ones "
+        "with their default options; may be repeated; default: all of the "
+        "scenario",
     )
     parser.add_argument(
         "--engine",
@@ -89,7 +91,7 @@ def add_parser(subparsers: typing.Any) -> None:
         "--plot",
         type=pathlib.Path,
         metavar="DIR",
-        help="draw pictures into this directory; it is made if needed",
+        help="draw pictures into this directory; created if needed",
     )
     parser.set_defaults(run=run)
 
@@ -142,11 +144,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 class _Jobs:
-    """The jobs under each strategy.
-
-    :ivar found: results by strategy.
-    :ivar courses: by strategy, for pictures.
-    """
+    """The jobs under each strategy."""
 
     def __init__(self) -> None:
         self.found: dict[str, results.Result] = {}
@@ -181,11 +179,7 @@ class _Jobs:
 
 
 class _Groups:
-    """The groups under the elasticity policy of each strategy.
-
-    :ivar found: results by strategy.
-    :ivar courses: by strategy, for pictures.
-    """
+    """The groups under the elasticity policy of each strategy."""
 
     def __init__(self) -> None:
         self.found: dict[str, group_results.GroupsResult] = {}
@@ -220,20 +214,54 @@ def _show(
     else:
         _show_all(console, measured)
     _show_usage(console, found)
-    service = {
-        name: each.service
-        for name, each in found.items()
-        if each.service is not None
-    }
-    if service:
-        _show_service(console, service)
-    packing = {
-        name: each.packing
-        for name, each in found.items()
-        if each.packing is not None
-    }
-    if packing:
-        _show_packing(console, packing)
+    _print(
+        console,
+        "Deadlines: share kept, and the energy of the run for each of them",
+        ("SLA", "kJ per SLA", "frames/s", "wasted frames"),
+        {
+            name: (
+                f"{each.sla:.1%}",
+                _optional(each.energy_j_per_sla, "{:.2f}", 1e-3),
+                _optional(each.frames_per_s, "{:.1f}"),
+                _optional(each.wasted_frames, "{:.0f}"),
+            )
+            for name, one in found.items()
+            if (each := one.service) is not None
+        },
+    )
+    _print(
+        console,
+        "Containers: slots programmed, and what the makespan is beyond the "
+        "bound",
+        ("reprogrammings", "distance to the bound"),
+        {
+            name: (
+                str(spread.reprogrammings),
+                f"{spread.distance_to_bound:.1%}",
+            )
+            for name, one in found.items()
+            if (spread := one.packing) is not None
+        },
+    )
+
+
+def _print(
+    console: rich.console.Console,
+    title: str,
+    columns: Sequence[str],
+    rows: Mapping[str, Iterable[str]],
+) -> None:
+    """Print a table with a row for each strategy, unless it is empty."""
+    if not rows:
+        return
+    table = screen.make_table(("strategy",), columns, title)
+    for name, cells in rows.items():
+        table.add_row(rich.markup.escape(name), *cells)
+    console.print(table)
+
+
+def _optional(value: float | None, pattern: str, factor: float = 1.0) -> str:
+    return "" if value is None else pattern.format(factor * value)
 
 
 def _show_one(
@@ -277,101 +305,61 @@ def _show_usage(
     console: rich.console.Console, found: Mapping[str, results.Result]
 ) -> None:
     has_energy = any(each.details.energy for each in found.values())
-    has_cores = any(
-        each.details.utilisation.cores is not None for each in found.values()
-    )
-    names = ["slots", "DMA pipes", "NICs, sending", "NICs, receiving"]
-    if has_cores:
-        # Their jobs use no pipes.
-        names = ["slots", "cores"]
-    has_containers = any(each.packing for each in found.values())
-    if has_containers:
-        names = ["slots"]
     has_preempted = any(each.details.preemptions for each in found.values())
-    table = screen.make_table(
-        ("strategy",),
+    names = {
+        "slots": "slots",
+        "DMA pipes": "dma",
+        "NICs, sending": "nic_egress",
+        "NICs, receiving": "nic_ingress",
+    }
+    # The jobs of other models use no pipes.
+    shares = [each.details.utilisation for each in found.values()]
+    if any(used.cores is not None for used in shares):
+        names = {"slots": "slots", "cores": "cores"}
+    elif any(each.packing for each in found.values()):
+        names = {"slots": "slots"}
+    rows = {}
+    for name, each in found.items():
+        used, energy = each.details.utilisation, each.details.energy
+        rows[name] = [
+            *(
+                _optional(getattr(used, member), "{:.1%}")
+                for member in names.values()
+            ),
+            *([f"{energy.total_j / 1e3:.1f} kJ"] if energy else []),
+            *([str(each.details.preemptions)] if has_preempted else []),
+        ]
+    _print(
+        console,
+        "Share of the capacity used until the last job ended",
         [
             *names,
             *(["energy"] if has_energy else []),
             *(["preemptions"] if has_preempted else []),
         ],
-        "Share of the capacity used until the last job ended",
+        rows,
     )
-    for name, each in found.items():
-        used, energy = each.details.utilisation, each.details.energy
-        shares = [used.slots, used.dma, used.nic_egress, used.nic_ingress]
-        if has_cores:
-            shares = [used.slots, used.cores]
-        elif has_containers:
-            shares = [used.slots]
-        table.add_row(
-            rich.markup.escape(name),
-            *("" if share is None else f"{share:.1%}" for share in shares),
-            *([f"{energy.total_j / 1e3:.1f} kJ"] if energy else []),
-            *([str(each.details.preemptions)] if has_preempted else []),
-        )
-    console.print(table)
-
-
-def _show_service(
-    console: rich.console.Console,
-    found: Mapping[str, metrics.Service],
-) -> None:
-    table = screen.make_table(
-        ("strategy",),
-        ("SLA", "kJ per SLA", "frames/s", "wasted frames"),
-        "Deadlines: share kept, and the energy of the run for each of them",
-    )
-    for name, each in found.items():
-        energy_j = each.energy_j_per_sla
-        table.add_row(
-            rich.markup.escape(name),
-            f"{each.sla:.1%}",
-            "" if energy_j is None else f"{energy_j / 1e3:.2f}",
-            "" if each.frames_per_s is None else f"{each.frames_per_s:.1f}",
-            "" if each.wasted_frames is None else f"{each.wasted_frames:.0f}",
-        )
-    console.print(table)
-
-
-def _show_packing(
-    console: rich.console.Console,
-    found: Mapping[str, metrics.Packing],
-) -> None:
-    table = screen.make_table(
-        ("strategy",),
-        ("reprogrammings", "distance to the bound"),
-        "Containers: slots programmed, and what the makespan is beyond the "
-        "bound",
-    )
-    for name, each in found.items():
-        table.add_row(
-            rich.markup.escape(name),
-            str(each.reprogrammings),
-            f"{each.distance_to_bound:.1%}",
-        )
-    console.print(table)
 
 
 def _show_groups(
     console: rich.console.Console,
     found: Mapping[str, group_results.GroupsResult],
 ) -> None:
-    table = screen.make_table(
-        ("strategy",),
-        ("busy", "programming", "idle", *_LATENCIES),
+    _print(
+        console,
         "Groups: share of their slots, and latency of accepted batches",
+        ("busy", "programming", "idle", *_LATENCIES),
+        {
+            name: (
+                *(
+                    f"{share:.1%}"
+                    for share in (each.busy, each.programming, each.idle)
+                ),
+                *_latency_cells(each.latency),
+            )
+            for name, each in found.items()
+        },
     )
-    for name, each in found.items():
-        table.add_row(
-            rich.markup.escape(name),
-            *(
-                f"{share:.1%}"
-                for share in (each.busy, each.programming, each.idle)
-            ),
-            *_latency_cells(each.latency),
-        )
-    console.print(table)
     table = screen.make_table(
         ("strategy", "group"), ("tasks", "moves", *_LATENCIES, "goal")
     )
@@ -393,7 +381,7 @@ _LATENCIES = ("mean", "p95", "worst", "batches", "refused")
 
 def _latency_cells(latency: group_results.Latency) -> Iterator[str]:
     for value_s in (latency.mean_s, latency.p95_s, latency.worst_s):
-        yield "" if value_s is None else f"{value_s:.3g} s"
+        yield _optional(value_s, "{:.3g} s")
     yield str(latency.batches)
     yield str(latency.refused)
 

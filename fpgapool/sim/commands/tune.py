@@ -35,8 +35,6 @@ class _Sizes(typing.NamedTuple):
     """Sizes of jobs.
 
     :ivar fitted: the distribution for the model.
-    :ivar given: the distribution for simulations.
-    :ivar name: for the output.
     :ivar fit: result of the fit; None: the user gave a distribution.
     """
 
@@ -179,13 +177,13 @@ def _check(arguments: argparse.Namespace) -> None:
         raise errors.InputError(
             "--jobs-per-host",
             "",
-            f"{jobs} jobs in all are more than {scenarios.MAX_JOBS}",
+            f"{jobs} jobs exceed the limit of {scenarios.MAX_JOBS}",
         )
     if arguments.boards > arguments.hosts:
         raise errors.InputError(
             "--boards",
             "",
-            f"{arguments.boards} boards need as many hosts, not "
+            f"{arguments.boards} boards need as many hosts; there are "
             f"{arguments.hosts}",
         )
     if not 0 <= arguments.return_ratio <= scenarios.MAX_RETURN_RATIO:

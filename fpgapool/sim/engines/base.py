@@ -15,7 +15,6 @@ class Slot(typing.NamedTuple):
 
     :ivar number: over all slots of the cluster, from 0.
     :ivar device: number of its device, from 0.
-    :ivar host: its host.
     :ivar place: number over the slots of its host.
     """
 
@@ -65,10 +64,7 @@ class Engine(abc.ABC):
 
 
 class Pipes:
-    """Numbers of the resources of a cluster: DMA pipes, then NICs.
-
-    :ivar capacities_bytes_per_s: of each.
-    """
+    """Numbers of the resources of a cluster: DMA pipes, then NICs."""
 
     def __init__(self, cluster: scenario.Cluster) -> None:
         hosts = range(cluster.hosts)

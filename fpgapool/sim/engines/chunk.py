@@ -35,9 +35,7 @@ class _Slots(typing.NamedTuple):
 
     :ivar chunks: number of the job's chunks.
     :ivar chunk_bytes: of all chunks but the last.
-    :ivar last_bytes: of the last chunk.
     :ivar window: most chunks on the way.
-    :ivar done: by stage: finished chunks.
     :ivar is_active: by stage: whether it works on a chunk.
     :ivar is_used: by stage: whether the job needs it.
     :ivar cap: by stage: bytes/s at most.
@@ -60,7 +58,6 @@ class _Slots(typing.NamedTuple):
 class ChunkEngine(base.Engine):
     """Chunks through pipes that are shared max-min fairly at each moment.
 
-    :param chunk_bytes: size of a chunk.
     :param window: most chunks of a job on the way, at least 1.
     """
 

@@ -53,11 +53,8 @@ class Tasks(typing.NamedTuple):
     Tasks are numbered in the order of their batches. A *place* is a host and a
     group, a *side* a host and a client.
 
-    :ivar host: of each slot.
     :ivar member: its group, or the one that it is programmed for; -1: none.
-    :ivar state: of each slot.
     :ivar since: time of a slot's last entry in an account.
-    :ivar began: when its task began.
     :ivar end: of a slot's task, on the scale of work; infinite: none.
     :ivar ready: of a slot's programming; infinite: none.
     :ivar running: the queue of a slot's task.
@@ -67,31 +64,17 @@ class Tasks(typing.NamedTuple):
     :ivar first_client: of each group, and the number of all clients.
     :ivar busy: seconds of slots with tasks of each group.
     :ivar programming: seconds of slots on their way to each group.
-    :ivar members: of each place.
     :ivar asking: heads that ask at each place.
-    :ivar group: of each client.
     :ivar task_s: time of each client's tasks on one slot.
     :ivar window_s: most work of a client that has not ended.
     :ivar arrived: tasks of a client that were accepted; so are the next ones.
-    :ivar ended: those that have ended.
-    :ivar waiting: those that wait.
-    :ivar dropped: those that never run.
     :ivar refused: batches of a client that found no room.
     :ivar taken: seconds of slots that its ended tasks took.
-    :ivar unfinished: tasks of each side.
     :ivar first_queue: of each side, and the number of all queues.
-    :ivar owner: client of each queue.
     :ivar head: first task of each queue, which may run; -1: none.
-    :ivar tail: its last one.
-    :ivar length: of each queue.
     :ivar asked: number of its head's ask; infinite: it runs, or there is none.
-    :ivar arrival: of each batch.
-    :ivar client: of each batch.
-    :ivar batch_tasks: of each batch.
-    :ivar first_task: of each batch.
     :ivar left: tasks of each batch that have not ended.
     :ivar finish: of each batch, or `NOT_ENDED`, or `REFUSED`.
-    :ivar batch: of each task.
     :ivar following: task behind each task in its queue; -1: none.
     """
 
@@ -142,9 +125,7 @@ class Tasks(typing.NamedTuple):
 class Client(typing.NamedTuple):
     """A program that sends batches to a group.
 
-    :ivar group: its number.
     :ivar task_s: time of each of its tasks on one slot.
-    :ivar batch_tasks: tasks of each batch.
     :ivar window_s: most work in slot-seconds that has not ended; a batch
         beyond it is refused.
     :ivar arrivals_s: of its batches, in order.
@@ -166,16 +147,9 @@ def make_tasks(
     """Make the state before the first event; no slot is in a group.
 
     :param hosts: of each slot; hosts are numbered from 0.
-    :param clients: by group.
-    :param link_tasks_per_s: tasks that all slots together end per second.
     """
     host_count = max(hosts) + 1
-    owners: list[int] = []
-    first_queue = [0]
-    for host in range(host_count):
-        for number in range(len(clients)):
-            owners += [number] * hosts.count(host)
-            first_queue.append(len(owners))
+    owners, first_queue = _queues(hosts, len(clients))
     order = sorted(
         (arrival_s, number)
         for number, client in enumerate(clients)
@@ -236,6 +210,19 @@ def make_tasks(
         batch=batch,
         following=_wholes(len(batch), -1),
     )
+
+
+def _queues(
+    hosts: typing.Sequence[int], clients: int
+) -> tuple[list[int], list[int]]:
+    """Return the client of each queue, and the first queue of each side."""
+    owners: list[int] = []
+    first_queue = [0]
+    for host in range(max(hosts) + 1):
+        for number in range(clients):
+            owners += [number] * hosts.count(host)
+            first_queue.append(len(owners))
+    return owners, first_queue
 
 
 def _numbers(count: int, value: float = 0.0) -> list[float]:

@@ -41,24 +41,17 @@ class Network(typing.NamedTuple):
 
     A use of flow f has a number in [f × USES, (f + 1) × USES).
 
-    :ivar capacity: bytes/s of each resource.
     :ivar head: first use of each resource, -1: it has no use.
     :ivar level: while filling: the rate at which a resource is full.
     :ivar room: while filling: bytes/s that are still free.
     :ivar weight: while filling: bytes/s per growing rate.
     :ivar growing: while filling: number of its flows that still grow.
-    :ivar resource: the used resource.
     :ivar cost: bytes there per byte of the flow.
     :ivar following: the resource's next use, -1: none.
-    :ivar preceding: the one before.
     :ivar use_count: number of a flow's uses.
-    :ivar cap: bytes/s at most.
-    :ivar rate: bytes/s.
     :ivar fresh: bytes/s that a flow will have.
     :ivar bottleneck: resource that limits a flow, -1: its own cap.
-    :ivar total: bytes of the flow.
     :ivar left: remaining bytes at the time ``since``.
-    :ivar since: seconds.
     :ivar end: when it will end at this rate, in seconds.
     :ivar due: when it counts as done, just before its end.
     """
@@ -107,7 +100,6 @@ def make_network(
     """Make a network without flows.
 
     :param capacities_bytes_per_s: of each resource, above 0.
-    :param flow_count: most flows at once.
     """
     resources = len(capacities_bytes_per_s)
     shapes: dict[str, typing.Any] = {"counts": _wholes(_COUNTS, 0)}
@@ -150,7 +142,6 @@ def network_of(wholes: typing.Any, numbers: typing.Any) -> Network:
 
     :param wholes: of its numbers that are whole, as
         :func:`.compiling.matrices` makes it.
-    :param numbers: of the others.
     """
     return Network(
         wholes[0],
@@ -293,7 +284,6 @@ def _set_end(net: Network, flow: int) -> None:
 def collect_done(net: Network, limit_s: float) -> tuple[float, int]:
     """Find the flows that end next.
 
-    :param limit_s: the latest time.
     :returns: the time at which the next flow ends, or the limit, and how many
         flows end then; their numbers are the first ones in ``found``.
     """

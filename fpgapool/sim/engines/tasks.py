@@ -43,8 +43,6 @@ class Spent(typing.NamedTuple):
 class TaskEngine:
     """Runs tasks; at first no slot is in a group.
 
-    :param slots: all slots for groups.
-    :param groups: their number.
     :param clients: by group; their numbers follow.
     :param link_tasks_per_s: tasks that all slots together end per second.
     """
@@ -94,8 +92,6 @@ class TaskEngine:
         """Go on until a time, or until something has happened to a group.
 
         Slots left or joined it, or the tasks that it is due have ended.
-
-        :param limit_s: infinite: while anything happens.
         """
         self._advance(self._net, limit_s)
 
@@ -142,11 +138,6 @@ class TaskEngine:
                 return slot
         return None
 
-    @property
-    def free_slots(self) -> int:
-        """Return how many slots are in no group."""
-        return sum(state == queues.FREE for state in self._net.state)
-
     def members(self, group: int) -> int:
         """Return how many slots serve a group."""
         return sum(self.serves(slot) == group for slot in self._slots)
@@ -178,10 +169,6 @@ class TaskEngine:
         self._drop(self._net, group)
         for client in self._of_group[group]:
             self._net.window_s[client] = 0.0
-
-    def set_task_s(self, client: int, task_s: float) -> None:
-        """Change how long a client's tasks take that begin from now on."""
-        self._net.task_s[client] = self._task_s[client] = task_s
 
     @property
     def unfinished(self) -> int:
@@ -237,20 +224,14 @@ class TaskEngine:
     # -- batches -----------------------------------------------------------
 
     def latencies_s(self, clients: range) -> metrics.Floats:
-        """Return the latencies of the ended batches, by arrival.
-
-        :param clients: whose.
-        """
+        """Return the latencies of the ended batches, by arrival."""
         net = self._net
         finishes_s = np.asarray(net.finish)
         latencies_s: metrics.Floats = finishes_s - np.asarray(net.arrival)
         return latencies_s[self._are_of(clients) & (finishes_s >= 0)]
 
     def refused(self, clients: range) -> int:
-        """Return the number of refused batches.
-
-        :param clients: whose.
-        """
+        """Return the number of refused batches."""
         return sum(int(self._net.refused[client]) for client in clients)
 
     def _are_of(self, clients: range) -> np.ndarray[typing.Any, typing.Any]:

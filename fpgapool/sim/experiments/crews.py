@@ -49,7 +49,6 @@ def work_here(
 ) -> Iterator[tuple[_Task, _Result]]:
     """Do tasks in processes of this machine.
 
-    :param function: the processes import it.
     :param processes: how many; None: one for each processor.
     :returns: tasks with their results, in the order in which they end.
     :raises: the function's errors.
@@ -95,7 +94,7 @@ def work_there(
         client = distributed.Client(address, timeout=_CONNECT_LIMIT_S)
     except (OSError, ValueError, TypeError) as error:
         raise errors.InputError(
-            "--scheduler", address, "no Dask scheduler answers there"
+            "--scheduler", address, "no Dask scheduler answered"
         ) from error
     with client:
         futures = client.map(function, tasks, pure=False)

@@ -29,7 +29,6 @@ _KS_FACTOR = 1.63
 class Candidate:
     """A family, fitted to a sample by maximum likelihood.
 
-    :ivar family: its name.
     :ivar aic: Akaike's information criterion; less is better.
     :ivar ks_distance: largest difference between its cumulative
         distribution and the sample's.

@@ -24,7 +24,6 @@ def read(
     :param path: of the file; if it does not exist, there are no results.
     :param keys: names of the columns that tell runs apart.
     :param values: names of the columns of results.
-    :returns: the results, by key.
     :raises errors.InputError: if it cannot be read, or has other columns.
     """
     if not path.exists():
@@ -38,8 +37,7 @@ def read(
     for number, row in enumerate(csv.reader(lines), 1):
         try:
             if number == 1:
-                # Older files call the strategy "policy".
-                if [_RENAMED.get(name, name) for name in row] != columns:
+                if row != columns:
                     raise ValueError("has other columns")
                 continue
             if len(row) != len(columns):
@@ -52,9 +50,6 @@ def read(
                 str(path), f"line {number}", str(error)
             ) from error
     return rows
-
-
-_RENAMED = {"policy": "strategy"}
 
 
 class Journal:

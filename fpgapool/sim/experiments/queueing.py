@@ -29,7 +29,6 @@ class PriorityServer:
 
     :param sizes: the distribution of job sizes.
     :param arrivals_per_s: the mean rate of arrivals.
-    :param bandwidth_bytes_per_s: the server's bandwidth.
     :raises ValueError: if a rate is not positive and finite, or if the load is
         1 or more: jobs would wait longer and longer.
     """
@@ -129,7 +128,6 @@ def make_server(
     The best thresholds depend only on the load and the sizes.
 
     :param load: arrivals × mean size / bandwidth.
-    :param bandwidth_bytes_per_s: only scales times.
     :raises ValueError: if the load is not above 0 and below 1.
     """
     check_load(load)
@@ -200,7 +198,6 @@ def minimise(
     :param queues: the number of queues; not searched.
     :param structure: ``hybrid`` may choose k1 and k2, ``geometric`` has
         k1 = 1, k2 = 2, and ``linear`` k1 = 1, k2 = queues − 1.
-    :param formula: see :meth:`PriorityServer.completion_s`.
     :param E_bytes: the first threshold; None: searched too.
     :returns: the best thresholds; with k1 = 1 and k2 = 2 unless others are
         better by more than a thousandth.

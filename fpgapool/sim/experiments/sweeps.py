@@ -32,8 +32,8 @@ import yaml
 from fpgapool.sim import errors
 from fpgapool.sim import files
 from fpgapool.sim import simulation
-from fpgapool.sim.commands import generate
 from fpgapool.sim.experiments import journals
+from fpgapool.sim.inputs import generating
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import scenario_files
 from fpgapool.sim.outcomes import results
@@ -60,13 +60,12 @@ _Values = typing.Annotated[list[_Value], msgspec.Meta(min_length=1)]
 MAX_RUNS = 100_000
 
 #: Options of generate that a sweep sets itself.
-_RESERVED = ("output", "strategy", "policy", "seed")
+_RESERVED = ("output", "strategy", "seed")
 
 
 class Specification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of a sweep's file.
 
-    :ivar strategies: names of strategies.
     :ivar seeds: a list, or their number; then they count from 1.
     :ivar fixed: options that are the same in all runs.
     :ivar vary: options, each with its values.
@@ -119,7 +118,7 @@ class Task:
 
         :raises errors.InputError: if its options are invalid.
         """
-        return generate.make_scenario(
+        return generating.make_scenario(
             [*self.options, "--strategy", self.strategy], self.seed, str(self)
         )
 
@@ -138,7 +137,7 @@ def read(path: pathlib.Path) -> Specification:
     source = str(path)
     document: typing.Any = None
     try:
-        document = _accept_old_name(yaml.safe_load(files.read_text(path)))
+        document = yaml.safe_load(files.read_text(path))
         specification = _convert(document)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -160,19 +159,12 @@ def _convert(document: typing.Any) -> Specification:
     return msgspec.convert(document, Specification)
 
 
-def _accept_old_name(document: typing.Any) -> typing.Any:
-    """Rename ``policies``, as older files call the strategies."""
-    if isinstance(document, dict) and "policies" in document:
-        document.setdefault("strategies", document.pop("policies"))
-    return document
-
-
 def _check(specification: Specification, source: str) -> None:
     if specification.engine not in simulation.ENGINES:
         raise errors.InputError(
             source,
             "engine",
-            f"there is no engine {specification.engine!r}; known: "
+            f"unknown engine {specification.engine!r}; known: "
             f"{', '.join(sorted(simulation.ENGINES))}",
         )
     seen: set[str] = set()
@@ -198,7 +190,7 @@ def _check(specification: Specification, source: str) -> None:
     runs = math.prod(len(values) for values in lists.values())
     if runs > MAX_RUNS:
         raise errors.InputError(
-            source, "", f"{runs} runs are more than {MAX_RUNS}"
+            source, "", f"{runs} runs exceed the limit of {MAX_RUNS}"
         )
 
 
@@ -267,7 +259,6 @@ def open_journal(
 ) -> journals.Journal:
     """Open the results so far; an interrupted sweep goes on with them.
 
-    :param directory: is made if needed.
     :raises errors.InputError: if it cannot be used, or holds the results of
         another sweep.
     """
@@ -281,7 +272,7 @@ def open_journal(
         files.write(path, text.encode())
     elif files.read_text(path) != text:
         raise errors.InputError(
-            str(directory), "", "holds the results of another sweep"
+            str(directory), "", "contains the results of another sweep"
         )
     return journals.Journal(
         directory / RESULTS,

@@ -23,11 +23,7 @@ _PRODUCTION = "least_busy"
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """One strategy with two sets of thresholds on the same jobs.
-
-    :ivar default: with the default ones.
-    :ivar tuned: with the tuned ones.
-    """
+    """One strategy with two sets of thresholds on the same jobs."""
 
     strategy: str
     seed: int
@@ -62,7 +58,6 @@ def compare(
 ) -> Iterator[Comparison]:
     """Simulate tuned and default thresholds.
 
-    :param thresholds_bytes: the tuned ones.
     :param seeds: of the jobs, and of random choices.
     :returns: a comparison of each strategy for each seed.
     :raises ValueError: if the workload does not fit the cluster.

@@ -22,9 +22,7 @@ Floats = npt.NDArray[np.float64]
 class SizeDistribution(abc.ABC):
     """A distribution of job sizes.
 
-    :param min_bytes: no job is smaller.
     :param max_bytes: no job is larger; may be infinite.
-    :param mean_bytes: of all jobs.
     """
 
     def __init__(
@@ -85,9 +83,7 @@ class SizeDistribution(abc.ABC):
         With order 0 the share of jobs between the sizes, with order 1 their
         part of the mean, with order 2 that of the second moment.
 
-        :param order: 0, 1 or 2.
         :param low_bytes: not included; 0 leaves no job out.
-        :param high_bytes: included; may be infinite.
         :raises ValueError: if the order is another one.
         """
         if order not in (0, 1, 2):
@@ -113,7 +109,6 @@ class Exponential(SizeDistribution):
     """f(x) = exp(−(x − s0)/a)/a on x ≥ s0, where a is the mean less s0.
 
     :param s0_bytes: the smallest size; may be 0.
-    :param mean_bytes: the mean, s0 included.
     :raises ValueError: unless 0 ≤ s0 < mean < infinity.
     """
 
@@ -160,8 +155,6 @@ class Exponential(SizeDistribution):
 class BoundedPowerLaw(SizeDistribution):
     """f(x) = α s0^α x^(−α−1) / (1 − (s0/smax)^α) on s0 ≤ x ≤ smax.
 
-    :param s0_bytes: the smallest size.
-    :param smax_bytes: the largest size.
     :param alpha: the larger, the fewer large jobs.
     :raises ValueError: unless 0 < s0 < smax < infinity and α is positive and
         finite.
@@ -217,7 +210,6 @@ class BoundedPowerLaw(SizeDistribution):
 class Lognormal(SizeDistribution):
     """The logarithm of the size is normally distributed.
 
-    :param median_bytes: the median before truncation.
     :param sigma: standard deviation of the natural logarithm.
     :param min_bytes: smaller sizes are cut off.
     :param max_bytes: larger sizes are cut off.

@@ -17,7 +17,6 @@ class Family(typing.NamedTuple):
     """Distributions that differ in their parameters only.
 
     :ivar make: makes a distribution from parameters.
-    :ivar defaults: values of all parameters.
     """
 
     make: Callable[..., distributions.SizeDistribution]
@@ -66,7 +65,7 @@ def parse(text: str, option: str) -> distributions.SizeDistribution:
         raise errors.InputError(
             option,
             "",
-            f"there is no distribution {name!r}; known: {', '.join(FAMILIES)}",
+            f"unknown distribution {name!r}; known: {', '.join(FAMILIES)}",
         )
     given: dict[str, float] = {}
     for part in filter(None, rest.split(",")):
@@ -76,11 +75,10 @@ def parse(text: str, option: str) -> distributions.SizeDistribution:
             raise errors.InputError(
                 option,
                 place,
-                "there is no such parameter; known: "
-                f"{', '.join(family.defaults)}",
+                f"unknown parameter; known: {', '.join(family.defaults)}",
             )
         if parameter in given:
-            raise errors.InputError(option, place, "is given twice")
+            raise errors.InputError(option, place, "is a duplicate")
         try:
             given[parameter] = float(number)
         except ValueError:

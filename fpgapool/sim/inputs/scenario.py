@@ -144,15 +144,12 @@ class Power(_Record, frozen=True):
 class Cluster(_Record, frozen=True):
     """Hosts 0 … hosts − 1, some of which have a device.
 
-    :ivar fpga_hosts: hosts with a device.
-    :ivar slots_per_device: slots of each device.
     :ivar dma_bytes_per_s: rate that all slots of a device share.
     :ivar nic_bytes_per_s: rate of each host in each direction.
     :ivar reconfiguration_s: time to program another accelerator.
     :ivar tasks_per_s: most tasks that all groups together end per second,
         because they share a link; None: it has no limit.
     :ivar host_overrides: by host, values that differ there.
-    :ivar shape: of the slots.
     :ivar power: None: results have no energy.
     :ivar cores_per_host: jobs need one of these cores, and compute there until
         they get a slot of the same host; None: jobs need only a slot.
@@ -204,7 +201,6 @@ _AS_EVERYWHERE = HostOverride()
 class Elasticity(_Record, frozen=True):
     """An elasticity policy.
 
-    :ivar name: of the installed policy.
     :ivar period_s: from one resize to the next; None: the policy's.
     :ivar estimate: how the policy learns the time of tasks.
     :ivar own: options that only this policy has, by name.
@@ -373,12 +369,10 @@ class GroupClient(_Record, frozen=True):
     One of the last two members is needed.
 
     :ivar task_s: time of a task on one slot.
-    :ivar batch_tasks: tasks of a batch.
     :ivar window_s: most slot-seconds of its tasks that have not ended; a
         batch beyond it is refused. None: it has no limit.
     :ivar load: lengths of time in seconds, with the slots that arriving tasks
         would keep busy then; batches arrive at random (Poisson).
-    :ivar arrivals_s: times of its batches.
     """
 
     name: _Name
@@ -393,7 +387,6 @@ class Goal(_Record, frozen=True):
     """What a group has to reach: a deadline or a rate.
 
     :ivar deadline_s: the time by which ``actions`` tasks have to end.
-    :ivar rate_per_s: tasks per second.
     :ivar actions: number of tasks after which the group ends.
     """
 
@@ -425,18 +418,13 @@ class Group(_Record, frozen=True):
 class Scenario(_Record, frozen=True):
     """A whole file.
 
-    :cvar word: what the file calls the strategies.
-    :ivar strategies: by name.
     :ivar wakeups: whether a job causes a scheduling pass by itself as soon as
         it has waited for its own host for long enough.
-    :ivar expected: worked results, by strategy.
     :ivar groups: they have slots of their own: the first ones of the cluster
         if there are jobs, too, otherwise all.
     :ivar max_priorities: by tenant, the highest priority of its jobs that
         counts against other tenants; 0 for all others.
     """
-
-    word: typing.ClassVar[str] = "strategies"
 
     format: typing.Literal["fpgapool-scenario/1"]
     cluster: Cluster
@@ -461,15 +449,3 @@ class Scenario(_Record, frozen=True):
         if self.groups and not self.jobs:
             return self.slot_count
         return sum(group.slots for group in self.groups)
-
-    def place(self, strategy: str) -> str:
-        """Return the place of a strategy's options in the file."""
-        return f"{self.word}.{strategy}"
-
-
-class OldScenario(Scenario, frozen=True, kw_only=True):
-    """A file that calls the strategies policies, as older ones do."""
-
-    word: typing.ClassVar[str] = "policies"
-
-    strategies: dict[_Name, StrategyOptions] = msgspec.field(name="policies")

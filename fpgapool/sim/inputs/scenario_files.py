@@ -11,13 +11,14 @@ import pathlib
 import re
 import typing
 from collections.abc import Callable
+from collections.abc import Iterator
 
 import msgspec
 
 from fpgapool.sim import errors
 from fpgapool.sim import files
+from fpgapool.sim import models
 from fpgapool.sim.inputs import scenario as scenarios
-from reproduction.models import containers
 
 
 def read(path: pathlib.Path) -> scenarios.Scenario:
@@ -45,7 +46,6 @@ def write(scenario: scenarios.Scenario, path: pathlib.Path) -> None:
 def check_all(scenario: scenarios.Scenario, source: str) -> None:
     """Check a scenario that no file had, as :func:`read` does.
 
-    :param source: names it in messages.
     :raises errors.InputError: if it cannot be simulated.
     """
     check(_decode(msgspec.json.encode(scenario), source), source)
@@ -88,7 +88,7 @@ def _check_keys(text: bytes, source: str) -> None:
         if isinstance(value, _Members):
             if value.twice is not None:
                 place = f"{place}.{value.twice}".removeprefix(".")
-                raise errors.InputError(source, place, "is given twice")
+                raise errors.InputError(source, place, "is a duplicate")
             unseen += [(f"{place}.{key}", one) for key, one in value.items()]
         elif isinstance(value, list):
             unseen += [(f"{place}[{at}]", one) for at, one in enumerate(value)]
@@ -116,36 +116,25 @@ _NOT_IN_JSON = (b"NaN", b"Infinity")
 _Text = typing.TypeVar("_Text")
 
 
-def _from_json(
-    text: bytes, kind: type[scenarios.Scenario]
-) -> scenarios.Scenario:
-    return msgspec.json.decode(text, type=kind)
+def _from_json(text: bytes) -> scenarios.Scenario:
+    return msgspec.json.decode(text, type=scenarios.Scenario)
 
 
-def _from_plain(
-    document: object, kind: type[scenarios.Scenario]
-) -> scenarios.Scenario:
-    return msgspec.convert(document, kind, str_keys=True)
+def _from_plain(document: object) -> scenarios.Scenario:
+    return msgspec.convert(document, scenarios.Scenario, str_keys=True)
 
 
 def _converted(
     text: _Text,
     source: str,
-    convert: Callable[[_Text, type[scenarios.Scenario]], scenarios.Scenario],
+    convert: Callable[[_Text], scenarios.Scenario],
 ) -> scenarios.Scenario:
     """Convert a file, or its plain values, to a scenario.
 
     :raises errors.InputError: if it is none.
     """
-    kind: type[scenarios.Scenario] = scenarios.Scenario
     try:
-        try:
-            return convert(text, kind)
-        except msgspec.ValidationError as error:
-            if f"`{scenarios.OldScenario.word}`" not in str(error):
-                raise
-            kind = scenarios.OldScenario
-            return convert(text, kind)
+        return convert(text)
     except msgspec.ValidationError as error:
         document = (
             msgspec.json.decode(text) if isinstance(text, bytes) else text
@@ -158,7 +147,7 @@ def _converted(
             *place_and_reason(
                 error,
                 document,
-                lambda: _from_plain(document, kind),
+                lambda: _from_plain(document),
             ),
         ) from error
 
@@ -213,9 +202,7 @@ def place_and_reason(
 
 _SOME_KEY = "[...]"
 _UNKNOWN = re.compile("Object contains unknown field `(.*)`")
-_OPTIONS = tuple(
-    f"{kind.word}." for kind in (scenarios.Scenario, scenarios.OldScenario)
-)
+_OPTIONS = "strategies."
 
 
 def _with_keys(
@@ -268,6 +255,9 @@ def _key_of(
 
 # -- checks beyond types ---------------------------------------------------
 
+#: A place in the file, and what is wrong there.
+_Problems = Iterator[tuple[str, str]]
+
 
 def check(scenario: scenarios.Scenario, source: str) -> None:
     """Check that a scenario can be simulated.
@@ -275,202 +265,135 @@ def check(scenario: scenarios.Scenario, source: str) -> None:
     :param source: its file, for the message.
     :raises errors.InputError: if it cannot.
     """
-    _check_cluster(scenario.cluster, source)
+    for place, reason in _problems(scenario):
+        raise errors.InputError(source, place, reason)
+    model = models.of(scenario.cluster, source)
+    if model is not None:
+        model.check(scenario, source)
+    for place, reason in _problems_of_groups(scenario):
+        raise errors.InputError(source, place, reason)
+
+
+def _problems(scenario: scenarios.Scenario) -> _Problems:
+    """Yield what is wrong beside the groups."""
+    yield from _problems_of_cluster(scenario.cluster)
     if scenario.slot_count > scenarios.MAX_SLOTS:
-        raise errors.InputError(
-            source,
+        yield (
             "cluster",
             f"has {scenario.slot_count} slots, more than "
             f"{scenarios.MAX_SLOTS}",
         )
     if not scenario.strategies:
-        raise errors.InputError(
-            source, scenario.word, "there are none; add at least one"
-        )
+        yield "strategies", "at least one is required"
     for name, strategy in scenario.strategies.items():
-        place = scenario.place(name)
-        _check_thresholds(strategy, place, source)
-        _check_preemption(scenario.cluster, strategy, place, source)
+        yield from _problems_of_strategy(strategy, f"strategies.{name}")
         if strategy.elasticity is not None and not scenario.groups:
-            raise errors.InputError(
-                source,
-                f"{place}.elasticity",
-                "there are no groups",
-            )
-    _check_jobs(scenario, source)
-    _check_without_cores(scenario, source)
-    _check_groups(scenario, source)
-    containers.check(scenario, source)
+            yield f"strategies.{name}.elasticity", "there are no groups"
+    yield from _problems_of_jobs(scenario)
+    yield from _problems_of_models(scenario)
 
 
-def _check_cluster(cluster: scenarios.Cluster, source: str) -> None:
+def _problems_of_cluster(cluster: scenarios.Cluster) -> _Problems:
     for name, profile in cluster.accelerators.items():
-        where = f"cluster.accelerators.{name}"
         if profile.cpu_bytes_per_s not in (None, profile.core_bytes_per_s):
-            raise errors.InputError(
-                source,
-                f"{where}.cpu_bytes_per_s",
+            yield (
+                f"cluster.accelerators.{name}.cpu_bytes_per_s",
                 "differs from that of the platform cpu",
             )
-        for member, value in (
-            ("cpu_bytes_per_s", profile.core_bytes_per_s),
-            ("quantum_bytes", profile.quantum_bytes),
-        ):
-            if value is None and cluster.cores_per_host is not None:
-                raise errors.InputError(
-                    source,
-                    f"{where}.{member}",
-                    "is missing; hosts with cores need it",
-                )
-    _check_cores(cluster, source)
     seen: set[int] = set()
     for at, host in enumerate(cluster.fpga_hosts):
-        where = f"cluster.fpga_hosts[{at}]"
-        _check_host(host, cluster, where, source)
+        place = f"cluster.fpga_hosts[{at}]"
+        yield from _problems_of_host(host, cluster, place)
         if host in seen:
-            raise errors.InputError(source, where, f"has host {host} twice")
+            yield place, f"duplicate host {host}"
         seen.add(host)
     for host in cluster.host_overrides:
-        where = f"cluster.host_overrides.{host}"
-        _check_host(host, cluster, where, source)
+        place = f"cluster.host_overrides.{host}"
+        yield from _problems_of_host(host, cluster, place)
 
 
-def _check_cores(cluster: scenarios.Cluster, source: str) -> None:
-    has_cores = cluster.cores_per_host is not None
-    for member, right in (
-        ("attach_s", has_cores),
-        ("reconfiguration_s", not has_cores),
-    ):
-        if getattr(cluster, member) and not right:
-            reason = (
-                "with cores, only attach_s counts"
-                if has_cores
-                else "needs cluster.cores_per_host"
-            )
-            raise errors.InputError(source, f"cluster.{member}", reason)
-
-
-def _check_preemption(
-    cluster: scenarios.Cluster,
-    strategy: scenarios.StrategyOptions,
-    place: str,
-    source: str,
-) -> None:
-    has_cores = cluster.cores_per_host is not None
-    if strategy.deadline_action not in (None, "continue") and not has_cores:
-        raise errors.InputError(
-            source, f"{place}.deadline_action", "needs cluster.cores_per_host"
-        )
-    if strategy.preempt_quantum_bytes is not None and has_cores:
-        raise errors.InputError(
-            source,
-            f"{place}.preempt_quantum_bytes",
-            "with cores, the accelerators' quantum_bytes count",
-        )
-    for member in ("preempt_gain", "preempt_quantum_bytes"):
-        if getattr(strategy, member) and strategy.preempt == "none":
-            raise errors.InputError(
-                source, f"{place}.{member}", "needs preempt: fine"
-            )
-
-
-def _check_host(
-    host: int, cluster: scenarios.Cluster, place: str, source: str
-) -> None:
+def _problems_of_host(
+    host: int, cluster: scenarios.Cluster, place: str
+) -> _Problems:
     if host >= cluster.hosts:
-        raise errors.InputError(
-            source,
-            place,
-            f"there is no host {host}, only 0 to {cluster.hosts - 1}",
-        )
+        yield place, f"there is no host {host}, only 0 to {cluster.hosts - 1}"
 
 
-def _check_thresholds(
-    strategy: scenarios.StrategyOptions, place: str, source: str
-) -> None:
+def _problems_of_strategy(
+    strategy: scenarios.StrategyOptions, place: str
+) -> _Problems:
     bounds = strategy.thresholds_bytes or ()
     for at in range(1, len(bounds)):
         if not bounds[at - 1] < bounds[at]:
-            raise errors.InputError(
-                source,
+            yield (
                 f"{place}.thresholds_bytes[{at}]",
                 f"{bounds[at]:g} is not above {bounds[at - 1]:g}",
             )
+    for member in ("preempt_gain", "preempt_quantum_bytes"):
+        if getattr(strategy, member) and strategy.preempt == "none":
+            yield f"{place}.{member}", "needs preempt: fine"
 
 
-def _check_jobs(scenario: scenarios.Scenario, source: str) -> None:
+def _problems_of_jobs(scenario: scenarios.Scenario) -> _Problems:
     cluster = scenario.cluster
     if not scenario.jobs and not scenario.groups:
-        raise errors.InputError(
-            source, "jobs", "there are none; add at least one"
-        )
+        yield "jobs", "at least one is required"
     if not cluster.fpga_hosts:
-        raise errors.InputError(
-            source,
+        yield (
             "cluster.fpga_hosts",
             f"is empty; {'jobs' if scenario.jobs else 'groups'} need a host "
             "with a board",
         )
+    known = ", ".join(sorted(cluster.accelerators)) or "none"
     seen: set[int] = set()
     for at, job in enumerate(scenario.jobs):
-        place = f"jobs[{at}]"
         if job.id in seen:
-            raise errors.InputError(
-                source, f"{place}.id", f"{job.id} is used twice"
-            )
+            yield f"jobs[{at}].id", f"{job.id} is used twice"
         seen.add(job.id)
-        if job.host is not None:
-            _check_host(job.host, cluster, f"{place}.host", source)
+        if job.host is not None and job.host >= cluster.hosts:
+            yield from _problems_of_host(job.host, cluster, f"jobs[{at}].host")
         if job.accelerator not in cluster.accelerators:
-            known = ", ".join(sorted(cluster.accelerators)) or "none"
-            raise errors.InputError(
-                source,
-                f"{place}.accelerator",
-                f"there is no accelerator {job.accelerator!r}; known: {known}",
+            yield (
+                f"jobs[{at}].accelerator",
+                f"unknown accelerator {job.accelerator!r}; known: {known}",
             )
 
 
-def _check_without_cores(scenario: scenarios.Scenario, source: str) -> None:
-    """Check that hosts with cores have no priorities and no claims."""
-    if scenario.cluster.cores_per_host is None:
-        return
-    given = [
-        f"jobs[{at}].{member}"
-        for at, job in enumerate(scenario.jobs)
-        for member in ("priority", "claimed_bytes")
-        if getattr(job, member)
-    ]
-    if scenario.max_priorities:
-        given.append("max_priorities")
-    if given:
-        raise errors.InputError(source, given[0], "does not go with cores")
+def _problems_of_models(scenario: scenarios.Scenario) -> _Problems:
+    """Yield members that need another model than the cluster has."""
+    cluster = scenario.cluster
+    if cluster.cores_per_host is None:
+        if cluster.attach_s:
+            yield "cluster.attach_s", "needs cluster.cores_per_host"
+        for name, strategy in scenario.strategies.items():
+            if strategy.deadline_action not in (None, "continue"):
+                yield (
+                    f"strategies.{name}.deadline_action",
+                    "needs cluster.cores_per_host",
+                )
+    if cluster.heartbeat_s is None:
+        if cluster.containers_per_device != 1:
+            yield "cluster.containers_per_device", "needs cluster.heartbeat_s"
+        for at, job in enumerate(scenario.jobs):
+            for member in ("tasks", "cpu_s_per_task"):
+                if getattr(job, member):
+                    yield f"jobs[{at}].{member}", "needs cluster.heartbeat_s"
 
 
-def _check_groups(scenario: scenarios.Scenario, source: str) -> None:
-    if scenario.groups and scenario.cluster.cores_per_host is not None:
-        raise errors.InputError(
-            source, "groups", "hosts with cores have jobs only"
-        )
+def _problems_of_groups(scenario: scenarios.Scenario) -> _Problems:
     names: set[str] = set()
     for at, group in enumerate(scenario.groups):
         place = f"groups[{at}]"
         if group.name in names:
-            raise errors.InputError(
-                source, f"{place}.name", f"{group.name!r} is used twice"
-            )
+            yield f"{place}.name", f"{group.name!r} is used twice"
         names.add(group.name)
-        _check_group(group, place, source)
-    _check_group_slots(scenario, source)
-
-
-def _check_group_slots(scenario: scenarios.Scenario, source: str) -> None:
-    """Check that the groups that are there at first fit into the cluster."""
+        yield from _problems_of_group(group, place)
+    # Those that are there at first have to fit into the cluster.
     wanted = sum(group.slots for group in scenario.groups if not group.goal)
     if scenario.jobs:
         wanted = scenario.group_slots + 1
     if wanted > scenario.slot_count:
-        raise errors.InputError(
-            source,
+        yield (
             "groups",
             f"the cluster has {scenario.slot_count} slots; the groups "
             f"{'and the jobs ' if scenario.jobs else ''}need at least "
@@ -478,57 +401,36 @@ def _check_group_slots(scenario: scenarios.Scenario, source: str) -> None:
         )
 
 
-def _check_group(group: scenarios.Group, place: str, source: str) -> None:
+def _problems_of_group(group: scenarios.Group, place: str) -> _Problems:
     most = math.inf if group.max_size is None else group.max_size
     if not group.min_size <= group.slots <= most:
-        raise errors.InputError(
-            source,
+        yield (
             f"{place}.slots",
             f"{group.slots} is not between min_size and max_size, "
             f"{group.min_size} and {most:g}",
         )
     if not group.clients:
-        raise errors.InputError(
-            source, f"{place}.clients", "there are none; add at least one"
-        )
+        yield f"{place}.clients", "at least one is required"
     names: set[str] = set()
     for at, client in enumerate(group.clients):
         where = f"{place}.clients[{at}]"
         if client.name in names:
-            raise errors.InputError(
-                source, f"{where}.name", f"{client.name!r} is used twice"
-            )
+            yield f"{where}.name", f"{client.name!r} is used twice"
         names.add(client.name)
-        _check_client(client, where, source)
-    if group.goal is not None:
-        _check_goal(group.goal, f"{place}.goal", source)
-
-
-def _check_client(
-    client: scenarios.GroupClient, place: str, source: str
-) -> None:
-    batch_s = client.task_s * client.batch_tasks
-    if client.window_s is not None and client.window_s < batch_s:
-        raise errors.InputError(
-            source,
-            f"{place}.window_s",
-            f"{client.window_s:g} has no room for a batch of {batch_s:g} "
-            "slot-seconds",
-        )
-    if (client.load is None) == (client.arrivals_s is None):
-        raise errors.InputError(
-            source, place, "needs either load or arrivals_s"
-        )
-    if not client.load and not client.arrivals_s:
-        raise errors.InputError(source, place, "no task ever arrives")
-
-
-def _check_goal(goal: scenarios.Goal, place: str, source: str) -> None:
-    if (goal.deadline_s is None) == (goal.rate_per_s is None):
-        raise errors.InputError(
-            source, place, "needs either deadline_s or rate_per_s"
-        )
-    if goal.deadline_s is not None and goal.actions is None:
-        raise errors.InputError(
-            source, f"{place}.actions", "is missing; a deadline needs it"
-        )
+        batch_s = client.task_s * client.batch_tasks
+        if client.window_s is not None and client.window_s < batch_s:
+            yield (
+                f"{where}.window_s",
+                f"{client.window_s:g} has no room for a batch of {batch_s:g} "
+                "slot-seconds",
+            )
+        if (client.load is None) == (client.arrivals_s is None):
+            yield where, "needs either load or arrivals_s"
+        if not client.load and not client.arrivals_s:
+            yield where, "no task ever arrives"
+    goal = group.goal
+    if goal is not None:
+        if (goal.deadline_s is None) == (goal.rate_per_s is None):
+            yield f"{place}.goal", "needs either deadline_s or rate_per_s"
+        if goal.deadline_s is not None and goal.actions is None:
+            yield f"{place}.goal.actions", "is missing; a deadline needs it"

@@ -103,53 +103,62 @@ def _add_number(
     )
 
 
-def _add_cluster(group: argparse._ArgumentGroup) -> None:
-    for option, whole, text in (
-        ("--hosts", 100, "number of hosts"),
-        (
-            "--boards",
-            50,
-            "number of boards, spread evenly over the hosts; a host has one "
-            "at most",
-        ),
-        ("--slots-per-device", 4, "number of slots of each board"),
-    ):
-        _add_number(group, option, whole, text, int)
-    for option, number, text in (
-        (
-            "--dma-bytes-per-s",
-            2.1e9,
-            "rate of a board's DMA pipe, which its slots share",
-        ),
-        (
-            "--nic-bytes-per-s",
-            1.25e9,
-            "rate of a host's network card in each direction",
-        ),
-        (
-            "--return-ratio",
-            1.0,
-            "bytes that each accelerator sends back per byte of input",
-        ),
-        (
-            "--reconfiguration-s",
-            0.0,
-            "time to program another accelerator into a slot",
-        ),
-    ):
-        _add_number(group, option, number, text)
-    for option, text in (
-        ("--device-idle-w", "power of a board while its slots are idle"),
-        ("--device-active-w", "power of a board while all slots have jobs"),
-        ("--host-w", "power of a host"),
-    ):
-        _add_number(
-            group,
-            option,
+#: Options of the cluster whose values are numbers: default, meaning.
+_CLUSTER: dict[str, tuple[int | float | None, str]] = {
+    "--hosts": (100, "number of hosts"),
+    "--boards": (
+        50,
+        "number of boards, spread evenly over the hosts; a host has one at "
+        "most",
+    ),
+    "--slots-per-device": (4, "number of slots of each board"),
+    "--dma-bytes-per-s": (
+        2.1e9,
+        "rate of a board's DMA pipe, which its slots share",
+    ),
+    "--nic-bytes-per-s": (
+        1.25e9,
+        "rate of a host's network card in each direction",
+    ),
+    "--return-ratio": (
+        1.0,
+        "bytes that each accelerator sends back per byte of input",
+    ),
+    "--reconfiguration-s": (
+        0.0,
+        "time to program another accelerator into a slot",
+    ),
+    **{
+        option: (
             None,
             f"{text}, in W; results have energies if any power is given; "
             "default: 0",
         )
+        for option, text in (
+            ("--device-idle-w", "power of a board while its slots are idle"),
+            (
+                "--device-active-w",
+                "power of a board while all slots have jobs",
+            ),
+            ("--host-w", "power of a host"),
+        )
+    },
+}
+#: Options of sizes whose values are numbers.
+_SIZES = {
+    "--min-size-bytes": "smallest size, except for empirical sizes",
+    "--mean-size-bytes": "exponential: the mean size",
+    "--max-size-bytes": "power-law, lognormal: the largest size",
+    "--alpha": "power-law: the exponent",
+    "--median-size-bytes": "lognormal: the median before the limits",
+    "--sigma": "lognormal: deviation of the natural logarithm",
+}
+
+
+def _add_cluster(group: argparse._ArgumentGroup) -> None:
+    for option, (default, text) in _CLUSTER.items():
+        kind = int if isinstance(default, int) else float
+        _add_number(group, option, default, text, kind)
     group.add_argument(
         "--peak-bytes-per-s",
         action="append",
@@ -170,7 +179,7 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         type=pathlib.Path,
         metavar="FILE.csv",
         help="read the jobs from this file, with columns arrival_s, host, "
-        "size_bytes, accelerator and, if wanted, id, tenant, priority, "
+        "size_bytes, accelerator and optionally id, tenant, priority, "
         "deadline_s and claimed_bytes",
     )
     group.add_argument(
@@ -178,14 +187,7 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         choices=sorted(SIZES),
         help="distribution of the sizes; default: exponential",
     )
-    for option, text in (
-        ("--min-size-bytes", "smallest size, except for empirical sizes"),
-        ("--mean-size-bytes", "exponential: the mean size"),
-        ("--max-size-bytes", "power-law, lognormal: the largest size"),
-        ("--alpha", "power-law: the exponent"),
-        ("--median-size-bytes", "lognormal: the median before the limits"),
-        ("--sigma", "lognormal: deviation of the natural logarithm"),
-    ):
+    for option, text in _SIZES.items():
         _add_number(group, option, None, text)
     group.add_argument(
         "--sizes-file",
@@ -194,37 +196,7 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         help="empirical: a file with a size in bytes per line, or a CSV file "
         "with a column size_bytes",
     )
-    rate = group.add_mutually_exclusive_group()
-    _add_number(
-        rate,
-        "--load",
-        None,
-        "bytes that arrive per second, divided by the rate of all boards' DMA "
-        "pipes",
-    )
-    _add_number(
-        rate,
-        "--arrivals-per-s",
-        None,
-        "number of jobs that arrive per second from all hosts; it does not "
-        "depend on the boards",
-    )
-    count = group.add_mutually_exclusive_group()
-    count.add_argument(
-        "--jobs-per-host",
-        type=int,
-        metavar="N",
-        help=f"number of jobs from each host; default: {JOBS_PER_HOST}",
-    )
-    count.add_argument(
-        "--jobs", type=int, metavar="N", help="number of jobs in all"
-    )
-    count.add_argument(
-        "--duration-s",
-        type=float,
-        metavar="X",
-        help="length of the time in which jobs arrive",
-    )
+    _add_amount(group)
     group.add_argument(
         "--accelerator",
         action="append",
@@ -240,20 +212,49 @@ def _add_workload(group: argparse._ArgumentGroup) -> None:
         "weight of a host with a board as a source of jobs; another host has "
         "the weight 1",
     )
-    group.add_argument(
-        "--host-weight",
-        action="append",
-        metavar="HOST=X",
-        help="multiply the weight of this host by X; may be repeated",
-    )
-    group.add_argument(
-        "--tenant",
-        action="append",
-        metavar="NAME=SHARE[:BOARDS]",
-        help="add a tenant with this share of the jobs; BOARDS, from 0 to 1, "
-        "is the part of its jobs that comes from hosts with a board; may be "
-        "repeated",
-    )
+    for option, metavar, text in (
+        (
+            "--host-weight",
+            "HOST=X",
+            "multiply the weight of this host by X; may be repeated",
+        ),
+        (
+            "--tenant",
+            "NAME=SHARE[:BOARDS]",
+            "add a tenant with this share of the jobs; BOARDS, from 0 to 1, "
+            "is the part of its jobs that comes from hosts with a board; may "
+            "be repeated",
+        ),
+    ):
+        group.add_argument(option, action="append", metavar=metavar, help=text)
+
+
+def _add_amount(group: argparse._ArgumentGroup) -> None:
+    rate = group.add_mutually_exclusive_group()
+    for option, text in (
+        (
+            "--load",
+            "bytes that arrive per second, divided by the rate of all boards' "
+            "DMA pipes",
+        ),
+        (
+            "--arrivals-per-s",
+            "number of jobs that arrive per second from all hosts; it does "
+            "not depend on the boards",
+        ),
+    ):
+        _add_number(rate, option, None, text)
+    count = group.add_mutually_exclusive_group()
+    for option, kind, text in (
+        (
+            "--jobs-per-host",
+            int,
+            f"number of jobs from each host; default: {JOBS_PER_HOST}",
+        ),
+        ("--jobs", int, "number of jobs in all"),
+        ("--duration-s", float, "length of the time in which jobs arrive"),
+    ):
+        _add_number(count, option, None, text, kind)
 
 
 def _add_strategies(group: argparse._ArgumentGroup) -> None:

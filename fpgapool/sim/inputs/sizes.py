@@ -20,7 +20,6 @@ def read(path: pathlib.Path) -> list[float]:
     Without a column of the name ``size_bytes`` each line is a size; ``#``
     begins a comment there.
 
-    :param path: of the file.
     :returns: at least one size in bytes, in the order of the file.
     :raises errors.InputError: if it cannot be read, or has a text that is
         not a size; the error names file and line.

@@ -28,9 +28,7 @@ def read(
 ) -> list[scenarios.JobSpec]:
     """Read a trace.
 
-    :param path: of the file.
     :param hosts: number of the cluster's hosts.
-    :param accelerators: of the cluster.
     :returns: the jobs, in the order of the file; without a column of ids, the
         ids count from 0.
     :raises errors.InputError: if it cannot be read, or has an invalid value;
@@ -165,7 +163,7 @@ def _job(
     if accelerator not in accelerators:
         raise row.error(
             "accelerator",
-            f"there is no accelerator {accelerator!r}; known: "
+            f"unknown accelerator {accelerator!r}; known: "
             f"{', '.join(sorted(accelerators))}",
         )
     return scenarios.JobSpec(

@@ -58,7 +58,6 @@ class Workload:
     :ivar sizes: their distribution; sizes are rounded to whole bytes.
     :ivar load: arriving bytes per second, divided by the rate of all boards'
         DMA pipes. Around and above 1 a queue builds up.
-    :ivar accelerators: weight of each.
     :ivar bias: weight of a host with a board; other hosts have 1.
     :ivar host_weights: by host, a factor of its weight, if it is not 1.
     :ivar tenants: if empty, jobs have no tenant.
@@ -120,8 +119,6 @@ def make_cluster(
 ) -> scenarios.Cluster:
     """Make a cluster with the pool's accelerators and evenly spread boards.
 
-    :param return_ratio: of all accelerators.
-    :param slots: of each board.
     :param peak_factor: multiplies the accelerators' peak rates.
     :raises ValueError: unless there are from 1 to as many boards as hosts.
     """

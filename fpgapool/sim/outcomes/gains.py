@@ -30,7 +30,6 @@ class Spread(typing.NamedTuple):
 
     :ivar interval_low: lower end of the 95 % confidence interval of the mean;
         infinite, as the upper one, with a single seed.
-    :ivar interval_high: upper end of it.
     """
 
     mean: float

@@ -50,11 +50,9 @@ class GoalResult(msgspec.Struct, frozen=True, omit_defaults=True):
 class GroupResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """One group.
 
-    :ivar tasks: that have ended.
     :ivar busy_s: slot-seconds with tasks, until the horizon.
     :ivar programming_s: slot-seconds of programming, until the horizon.
     :ivar moves: slots that it got from others.
-    :ivar clients: latencies by name.
     """
 
     name: str
@@ -77,7 +75,6 @@ class GroupsResult(msgspec.Struct, frozen=True):
     :ivar busy: share of the time with tasks.
     :ivar programming: share of the time of programming.
     :ivar idle: share of the time with neither.
-    :ivar latency: of all batches.
     """
 
     horizon_s: float

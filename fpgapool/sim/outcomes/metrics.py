@@ -20,12 +20,8 @@ Floats = npt.NDArray[np.float64]
 class JobResult:
     """One finished job; its times count from the start of the run.
 
-    :ivar job_id: its name.
     :ivar origin: name of the host that it came from; None: it has none.
-    :ivar size_bytes: size of its input.
-    :ivar arrival_s: when it was submitted.
     :ivar start_s: when its slot began to work for it.
-    :ivar finish_s: when it ended.
     :ivar host: name of the slot's host.
     :ivar device: name of the slot's device.
     :ivar slot: number of the slot in its device.
@@ -62,7 +58,6 @@ class JobResult:
 class Columns(typing.NamedTuple):
     """Finished jobs, a vector per property, all in the same order.
 
-    :ivar worked_s: time with a slot.
     :ivar local_bytes: input that stayed on its host.
     """
 
@@ -86,10 +81,7 @@ class Metrics:
 
     The completion time of a job is from its arrival to its finish.
 
-    :ivar jobs: number of jobs.
-    :ivar act_s: average completion time.
     :ivar tct95_s: tail completion time, the 95th percentile.
-    :ivar p50_s: median completion time.
     :ivar p99_s: 99th percentile of the completion time.
     :ivar sar: slot access ratio: a job's time with a slot as a share of its
         completion time, as a mean.
@@ -111,8 +103,6 @@ class Metrics:
 def measure(results: Sequence[JobResult]) -> Metrics:
     """Measure a schedule.
 
-    :param results: all its jobs.
-    :returns: the metrics.
     :raises ValueError: if there are no jobs.
     """
     return measure_columns(
@@ -129,8 +119,6 @@ def measure(results: Sequence[JobResult]) -> Metrics:
 def measure_columns(jobs: Columns) -> Metrics:
     """Measure a schedule of many jobs.
 
-    :param jobs: all its jobs.
-    :returns: the metrics.
     :raises ValueError: if there are no jobs.
     """
     if not jobs.sizes_bytes.size:
@@ -180,8 +168,8 @@ class Packing:
     """How well containers were spread over hosts.
 
     :ivar reprogrammings: of all slots, the first of each included.
-    :ivar distance_to_bound: the part of the makespan that is beyond
-        :func:`reproduction.models.containers.bound_s`, from 0 to 1.
+    :ivar distance_to_bound: the part of the makespan, from 0 to 1, that is
+        beyond the time before which no schedule ends.
     """
 
     reprogrammings: int
@@ -199,7 +187,6 @@ class Improvement:
     :ivar p99: of the 99th percentile of the completion time.
     :ivar sar: of the slot access ratio.
     :ivar dlr: of the data locality ratio; infinite if the other ratio is 0.
-    :ivar makespan: of the makespan.
     """
 
     act: float
@@ -213,8 +200,6 @@ class Improvement:
 def improvement(before: Metrics, after: Metrics) -> Improvement:
     """Compare two schedules of the same jobs.
 
-    :param before: the reference.
-    :param after: the other schedule.
     :returns: how many times better the other schedule is.
     """
     return Improvement(

@@ -17,12 +17,12 @@ import msgspec
 import numpy as np
 
 from fpgapool.sim import files
+from fpgapool.sim import models
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.outcomes import group_results
 from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.outcomes import schedules
 from fpgapool.sim.outcomes import usage
-from reproduction.models import containers
 
 #: Frames of a chunk: the paper on deadlines measures work in videos.
 FRAMES_PER_CHUNK = 1500
@@ -72,7 +72,6 @@ class HostDetails(msgspec.Struct, frozen=True, omit_defaults=True):
 class Details(msgspec.Struct, frozen=True, omit_defaults=True):
     """Results beyond the metrics of the scenario format.
 
-    :ivar p50_s: median completion time.
     :ivar p99_s: 99th percentile of the completion time.
     :ivar tenants: metrics by name, if any job has a tenant; "" stands for
         the jobs without one.
@@ -154,31 +153,17 @@ def evaluate(
     if any(job.deadline_s is not None for job in scenario.jobs):
         service = _measure_service(scenario, outcomes, details.energy)
         found |= dataclasses.asdict(service)
+    model = models.of(scenario.cluster)
     packing = None
-    if scenario.cluster.heartbeat_s is not None:
-        packing = _measure_packing(scenario, outcomes, measured.makespan_s)
-        found |= dataclasses.asdict(packing)
+    if model is not None:
+        packing = model.measure(scenario, outcomes, measured.makespan_s)
+        found |= {} if packing is None else dataclasses.asdict(packing)
     return Result(
         schedules.Outcome(outcomes, found),
         measured,
         details,
         service,
         packing,
-    )
-
-
-def _measure_packing(
-    scenario: scenarios.Scenario,
-    outcomes: Sequence[schedules.JobOutcome],
-    makespan_s: float,
-) -> metrics.Packing:
-    return metrics.Packing(
-        reprogrammings=sum(
-            outcome.container.reprogrammings
-            for outcome in outcomes
-            if outcome.container is not None
-        ),
-        distance_to_bound=1 - containers.bound_s(scenario) / makespan_s,
     )
 
 

@@ -28,7 +28,6 @@ class OnCore(msgspec.Struct, frozen=True):
 
     :ivar host: the host of its core; None: it had none.
     :ivar slot_s: time with slots, attaching included.
-    :ivar done_bytes: input that was computed.
     """
 
     host: int | None
@@ -51,7 +50,6 @@ class Stay(msgspec.Struct, frozen=True):
     """A time with a slot that the job had to leave to another one.
 
     :ivar start_s: when the slot began to work for it.
-    :ivar finish_s: when it left.
     :ivar done_bytes: input that was computed there.
     """
 
@@ -101,11 +99,7 @@ class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.finish_s - self.start_s + before_s
 
     def local_bytes(self, host: int | None, size_bytes: float) -> float:
-        """Return the input that it computed on its own host.
-
-        :param host: its own one.
-        :param size_bytes: all its input.
-        """
+        """Return the input that it computed on its own host."""
         if self.local:
             return size_bytes - sum(
                 one.done_bytes for one in self.stays if one.host != host
@@ -117,9 +111,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """The results of all jobs under a strategy.
 
     :ivar metrics: by name: ``act_s``, ``tct95_s``, ``sar``, ``dlr`` and
-        ``makespan_s``; with deadlines, the members of
-        :class:`fpgapool.sim.outcomes.metrics.Service`, too, and with containers those
-        of :class:`fpgapool.sim.outcomes.metrics.Packing`.
+        ``makespan_s``, and the members of ``metrics.Service`` with deadlines,
+        of ``metrics.Packing`` with containers.
     """
 
     jobs: list[JobOutcome]

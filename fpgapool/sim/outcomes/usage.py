@@ -30,8 +30,6 @@ class _Visits(typing.NamedTuple):
 
     :ivar jobs: places of the jobs in the scenario.
     :ivar hosts: −1: the job had no slot.
-    :ivar taken_s: programming included.
-    :ivar sizes: input that was computed.
     """
 
     jobs: _Places
@@ -44,7 +42,6 @@ class Usage(typing.NamedTuple):
     """Use of each host; each member but one is a vector over the hosts.
 
     :ivar slots: number of its slots for jobs.
-    :ivar core_s: core-seconds with jobs.
     :ivar cores_j: the energy of its cores with jobs, in addition to that of
         the host; 0 without powers.
     :ivar taken_s: slot-seconds with jobs, programming included.
@@ -149,8 +146,6 @@ def _added_w(
 
     It is that of the accelerator on the platform; if that is unknown, the
     slot's share of the difference between active and idle power.
-
-    :param slots: of each host.
     """
     cluster, power = scenario.cluster, scenario.cluster.power
     if power is None:

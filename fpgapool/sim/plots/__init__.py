@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pictures of schedules. matplotlib is loaded when one is drawn."""
+"""Pictures of schedules. matplotlib is loaded when one is drawn.
 
-from demo.plots.comparison import draw_comparison
+``pictures`` draws those of ``fpgapool-sim run``. ``timeline`` and ``overview``
+have the slots over time, on the axes of ``schedule``; ``utilisation`` draws
+what ``observation`` has recorded. All of them share ``style``.
+"""
+
 from fpgapool.sim.plots.completion import draw_completions
 from fpgapool.sim.plots.groups import draw_groups
 from fpgapool.sim.plots.overview import draw_overview
@@ -12,7 +16,6 @@ from fpgapool.sim.plots.utilisation import draw_utilisation
 
 __all__ = [
     "SlotName",
-    "draw_comparison",
     "draw_completions",
     "draw_groups",
     "draw_overview",

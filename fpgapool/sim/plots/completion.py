@@ -28,7 +28,6 @@ def draw_completions(
     """Draw the distribution of completion times as a PNG file.
 
     :param completions_s: of the jobs, by strategy.
-    :param path: of the file.
     :param subtitle: a line below the title.
     :raises ValueError: if there are no strategies, or one has no jobs.
     :raises OSError: if the file cannot be written.

@@ -28,11 +28,6 @@ def draw_groups(
 ) -> None:
     """Draw the members and the waiting work of each group as a PNG file.
 
-    :param courses: by policy.
-    :param names: of the groups.
-    :param path: of the file.
-    :param title: of the picture.
-    :param subtitle: a line below it.
     :param queue_label: of the panels with the waiting work.
     :raises OSError: if the file cannot be written.
     """

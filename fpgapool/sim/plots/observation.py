@@ -24,7 +24,6 @@ _BUSY, _LOCAL, _REMOTE = range(3)
 class Course:
     """Means over bins of time of the same length.
 
-    :ivar bin_s: length of a bin.
     :ivar busy_slots: number of slots with jobs.
     :ivar local_bytes_per_s: input of jobs on their own host.
     :ivar remote_bytes_per_s: input of the other jobs.
@@ -39,7 +38,6 @@ class Course:
 class Observer:
     """Watches a run, see :class:`fpgapool.sim.simulation.Watcher`.
 
-    :param scenario: the simulated scenario.
     :param rates_hold: whether rates are constant from one call to the next,
         as with the fluid engine; if not, each job counts with its mean rate.
     :param bins: most bins, an even number.

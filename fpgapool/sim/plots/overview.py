@@ -44,11 +44,6 @@ def draw_overview(
     follow each other. The colour of a point is the mean over its slots and
     its time: white is idle.
 
-    :param results: the jobs.
-    :param path: of the file.
-    :param slots: all of them.
-    :param title: of the picture.
-    :param subtitle: a line below it.
     :param end_s: where the time axis ends; None: with the last job.
     :raises ValueError: if there are no jobs.
     :raises OSError: if the file cannot be written.

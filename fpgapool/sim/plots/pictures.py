@@ -53,8 +53,6 @@ def draw(
 ) -> list[pathlib.Path]:
     """Draw schedules.
 
-    :param found: by strategy.
-    :param courses: by strategy.
     :returns: the files: one with the slots of each strategy, one with the
         completion times and one with the utilisation of all.
     :raises errors.InputError: if one cannot be written.
@@ -101,8 +99,6 @@ def draw_groups(
 ) -> pathlib.Path:
     """Draw the sizes and queues of groups over time.
 
-    :param courses: by strategy.
-    :returns: the file.
     :raises errors.InputError: if it cannot be written.
     """
     path = directory / "groups.png"

@@ -32,8 +32,6 @@ _HOST_X = -0.085
 class SlotName:
     """A row of the timeline.
 
-    :ivar host: name of the host.
-    :ivar device: name of the device.
     :ivar number: of the slot in its device.
     """
 
@@ -50,7 +48,6 @@ def rows_of(
 ) -> list[SlotName]:
     """Return the slots that get a row, in order.
 
-    :param results: jobs with slots.
     :param slots: further slots, for the idle ones.
     """
     return sorted({slot_of(job) for job in results} | set(slots), key=_order)
@@ -69,10 +66,7 @@ def _order(slot: SlotName) -> tuple[list[str], list[str], int]:
 
 
 def natural(name: str) -> list[str]:
-    """Return a key that sorts node2 before node10.
-
-    :param name: to be sorted.
-    """
+    """Return a key that sorts node2 before node10."""
     return [
         part.zfill(20) if part.isdecimal() else part
         for part in re.split(r"(\d+)", name)
@@ -111,7 +105,6 @@ def draw_rows(axes: mpl_axes.Axes, rows: Sequence[SlotName]) -> None:
     """Label the slots and set hosts apart.
 
     :param axes: where to draw; the first row is at the top.
-    :param rows: the slots.
     """
     axes.set_yticks(
         range(len(rows)), [f"{row.device} · {row.number}" for row in rows]
@@ -147,10 +140,7 @@ def draw_bars(
 ) -> None:
     """Draw a bar for each job.
 
-    :param axes: where to draw.
-    :param results: the jobs.
     :param rows: all their slots, at least.
-    :param colour_of: gives a job's colour.
     """
     positions = {row: position for position, row in enumerate(rows)}
     for job in results:
@@ -175,8 +165,6 @@ def write_in_bars(
 ) -> None:
     """Write the name of each job into its bar, where there is room.
 
-    :param axes: where the bars are.
-    :param results: the jobs.
     :param rows: all their slots, at least.
     :param character_s: length of a bar with room for one character.
     """
@@ -208,8 +196,6 @@ def draw_queue(
 ) -> int:
     """Draw the number of waiting jobs.
 
-    :param axes: where to draw.
-    :param results: the jobs.
     :param end_s: where the axis of time ends.
     :returns: the largest number of waiting jobs.
     """
@@ -226,10 +212,7 @@ def draw_queue(
 
 
 def label_time(axes: mpl_axes.Axes) -> None:
-    """Label the axis of time.
-
-    :param axes: the lowest ones.
-    """
+    """Label the axis of time."""
     axes.tick_params(axis="x", labelbottom=True)
     axes.set_xlabel("seconds since the start", fontsize=9, color=style.INK)
 

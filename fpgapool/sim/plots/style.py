@@ -55,10 +55,7 @@ _DPI = 130
 
 
 def make_figure(height_in: float) -> mpl_figure.Figure:
-    """Return an empty figure.
-
-    :param height_in: its height in inches.
-    """
+    """Return an empty figure."""
     from matplotlib import figure as mpl_figure
     from matplotlib.backends import backend_agg
 
@@ -107,8 +104,6 @@ def make_panels(
 def save(figure: mpl_figure.Figure, path: pathlib.Path) -> None:
     """Write a figure as a PNG file.
 
-    :param figure: it.
-    :param path: of the file.
     :raises OSError: if it cannot be written.
     """
     figure.savefig(path, format="png", dpi=_DPI)
@@ -135,7 +130,6 @@ def prepare_axes(
 ) -> None:
     """Remove frame and ticks, and draw a thin grid.
 
-    :param axes: to draw on.
     :param grid: the axes whose values get a line.
     """
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -153,10 +147,6 @@ def draw_spreads(
 ) -> None:
     """Draw a line of means, with bars for their 95 % intervals.
 
-    :param axes: to draw on.
-    :param places: the x axis.
-    :param spreads: the y axis.
-    :param factor: multiplies them.
     :param options: more of ``errorbar``.
     """
     bars = [each.bar() for each in spreads]
@@ -175,9 +165,6 @@ def name_panel(
 ) -> None:
     """Write the title of a panel.
 
-    :param axes: of the panel.
-    :param text: the title.
-    :param size: of the font.
     :param options: more of ``set_title``.
     """
     axes.set_title(
@@ -198,9 +185,6 @@ def add_legend(
 ) -> None:
     """Explain colours and lines in a row below the texts.
 
-    :param figure: where to draw.
-    :param handles: with labels.
-    :param size: of the font.
     :param options: more of ``legend``.
     """
     figure.legend(
@@ -218,8 +202,6 @@ def write_texts(figure: mpl_figure.Figure, title: str, subtitle: str) -> None:
     """Write a title, and a line below it.
 
     :param figure: where to write, at its top.
-    :param title: of the picture.
-    :param subtitle: the line.
     """
     height_in = figure.get_figheight()
     figure.text(
@@ -244,7 +226,6 @@ def write_texts(figure: mpl_figure.Figure, title: str, subtitle: str) -> None:
 def draw_legend(figure: mpl_figure.Figure, colours: Mapping[str, str]) -> None:
     """Explain colours and hatch, below the texts.
 
-    :param figure: where to draw.
     :param colours: by the kind of jobs that have them.
     """
     from matplotlib import patches

@@ -32,10 +32,7 @@ def draw_timeline(
     """Draw each job in its slot, and how many jobs waited, as a PNG file.
 
     :param results: the jobs, one bar each.
-    :param path: of the file.
     :param slots: slots that get a row even if no job had them.
-    :param title: of the picture.
-    :param subtitle: a line below it.
     :param end_s: where the time axis ends; None: with the last job.
     :raises ValueError: if there are no jobs.
     :raises OSError: if the file cannot be written.

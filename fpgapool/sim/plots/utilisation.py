@@ -33,9 +33,6 @@ def draw_utilisation(
 ) -> None:
     """Draw busy slots and bytes/s of each strategy as a PNG file.
 
-    :param courses: by strategy.
-    :param path: of the file.
-    :param slot_count: number of slots.
     :param subtitle: a line below the title.
     :raises ValueError: if there are no strategies.
     :raises OSError: if the file cannot be written.

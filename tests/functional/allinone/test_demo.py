@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -34,7 +35,7 @@ def start_demo(
 ) -> subprocess.Popen[str]:
     """Run the demo, its files in a directory of the test."""
     return subprocess.Popen(
-        harness.command("demo", "--out", str(out), *options),
+        [sys.executable, "-m", "demo", "--out", str(out), *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

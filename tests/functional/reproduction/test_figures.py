@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``fpgapool-sim figures`` with processes of its own."""
+"""``python -m reproduction figures`` with processes of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pathlib
 
 import pytest
 
-from fpgapool.cmd import sim
+from reproduction import __main__ as reproduction
 from reproduction.figures import pairs
 
 # In the gate: tests/unit/reproduction/test_figures.py and test_command.py.
@@ -26,7 +26,7 @@ def test_processes_make_no_difference(
     for processes in ("1", "2"):
         out_dir = tmp_path / processes
         arguments = ["figures", "7", "8", "--processes", processes]
-        assert sim.main([*arguments, "--out", str(out_dir)]) == 0
+        assert reproduction.main([*arguments, "--out", str(out_dir)]) == 0
         *sentences, _ = capsys.readouterr().out.splitlines()
         assert [each.split()[1] for each in sentences] == ["7", "8"]
         said.append(sentences)

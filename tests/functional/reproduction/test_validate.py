@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``fpgapool-sim validate`` with a real pool and real clients."""
+"""``python -m reproduction validate`` with a real pool and real clients."""
 
 import csv
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.long
 
 #: Three processes start one after the other, on a machine that is busy.
 LIMIT_S = 240
+COMMAND = [sys.executable, "-m", "reproduction", "validate", "--out"]
 
 
 def test_a_few_jobs(tmp_path: pathlib.Path) -> None:
@@ -26,7 +28,8 @@ def test_a_few_jobs(tmp_path: pathlib.Path) -> None:
     with harness.short_directory() as temporary:
         ran = subprocess.run(
             [
-                *harness.command("sim", "validate", "--out", str(out_dir)),
+                *COMMAND,
+                str(out_dir),
                 *"--modes=global --jobs=8 --runs=1 --seed=2".split(),
             ],
             env={**os.environ, "TMPDIR": str(temporary)},
@@ -59,7 +62,7 @@ def test_a_few_jobs(tmp_path: pathlib.Path) -> None:
 def test_it_is_ended_while_the_pool_works(tmp_path: pathlib.Path) -> None:
     with harness.short_directory() as temporary:
         process = subprocess.Popen(
-            harness.command("sim", "validate", "--out", str(tmp_path)),
+            [*COMMAND, str(tmp_path)],
             env={**os.environ, "TMPDIR": str(temporary)},
             stderr=subprocess.PIPE,
         )

@@ -78,7 +78,7 @@ def test_no_cluster_there(
             ]
         )
         assert code == 2
-        assert "no Dask scheduler answers there" in capsys.readouterr().err
+        assert "no Dask scheduler answered" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("scheduler", [False, True])
@@ -108,6 +108,6 @@ def test_jobs_that_would_wait_for_ever(
         code = sim.main([*arguments, "--processes=1"])
     assert code == 2
     said = capsys.readouterr().err
-    assert "jobs would wait for ever" in said
+    assert "jobs would wait forever" in said
     assert "load 0.5" in said
     assert errors.InputError.__name__ not in said

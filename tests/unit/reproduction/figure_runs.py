@@ -9,9 +9,9 @@ import typing
 from collections.abc import Mapping
 from collections.abc import Sequence
 
-from reproduction.figures import experiments
+from reproduction.figures import figure
 
-_measure = functools.cache(experiments.measure_one)
+_measure = functools.cache(figure.measure_one)
 
 
 def simulate(runs: Sequence[typing.Any], /) -> Mapping[typing.Any, typing.Any]:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 import pytest
 
-from fpgapool.cmd import sim
 from fpgapool.sim import simulation
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import scenario_files
 from fpgapool.sim.outcomes import results
+from reproduction import __main__ as reproduction
 from reproduction.models import containers
-from tests.unit.sim import commands
+from tests.unit.reproduction import commands
 
 #: Input of a task: 2 s in a slot.
 TASK = 2e6
@@ -410,7 +410,7 @@ def test_run_shows_and_writes(
 ) -> None:
     path = commands.write(tmp_path / "s.json", EXAMPLE)
     out = tmp_path / "out.json"
-    assert sim.main(["run", str(path), "--output", str(out)]) == 0
+    assert reproduction.main(["run", str(path), "--output", str(out)]) == 0
     said = capsys.readouterr().out
     assert "reprogrammings" in said
     assert "57.1%" in said
@@ -433,7 +433,7 @@ def test_policy_that_the_scenario_does_not_name(
 ) -> None:
     document = {**EXAMPLE, "strategies": {"naive": {}}}
     path = commands.write(tmp_path / "s.json", document)
-    assert sim.main(["run", str(path), "--strategy", "lpt"]) == 0
+    assert reproduction.main(["run", str(path), "--strategy", "lpt"]) == 0
     assert "lpt" in capsys.readouterr().out
 
 
@@ -494,11 +494,11 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "deadline": (
         _job(deadline_s=9),
-        "jobs[1].deadline_s: does not go with containers",
+        "jobs[1].deadline_s: cannot be combined with containers",
     ),
     "priority": (
         _job(priority=1),
-        "jobs[1].priority: does not go with containers",
+        "jobs[1].priority: cannot be combined with containers",
     ),
     "endless processor": (
         _job(cpu_s_per_task=float("inf")),
@@ -525,15 +525,15 @@ REFUSED: dict[str, tuple[Change, str]] = {
             },
             reconfiguration_s=0,
         ),
-        "cluster.cores_per_host: does not go with containers",
+        "cluster.cores_per_host: cannot be combined with containers",
     ),
     "cap": (
         _cluster(power={"cap_w": 0}),
-        "cluster.power.cap_w: does not go with containers",
+        "cluster.power.cap_w: cannot be combined with containers",
     ),
     "host cap": (
         _cluster(power={"host_cap_w": 99}),
-        "cluster.power.host_cap_w: does not go with containers",
+        "cluster.power.host_cap_w: cannot be combined with containers",
     ),
     "groups": (
         lambda document: document.update(
@@ -545,11 +545,11 @@ REFUSED: dict[str, tuple[Change, str]] = {
                 }
             ]
         ),
-        "groups: does not go with containers",
+        "groups: cannot be combined with containers",
     ),
     "priorities": (
         lambda document: document.update(max_priorities={"t": 1}),
-        "max_priorities: does not go with containers",
+        "max_priorities: cannot be combined with containers",
     ),
     "fast heartbeats": (
         _cluster(heartbeat_s=0.0001),
@@ -565,16 +565,16 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "strategy": (
         _strategy(strategy="wra"),
-        "strategies.x: with containers there is no strategy 'wra'; known: "
+        "strategies.x: containers do not support strategy 'wra'; known: "
         "static, naive, gam, lpt",
     ),
     "option": (
         _strategy(strategy="gam", remote_limit=1),
-        "strategies.x.remote_limit: is no option of 'gam'",
+        "strategies.x.remote_limit: is not an option of 'gam'",
     ),
     "misses": (
         _strategy(strategy="naive", affinity_misses=1),
-        "strategies.x.affinity_misses: is no option of 'naive'",
+        "strategies.x.affinity_misses: is not an option of 'naive'",
     ),
     "elasticity": (
         _strategy(strategy="naive", elasticity={"name": "ahead"}),
@@ -585,7 +585,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
             cluster={**document["cluster"], "fpga_hosts": [0]},
             strategies={"static": {}},
         ),
-        "strategies.static: 1 hosts with a board cannot be divided between "
+        "strategies.static: 1 hosts with a board cannot be split between "
         "2 accelerators",
     ),
     "tasks without heartbeats": (
@@ -628,6 +628,6 @@ def test_options_that_containers_do_not_have(
     path = commands.write(tmp_path / "s.json", EXAMPLE)
     said = commands.refused(capsys, "run", path, *option)
     assert said == (
-        f"{path}: cluster.heartbeat_s: with containers there are no chunk "
-        "engine, no pictures and no fair shares"
+        f"{path}: cluster.heartbeat_s: containers support neither the "
+        "chunk engine, nor pictures, nor fair shares"
     )

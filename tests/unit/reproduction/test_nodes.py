@@ -15,14 +15,14 @@ import msgspec
 import pytest
 
 from fpgapool import strategies
-from fpgapool.cmd import sim
 from fpgapool.core import strategy as strategy_api
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import scenario_files
 from fpgapool.sim.outcomes import results
 from fpgapool.sim.outcomes import schedules
+from reproduction import __main__ as reproduction
 from reproduction.models import nodes
-from tests.unit.sim import commands
+from tests.unit.reproduction import commands
 
 #: Bytes of a chunk: 60 s in a slot, 150 s on a core.
 CHUNK = 60e6
@@ -71,7 +71,7 @@ def make_document(
     return {
         "format": "fpgapool-scenario/1",
         "cluster": {**defaults, **cluster},
-        "policies": {"hjf": {"preempt": "fine"}},
+        "strategies": {"hjf": {"preempt": "fine"}},
         "jobs": list(jobs),
     }
 
@@ -491,13 +491,13 @@ def test_random_depends_on_the_seed_only(tmp_path: pathlib.Path) -> None:
         *(make_job(number, 3, 600.0) for number in range(6)),
         cores_per_host=6,
     )
-    document["policies"] = {"random": {"preempt": "fine"}}
+    document["strategies"] = {"random": {"preempt": "fine"}}
     path = commands.write(tmp_path / "s.json", document)
     outputs = []
     for seed in ("1", "1", "2"):
         output = tmp_path / f"{len(outputs)}.json"
         arguments = ["run", str(path), "--seed", seed, "--output", str(output)]
-        assert sim.main(arguments) == 0
+        assert reproduction.main(arguments) == 0
         outputs.append(output.read_bytes())
     assert outputs[0] == outputs[1]
     assert outputs[0] != outputs[2]
@@ -522,7 +522,7 @@ def test_results_and_their_table(
     document = make_document(make_job(0, 4, 500.0), make_job(1, 4, 100.0))
     path = commands.write(tmp_path / "s.json", document)
     output = tmp_path / "o.json"
-    assert sim.main(["run", str(path), "--output", str(output)]) == 0
+    assert reproduction.main(["run", str(path), "--output", str(output)]) == 0
     content = json.loads(output.read_text())
     found = content["results"]["hjf"]
     assert [job["state"] for job in found["jobs"]] == ["done", "killed"]
@@ -559,13 +559,13 @@ def _job(**members: object) -> Change:
 
 
 def _policy(**members: object) -> Change:
-    return lambda document: document["policies"]["hjf"].update(members)
+    return lambda document: document["strategies"]["hjf"].update(members)
 
 
 def _without_cores(change: Change) -> Change:
     def both(document: dict[str, typing.Any]) -> None:
         del document["cluster"]["cores_per_host"]
-        document["policies"] = {"hjf": {}}
+        document["strategies"] = {"hjf": {}}
         change(document)
 
     return both
@@ -636,33 +636,33 @@ BAD: dict[str, tuple[Change, str, str]] = {
     ),
     "preempt": (
         _policy(preempt="often"),
-        "policies.hjf.preempt",
+        "strategies.hjf.preempt",
         "often",
     ),
     "gain": (
         _policy(preempt="none", preempt_gain=0.5),
-        "policies.hjf.preempt_gain",
+        "strategies.hjf.preempt_gain",
         "needs preempt: fine",
     ),
     "negative gain": (
         _policy(preempt_gain=-0.5),
-        "policies.hjf.preempt_gain",
+        "strategies.hjf.preempt_gain",
         ">= 0",
     ),
     "action": (
         _policy(deadline_action="stop"),
-        "policies.hjf.deadline_action",
+        "strategies.hjf.deadline_action",
         "stop",
     ),
     "kill without cores": (
         _without_cores(_policy(deadline_action="kill")),
-        "policies.hjf.deadline_action",
+        "strategies.hjf.deadline_action",
         "needs cluster.cores_per_host",
     ),
-    "rule": (_policy(rule="x"), "policies.hjf", "hjf or need"),
+    "rule": (_policy(rule="x"), "strategies.hjf", "hjf or need"),
     "rule of another": (
         _policy(strategy="edf", rule="need"),
-        "policies.hjf",
+        "strategies.hjf",
         "unknown options rule",
     ),
     "groups": (
@@ -711,7 +711,9 @@ def test_options_that_cores_do_not_have(
     if option == ["--plot"]:
         option = ["--plot", str(tmp_path / "plots")]
     said = commands.refused(capsys, "run", path, *option)
-    assert said.startswith(f"{path}: cluster.cores_per_host: with cores ")
+    assert said.startswith(
+        f"{path}: cluster.cores_per_host: cores support neither "
+    )
 
 
 # -- deadlines without cores -----------------------------------------------
@@ -730,7 +732,7 @@ def test_slots_alone_order_by_deadlines_and_count_them(
     ]
     path = commands.write(tmp_path / "s.json", document)
     output = tmp_path / "o.json"
-    assert sim.main(["run", str(path), "--output", str(output)]) == 0
+    assert reproduction.main(["run", str(path), "--output", str(output)]) == 0
     found = json.loads(output.read_text())["results"]
     states = {
         name: [job.get("state") for job in each["jobs"]]

@@ -15,8 +15,10 @@ from collections.abc import Sequence
 import pytest
 import rich.console
 
+from fpgapool.sim import screen
 from fpgapool.sim import simulation
 from fpgapool.sim.experiments import crews
+from reproduction import __main__ as reproduction
 from reproduction.rate_aware import era
 
 
@@ -111,9 +113,6 @@ def test_runs_go_on_where_they_ended(
     assert made == runs
     found = dict.fromkeys(runs, era.Times(1 / 3, 2.0, 3.0))
     assert era.read(path) == found
-    # As older files name the column.
-    path.write_text(path.read_text().replace("strategy", "policy"))
-    assert era.read(path) == found
 
 
 def test_missed_goals_are_told(
@@ -121,14 +120,14 @@ def test_missed_goals_are_told(
 ) -> None:
     shown = io.StringIO()
     console = rich.console.Console(file=shown, width=120)
-    monkeypatch.setattr(rich.console, "Console", lambda: console)
+    monkeypatch.setattr(screen, "make_console", lambda: console)
     # One setting is always worse than may be.
     for worst, code in ((0.5, 1), (2.0, 0)):
         found = times(2.0, worst)
         monkeypatch.setattr(era, "read", lambda path, found=found: found)
         monkeypatch.setattr(era, "run_missing", lambda *_: iter(()))
-        arguments = ["runs.csv", "--seeds", "2", "--first-seed", "1"]
-        arguments[0] = str(tmp_path / "runs.csv")
-        assert era.main([*arguments, "--strategies", "era"]) == code
+        arguments = ["study-era", str(tmp_path / "runs.csv"), "--seeds=2"]
+        arguments += ["--first-seed=1", "--strategies", "era"]
+        assert reproduction.main(arguments) == code
     assert "missed" in shown.getvalue()
     assert "exp ret 0 r 0.60 50 boards" in shown.getvalue()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``fpgapool-sim tune-era``: the search, its runs, and bad input."""
+"""``python -m reproduction tune-era``: the search, its runs, and bad input."""
 
 import csv
 import dataclasses
@@ -9,11 +9,11 @@ import pathlib
 
 import pytest
 
-from fpgapool.cmd import sim
 from fpgapool.strategies.joint import era
+from reproduction import __main__ as reproduction
 from reproduction.rate_aware import era as study
 from reproduction.rate_aware import era_tuning
-from tests.unit.sim import commands
+from tests.unit.reproduction import commands
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def invented(monkeypatch: pytest.MonkeyPatch) -> list[era_tuning.Run]:
 
 def tune(tmp_path: pathlib.Path, *options: str) -> None:
     arguments = ["tune-era", "--out", str(tmp_path / "out"), *options]
-    assert sim.main([*arguments, "--processes", "1"]) == 0
+    assert reproduction.main([*arguments, "--processes", "1"]) == 0
 
 
 def test_candidates_are_options() -> None:
@@ -108,7 +108,7 @@ def test_a_run_is_that_of_the_study() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--options colour", "--options: colour: era has no such option; "),
+        ("--options colour", "--options: colour: unknown option of era; "),
         ("--settings 26", "--settings: must be at most 25, not 26"),
         ("--settings 0", "--settings: must be at least 1, not 0"),
         ("--seeds 0", "--seeds: must be at least 1, not 0"),

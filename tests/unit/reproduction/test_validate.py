@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``fpgapool-sim validate``: its jobs, what it compares and what it says."""
+"""The command ``validate``: its jobs, what it compares and what it says."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ import pytest
 from demo import allinone
 from fpgapool.accelerators import base as profiles
 from fpgapool.allinone import wiring
-from fpgapool.cmd import sim
 from fpgapool.sim import errors
 from fpgapool.sim import simulation
 from fpgapool.sim.inputs import scenario as scenarios
 from fpgapool.sim.inputs import scenario_files
+from reproduction import __main__ as reproduction
 from reproduction.validation import differences
 from reproduction.validation import experiments
 from reproduction.validation import system
 from reproduction.validation import tenant
 from tests.harness import waiting
-from tests.unit.sim import commands
+from tests.unit.reproduction import commands
 
 SCALE = 0.002
 
@@ -202,7 +202,7 @@ def real(monkeypatch: pytest.MonkeyPatch) -> Real:
 
 
 def validate(out_dir: pathlib.Path, *options: str) -> int:
-    return sim.main(["validate", "--out", str(out_dir), *options])
+    return reproduction.main(["validate", "--out", str(out_dir), *options])
 
 
 def rows_of(path: pathlib.Path) -> list[dict[str, str]]:
@@ -250,7 +250,7 @@ def test_a_mode_misses_the_goal(
     real.slowness = 1.25
     real.busy = 0.95
     options = ("--jobs=30", "--modes=remote", "--runs=1", "--seed=7")
-    assert validate(tmp_path, *options) == sim.FAILURE == 1
+    assert validate(tmp_path, *options) == 1
     said = capsys.readouterr().out
     assert "MORE than the goal of 8%" in said
     assert "held up" in said
@@ -268,7 +268,7 @@ def test_the_real_system_fails(
     real.failure = errors.SystemFailed("the pool did not start")
     assert validate(tmp_path, "--jobs=30") == 1
     said = capsys.readouterr()
-    assert said.err == "fpgapool-sim: the pool did not start\n"
+    assert said.err == "python -m reproduction: the pool did not start\n"
     assert not list(tmp_path.iterdir())
 
 
@@ -288,9 +288,9 @@ def test_interrupt(real: Real, tmp_path: pathlib.Path) -> None:
         (["--scale=1"], "--scale: must be from 0.0001 to 0.1, not 1"),
         (
             ["--modes=local,remot"],
-            "--modes: there is no mode 'remot'; known: local, remote, global",
+            "--modes: unknown mode 'remot'; known: local, remote, global",
         ),
-        (["--modes="], "--modes: there is no mode ''; known:"),
+        (["--modes="], "--modes: unknown mode ''; known:"),
         (
             ["--jobs=1", "--seed=3", "--runs=9"],
             "--jobs: none of the local ones has 400 MB or more",

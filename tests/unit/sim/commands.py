@@ -63,12 +63,19 @@ def refused(
     :returns: what it says, without the program's name.
     """
     code = sim.main([str(each) for each in arguments])
+    return said_by(capsys, code, sim.PROGRAM)
+
+
+def said_by(
+    capsys: pytest.CaptureFixture[str], code: int, program: str
+) -> str:
+    """What a program says that has refused its command line."""
     said = capsys.readouterr()
     assert code == 2
     assert said.out == ""
     [line] = without_progress(said.err)
-    assert line.startswith("fpgapool-sim: ")
-    return line.removeprefix("fpgapool-sim: ")
+    assert line.startswith(f"{program}: ")
+    return line.removeprefix(f"{program}: ")
 
 
 def without_progress(said: str) -> list[str]:

@@ -198,4 +198,6 @@ def test_no_claims_with_cores(
         profile.update(cpu_bytes_per_s=1e6, quantum_bytes=1e6)
     path = commands.write(tmp_path / "s.json", content)
     said = commands.refused(capsys, "run", path)
-    assert said == f"{path}: jobs[0].claimed_bytes: does not go with cores"
+    assert (
+        said == f"{path}: jobs[0].claimed_bytes: cannot be combined with cores"
+    )

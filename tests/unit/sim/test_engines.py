@@ -142,7 +142,8 @@ def test_without_numba_the_results_are_the_same() -> None:
         import json, pathlib, sys
         if sys.argv[1] == "without":
             sys.modules["numba"] = None
-        from fpgapool.sim import scenario_files, simulation
+        from fpgapool.sim import simulation
+        from fpgapool.sim.inputs import scenario_files
         from fpgapool.sim.engines import compiling
         compiling.PLAIN_STEPS = int(sys.argv[3])
         read = scenario_files.read(pathlib.Path(sys.argv[2]))

@@ -316,7 +316,7 @@ BAD = {
     "negative minimum": (_group(min_size=-1), "groups[1].min_size", ">= 0"),
     "too many": (_group(slots=3), "groups", "has 4 slots"),
     "twice": (_group(name="busy"), "groups[1].name", "used twice"),
-    "no clients": (_group(clients=[]), "groups[1].clients", "none"),
+    "no clients": (_group(clients=[]), "groups[1].clients", "one"),
     "unknown": (_group(colour="red"), "groups[1]", "colour"),
     "end": (_group(end_s=float("inf")), "groups[1].end_s", "<= 1"),
     "no time": (_client(task_s=0), "groups[1].clients[0].task_s", "> 0"),
@@ -422,5 +422,5 @@ def test_tasks_that_wait_for_ever(tmp_path: pathlib.Path) -> None:
     late = make_group("late", goal={"rate_per_s": 1.0}, elastic=False)
     late["clients"][0]["load"] = None
     late["clients"][0]["arrivals_s"] = [1.0]
-    with pytest.raises(errors.InputError, match="late would wait for ever"):
+    with pytest.raises(errors.InputError, match="late would wait forever"):
         simulate(make_scenario(groups=[*groups, late]), tmp_path, "static")

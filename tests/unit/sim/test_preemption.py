@@ -396,6 +396,6 @@ def test_chunks_on_the_way_do_not_change_hands(
     path = commands.write(tmp_path / "s.json", document)
     said = commands.refused(capsys, "run", path, "--engine", "chunk")
     assert said == (
-        f"{path}: strategies.fifo.preempt: slots change hands in the fluid"
-        " engine only: use --engine fluid"
+        f"{path}: strategies.fifo.preempt: preemption needs the fluid"
+        " engine: use --engine fluid"
     )

@@ -62,7 +62,7 @@ def test_a_seed_gives_the_same_file(
 ) -> None:
     case = json.loads(commands.LARGEST_CASE.read_text())
     del case["expected"]
-    for strategy in case["policies"].values():
+    for strategy in case["strategies"].values():
         strategy.update(slot_choice="random", offer_order="random")
     source = commands.write(tmp_path / "s.json", case)
     outputs = []
@@ -135,24 +135,6 @@ def test_strategies_are_compared_with_the_first_one(
     assert named == ["wra", "sjf", "fifo"] * 2
 
 
-def test_policy_is_an_older_name_of_the_option(
-    scenario: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = []
-    for option in ("--strategy", "--policy"):
-        run(scenario, option, "wra", "sjf", "--strategy", "fifo")
-        said.append(capsys.readouterr().out)
-        path = scenario.parent / f"{option}.json"
-        command = ["generate", "--output", str(path), "--jobs", "5"]
-        assert sim.main([*command, option, "wra", "ra"]) == 0
-        assert list(json.loads(path.read_text())["strategies"]) == [
-            "wra",
-            "ra",
-        ]
-        capsys.readouterr()
-    assert said[0] == said[1]
-
-
 def test_a_strategy_alone_shows_its_metrics(
     scenario: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,23 +151,6 @@ def test_a_strategy_that_the_scenario_does_not_name(
     run(scenario, "--strategy", "ra", "--output", tmp_path / "o.json")
     found = json.loads((tmp_path / "o.json").read_text())
     assert found["results"].keys() == {"ra"}
-
-
-def test_a_file_that_calls_strategies_policies(
-    scenario: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
-    content = commands.make_scenario(
-        strategies={"mine": {"strategy": "ra", "skip_limit": 0}}
-    )
-    content["cluster"]["host_overrides"] = {"2": {"slots_per_device": 1}}
-    old = {**content, "policies": content["strategies"]}
-    del old["strategies"]
-    paths = []
-    for number, each in enumerate((content, old)):
-        path = commands.write(tmp_path / f"s{number}.json", each)
-        paths.append(tmp_path / f"o{number}.json")
-        run(path, "--output", paths[-1])
-    assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
 def test_pictures(scenario: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -311,31 +276,10 @@ BAD = {
         "strategies.ra: unknown option remote_limitt",
         "did you mean remote_limit?",
     ),
-    "misspelt, as older files have it": (
-        lambda each: each.update(
-            policies={**each.pop("strategies"), "ra": {"remote_limitt": 1}}
-        ),
-        "policies.ra: unknown option remote_limitt",
-        "did you mean remote_limit?",
-    ),
     "nothing like an option": (
         lambda each: each["strategies"].update(ra={"colour": 1}),
         "strategies.ra: unknown option colour",
         "",
-    ),
-    "negative, as older files have it": (
-        lambda each: each.update(
-            policies={**each.pop("strategies"), "ra": {"skip_limit": -1}}
-        ),
-        "policies.ra.skip_limit",
-        ">= 0",
-    ),
-    "refused, as older files have it": (
-        lambda each: each.update(
-            policies={**each.pop("strategies"), "wa": {"k1": 3, "k2": 2}}
-        ),
-        "policies.wa",
-        "k1 < k2",
     ),
     "queues": (
         lambda each: each["strategies"].update(wa={"queues": 10**9}),
@@ -354,11 +298,11 @@ BAD = {
     ),
     "strategy": (_strategy, "strategies.wra", "known: "),
     "option": (_range, "strategies.wra", "whichever"),
-    "no jobs": (lambda each: each.update(jobs=[]), "jobs", "none"),
+    "no jobs": (lambda each: each.update(jobs=[]), "jobs", "one"),
     "no strategy": (
         lambda each: each.update(strategies={}),
         "strategies",
-        "none",
+        "at least one is required",
     ),
     "format": (lambda each: each.update(format="x"), "format", "x"),
 }
@@ -425,7 +369,7 @@ def test_keys_that_are_given_twice(
     path = tmp_path / "s.json"
     path.write_text(f'{{"jobs": [], "strategies": {strategies}}}')
     said = commands.refused(capsys, "run", path)
-    assert said == f"{path}: {place}: is given twice"
+    assert said == f"{path}: {place}: is a duplicate"
 
 
 def test_a_file_that_is_nested_too_deeply(
@@ -464,7 +408,7 @@ def test_results_are_finite(
     out = scenario.parent / "o.json"
     said = commands.refused(capsys, "run", scenario, "--output", out)
     assert said == (
-        f"{scenario}: strategies.fifo: job 0 would never end; its results "
+        f"{scenario}: strategies.fifo: job 0 would never end: its results "
         "are not finite"
     )
     assert not out.exists()
@@ -489,7 +433,7 @@ def test_unknown_strategy_names_the_known_ones(
         capsys, "run", scenario, "--strategy", "fifo", "best"
     )
     assert said == (
-        f"{scenario}: strategies.best: there is no strategy 'best'; known: "
+        f"{scenario}: strategies.best: unknown strategy 'best'; known: "
         f"{', '.join(simulation.strategy_names())}; in the scenario: fifo, wra"
     )
 
@@ -534,7 +478,7 @@ def test_jobs_that_nobody_serves(
     out = tmp_path / "o.json"
     out.write_text("old")
     said = commands.refused(capsys, "run", path, "--output", out)
-    assert "would wait for ever" in said
+    assert "would wait forever" in said
     assert out.read_text() == "old"
     assert sorted(each.name for each in tmp_path.iterdir()) == [
         "o.json",

@@ -102,7 +102,7 @@ def test_short_tasks_avoid_the_queue_of_a_long_one() -> None:
     arrivals_s = [0.0, *(0.001 + 0.0012 * at for at in range(60))]
     engine = make_engine([client(arrivals_s, 0.1)], [3])
     advance_to(engine, 0.0005)
-    engine.set_task_s(0, 0.001)
+    engine._net.task_s[0] = 0.001
     run(engine)
     long_s, *short_s = engine.latencies_s(range(1)).tolist()
     assert long_s == pytest.approx(0.1)
@@ -201,14 +201,6 @@ def test_dropped_tasks_never_run() -> None:
     assert engine.counts(0).ended == 4
     assert engine.refused(range(1)) == 1
     assert engine.counts(1).ended == 4
-
-
-def test_task_times_may_change() -> None:
-    engine = make_engine([client([0.0], 1.0, 3)], [1])
-    advance_to(engine, 0.5)
-    engine.set_task_s(0, 2.0)
-    run(engine)
-    assert ends_s(engine) == [5.0]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -94,7 +94,7 @@ BAD = {
     "huge": (f"{HEADER}\n0,{'9' * 30},1,aes\n", "column host: 9"),
     "accelerator": (
         f"{HEADER}\n0,0,1,gpu\n",
-        "line 2, column accelerator: there is no accelerator 'gpu'; known: "
+        "line 2, column accelerator: unknown accelerator 'gpu'; known: "
         "aes, sha",
     ),
     "id twice": (

@@ -191,17 +191,17 @@ BAD = {
     "load NaN": ("--dist=exponential --load=nan", "not nan"),
     "unknown distribution": (
         "--dist=pareto --load=0.5",
-        "--dist: there is no distribution 'pareto'; "
+        "--dist: unknown distribution 'pareto'; "
         "known: exponential, power-law, lognormal",
     ),
     "unknown parameter": (
         "--dist=exponential:alpha=1 --load=0.5",
-        "--dist: exponential:alpha: there is no such parameter; "
+        "--dist: exponential:alpha: unknown parameter; "
         "known: s0_bytes, mean_bytes",
     ),
     "parameter twice": (
         "--dist=lognormal:sigma=1,sigma=2 --load=0.5",
-        "--dist: lognormal:sigma: is given twice",
+        "--dist: lognormal:sigma: is a duplicate",
     ),
     "parameter without a number": (
         "--dist=lognormal:sigma --load=0.5",
@@ -233,7 +233,7 @@ BAD = {
     ),
     "more boards than hosts": (
         "--dist=exponential --load=0.5 --boards=5 --hosts=4",
-        "--boards: 5 boards need as many hosts, not 4",
+        "--boards: 5 boards need as many hosts; there are 4",
     ),
     "no seeds": (
         "--dist=exponential --load=0.5 --seeds=0",
@@ -245,7 +245,7 @@ BAD = {
     ),
     "too many jobs": (
         "--dist=exponential --load=0.5 --jobs-per-host=20001",
-        "--jobs-per-host: 2000100 jobs in all are more than 2000000",
+        "--jobs-per-host: 2000100 jobs exceed the limit of 2000000",
     ),
     "return ratio": (
         "--dist=exponential --load=0.5 --return-ratio=nan",

@@ -211,7 +211,7 @@ def _require_matplotlib() -> None:
     if importlib.util.find_spec("matplotlib") is None:
         raise errors.DemoError(
             errors.MISSING_LIBRARY,
-            "matplotlib is needed for the picture: pip install fpgapool[demo]",
+            "matplotlib is needed for the picture: pip install fpgapool[plot]",
         )
 
 

@@ -48,11 +48,7 @@ Schedules = Mapping[str, Sequence[metrics.JobResult]]
 
 
 class _Layout:
-    """Positions in the picture, in inches from its top.
-
-    :param rows: of each schedule.
-    :param count: of schedules.
-    """
+    """Positions in the picture, in inches from its top."""
 
     def __init__(self, rows: int, count: int) -> None:
         self._rows_in = max(rows, 2) * _ROW_IN
@@ -120,10 +116,7 @@ def draw_comparison(
 
     :param schedules: the jobs of each, by its name; the last one is
         compared with the others.
-    :param path: of the file.
     :param slots: slots that get a row even if no job had them.
-    :param title: of the picture.
-    :param subtitle: a line below it.
     :raises ValueError: if there are no schedules, or one has no jobs.
     :raises OSError: if the file cannot be written.
     """

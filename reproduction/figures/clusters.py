@@ -23,6 +23,7 @@ from fpgapool.sim.inputs import workloads
 from fpgapool.sim.outcomes import gains
 from fpgapool.sim.outcomes import metrics
 from fpgapool.sim.outcomes import results
+from reproduction.figures import figure
 
 #: Figures compare the other strategies with this one.
 BASELINE = "fifo"
@@ -40,29 +41,6 @@ POWER_LAW = "power-law:s0_bytes=20e6,smax_bytes=10e9,alpha=1.1"
 _REMOTE_LIMIT = 2
 _SKIP_LIMIT = 5
 _STRATEGY = "strategy"
-
-
-_Found = typing.TypeVar("_Found")
-_Found_co = typing.TypeVar("_Found_co", covariant=True)
-
-
-class Run(typing.Protocol[_Found_co]):
-    """A simulation to be done; equal runs have equal results."""
-
-    def measure(self) -> _Found_co:
-        """Simulate."""
-
-    def __hash__(self) -> int:
-        """Runs are keys."""
-
-
-class Measure(typing.Protocol):
-    """Does simulations, in any processes."""
-
-    def __call__(
-        self, runs: Sequence[Run[_Found]], /
-    ) -> Mapping[Run[_Found], _Found]:
-        """Return the result of each."""
 
 
 def make_options(
@@ -103,10 +81,8 @@ def simulate(scenario: scenarios.Scenario, seed: int) -> metrics.Columns:
 class ClusterRun:
     """One strategy on one cluster with one workload.
 
-    :ivar strategy: its name.
     :ivar sizes: as :func:`fpgapool.sim.inputs.families.parse` takes them.
     :ivar load: see :class:`fpgapool.sim.inputs.workloads.Workload`.
-    :ivar return_ratio: of all accelerators.
     :ivar seed: of the jobs, and of the strategy's choices.
     :ivar queues: only strategies with queues use them.
     :ivar warm_up: the share of the jobs, the first ones, that do not count.
@@ -146,21 +122,6 @@ class ClusterRun:
         )
 
 
-def verdict(holds: Sequence[bool]) -> str:
-    """Say how many of a figure's claims hold.
-
-    :param holds: of each claim, whether it does.
-    """
-    if all(holds):
-        return "holds"
-    return "holds in part" if any(holds) else "does not hold"
-
-
-def measure_one(run: Run[_Found]) -> _Found:
-    """Simulate; a function that processes can import."""
-    return run.measure()
-
-
 # -- comparisons -----------------------------------------------------------
 
 #: Columns of :func:`cells_of`.
@@ -179,18 +140,18 @@ GAIN_HEADER = (
 
 def cells_of(gain: gains.Gain) -> tuple[object, ...]:
     """Return a gain as cells of a table, see :data:`GAIN_HEADER`."""
-    values = (
+    return (
+        gain.seeds,
         *(gain.means[name] for name in gains.MEANS),
         *gain.act,
         *gain.tct95,
         gain.sar.mean,
         gain.dlr.mean,
     )
-    return (gain.seeds, *(f"{value:.6g}" for value in values))
 
 
 def measure_gains(
-    measure: Measure,
+    measure: figure.Measure,
     wanted: Mapping[typing.Any, Callable[[str, int], ClusterRun]],
     strategies: Sequence[str],
     seeds: Sequence[int],
@@ -199,7 +160,6 @@ def measure_gains(
 
     :param wanted: by any key, a function that makes the run of a strategy
         and a seed.
-    :returns: by key and strategy.
     """
     names = (BASELINE, *strategies)
     runs = {

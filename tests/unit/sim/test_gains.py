@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Gains over seeds, with intervals."""
+
+import math
+
+import pytest
+
+from fpgapool.sim.outcomes import gains
+from fpgapool.sim.outcomes import metrics
+
+
+def _measured(
+    act_s: float = 1.0,
+    tct95_s: float = 1.0,
+    sar: float = 0.5,
+    dlr: float = 0.01,
+) -> metrics.Metrics:
+    return metrics.Metrics(
+        jobs=100,
+        act_s=act_s,
+        tct95_s=tct95_s,
+        p50_s=act_s,
+        p99_s=tct95_s,
+        sar=sar,
+        dlr=dlr,
+        makespan_s=100.0,
+    )
+
+
+def test_gain_over_seeds() -> None:
+    before = [_measured(8.0, 9.0, 0.2, 0.1), _measured(8.0, 9.0, 0.2, 0.1)]
+    after = [_measured(4.0, 3.0, 0.4, 0.4), _measured(1.0, 9.0, 0.8, 0.1)]
+    gain = gains.compare(before, after)
+    assert gain.seeds == 2
+    assert gain.act[:3] == pytest.approx((4.0, 2.0, 8.0))
+    assert gain.tct95[:3] == pytest.approx((math.sqrt(3.0), 1.0, 3.0))
+    # Logarithms of 2 and 8 have the standard error log 2.
+    low, high = 4.0 * 2**-12.71, 4.0 * 2**12.71
+    assert gain.act[3:] == pytest.approx((low, high))
+    assert gain.act.bar() == pytest.approx((4.0 - low, high - 4.0))
+    assert gain.dlr_itself[:3] == pytest.approx((0.25, 0.1, 0.4))
+    assert gain.sar.mean == pytest.approx(math.sqrt(8.0))
+    assert gain.dlr.mean == pytest.approx(2.0)
+    assert gain.means == pytest.approx(
+        {"act_s": 2.5, "tct95_s": 6.0, "sar": 0.6, "dlr": 0.25}
+    )
+    nothing_local = gains.compare([_measured(dlr=0.0)], after[:1])
+    assert nothing_local.dlr.mean == math.inf
+    # A single seed has no interval.
+    assert nothing_local.act.bar() == (0.0, 0.0)
+
+
+def test_a_change_of_means_has_an_interval() -> None:
+    change = gains.change_percent([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
+    # All seeds agree.
+    assert change == pytest.approx((50.0, 50.0, 50.0, 50.0, 50.0))
+    change = gains.change_percent([2.0, 4.0], [1.0, 3.0])
+    assert change[:3] == pytest.approx((100 / 3, 25.0, 50.0))
+    # The means are 3 and 2; seeds deviate by ∓ 1/3 s from two thirds.
+    half = 12.71 * 100 * (1 / 3) / 3
+    assert change.bar() == pytest.approx((half, half))
