@@ -22,7 +22,7 @@ _BYTES = {"type": "string", "format": "binary"}
 _HEADING = """\
 .. SPDX-License-Identifier: Apache-2.0
 
-.. Written by 'make api-ref' from fpgapool/api/routes.py; do not edit.
+.. Written by 'make docs' from fpgapool/api/routes.py; do not edit.
 
 =============
 API reference

@@ -118,8 +118,6 @@ def description() -> dict[str, Any]:
     return openapi.document(ROUTES)
 
 
-_Since11 = functools.partial(Route, since="1.1")
-
 ROUTES: tuple[Route, ...] = (
     Route(
         method="GET",
@@ -398,7 +396,7 @@ ROUTES: tuple[Route, ...] = (
         status=202,
         summary="Request a new secret for a session",
     ),
-    _Since11(
+    Route(
         method="POST",
         path="/v1/groups",
         handler=groups.create,
@@ -408,7 +406,7 @@ ROUTES: tuple[Route, ...] = (
         status=202,
         summary="Create a group",
     ),
-    _Since11(
+    Route(
         method="GET",
         path="/v1/groups",
         handler=groups.index,
@@ -417,7 +415,7 @@ ROUTES: tuple[Route, ...] = (
         response=group_schemas.LIST,
         summary="List groups",
     ),
-    _Since11(
+    Route(
         method="GET",
         path="/v1/groups/{group_id}",
         handler=groups.show,
@@ -425,7 +423,7 @@ ROUTES: tuple[Route, ...] = (
         response=group_schemas.SHOW,
         summary="Show a group",
     ),
-    _Since11(
+    Route(
         method="PATCH",
         path="/v1/groups/{group_id}",
         handler=groups.update,
@@ -434,7 +432,7 @@ ROUTES: tuple[Route, ...] = (
         response=group_schemas.SHOW,
         summary="Rename, resize or share a group",
     ),
-    _Since11(
+    Route(
         method="DELETE",
         path="/v1/groups/{group_id}",
         handler=groups.delete,
@@ -442,7 +440,7 @@ ROUTES: tuple[Route, ...] = (
         status=204,
         summary="Delete a group, and revoke its clients",
     ),
-    _Since11(
+    Route(
         method="PUT",
         path="/v1/groups/{group_id}/goal",
         handler=groups.set_goal,
@@ -451,7 +449,7 @@ ROUTES: tuple[Route, ...] = (
         response=group_schemas.SHOW,
         summary="Set the goal of a group",
     ),
-    _Since11(
+    Route(
         method="DELETE",
         path="/v1/groups/{group_id}/goal",
         handler=groups.delete_goal,
@@ -459,7 +457,7 @@ ROUTES: tuple[Route, ...] = (
         status=204,
         summary="Remove the goal of a group",
     ),
-    _Since11(
+    Route(
         method="POST",
         path="/v1/groups/{group_id}/clients",
         handler=groups.attach,
@@ -469,7 +467,7 @@ ROUTES: tuple[Route, ...] = (
         status=202,
         summary="Attach a client to a group",
     ),
-    _Since11(
+    Route(
         method="GET",
         path="/v1/groups/{group_id}/clients",
         handler=groups.index_clients,
@@ -478,7 +476,7 @@ ROUTES: tuple[Route, ...] = (
         response=group_schemas.LIST_CLIENTS,
         summary="List the clients of a group",
     ),
-    _Since11(
+    Route(
         method="GET",
         path="/v1/groups/{group_id}/clients/{client_id}",
         handler=groups.show_client,
@@ -486,7 +484,7 @@ ROUTES: tuple[Route, ...] = (
         response=group_schemas.SHOW_CLIENT,
         summary="Show a client of a group",
     ),
-    _Since11(
+    Route(
         method="DELETE",
         path="/v1/groups/{group_id}/clients/{client_id}",
         handler=groups.revoke,

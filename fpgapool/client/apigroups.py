@@ -23,9 +23,6 @@ from fpgapool.common import channel
 from fpgapool.protocol import groups
 from fpgapool.vocabulary import codes
 
-#: The first version of the API that has groups.
-MICROVERSION = "1.1"
-
 _MEMBERS_S = 10.0
 _DETACH_S = 5.0
 
@@ -59,7 +56,6 @@ class ApiGroupDoor:
             adapter,
             cancel,
             require_tls=require_tls,
-            microversion=MICROVERSION,
         )
         try:
             self._requests.connect(deadline_s)

@@ -337,7 +337,6 @@ class _Opening:
                 self._token,
                 limit_s,
                 require_tls=self._require_tls,
-                computes=self._computes_meanwhile,
             )
         return frontdoor.FrontDoor(found, self._token, limit_s)
 

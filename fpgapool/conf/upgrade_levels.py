@@ -22,7 +22,7 @@ upgrade_levels_opts = [
         "conductor",
         regex=_VERSION,
         help="""
-Highest version of the conductor's remote calls, such as ``1.3``, that agents
+Highest version of the conductor's remote calls, such as ``1.1``, that agents
 and the API use. The default is the newest that they know.
 
 Calls that an older conductor lacks fail as if no conductor answered.

@@ -15,7 +15,7 @@ from fpgapool.osc.sdk import proxy
 DEFAULT_API_VERSION = "1"
 API_VERSION_OPTION = "os_fpgapool_api_version"
 API_NAME = "fpgapool"
-API_VERSIONS = ("1", "1.0", "1.1", "1.2", "1.3", "1.4")
+API_VERSIONS = ("1", "1.0")
 
 
 def make_client(instance: Any) -> proxy.Proxy:

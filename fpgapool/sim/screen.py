@@ -69,13 +69,11 @@ def add_strategies(parser: argparse._ActionsContainer, text: str) -> None:
     """
     parser.add_argument(
         "--strategy",
-        # As older versions call it.
-        "--policy",
         action="extend",
         nargs="+",
         default=[],
         metavar="NAME",
-        help=f"{text} (--policy is an older name of this option)",
+        help=text,
     )
 
 

@@ -20,12 +20,12 @@ from fpgapool.cmd import sim
 from fpgapool.cmd import yarn_labels
 from fpgapool.cmd.running import arguments
 from fpgapool.vocabulary import codes
+from tests.harness import samples
 from tests.unit.osc import reference
 
 ROOT = pathlib.Path(__file__).parents[2]
 SOURCE = ROOT / "doc" / "source"
 TROUBLESHOOT = SOURCE / "troubleshoot.rst"
-SAMPLE = ROOT / "etc" / "fpgapool" / "fpgapool.conf.sample"
 #: Made from the code, and long.
 GENERATED = {"api-ref.rst"}
 DOCUMENTS = [
@@ -251,7 +251,7 @@ def test_targets_of_make_are_there() -> None:
 def _known_options() -> dict[str, set[str]]:
     known: dict[str, set[str]] = {}
     section = ""
-    for line in SAMPLE.read_text().splitlines():
+    for line in samples.configuration().splitlines():
         if match := re.fullmatch(r"\[(\w+)\]", line):
             section = match[1]
         elif match := re.match(r"#(\w+) =", line):

@@ -82,7 +82,7 @@ def test_wheel_holds_both_packages_with_all_their_files(
         "fpgapool/db/migrations/env.py",
         "fpgapool/drivers/opencl/kernels/aes-cbc.cl",
         "fpgapool/drivers/opencl/kernels/aes-cbc.json",
-        "fpgapool/db/migrations/versions/001_initial.py",
+        "fpgapool/db/migrations/versions/001_tables.py",
         "fpgapool/policies/sessions.py",
         "fpgapool/py.typed",
         "fpgapool_nova_filters/__init__.py",

@@ -10,13 +10,9 @@ from fpgapool.api import administration
 from fpgapool.api import call as calls
 from fpgapool.api import errors
 from fpgapool.api import inventory
-from fpgapool.api import microversion
 from fpgapool.api import paging
 from fpgapool.db import inventory as inventories
 from fpgapool.vocabulary import codes
-
-#: The microversion that tells the shapes of faulty accelerators.
-_SHAPES_SINCE = microversion.Version(1, 4)
 
 
 def index(call: calls.Call) -> calls.Answer:
@@ -70,7 +66,6 @@ def _found(call: calls.Call) -> dict[str, Any]:
 def _documents(
     call: calls.Call, pool: inventories.Inventory
 ) -> list[dict[str, Any]]:
-    tells_shapes = call.version >= _SHAPES_SINCE
     documents = {
         host.id: {
             "uuid": host.uuid,
@@ -84,7 +79,7 @@ def _documents(
             "faulty_accelerators": [
                 {
                     "accelerator": fault.accelerator,
-                    **({"shape": fault.shape} if tells_shapes else {}),
+                    "shape": fault.shape,
                     "reason": fault.reason,
                     # Only callers who see everything see hosts.
                     **inventory.probation(fault, True),

@@ -17,11 +17,6 @@ _MEANINGS = {
     " whose sessions may have to leave their slots; `in_use` is 0.",
 }
 RESOURCES = tuple(_MEANINGS)
-#: The microversions of resources that are not as old as the API.
-SINCE = {
-    **dict.fromkeys(("groups", "group_slots", "group_clients"), (1, 1)),
-    "max_priority": (1, 2),
-}
 
 _LIMIT: common.Schema = {
     "type": "integer",
@@ -51,7 +46,6 @@ def _described(schema: common.Schema) -> dict[str, common.Schema]:
 
 SHOW = common.record(
     quota=common.record(
-        optional=list(SINCE),
         project_id=common.NAME,
         **_described(
             common.record(
@@ -64,7 +58,6 @@ SHOW = common.record(
 
 DEFAULTS = common.record(
     quota=common.record(
-        optional=list(SINCE),
         **_described(common.record(limit=_SHOWN_LIMIT, source=_SOURCE)),
     )
 )

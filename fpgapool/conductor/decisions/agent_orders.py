@@ -28,7 +28,6 @@ def assign(hold: holds.Hold, limits: admission.Limits) -> effects.AssignSlot:
             ),
             "quantum_bytes": hold.quantum_bytes,
             "secret_sha256": session.secret_sha256,
-            "offered": hold.offer is not None,
             "offer": hold.offer,
             "idle_timeout_s": limits.idle_timeout_s,
             "max_hold_s": limits.max_hold_s,

@@ -16,7 +16,7 @@ from openstack import utils
 from fpgapool.vocabulary import fields
 
 #: The newest version of the API that the resources know.
-MICROVERSION = "1.4"
+MICROVERSION = "1.0"
 
 
 class Resource(resource.Resource):

@@ -31,7 +31,7 @@ from fpgapool.rpcapi import permissions
 from tests.functional.devstack import harness
 from tests.harness import sudoers
 
-GENERATOR_CONF = harness.ROOT / "tools/config/fpgapool-config-generator.conf"
+GENERATOR_CONF = harness.ROOT / "etc/fpgapool/fpgapool-config-generator.conf"
 OURS = ("fpgapool-api", "fpgapool-cond", "fpgapool-agent")
 PROJECT = "0123456789abcdef0123456789abcdef"
 

@@ -26,7 +26,6 @@ from tests.unit.drivers.opencl import xclbins
 
 DATA = b"\x00\xffbits" * 50_000
 OCTETS = {"Content-Type": "application/octet-stream"}
-V1_0 = {"OpenStack-API-Version": "fpgapool 1.0"}
 OTHER = "root:p1:admin,manager,member,reader"
 
 DECLARATION = {
@@ -569,35 +568,6 @@ def test_a_declaration_must_agree_with_its_description(pool):
     assert pool.code(answer) == (400, codes.INVALID_DECLARATION)
     large = pool.put(made, bytes(70_000))
     assert pool.code(large) == (413, codes.BITSTREAM_TOO_LARGE)
-
-
-@pytest.mark.parametrize("name", formats.PACKAGES)
-def test_an_older_version_has_the_formats_that_it_had(pool, name):
-    body = _body({"format": name, "signature": "AAAA"})
-    path = "/v1/bitstreams"
-    answer = pool.ask("POST", path, body=body, headers=V1_0)
-    assert pool.code(answer) == (400, codes.INVALID_REQUEST)
-    (error,) = answer.json["errors"]
-    assert (
-        error["detail"] == f"body.bitstream.format '{name}' needs version 1.1"
-    )
-    assert pool.ask("GET", path).json["bitstreams"] == []
-    for usual in (formats.BINARY, formats.DECLARATION):
-        body = _body({"format": usual})
-        answer = pool.ask("POST", path, body=body, headers=V1_0)
-        assert answer.status_code == 201, answer.text
-
-
-def test_an_older_version_has_no_platforms(pool):
-    body = _body({"profile": {"peak_bytes_per_s": 1e8, "platforms": {}}})
-    path = "/v1/bitstreams"
-    answer = pool.ask("POST", path, body=body, headers=V1_0)
-    assert pool.code(answer) == (400, codes.INVALID_REQUEST)
-    (error,) = answer.json["errors"]
-    told = "body.bitstream.profile.platforms needs version 1.1"
-    assert error["detail"] == told
-    assert pool.ask("GET", path).json["bitstreams"] == []
-    assert pool.ask("POST", path, body=body).status_code == 201
 
 
 def packaged(pool, data, **members):

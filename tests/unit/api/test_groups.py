@@ -143,13 +143,6 @@ def test_a_group_that_was_deleted_is_not_there(world, group):
         assert world.error(method, one(group)) == (404, codes.GROUP_NOT_FOUND)
 
 
-def test_an_older_version_has_no_groups(world, group):
-    old = {"OpenStack-API-Version": "fpgapool 1.0"}
-    for path in (PATH, one(group), one(group, "clients")):
-        found = world.error("GET", path, headers=old)
-        assert found == (404, codes.PATH_NOT_FOUND)
-
-
 # Bad input: a code of its own, and nothing changes.
 
 BAD_SIZES = [

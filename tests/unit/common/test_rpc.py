@@ -276,6 +276,14 @@ def _conductor_casts(api: conductor_api.ConductorAPI) -> dict:
         "cancel_session": lambda: api.cancel_session(
             "p1", request_id="r1", reason="CLIENT_GONE"
         ),
+        "close_session": lambda: api.close_session(
+            "p1",
+            "s1",
+            generation=5,
+            input_bytes=7,
+            output_bytes=8,
+            confirmed=False,
+        ),
         "renew_secret": lambda: api.renew_secret("s1"),
         "report_progress": lambda: api.report_progress("p1", "s1", 7),
     }

@@ -872,23 +872,6 @@ def test_a_session_that_waits_again_has_its_patience_by_any_clock(single):
     assert row.wait_timeout_s == pytest.approx(40.0 + patience_s)
 
 
-def test_a_session_of_an_earlier_release_has_waited_by_its_wall_clock(single):
-    open_until_ready(single)
-    request_id = single.open(wait_timeout_s=60.0)
-    for row_id, row in single.rows["sessions"].items():
-        single.rows["sessions"][row_id] = dataclasses.replace(
-            row, arrival_s=None
-        )
-    single.now += 50.0
-    single.boot_conductor()
-    single.now += 9.9
-    single.feed()
-    assert single.view(request_id).state == states.QUEUED
-    single.now += 0.2
-    single.feed()
-    assert single.view(request_id).state == states.EXPIRED
-
-
 def test_a_project_does_not_pay_for_a_clock_that_was_set(single):
     open_until_ready(single)
     single.now += 5.0

@@ -92,6 +92,7 @@ OLD_RECORD = db_api.SessionRecord(
     connect_timeout_s=1.0,
     resume_grace_s=1.0,
     queued_at=1.0,
+    arrival_s=1.0,
 )
 
 

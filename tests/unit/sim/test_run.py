@@ -135,24 +135,6 @@ def test_strategies_are_compared_with_the_first_one(
     assert named == ["wra", "sjf", "fifo"] * 2
 
 
-def test_policy_is_an_older_name_of_the_option(
-    scenario: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = []
-    for option in ("--strategy", "--policy"):
-        run(scenario, option, "wra", "sjf", "--strategy", "fifo")
-        said.append(capsys.readouterr().out)
-        path = scenario.parent / f"{option}.json"
-        command = ["generate", "--output", str(path), "--jobs", "5"]
-        assert sim.main([*command, option, "wra", "ra"]) == 0
-        assert list(json.loads(path.read_text())["strategies"]) == [
-            "wra",
-            "ra",
-        ]
-        capsys.readouterr()
-    assert said[0] == said[1]
-
-
 def test_a_strategy_alone_shows_its_metrics(
     scenario: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
