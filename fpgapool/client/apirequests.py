@@ -17,8 +17,8 @@ from fpgapool.client import errors
 from fpgapool.common import channel
 from fpgapool.vocabulary import codes
 
-#: The version of the API that requests need, unless they say otherwise.
-MICROVERSION = "1.0"
+# The version of the API that requests need, unless they say otherwise.
+_MICROVERSION = "1.0"
 
 #: How long an answer may take, unless the caller has a deadline.
 REQUEST_S = 30.0
@@ -45,7 +45,6 @@ class Requests:
     :param adapter: see :class:`fpgapool.client.apidoor.PoolApi`.
     :param cancel: cancels every wait.
     :param require_tls: refuse an API without TLS.
-    :param microversion: of the API that the requests need.
     :raises errors.Cancelled: if cancelled.
     """
 
@@ -55,12 +54,11 @@ class Requests:
         cancel: cancelling.CancelToken,
         *,
         require_tls: bool = False,
-        microversion: str = MICROVERSION,
     ) -> None:
         self._adapter = adapter
         self._cancel = cancel
         self._require_tls = require_tls
-        self._microversion = microversion
+        self._microversion = _MICROVERSION
         self._changed = threading.Condition()
         self._lost = False
         cancel.attach(self)

@@ -539,26 +539,6 @@ class Nova:
             name, _METADATA, self._workspace, self._config, options
         )
 
-    def other_scheduler(
-        self, name: str, options: openstack.Sections
-    ) -> Daemon:
-        """Return one more scheduler, not running: see :meth:`other_api`.
-
-        :param name: of the server.
-        :param options: what its configuration says over Nova's.
-        """
-        made = Daemon(
-            name,
-            "nova-scheduler",
-            self._workspace,
-            self.scheduler.config_paths,
-            self.scheduler.ready_text,
-        )
-        changed = made.directory / "changed.conf"
-        openstack.write_config(changed, options)
-        made.config_paths.append(changed)
-        return made
-
     @contextlib.contextmanager
     def cell_away(self) -> Iterator[None]:
         """Have the cell's database fail while the others answer."""

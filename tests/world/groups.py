@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 from fpgapool import client
 from fpgapool.client import apidoor
-from fpgapool.client import apigroups
 from fpgapool.client import apirequests
 from fpgapool.client import door as doors
 from fpgapool.vocabulary import codes
@@ -117,7 +116,6 @@ class Owner:
                 self._pool, schedules.PROJECTS[planned.project], _ROLES
             ),
             client.CancelToken(),
-            microversion=apigroups.MICROVERSION,
         )
         self._create()
         if not self.is_refused:
