@@ -6,7 +6,7 @@ from oslo_config import cfg
 
 from fpgapool.conf import groups
 
-upgrade_levels_group = cfg.OptGroup(
+_group = cfg.OptGroup(
     "upgrade_levels",
     title="Upgrade levels",
     help="""
@@ -38,12 +38,4 @@ conductor uses. The default is the newest that it knows.
     ),
 ]
 
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this group."""
-    groups.register(conf, upgrade_levels_group, upgrade_levels_opts)
-
-
-def list_opts() -> dict[cfg.OptGroup, list[cfg.Opt]]:
-    """Return the options of this group for the sample configuration."""
-    return {upgrade_levels_group: upgrade_levels_opts}
+OPTIONS = groups.Options(_group, upgrade_levels_opts)

@@ -525,8 +525,8 @@ def test_bitstreams_in_glance(sandbox, known):
 def test_clients_of_other_services_take_their_groups(sandbox):
     sandbox.stack(harness.ALL_IN_ONE, FPGAPOOL_BITSTREAM_STORE="glance")
     conf = cfg.ConfigOpts()
-    nova_conf.register_opts(conf)
-    placement_conf.register_opts(conf)
+    nova_conf.OPTIONS.register(conf)
+    placement_conf.OPTIONS.register(conf)
     conf(["--config-file", str(sandbox.conf)], default_config_files=[])
     assert nova.Nova.from_conf(conf) is not None
     assert placement.Placement.from_conf(conf) is not None
