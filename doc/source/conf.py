@@ -50,7 +50,7 @@ def _write_reference(_app: Any) -> None:
     from fpgapool.api import routes
 
     page = openapi.reference(routes.ROUTES)
-    (_HERE / "api-ref.rst").write_text(page)
+    (_HERE / "reference/api-ref.rst").write_text(page)
 
 
 def setup(app: Any) -> None:

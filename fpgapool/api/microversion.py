@@ -14,8 +14,8 @@ from fpgapool.vocabulary import codes
 SERVICE_TYPE = "fpgapool"
 HEADER = "OpenStack-API-Version"
 
-#: One line for each; doc/source/rest_api_version_history.rst has more. The
-#: answers of a version never change, so a change is a new line.
+#: One line for each; rest_api_version_history.rst in doc/source/reference has
+#: more. The answers of a version never change, so a change is a new line.
 VERSIONS = (
     "1.0",  # Release 1.0.0.
 )

@@ -28,8 +28,8 @@ _HEADING = """\
 API reference
 =============
 
-``/v1/openapi.json`` has the same as an OpenAPI document. :doc:`api` describes
-the common rules of all operations.
+``/v1/openapi.json`` has the same as an OpenAPI document. :doc:`/user/api`
+describes the common rules of all operations.
 """
 
 

@@ -28,7 +28,7 @@ COMPUTES = 4
 VCPUS = 1000
 MICROVERSION = "2.100"
 
-#: As doc/source/nova.rst tells operators.
+#: As doc/source/install/nova.rst tells operators.
 FILTER_SCHEDULER: Mapping[str, str | tuple[str, ...]] = {
     "available_filters": (
         "nova.scheduler.filters.all_filters",

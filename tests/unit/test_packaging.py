@@ -199,7 +199,7 @@ def _named() -> Iterator[Requirement]:
                 yield Requirement(text)
     for texts in _pyproject()["project"]["optional-dependencies"].values():
         yield from map(Requirement, texts)
-    # What doc/source/services.rst says to install for the API.
+    # What doc/source/install/services.rst says to install for the API.
     path = ROOT / "tests/services/openstack-requirements.txt"
     (text,) = re.findall(r"(?m)^pyuwsgi\S+", path.read_text())
     yield Requirement(text)

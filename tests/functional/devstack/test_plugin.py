@@ -278,7 +278,7 @@ def test_all_nodes_have_the_same_pool_key(plain, sandbox):
     "name",
     [
         *("devstack/local.conf.sample", "devstack/local.conf.compute.sample"),
-        "doc/source/devstack.rst",
+        "doc/source/install/devstack.rst",
     ],
 )
 def test_samples_name_the_branch(name):

@@ -73,7 +73,9 @@ def test_versions_follow_each_other():
 
 
 def test_every_version_has_its_history():
-    text = (ROOT / "doc/source/rest_api_version_history.rst").read_text()
+    text = (
+        ROOT / "doc/source/reference/rest_api_version_history.rst"
+    ).read_text()
     for version in microversion.VERSIONS:
         assert f"\n{version}\n---" in text
 
