@@ -54,7 +54,7 @@ class FailingStore(base.Store):
         raise exception.StoreUnavailable(reason="away")
 
 
-class World:
+class Library:
     """The application with a store.
 
     :param root: of its directories.
@@ -134,12 +134,12 @@ def _body(members) -> dict:
 
 @pytest.fixture
 def pool(make_world, tmp_path):
-    return World(make_world, tmp_path)
+    return Library(make_world, tmp_path)
 
 
 @pytest.fixture
 def strict(make_world, tmp_path):
-    return World(make_world, tmp_path, signature_required=True)
+    return Library(make_world, tmp_path, signature_required=True)
 
 
 def test_the_life_of_a_bitstream(pool):
@@ -384,7 +384,7 @@ def test_lengths_that_are_not_true(pool, length):
 
 def test_few_uploads_at_a_time(make_world, tmp_path):
     places = crowd.Crowd(1, 2)
-    pool = World(make_world, tmp_path, uploads=places)
+    pool = Library(make_world, tmp_path, uploads=places)
     made = pool.create(checksum_sha256=samples.sha256(DATA))
     others = [
         # Its own, and two of others where there are two places.
@@ -408,7 +408,7 @@ def test_few_uploads_at_a_time(make_world, tmp_path):
 
 
 def test_an_upload_that_takes_too_long(make_world, tmp_path):
-    pool = World(make_world, tmp_path, upload_timeout_s=-1.0)
+    pool = Library(make_world, tmp_path, upload_timeout_s=-1.0)
     made = pool.create()
     assert pool.code(pool.put(made)) == (400, codes.UPLOAD_INCOMPLETE)
     assert pool.stored() == []
@@ -432,7 +432,7 @@ def test_a_body_without_an_end(pool):
 
 
 def test_a_store_that_is_away_changes_nothing(make_world, tmp_path):
-    pool = World(make_world, tmp_path, store=FailingStore())
+    pool = Library(make_world, tmp_path, store=FailingStore())
     made = pool.create()
     assert pool.code(pool.put(made)) == (503, codes.STORE_UNAVAILABLE)
     assert pool.show(made)["state"] == "uploading"
@@ -445,7 +445,7 @@ def test_a_store_that_is_away_changes_nothing(make_world, tmp_path):
 
 
 def test_a_lost_file(make_world, tmp_path):
-    pool = World(make_world, tmp_path)
+    pool = Library(make_world, tmp_path)
     made = pool.ready()
     for path in pool.directory.rglob("*.*"):
         path.unlink()
@@ -658,7 +658,7 @@ def test_few_files_at_a_time_are_checked(make_world, tmp_path):
             return super().read(location)
 
     store = Store(tmp_path / "store")
-    pool = World(make_world, tmp_path, uploads=places, store=store)
+    pool = Library(make_world, tmp_path, uploads=places, store=store)
     _, answer = packaged(pool, packages.source())
     assert (answer.status_code, store.taken) == (200, 1)
 

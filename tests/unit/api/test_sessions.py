@@ -25,7 +25,7 @@ WANTED = {"accelerator": "copy", "claimed_bytes": 1000}
 ONE = f"{PATH}/{uuid.UUID(int=1)}"
 
 
-def _open(world: fakes.World, token: str = fakes.MEMBER, **members: object):
+def _open(world: fakes.Api, token: str = fakes.MEMBER, **members: object):
     body = {"session": {**WANTED, **members}}
     return world.ask("POST", PATH, token, body=body)
 
@@ -62,7 +62,7 @@ def test_a_request_goes_to_the_conductor_and_its_session_is_told(world):
 DRY = f"{PATH}?dry_run=true"
 
 
-def _dry_run(world: fakes.World, token: str = fakes.MEMBER, **members: object):
+def _dry_run(world: fakes.Api, token: str = fakes.MEMBER, **members: object):
     body = {"session": {**WANTED, **members}}
     return world.ask("POST", DRY, token, body=body)
 
@@ -658,7 +658,7 @@ def test_what_is_not_closed_is_not_said_to_be(world, monkeypatch):
 # Slots that were lost.
 
 
-def _reopen(world: fakes.World, generation: int, token: str = fakes.MEMBER):
+def _reopen(world: fakes.Api, generation: int, token: str = fakes.MEMBER):
     body = {"reopen": {"generation": generation}}
     return world.ask("POST", f"{ONE}/reopen", token, body=body)
 

@@ -24,27 +24,27 @@ from tests.unit.conductor import world
 
 
 @pytest.fixture
-def pool() -> world.World:
+def pool() -> world.Conductor:
     """Host a with two slots, host b without a board."""
-    return world.World(
+    return world.Conductor(
         [world.FakeAgent("a", 2), world.FakeAgent("b", 0, board=False)]
     )
 
 
 @pytest.fixture
-def single() -> world.World:
+def single() -> world.Conductor:
     """Host a with one slot."""
-    return world.World([world.FakeAgent("a", 1)])
+    return world.Conductor([world.FakeAgent("a", 1)])
 
 
-def open_until_ready(pool: world.World, host: str = "a") -> str:
+def open_until_ready(pool: world.Conductor, host: str = "a") -> str:
     request_id = pool.open(host)
     pool.deliver_all()
     ready_up(pool)
     return request_id
 
 
-def ready_up(pool: world.World) -> None:
+def ready_up(pool: world.Conductor) -> None:
     for agent in pool.agents.values():
         for number, slot in enumerate(agent.slots):
             if slot.state == states.SLOT_PREPARING:
@@ -54,7 +54,7 @@ def ready_up(pool: world.World) -> None:
     pool.deliver_all()
 
 
-def activate(pool: world.World, number: int = 0) -> None:
+def activate(pool: world.Conductor, number: int = 0) -> None:
     agent = pool.agents["a"]
     agent.slots[number].state = states.SLOT_ACTIVE
     pool.feed(agent.report())
@@ -211,7 +211,7 @@ def test_a_name_of_long_ago_cannot_be_used_for_something_else(single):
 
 
 def _outcome(
-    pool: world.World,
+    pool: world.Conductor,
     request_id: str,
     *,
     awaited_until: float = math.inf,
@@ -418,7 +418,7 @@ def test_what_no_driver_has_is_refused():
     agents[0].builtins = {"aes": {}}
     agents[1].builtins = {"copy": {}}
     agents[1].shape = "large"
-    pool = world.World(agents)
+    pool = world.Conductor(agents)
     pool.open()
     (hold,) = pool.memory.holds.values()
     assert hold.slot.host.uuid == "b"
@@ -436,7 +436,7 @@ def test_a_new_leader_waits_to_hear_what_drivers_have():
     agents = [world.FakeAgent("a", 1), world.FakeAgent("b", 1)]
     agents[0].builtins = {"aes": {}}
     agents[1].shape = "large"
-    pool = world.World(agents)
+    pool = world.Conductor(agents)
     pool.boot_conductor()
     pool.feed(agents[0].report())
     request_id = pool.open()
@@ -447,7 +447,7 @@ def test_a_new_leader_waits_to_hear_what_drivers_have():
 
 
 def test_an_accelerator_that_fits_no_slot_is_refused():
-    pool = world.World([world.FakeAgent("a", 0, board=False)])
+    pool = world.Conductor([world.FakeAgent("a", 0, board=False)])
     pool.wire.clear()
     pool.open()
     assert pool.wire[0].view.reason == codes.NO_COMPATIBLE_SLOT
@@ -629,7 +629,7 @@ def test_a_repeated_request_is_not_refused_in_an_outage(single):
 
 
 def test_limits_of_the_queue_and_of_a_project():
-    pool = world.World(
+    pool = world.Conductor(
         [world.FakeAgent("a", 1)],
         max_queued_sessions=3,
         default_quota=admission.ProjectQuota(queued=2),
@@ -1069,8 +1069,8 @@ def test_a_clock_that_was_set_makes_no_preparation_too_long(pool):
     assert pool.view(request_id).slot == 1
 
 
-def three_hosts() -> world.World:
-    return world.World([world.FakeAgent(name, 1) for name in "abc"])
+def three_hosts() -> world.Conductor:
+    return world.Conductor([world.FakeAgent(name, 1) for name in "abc"])
 
 
 def test_a_lost_host_requeues_what_has_not_started():
@@ -1289,7 +1289,7 @@ def skipping() -> base.Strategy:
 
 def test_a_restart_keeps_how_often_sessions_were_passed_over() -> None:
     """Each time is recorded, though nobody is told."""
-    pool = world.World(
+    pool = world.Conductor(
         [world.FakeAgent("a", 1), world.FakeAgent("b", 1)],
         make_strategy=skipping,
     )
@@ -1404,12 +1404,12 @@ def test_a_new_accelerator_can_be_used_without_a_restart(single):
     assert single.wire[0].view.reason == codes.UNKNOWN_ACCELERATOR
 
 
-def reopen(pool: world.World, request_id: str, host: str = "a") -> None:
+def reopen(pool: world.Conductor, request_id: str, host: str = "a") -> None:
     view = pool.view(request_id)
     pool.feed(world.reopening(view, host))
 
 
-def send(pool: world.World, sent_bytes: int) -> None:
+def send(pool: world.Conductor, sent_bytes: int) -> None:
     agent = pool.agents["a"]
     agent.slots[0].input_bytes = sent_bytes
     pool.feed(agent.report())

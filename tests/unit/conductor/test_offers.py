@@ -20,29 +20,29 @@ OFFER = objects.Offer(
 
 
 @pytest.fixture
-def pool() -> world.World:
+def pool() -> world.Conductor:
     """Host a with one slot, which has an offer."""
     return make_pool()
 
 
 def make_pool(
     offer: objects.Offer | None = OFFER, slots: int = 1
-) -> world.World:
+) -> world.Conductor:
     agent = world.FakeAgent("a", slots)
     agent.offer = offer
     for slot in agent.slots:
         slot.programmed = "copy"
-    return world.World([agent, world.FakeAgent("b", 0, board=False)])
+    return world.Conductor([agent, world.FakeAgent("b", 0, board=False)])
 
 
-def assigns(pool: world.World) -> list[objects.AssignRequest]:
+def assigns(pool: world.Conductor) -> list[objects.AssignRequest]:
     return [
         one.request for one in pool.wire if isinstance(one, effects.AssignSlot)
     ]
 
 
 def told(
-    pool: world.World, request_id: str, host: str = "a"
+    pool: world.Conductor, request_id: str, host: str = "a"
 ) -> objects.SessionView:
     pool.deliver_all()
     return pool.agents[host].views[request_id]

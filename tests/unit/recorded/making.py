@@ -169,7 +169,7 @@ def _has_payloads(wire: Wire, method: str) -> bool:
 
 
 def _answers(topic: str) -> dict[str, Any]:
-    pool = world.World([world.FakeAgent(samples.HOST_UUID, 2)])
+    pool = world.Conductor([world.FakeAgent(samples.HOST_UUID, 2)])
     pool.open(samples.HOST_UUID)
     view = samples.payload(objects.SessionView).to_primitive()
     answers = {
