@@ -190,6 +190,7 @@ class World:
             *kernel.failures,
             *self._judge(),
             *self.preemption.wrong(),
+            *self._unserved(),
             *self._scrape(),
         ]
 
@@ -427,6 +428,24 @@ class World:
             found.append("visits without an outcome")
         return found
 
+    def _unserved(self) -> list[str]:
+        """Find sessions that were served and did not end so."""
+        database = _stored(self.pool.database)
+        rows = {
+            row.session_id: row
+            for row in database.sessions_by_ids(
+                {one.session_id for one in self.outcomes}
+            )
+        }
+        found = []
+        for one in self.outcomes:
+            if one.code or one.wanted or one.conduct not in _SERVED:
+                continue
+            row = rows.get(one.session_id)
+            if row is not None and row.state != states.CLOSED:
+                found.append(f"served, but {row.state} {row.reason}: {one}")
+        return found
+
     def _scrape(self) -> list[str]:
         """See that agents tell Prometheus of slots that are at rest."""
         found: list[str] = []
@@ -490,6 +509,10 @@ def _slots(page: metrics.Page) -> collections.Counter[str]:
             if sample.name == agent_metrics.SLOTS.name:
                 told[sample.labels["state"]] += int(sample.value)
     return told
+
+
+#: A client that does so, and hears of no error, was served.
+_SERVED = ("stream", "pieces", "slow")
 
 
 class _Rest:
